@@ -74,13 +74,17 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     """Short and unique in its recipe, e.g. `channels_last`."""
+    title: str = ""
+    """What readers see instead, e.g. `Channels last`; empty where the name is one."""
     claim: str
     """A sentence that may turn out to be wrong."""
     verdict: CaseVerdict
     reason: str
     """Why the verdict, and where the claim does not hold, why not here."""
     before: tuple[str, ...] = ()
-    """Lines of trainperf's own output, before the change; empty where it has nothing to say."""
+    """Lines of trainperf's own output, before the change."""
+    before_note: str = ""
+    """Where no finding is about the claim: that it is so, and what decides instead."""
     change: tuple[str, ...] = ()
     """Lines of code that were changed."""
     measured: tuple[MeasuredRow, ...] = ()
@@ -91,6 +95,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """A picture of its own."""
     files: tuple[str, ...] = ()
     """Run directories and traces that it left, relative to the recipe's folder."""
+    command: str = ""
+    """What runs this case alone; empty where nothing does."""
+
+    @property
+    def heading(self) -> str:
+        """What it is called where it is read."""
+        return self.title or self.name
 
     @property
     def deciding(self) -> MeasuredRow | None:

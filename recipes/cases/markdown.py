@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from recipes.cases import picture
 from recipes.cases.case import Case, RecipeRun
-from recipes.cases.text import facts, measurements, overview, plot_table, tally, timeline_table
+from recipes.cases.text import (
+    UNPUBLISHED,
+    facts,
+    measurements,
+    overview,
+    plot_table,
+    tally,
+    timeline_table,
+)
 from trainperf.core.formatting.escape import markdown
 from trainperf.core.formatting.table import Table, markdown_table
 
@@ -99,8 +107,9 @@ def _own(run: RecipeRun) -> Iterator[str]:
 
 
 def _case(run: RecipeRun, case: Case) -> list[str]:
-    lines = [f"## {markdown(case.name)}", "", f"**{prose(case.claim)}**", ""]
-    lines += _fenced("trainperf, before:", case.before)
+    lines = [f"## {markdown(case.heading)}", "", f"**{prose(case.claim)}**", ""]
+    lines += [f"Alone: `{case.command}`", ""] if case.command else []
+    lines += _fenced("trainperf, before:", case.before, case.before_note)
     lines += _fenced("Change:", case.change)
     if case.measured:
         lines += ["Measured here:", "", *_table(measurements(case))]
@@ -111,12 +120,15 @@ def _case(run: RecipeRun, case: Case) -> list[str]:
         published = case.published
         lines += [f"Published: {prose(published.figure)} (<{published.source}>)  "]
         lines += [f"What differs: {prose(published.differs)}", ""]
+    else:
+        lines += [f"Published: {UNPUBLISHED}.", ""]
     return [*lines, f"Verdict: **{case.verdict}**; {prose(case.reason)}.", ""]
 
 
-def _fenced(heading: str, lines: Sequence[str]) -> list[str]:
+def _fenced(heading: str, lines: Sequence[str], note: str = "") -> list[str]:
     # Not as Python: a change is no program.
-    return [heading, "", "```text", *lines, "```", ""] if lines else []
+    fenced = ["```text", *lines, "```", ""] if lines else []
+    return [f"{heading} {prose(note)}".rstrip(), "", *fenced] if lines or note else []
 
 
 def _table(table: Table) -> list[str]:

@@ -4,7 +4,15 @@ from collections.abc import Iterator, Sequence
 
 from recipes.cases import picture
 from recipes.cases.case import Case, Plot, RecipeRun
-from recipes.cases.text import facts, measurements, overview, plot_table, tally, timeline_table
+from recipes.cases.text import (
+    UNPUBLISHED,
+    facts,
+    measurements,
+    overview,
+    plot_table,
+    tally,
+    timeline_table,
+)
 from trainperf.core.formatting.html.markup import (
     Markup,
     bullets,
@@ -55,7 +63,9 @@ def _plot(plot: Plot) -> list[Markup]:
 def _case(case: Case) -> Markup:
     verdict = prose(f"{case.verdict}: {case.reason}", _KINDS.get(case.verdict, "warn"))
     parts = [prose(case.claim), verdict]
-    parts += _lines("trainperf, before", case.before)
+    if case.command:
+        parts.append(prose(f"alone: `{case.command}`", "soft"))
+    parts += _lines("trainperf, before", case.before, case.before_note)
     parts += _lines("change", case.change)
     if case.measured:
         parts += [tag("h3", text("measured here")), _drawn(measurements(case))]
@@ -69,9 +79,11 @@ def _case(case: Case) -> Markup:
             ("what differs", published.differs),
         )
         parts += [tag("h3", text("published by others")), table(("", ""), rows, words=(0, 1))]
+    else:
+        parts.append(paragraph(UNPUBLISHED, "soft"))
     if case.files:
         parts.append(paragraph(f"left: {', '.join(case.files)}", "soft"))
-    return section(case.name, *parts)
+    return section(case.heading, *parts)
 
 
 def prose(words: str, kind: str = "") -> Markup:
@@ -83,13 +95,13 @@ def prose(words: str, kind: str = "") -> Markup:
     return tag("p", *parts, kind=kind)
 
 
-def _lines(heading: str, lines: Sequence[str]) -> list[Markup]:
-    if not lines:
-        return []
-    return [
-        tag("h3", text(heading)),
-        tag("div", tag("pre", Markup("\n".join(map(text, lines)))), kind="scroll"),
-    ]
+def _lines(heading: str, lines: Sequence[str], note: str = "") -> list[Markup]:
+    parts = [tag("h3", text(heading))] if lines or note else []
+    if note:
+        parts.append(prose(note))
+    if lines:
+        parts.append(tag("div", tag("pre", Markup("\n".join(map(text, lines)))), kind="scroll"))
+    return parts
 
 
 def _drawn(shown: Table) -> Markup:

@@ -51,7 +51,7 @@ def verdicts(cases: Sequence[Case]) -> Markup:
         low, high, middle = (
             _x(axis, end or row.ratio or 1.0) for end in (row.low, row.high, row.ratio)
         )
-        parts.append(_text(LEFT - 12, y + 4, case.name, "r-ink", "end"))
+        parts.append(_text(LEFT - 12, y + 4, case.heading, "r-ink", "end"))
         parts.append(
             f'<path class="{kind}" d="M{low:.1f} {y}H{high:.1f}" stroke-width="3"/>'
             f'<circle class="{kind}" cx="{middle:.1f}" cy="{y}" r="4.5"/>'

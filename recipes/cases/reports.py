@@ -1,12 +1,14 @@
 """Lines of trainperf's own output, as a case shows them before its change."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.benchmark import BenchmarkComparison, StepBenchmark
+from trainperf.core.errors import SmokeFailure
 from trainperf.core.formatting.table import text_table
 from trainperf.core.formatting.wrap import WIDTH, paragraphs
 from trainperf.reports.layout.finding_view import finding_text, finding_view
@@ -17,18 +19,58 @@ from trainperf.reports.run.text import render
 _PACKAGES = re.compile(r"/\S*?/site-packages/")
 
 
+BENCHMARK = "no finding is about this; `trainperf.benchmark` decides it:"
+"""Note of a case whose lines are those of a benchmark."""
+
+
+class Before(TypedDict):
+    """The fields of a `Case` that show what trainperf says before the change."""
+
+    before: tuple[str, ...]
+    before_note: str
+
+
+def before(run: Path, *names: str) -> Before:
+    """`Case(**before(run, "channels_last"), …)`: what the report of a run says of these findings.
+
+    Where it has none of them, a note says so above its first lines.
+    """
+    lines = _findings(run, names)
+    if lines:
+        return Before(before=lines, before_note="")
+    named = " or ".join(f"`{name}`" for name in names)
+    return Before(
+        before=report_lines(run)[:8],
+        before_note=f"no finding {named} here, and the measurement below decides; the report "
+        "begins:",
+    )
+
+
+def failure_lines(assertion: Callable[..., None], *given: object) -> tuple[str, ...]:
+    """What an assertion of `trainperf.smoke` says where it fails; nothing where it passes."""
+    try:
+        assertion(*given)
+    except SmokeFailure as failure:
+        return tuple(str(failure).splitlines())
+    return ()
+
+
 def finding_lines(run: Path, names: Sequence[str]) -> tuple[str, ...]:
     """What the full report says of these findings, by id, in the report's own words.
 
     Where the report has none of them: its first lines, which say what it had instead.
     """
+    return _findings(run, names) or report_lines(run)[:8]
+
+
+def _findings(run: Path, names: Sequence[str]) -> tuple[str, ...]:
     summary = summarize(Run.open(run))
     lines: list[str] = []
     for finding in summary.findings:
         if finding.id in names:
             title, rest = finding_text(1, finding_view(finding), WIDTH - 4)
             lines += [*title, *rest]
-    return tuple(map(_portable, lines)) or report_lines(run)[:8]
+    return tuple(map(_portable, lines))
 
 
 def finding_ids(run: Path) -> tuple[str, ...]:

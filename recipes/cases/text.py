@@ -1,5 +1,6 @@
 """Cases and tables as text for a terminal: every figure that a page shows is in it."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from recipes.cases.case import Case, MeasuredRow, Plot, Quantity, RecipeRun, Timeline
@@ -9,7 +10,18 @@ from trainperf.core.formatting.units import count, duration, plural, rate, share
 from trainperf.core.formatting.wrap import WIDTH, wrapped
 
 
+UNPUBLISHED = "no published figure found"
+
+AT_MOST = (
+    "“At most” in what trainperf said is a bound: the whole part gone, and, on a host, what is "
+    "left faster as well, since it finds its caches warm."
+)
+
 HEAD = ("", "measured", "ratio", "95 % interval", "rounds", "")
+
+
+_BOUND = re.compile(r"at most\s+[\d,.]+×")
+"""A finding's bound of its gain."""
 
 
 def shown(value: float | None, unit: Quantity) -> str:
@@ -42,8 +54,12 @@ def run_text(run: RecipeRun) -> list[str]:
 
 def case_text(case: Case) -> list[str]:
     """One case: claim, before, change, measured, verdict."""
-    lines = wrapped(case.claim, lead=f"{case.name}: ")
-    lines += _block("trainperf, before", case.before)
+    lines = wrapped(case.claim, lead=f"{case.heading}: ")
+    if case.command:
+        lines += wrapped(case.command, lead="  alone: ")
+    if case.before_note:
+        lines += wrapped(case.before_note, lead="  trainperf, before: ")
+    lines += _block("" if case.before_note else "trainperf, before", case.before)
     lines += _block("change", case.change)
     if case.measured:
         lines += ["  measured here", *(f"    {line}" for line in text_table(measurements(case)))]
@@ -55,6 +71,8 @@ def case_text(case: Case) -> list[str]:
         lines += wrapped(published.figure, lead="  published: ")
         lines.append(f"    source: {published.source}")
         lines += wrapped(published.differs, lead="    what differs: ")
+    else:
+        lines.append(f"  published: {UNPUBLISHED}")
     if case.files:
         lines += wrapped(", ".join(case.files), lead="  left: ")
     return [*lines, *wrapped(f"{case.verdict}: {case.reason}", lead="  verdict: ")]
@@ -67,7 +85,7 @@ def measurements(case: Case) -> Table:
 
 def overview(cases: Sequence[Case]) -> Table:
     """One row per case."""
-    rows = tuple((case.name, *_ratio(case.deciding), case.verdict) for case in cases)
+    rows = tuple((case.heading, *_ratio(case.deciding), case.verdict) for case in cases)
     head = ("claim", "ratio", "95 % interval", "verdict")
     return Table(head=head, rows=rows, end_words=1)
 
@@ -84,9 +102,11 @@ def tally(cases: Sequence[Case]) -> str:
 def facts(run: RecipeRun) -> str:
     """Where and how a run was made."""
     machine = ", ".join(f"{name} {value}" for name, value in run.machine.items())
+    bounds = any(_BOUND.search(" ".join(case.before)) for case in run.cases)
     return (
         f"{run.command} took {duration(run.took_s)} on: {machine}. A ratio is the median over "
         "rounds of both times in the same round, which need not be the quotient of the two medians."
+        f"{f' {AT_MOST}' if bounds else ''}"
     )
 
 
@@ -127,5 +147,5 @@ def _ratio(row: MeasuredRow | None) -> tuple[str, str]:
 
 def _block(heading: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
-        yield f"  {heading}"
+        yield from [f"  {heading}"] if heading else []
         yield from (f"    {line}" for line in lines)

@@ -6,11 +6,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from recipes.cases.case import Case, RecipeRun, save
 from recipes.cases.outputs import leave, parser, quiet_environment
 from recipes.claims import NAMES
 from trainperf.core.families import each
 
+
+COMMAND = "python -m recipes.claims"
 
 ABOUT = (
     "Claims that are passed on about the speed of training, each run on this machine: what "
@@ -51,7 +55,7 @@ def run(names: Sequence[str], out: Path, *, small: bool, also: Path | None = Non
             recipe="claims",
             title="Claims of the field",
             about=ABOUT,
-            command="python -m recipes.claims" + (" --size small" if small else ""),
+            command=COMMAND + (" --size small" if small else ""),
             machine=machine(),
             took_s=time.perf_counter() - begun_s,
             cases=tuple(cases),
@@ -61,7 +65,7 @@ def run(names: Sequence[str], out: Path, *, small: bool, also: Path | None = Non
         print(f"{name} …", file=sys.stderr, flush=True)
         with threads(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            cases.append(claim(bench))
+            cases.append(replace(claim(bench), title=NAMES[name], command=f"{COMMAND} {name}"))
         if also is not None:  # what is done survives a time limit
             save(so_far(), also)
     return leave(so_far(), out, [also])

@@ -37,6 +37,7 @@ def batch_size(bench: ClaimBench) -> Case:
         name="batch_size",
         claim="The same samples, for the same update, take less time in one larger batch, up to "
         "the knee of the curve.",
+        before_note="no finding is about this; `trainperf.benchmark.sweep` decides it:",
         before=tuple(str(swept).splitlines()),
         change=("- DataLoader(data, batch_size=1)", f"+ DataLoader(data, batch_size={ROWS})"),
         measured=rows,

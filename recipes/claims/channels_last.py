@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from recipes.cases.case import Case
 from recipes.cases.measuring import paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.reports import before
 from recipes.cases.verdicts import verdict
 from recipes.claims.bench import Batch, ClaimBench, Training, same, sgd
 from recipes.claims.published import CHANNELS_LAST
@@ -28,15 +28,13 @@ def channels_last(bench: ClaimBench) -> Case:
     return Case(
         name="channels_last",
         claim="Convolutions are faster with the channels last.",
-        before=finding_lines(
-            bench.fit("channels_last", _training(bench), [(images,)]), ("channels_last",)
-        ),
         change=(
             "+ model.to(memory_format=torch.channels_last)",
             "+ images = images.contiguous(memory_format=torch.channels_last)",
         ),
         measured=rows,
         published=CHANNELS_LAST,
+        **before(bench.fit("channels_last", _training(bench), [(images,)]), "channels_last"),
         **verdict(rows[1], "faster", why="on a CPU the library reorders into blocks of its own"),
     )
 

@@ -44,6 +44,7 @@ def checkpointing(bench: ClaimBench) -> Case:
         name="checkpointing",
         claim="One larger checkpointed batch takes less time than four micro-batches that keep "
         "their activations, although it computes forward twice.",
+        before_note="no finding is about this here: memory is not short; the full report says:",
         before=table_lines(run, "What would need less memory"),
         change=(
             "- for part in batch.chunk(4): (loss(model, part) / 4).backward()",

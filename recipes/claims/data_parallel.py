@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from recipes.cases.case import Case, MeasuredRow
 from recipes.cases.measuring import paired
 from recipes.cases.processor import threads
-from recipes.cases.reports import finding_lines
+from recipes.cases.reports import before
 from recipes.cases.verdicts import verdict
 from recipes.claims.bench import ClaimBench, same, sgd
 from recipes.claims.published import DATA_PARALLEL
@@ -58,13 +58,13 @@ def data_parallel(bench: ClaimBench) -> Case:
     return Case(
         name="data_parallel",
         claim="DDP, a process per replica, is faster than DataParallel, threads of one process.",
-        before=finding_lines(_fit(bench, layers, rows_each), ("data_parallel",)),
         change=(
             "- model = torch.nn.DataParallel(model)",
             "+ model = DistributedDataParallel(model)  # torchrun --nproc-per-node 2",
         ),
         measured=(*rows, MeasuredRow(what=REDUCED, value=reduced.median_s)),
         published=DATA_PARALLEL,
+        **before(_fit(bench, layers, rows_each), "data_parallel"),
         **verdict(rows[1], "faster", why=_why(rows, reduced.median_s)),
     )
 

@@ -7,6 +7,10 @@ from recipes.cases.case import Case
 from recipes.cases.measuring import paired
 from recipes.cases.verdicts import needs_cuda, verdict
 from recipes.claims.bench import Batch, ClaimBench, Training, same, sgd
+from recipes.claims.published import EMPTY_CACHE
+
+
+NOTE = "no finding is about this; `trainperf.benchmark` decides it, on a device."
 
 
 def empty_cache(bench: ClaimBench) -> Case:
@@ -14,7 +18,13 @@ def empty_cache(bench: ClaimBench) -> Case:
     claim = "Emptying the allocator's cache in every step makes training slower."
     if bench.device == "cpu":
         why = "the CPU's allocator keeps no cache that torch could empty"
-        return Case(name="empty_cache", claim=claim, **needs_cuda(why))
+        return Case(
+            name="empty_cache",
+            claim=claim,
+            before_note=NOTE,
+            published=EMPTY_CACHE,
+            **needs_cuda(why),
+        )
     keeping, emptying = _training(bench), _training(bench)
 
     def emptied(batch: Batch) -> Tensor:
@@ -30,6 +40,8 @@ def empty_cache(bench: ClaimBench) -> Case:
     return Case(
         name="empty_cache",
         claim=claim,
+        before_note=NOTE,
+        published=EMPTY_CACHE,
         change=("+ torch.cuda.empty_cache()  # at the end of each step",),
         measured=rows,
         **verdict(rows[1], "slower", why="the step made no block that could be given back"),

@@ -24,6 +24,8 @@ SETTINGS = {
     "max_split_size_mb:128": "max_split_size_mb:128",
     "expandable_segments:True": "expandable_segments:True",
 }
+NOTE = "the finding `fragmentation` is about this, in a training; these are allocations alone."
+
 MIB = 1 << 20
 PATIENCE_S = 90.0
 
@@ -33,7 +35,13 @@ def fragmentation(bench: ClaimBench) -> Case:
     claim = "Segments that grow (`expandable_segments`) reserve less memory for the same tensors."
     if bench.device == "cpu":
         why = "the settings are those of CUDA's caching allocator"
-        return Case(name="fragmentation", claim=claim, published=FRAGMENTATION, **needs_cuda(why))
+        return Case(
+            name="fragmentation",
+            claim=claim,
+            before_note=NOTE,
+            published=FRAGMENTATION,
+            **needs_cuda(why),
+        )
     peaks = {name: _peaks(setting, bench) for name, setting in SETTINGS.items()}
     first = _row("reserved, default", peaks["default"]["reserved"])
     others = [
@@ -44,6 +52,7 @@ def fragmentation(bench: ClaimBench) -> Case:
     return Case(
         name="fragmentation",
         claim=claim,
+        before_note=NOTE,
         change=(f"+ {VARIABLE}=expandable_segments:True python train.py",),
         measured=(first, *others, _row("allocated, default", peaks["default"]["allocated"])),
         published=FRAGMENTATION,

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from recipes.cases.case import Case, MeasuredRow
 from recipes.cases.measuring import exact, paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.reports import before
 from recipes.cases.verdicts import verdict
 from recipes.claims.bench import Batch, ClaimBench, same, sgd
 from recipes.claims.published import FUSED_CHAIN
@@ -40,10 +40,10 @@ def fused_chain(bench: ClaimBench) -> Case:
         name="fused_chain",
         claim="A chain of elementwise operators is bound by memory: fused into one kernel, which "
         "moves fewer bytes, it is faster.",
-        before=finding_lines(_fit(bench), ("elementwise_chain",)),
         change=("- gelu(x)", "+ torch.compile(gelu)(x)"),
         measured=(*rows, *_traffic(x, compiled=compiled is not None)),
         published=FUSED_CHAIN,
+        **before(_fit(bench), "elementwise_chain"),
         **verdict(rows[-1], "faster", why="arithmetic, not memory, is what the chain waits for"),
     )
 

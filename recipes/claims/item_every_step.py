@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from recipes.cases.case import Case
 from recipes.cases.measuring import paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.reports import before
 from recipes.cases.verdicts import verdict
 from recipes.claims.bench import Batch, ClaimBench, Training, same, sgd
 from recipes.claims.published import ITEM_EVERY_STEP
@@ -53,13 +53,13 @@ def item_every_step(bench: ClaimBench) -> Case:
     return Case(
         name="item_every_step",
         claim="Without `loss.item()` in every step training is faster.",
-        before=finding_lines(run, ("hidden_syncs",)),
         change=(
             "- losses.append(loss.item())",
             "+ losses.append(loss.detach())  # read every fiftieth step",
         ),
         measured=rows,
         published=ITEM_EVERY_STEP,
+        **before(run, "hidden_syncs"),
         **verdict(rows[1], "faster", why=WHY_NOT if bench.device == "cpu" else ""),
     )
 

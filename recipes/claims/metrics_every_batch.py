@@ -14,7 +14,7 @@ from torchmetrics.classification import (
 
 from recipes.cases.case import Case
 from recipes.cases.measuring import paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.reports import before
 from recipes.cases.verdicts import verdict
 from recipes.claims.bench import Batch, ClaimBench, Training, same, sgd
 from recipes.claims.published import METRICS
@@ -47,10 +47,10 @@ def metrics_every_batch(bench: ClaimBench) -> Case:
     return Case(
         name="metrics_every_batch",
         claim="Metrics in every training batch cost a notable part of training.",
-        before=finding_lines(run, ("metrics_every_batch", "callbacks")),
         change=("- metrics(logits, labels)", "+ if step % 10 == 0: metrics(logits, labels)"),
         measured=rows,
         published=METRICS,
+        **before(run, "metrics_every_batch", "callbacks"),
         **verdict(rows[1], "faster"),
     )
 

@@ -7,7 +7,10 @@ from recipes.cases.case import Case, MeasuredRow
 from recipes.cases.measuring import paired
 from recipes.cases.verdicts import Judgement, needs_cuda, verdict
 from recipes.claims.bench import ClaimBench
+from recipes.claims.published import OCCUPANCY
 
+
+NOTE = "no finding is about this; `trainperf.benchmark` decides it, on a device."
 
 THREADS, EACH = 256, 8
 SHARED_BYTES = 46 * 1024
@@ -36,11 +39,19 @@ def occupancy(bench: ClaimBench) -> Case:
     claim = "A kernel of lower occupancy is not slower, if each thread has several loads in flight."
     if bench.device == "cpu":
         why = "a CPU core runs one or two threads: it has no occupancy"
-        return Case(name="occupancy", claim=claim, **needs_cuda(why))
+        return Case(
+            name="occupancy",
+            claim=claim,
+            before_note=NOTE,
+            published=OCCUPANCY,
+            **needs_cuda(why),
+        )
     if not hasattr(torch.cuda, "_compile_kernel"):
         return Case(
             name="occupancy",
             claim=claim,
+            before_note=NOTE,
+            published=OCCUPANCY,
             verdict="cannot tell",
             reason="this torch compiles no kernels of one's own",
         )
@@ -54,6 +65,8 @@ def occupancy(bench: ClaimBench) -> Case:
     return Case(
         name="occupancy",
         claim=claim,
+        before_note=NOTE,
+        published=OCCUPANCY,
         change=("- one load per thread", "+ eight loads per thread, 46 KiB of shared memory"),
         measured=(
             *rows,

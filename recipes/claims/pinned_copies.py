@@ -23,7 +23,13 @@ def pinned_copies(bench: ClaimBench) -> Case:
     claim = "A batch in pinned memory is copied to the device faster than a pageable one."
     if bench.device == "cpu":
         why = "on a CPU nothing is copied to a device"
-        return Case(name="pinned_copies", claim=claim, published=PINNED, **needs_cuda(why))
+        return Case(
+            name="pinned_copies",
+            claim=claim,
+            before_note="the finding `transfer` is about this, where batches go to a device.",
+            published=PINNED,
+            **needs_cuda(why),
+        )
     pageable = torch.randn(bench.pick(1 << 20, 1 << 26))
     pinned = pageable.pin_memory()
     rows = paired(

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from recipes.cases.case import Case
 from recipes.cases.measuring import paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.reports import before
 from recipes.cases.verdicts import verdict
 from recipes.claims.bench import ClaimBench, Training, same
 from recipes.claims.published import SMALL_KERNELS
@@ -25,13 +25,13 @@ def small_kernels(bench: ClaimBench) -> Case:
         name="small_kernels",
         claim="One kernel for all small tensors is faster than a kernel for each: calls, not "
         "arithmetic, are the cost.",
-        before=finding_lines(_fit(bench), ("optimizer_not_fused",)),
         change=(
             "- AdamW(model.parameters(), foreach=False)",
             "+ AdamW(model.parameters(), fused=True)",
         ),
         measured=rows,
         published=SMALL_KERNELS,
+        **before(_fit(bench), "optimizer_not_fused"),
         **verdict(rows[-1], "faster"),
     )
 

@@ -10,6 +10,7 @@ from recipes.cases.case import Case, Plot, PlotLine
 from recipes.cases.measuring import paired
 from recipes.cases.verdicts import verdict
 from recipes.inference.model import Size, batch_of, device, model_of
+from recipes.inference.published import BATCHING
 from trainperf.benchmark import Sweep, sweep
 
 
@@ -68,9 +69,12 @@ def _case(shape: Size, curve: Sweep, ask: Callable[[Tensor], Tensor]) -> Case:
     measured = paired({singly: one_by_one, together: ask}, requests, seconds=shape.seconds)
     return Case(
         name="batching",
+        title="Requests in batches",
         claim="Requests that are answered in one call are answered faster than one by one.",
+        before_note="no finding is about this; `trainperf.benchmark.sweep` decides it:",
         before=tuple(str(curve).splitlines()),
         change=("scores = model(torch.cat(requests))",),
         measured=measured,
+        published=BATCHING,
         **verdict(measured[-1], "faster", "a single request keeps the processor busy already"),
     )

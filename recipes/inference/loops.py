@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -17,15 +18,23 @@ from recipes.cases.measuring import paired
 from recipes.cases.reports import finding_lines, report_lines
 from recipes.cases.verdicts import verdict
 from recipes.inference.model import Size, batch_of, batches_of, device, model_of
+from recipes.inference.published import (
+    DROPOUT_LEFT_ON,
+    EVAL_FORGOTTEN,
+    GRADIENTS_LEFT_ON,
+)
 from recipes.inference.waits import asks_each, asks_once
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine, summarize
 from trainperf.audit.inference_state import graph_size
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
-from trainperf.core.formatting.units import count, duration
+from trainperf.core.formatting.units import count, duration, plural
 from trainperf.loop import LoopMonitor
 from trainperf.recording.profiling.options import ScheduledProfile
 
+
+WINDOWS, ACTIVE = 3, 3
+"""Traces of the long loop, and batches in each."""
 
 REPEATED = 64
 """Requests that are asked twice, to see how many get another answer."""
@@ -71,20 +80,23 @@ def loops(size: Size, out: Path) -> LoopResults:
         _gradients(size, out),
         _mended(size, out, everything, mended),
     )
-    faulty_run, whole = out / everything.name, measured(size, out, mended, traced=True)
-    return LoopResults(cases=cases, tables=(_readings(faulty_run, whole), _traces(whole)))
+    faulty_run, whole = out / everything.name, measured(size, out, mended, long=True)
+    tables = (_readings(size, faulty_run, whole), _traces(size, whole))
+    return LoopResults(cases=cases, tables=tables)
 
 
-def measured(size: Size, out: Path, loop: Loop, *, traced: bool = False) -> Path:
-    """Run a loop under trainperf and return its run directory, which is named after the loop."""
+def measured(size: Size, out: Path, loop: Loop, *, long: bool = False) -> Path:
+    """Run a loop under trainperf and return its run directory, which is named after the loop.
+
+    The long one is profiled on a schedule: a few windows of it, and nothing in between.
+    """
+    steps = size.long if long else size.steps
     monitor = LoopMonitor(out / loop.name, kind="inference", report=False, machine=False)
     monitor.watch(loop.model).audit(at=size.steps // 2)
-    if traced:
-        monitor.profile(
-            ScheduledProfile(skip_first=size.steps // 2 + 5, wait=2, warmup=1, active=3, repeat=2)
-        )
+    if long:
+        monitor.profile(_schedule(steps))
     with monitor, loop.around():
-        for batch in monitor.batches(batches_of(size)):
+        for batch in monitor.batches(batches_of(size, steps)):
             with monitor.phase("h2d"):
                 moved = batch.to(device())
             with monitor.phase("forward"):
@@ -94,6 +106,14 @@ def measured(size: Size, out: Path, loop: Loop, *, traced: bool = False) -> Path
     if monitor.run is None:
         raise RuntimeError(f"{out / loop.name}: no run was written")
     return monitor.run
+
+
+def _schedule(steps: int) -> ScheduledProfile:
+    """Windows of a loop of so many batches, evenly over it."""
+    cycle = steps // (WINDOWS + 1)
+    return ScheduledProfile(
+        skip_first=cycle // 2, wait=cycle - 1 - ACTIVE, warmup=1, active=ACTIVE, repeat=WINDOWS
+    )
 
 
 def _sent(answers: object) -> list[int]:
@@ -107,6 +127,8 @@ def _eval_forgotten(size: Size, out: Path) -> Case:
     rows = _against(size, wrong.model, model_of(size), ("train mode", "eval mode"))
     return Case(
         name="eval_forgotten",
+        title="eval() forgotten",
+        published=EVAL_FORGOTTEN,
         claim="A model left in train mode is slower, and answers the same request differently.",
         before=finding_lines(run, ("train_mode",)),
         change=("model.eval()",),
@@ -124,6 +146,8 @@ def _left_on(size: Size, out: Path) -> Case:
     )
     return Case(
         name="dropout_left_on",
+        title="Dropout left on",
+        published=DROPOUT_LEFT_ON,
         claim="Dropout that does not ask for the mode is slower, and survives eval().",
         before=finding_lines(run, ("dropout_left_on",)),
         change=("functional.dropout(x, p, training=self.training)",),
@@ -148,17 +172,7 @@ def _against(
         )
         notes = [_otherwise(size, model) for model in (wrong, right)]
     return tuple(
-        MeasuredRow(
-            what=row.what,
-            value=row.value,
-            ratio=row.ratio,
-            low=row.low,
-            high=row.high,
-            against=row.against,
-            rounds=row.rounds,
-            note=note,
-        )
-        for row, note in zip(rows, notes, strict=True)
+        msgspec.structs.replace(row, note=note) for row, note in zip(rows, notes, strict=True)
     )
 
 
@@ -190,6 +204,8 @@ def _gradients(size: Size, out: Path) -> Case:
     why = "the operators take nearly all of the time; the memory is what it costs"
     return Case(
         name="gradients_left_on",
+        title="Gradients left on",
+        published=GRADIENTS_LEFT_ON,
         claim="Gradients left on make answers slower, and keep memory for each.",
         before=finding_lines(run, ("gradients_on",)),
         change=("with torch.inference_mode():",),
@@ -215,6 +231,7 @@ def _mended(size: Size, out: Path, faulty: Loop, mended: Loop) -> Case:
     )
     return Case(
         name="all_mended",
+        title="All of them mended",
         claim="A loop without these faults answers more requests per second.",
         before=report_lines(run),
         change=(
@@ -238,7 +255,7 @@ _SHOWN = {
 }
 
 
-def _readings(faulty: Path, mended: Path) -> Table:
+def _readings(size: Size, faulty: Path, mended: Path) -> Table:
     before, after = (summarize(Run.open(_latest(run))) for run in (faulty, mended))
     rows = []
     for name, title in _SHOWN.items():
@@ -253,7 +270,7 @@ def _readings(faulty: Path, mended: Path) -> Table:
         rows=tuple(rows),
         notes=(
             f"Findings as found: {', '.join(wrong) or 'none'}; mended: {', '.join(left) or 'none'}",
-            "Two loops one after the other; the claim is decided in turns.",
+            f"{count(size.steps)} and {count(size.long)} batches; the claim is decided in turns.",
         ),
     )
 
@@ -264,7 +281,7 @@ def _latest(run: Path) -> Path:
     return files[-1].parent
 
 
-def _traces(run: Path) -> Table:
+def _traces(size: Size, run: Path) -> Table:
     """What trainperf reads in the traces of the long loop."""
     captures = examine(Run.open(run)).captures
     ranks = [(rank, capture.answer) for capture in captures for rank in capture.ranks]
@@ -277,6 +294,7 @@ def _traces(run: Path) -> Table:
         ),
         notes=(
             *(f"{rank.file}: {answer}" for rank, answer in ranks),
+            f"{count(size.long)} batches of {plural(size.batch, 'request')}, {ACTIVE} in a trace.",
             "Recorded with `monitor.profile(ScheduledProfile(…))`, read by `trainperf trace`.",
         ),
     )

@@ -26,6 +26,8 @@ class Size:
     """Requests of a batch."""
     steps: int
     """Batches of a loop."""
+    long: int
+    """Batches of the long loop, which is profiled on a schedule."""
     seconds: float
     """Of measuring per comparison."""
     compiles: bool
@@ -42,6 +44,7 @@ SIZES = {
         length=8,
         batch=2,
         steps=40,
+        long=48,
         seconds=0.02,
         compiles=False,
         batch_sizes=(1, 2),
@@ -54,6 +57,7 @@ SIZES = {
         length=64,
         batch=4,
         steps=80,
+        long=1000,
         seconds=3.0,
         compiles=True,
         batch_sizes=(1, 2, 4, 8, 16, 32),
@@ -135,7 +139,7 @@ def batch_of(size: Size, requests: int | None = None, seed: int = 0) -> Tensor:
     return torch.randint(size.vocabulary, shape, generator=generator)
 
 
-def batches_of(size: Size) -> Iterator[Tensor]:
-    """The batches of a loop, one after the other."""
-    for seed in range(size.steps):
+def batches_of(size: Size, steps: int) -> Iterator[Tensor]:
+    """So many batches of a loop, one after the other."""
+    for seed in range(steps):
         yield batch_of(size, seed=seed)

@@ -36,7 +36,7 @@ def _measured(shape: Size, out: Path) -> RecipeRun:
     # Before anything else has run the model: nothing is cold afterwards.
     eager = first_calls(model_of(shape), batch_of(shape).to(device()))
     clock = clock_case(shape)
-    versions = compared(shape)
+    versions = compared(shape, out)
     operators = operator_tables(shape)
     waits = waits_case(shape)
     curve = batch_curve(shape)

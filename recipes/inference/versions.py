@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,16 @@ from torch import Tensor, nn
 
 from recipes.cases.case import Case, MeasuredRow, PublishedFigure
 from recipes.cases.measuring import rows, turns
+from recipes.cases.reports import BENCHMARK, Before, before, benchmark_lines, failure_lines
 from recipes.cases.verdicts import Expectation, verdict
+from recipes.inference import published
 from recipes.inference.clocks import first_calls
+from recipes.inference.loops import Loop, measured
 from recipes.inference.model import Size, batch_of, device, model_of
-from trainperf.benchmark import BenchmarkComparison
+from trainperf.benchmark import BenchmarkComparison, StepBenchmark
 from trainperf.core.formatting.table import UNKNOWN, Table
 from trainperf.core.formatting.units import duration, size
+from trainperf.smoke import assert_inference
 
 
 TOLERANCE = 0.05
@@ -25,6 +29,9 @@ TOLERANCE = 0.05
 
 BASELINE, GRADIENTS = "inference_mode", "gradients on"
 """What the versions relate to, and the model as most people call it first."""
+
+AS_WRITTEN = "as-written"
+"""Run directory of the loop whose report is asked about them."""
 
 Answer = Callable[[Tensor], Tensor]
 
@@ -35,62 +42,58 @@ class Version:
 
     name: str
     """Of its row."""
+    case: str
+    """Name of its case."""
     title: str
-    """Of its case."""
+    """Of its case, as readers see it."""
     claim: str
     change: tuple[str, ...]
     expected: Expectation = "faster"
     why: str
     """Why it would not hold, said only then."""
-    published: PublishedFigure | None = None
+    published: PublishedFigure
 
 
 GRADIENTS_ON = Version(
     name=GRADIENTS,
-    title="inference_mode",
+    case="inference_mode",
+    title="Inference mode",
     claim="With gradients on answers come later than under inference_mode.",
     change=("with torch.inference_mode():", "    scores = model(batch)"),
     expected="slower",
     why="the operators take nearly all of the time; what autograd adds to each is little next to "
     "them, and the memory that its graph keeps fits",
+    published=published.INFERENCE_MODE,
 )
 AUTOCAST = Version(
     name="autocast in bf16",
-    title="autocast_bf16",
+    case="autocast_bf16",
+    title="Autocast in bf16",
     claim="Autocast in bf16 is faster than fp32.",
     change=(
         "with torch.inference_mode(), torch.autocast(device, torch.bfloat16):",
         "    scores = model(batch)",
     ),
     why="",
+    published=published.AUTOCAST,
 )
 COMPILED = Version(
     name="compiled",
-    title="compiled",
+    case="compiled",
+    title="torch.compile",
     claim="torch.compile is faster than eager.",
     change=("model = torch.compile(model)",),
     why="the products take most of the time and are the same library's calls in both",
-    published=PublishedFigure(
-        figure="Before Intel worked on it, Inductor on a CPU was slower than eager for 45 % of the "
-        "models of TorchBench, 100 % of Hugging Face's and 75 % of TIMM's.",
-        source="https://www.intel.com/content/www/us/en/developer/articles/technical/"
-        "accelerated-cpu-inference-with-pytorch-inductor.html",
-        differs="that was the first version; products go to the same library today, and the model "
-        "here is one small transformer",
-    ),
+    published=published.COMPILED,
 )
 QUANTISED = Version(
     name="linear layers in int8",
-    title="quantised_linear",
+    case="quantised_linear",
+    title="Linear layers in int8",
     claim="Linear layers quantised to int8 are faster than fp32 on a CPU.",
     change=("model = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, torch.qint8)",),
     why="quantising the input of every layer takes what the products save",
-    published=PublishedFigure(
-        figure="BERT on MRPC takes 160 s in fp32 and 90 s with int8 layers on one thread, 85 s and "
-        "46 s on four.",
-        source="https://pytorch.org/tutorials/intermediate/dynamic_quantization_bert_tutorial.html",
-        differs="a MacBook Pro, and a model of some twenty times the weights",
-    ),
+    published=published.QUANTISED,
 )
 
 
@@ -103,8 +106,13 @@ class Compared:
     first_calls: tuple[tuple[str, Sequence[float]], ...]
 
 
-def compared(shape: Size) -> Compared:
-    """All versions in turns; what each relates to is the model under inference_mode."""
+def compared(shape: Size, out: Path) -> Compared:
+    """All versions in turns; what each relates to is the model under inference_mode.
+
+    Args:
+        shape: Of the model.
+        out: Folder for the run directory of a loop, whose report is asked first.
+    """
     model, batch = model_of(shape), batch_of(shape).to(device())
     bf16 = torch.autocast(device().type, torch.bfloat16)
     calls: list[tuple[str, Sequence[float]]] = []
@@ -122,9 +130,29 @@ def compared(shape: Size) -> Compared:
     comparison = turns(
         versions, batch, seconds=shape.seconds * len(versions), tolerance=TOLERANCE, warmup=3
     )
-    return Compared(
-        comparison=comparison, cases=tuple(_cases(rows(comparison))), first_calls=tuple(calls)
-    )
+    answers = _before(shape, out, comparison.steps[0])
+    cases = tuple(_cases(rows(comparison), answers))
+    return Compared(comparison=comparison, cases=cases, first_calls=tuple(calls))
+
+
+def _before(shape: Size, out: Path, eager: StepBenchmark) -> Mapping[str, Before]:
+    """What trainperf says of the model as it is, by version."""
+    model = model_of(shape)
+    run = measured(shape, out, Loop(name=AS_WRITTEN, model=model))
+    timed = benchmark_lines(eager)
+    return {
+        GRADIENTS_ON.name: Before(
+            before=failure_lines(assert_inference, model, batch_of(shape).to(device())),
+            before_note="`trainperf.smoke.assert_inference` fails:",
+        ),
+        AUTOCAST.name: before(run, "matmul_precision"),
+        COMPILED.name: Before(
+            before=timed,
+            before_note="no finding is about a model that nobody meant to compile; "
+            "`trainperf.benchmark` decides it:",
+        ),
+        QUANTISED.name: Before(before=timed, before_note=BENCHMARK),
+    }
 
 
 def _under(model: Answer, *contexts: AbstractContextManager[object]) -> Answer:
@@ -147,8 +175,8 @@ def quantised(model: nn.Module) -> nn.Module:
     return small
 
 
-def _cases(measured: Sequence[MeasuredRow]) -> Iterator[Case]:
-    baseline, *others = measured
+def _cases(timed: Sequence[MeasuredRow], answers: Mapping[str, Before]) -> Iterator[Case]:
+    baseline, *others = timed
     named = {row.what: row for row in others}
     for version in (GRADIENTS_ON, AUTOCAST, COMPILED, QUANTISED):
         row = named.get(version.name)
@@ -156,11 +184,14 @@ def _cases(measured: Sequence[MeasuredRow]) -> Iterator[Case]:
             continue
         why = _no_bf16() if version is AUTOCAST else version.why
         yield Case(
-            name=version.title,
+            name=version.case,
+            title=version.title,
             claim=version.claim,
             change=version.change,
             measured=(baseline, row),
             published=version.published,
+            files=(AS_WRITTEN,) if version is AUTOCAST else (),
+            **answers[version.name],
             **verdict(row, version.expected, why),
         )
 

@@ -5,9 +5,10 @@ from torch import Tensor, nn
 
 from recipes.cases.case import Case, MeasuredRow
 from recipes.cases.measuring import paired
+from recipes.cases.reports import failure_lines
 from recipes.cases.verdicts import needs_cuda, verdict
 from recipes.inference.model import Size, batch_of, device, model_of
-from trainperf.core.errors import SmokeFailure
+from recipes.inference.published import HIDDEN_WAITS
 from trainperf.smoke import assert_no_sync
 
 
@@ -34,12 +35,8 @@ def asks_once(model: nn.Module, batch: Tensor) -> Tensor:
 def waits_case(size: Size) -> Case:
     """Found by trainperf's own finder on any device; timed where something waits."""
     model, batch = model_of(size), batch_of(size).to(device())
-    before: tuple[str, ...] = ()
     with torch.inference_mode():
-        try:
-            assert_no_sync(asks_each, model, batch)
-        except SmokeFailure as failure:
-            before = tuple(str(failure).splitlines())
+        before = failure_lines(assert_no_sync, asks_each, model, batch)
         assert_no_sync(asks_once, model, batch)
     judged = needs_cuda("on a CPU nothing waits; the lines are the same ones that would on a GPU")
     measured: tuple[MeasuredRow, ...] = ()
@@ -56,6 +53,7 @@ def waits_case(size: Size) -> Case:
         judged = verdict(measured[-1], "faster")
     return Case(
         name="hidden_waits",
+        title="Hidden waits",
         claim="Reading the scores request by request makes the host wait, and the answers late.",
         before=before,
         change=(
@@ -63,5 +61,6 @@ def waits_case(size: Size) -> Case:
             "answers = torch.where(likeliest > SURE, classes, -1)",
         ),
         measured=measured,
+        published=HIDDEN_WAITS,
         **judged,
     )

@@ -3,15 +3,19 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from recipes.cases.case import Case, MeasuredRow
-from recipes.cases.measuring import paired
+from recipes.cases.case import Case
+from recipes.cases.measuring import turns
 from recipes.cases.processor import threads
 from recipes.overlap.claim import OverlapClaim
 from recipes.overlap.effort import OverlapEffort
+from recipes.overlap.published import FULL_CORES, TWO_THREADS
+from recipes.overlap.watched import WatchedLoop, watched_calls
+from trainperf.benchmark import BenchmarkComparison
 
 
 PARTS, WORKERS = 8, 2
@@ -51,6 +55,18 @@ def side_by_side(pool: ThreadPoolExecutor, work: Work, parts: Sequence[Tensor]) 
     return list(pool.map(work, parts))[-1]
 
 
+def watch(folder: Path, effort: OverlapEffort) -> tuple[WatchedLoop, ...]:
+    """The first claim's work with the monitor attached, in turn and on threads."""
+    torch.manual_seed(0)
+    parts = [torch.randn(effort.matrix, effort.matrix) for _ in range(PARTS)]
+    with threads(1), ThreadPoolExecutor(WORKERS) as pool:
+        versions = {
+            f"{PARTS} parts in turn": partial(in_turn, products),
+            f"{PARTS} parts on {WORKERS} threads": partial(side_by_side, pool, products),
+        }
+        return watched_calls(folder, versions, parts, effort.steps, "cpu")
+
+
 def cases(effort: OverlapEffort) -> Iterator[Case]:
     """Large operators of one thread each, of all cores each, and tiny ones."""
     torch.manual_seed(0)
@@ -58,14 +74,14 @@ def cases(effort: OverlapEffort) -> Iterator[Case]:
     for claim, work, inside in CLAIMS:
         # A thread keeps the number of threads that it was started with: a pool for each claim.
         with threads(inside), ThreadPoolExecutor(WORKERS) as pool:
-            rows = _measured(pool, work, parts, effort)
-        yield claim.decided(rows)
+            comparison = _measured(pool, work, parts, effort)
+        yield claim.decided(comparison)
 
 
 def _measured(
     pool: ThreadPoolExecutor, work: Work, parts: Sequence[Tensor], effort: OverlapEffort
-) -> tuple[MeasuredRow, ...]:
-    return paired(
+) -> BenchmarkComparison:
+    return turns(
         {"in turn": partial(in_turn, work), "two threads": partial(side_by_side, pool, work)},
         parts,
         seconds=effort.paired_s,
@@ -80,6 +96,7 @@ CLAIMS: tuple[tuple[OverlapClaim, Work, int], ...] = (
             expected="faster",
             change=CHANGE,
             why_not="there is no second core",
+            published=TWO_THREADS,
         ),
         products,
         1,
@@ -92,6 +109,7 @@ CLAIMS: tuple[tuple[OverlapClaim, Work, int], ...] = (
             change=CHANGE,
             why_not="operators that share the cores wait for each other at the end of each one, or "
             "fill the gaps that one alone leaves",
+            published=FULL_CORES,
         ),
         products,
         WORKERS,

@@ -1,17 +1,20 @@
 """CUDA graphs: small kernels launched once, captured by hand and by `mode="reduce-overhead"`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from recipes.cases.case import Case, MeasuredRow, PublishedFigure
-from recipes.cases.measuring import paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.case import Case
+from recipes.cases.measuring import turns
+from recipes.cases.reports import before as report_before
 from recipes.overlap.claim import OverlapClaim
-from recipes.overlap.effort import OverlapEffort
+from recipes.overlap.effort import CUDA, OverlapEffort, usable
 from recipes.overlap.launches import chain, large
-from recipes.overlap.watched import WatchedLoop
+from recipes.overlap.published import LARGE_KERNELS, MLPERF, REDUCE_OVERHEAD
+from recipes.overlap.watched import HOST_TOO_SLOW, WatchedLoop, watched_calls
+from trainperf.benchmark import BenchmarkComparison
 
 
 NO_GRAPHS = "CUDA graphs are of CUDA; what a CPU gains by launching less is measured above"
@@ -27,14 +30,8 @@ BY_MODE = (
     '+ result = torch.compile(chain, mode="reduce-overhead")(rows)',
 )
 
-MLPERF = PublishedFigure(
-    figure="MLPerf training v1.0: Mask R-CNN on 272 GPUs trains 1.70× as fast with CUDA graphs, "
-    "BERT on 4096 GPUs 1.12×",
-    source="https://github.com/pytorch/pytorch.github.io/blob/master/_posts/"
-    "2021-10-26-accelerating-pytorch-with-cuda-graphs.md",
-    differs="whole trainings on many GPUs with one image or few sequences on each; here a chain of "
-    "elementwise kernels on one",
-)
+SMALL, BIG = 64, 8192
+"""Rows and columns of what is launched."""
 
 Function = Callable[[Tensor], Tensor]
 
@@ -65,20 +62,45 @@ def captured(function: Function, example: Tensor) -> Function:
     return replay
 
 
-def cases(before: WatchedLoop | None, effort: OverlapEffort) -> Iterator[Case]:
+def watch(folder: Path, effort: OverlapEffort, device: str = CUDA) -> tuple[WatchedLoop, ...]:
+    """Loops of each claim's work, launched and replayed; none without CUDA."""
+    if not usable(device):
+        return ()
+    small, big = _rows(SMALL, device), _rows(BIG, device)
+    with torch.no_grad():
+        versions = {
+            "small kernels launched": chain,
+            "small kernels as a CUDA graph": captured(chain, small),
+            "small kernels by reduce-overhead": _by_mode(chain, small),
+        }
+        of_large = {
+            "large kernel launched": large,
+            "large kernel as a CUDA graph": captured(large, big),
+        }
+    return (
+        *watched_calls(folder, versions, small, effort.steps, device),
+        *watched_calls(folder, of_large, big, effort.steps, device),
+    )
+
+
+def cases(
+    before: Sequence[WatchedLoop], effort: OverlapEffort, device: str = CUDA
+) -> Iterator[Case]:
     """Small kernels by hand and by mode, and a large one.
 
     Args:
-        before: The loop of small operators on the GPU, which the report is about.
+        before: The watched loops, if there are any; the reports are about those that launch.
         effort: How long is measured.
+        device: Where.
     """
-    lines = finding_lines(before.run, ("launch_bound", "host_bound")) if before else ()
+    reports = {loop.name: report_before(loop.run, *HOST_TOO_SLOW) for loop in before}
+    report = reports.get("small kernels launched")
     by_hand = OverlapClaim(
         name="CUDA graph",
         claim="Small kernels replayed as one graph take less time than launched each",
         expected="faster",
         change=BY_HAND,
-        before=lines,
+        before=report,
         published=MLPERF,
     )
     by_mode = OverlapClaim(
@@ -86,21 +108,24 @@ def cases(before: WatchedLoop | None, effort: OverlapEffort) -> Iterator[Case]:
         claim='`mode="reduce-overhead"` fuses the chain and replays it: less time than launching',
         expected="faster",
         change=BY_MODE,
-        before=lines,
+        published=REDUCE_OVERHEAD,
+        before=report,
     )
     of_large = OverlapClaim(
         name="CUDA graph of a large kernel",
         claim="A graph gains nothing where one kernel takes the time: there is no launch to save",
         expected="equal",
         change=BY_HAND,
+        before=reports.get("large kernel launched"),
+        published=LARGE_KERNELS,
     )
     for claim, function, other, size in (
-        (by_hand, chain, captured, 64),
-        (by_mode, chain, _by_mode, 64),
-        (of_large, large, captured, 8192),
+        (by_hand, chain, captured, SMALL),
+        (by_mode, chain, _by_mode, SMALL),
+        (of_large, large, captured, BIG),
     ):
-        if torch.cuda.is_available():
-            yield claim.decided(_measured(function, other, size, effort))
+        if usable(device):
+            yield claim.decided(_measured(function, other, _rows(size, device), effort))
         else:
             yield claim.without_cuda(NO_GRAPHS)
 
@@ -114,11 +139,14 @@ def _by_mode(function: Function, example: Tensor) -> Function:
 def _measured(
     function: Function,
     other: Callable[[Function, Tensor], Function],
-    size: int,
+    rows: Tensor,
     effort: OverlapEffort,
-) -> tuple[MeasuredRow, ...]:
-    torch.manual_seed(0)
-    rows = torch.randn(size, size, device="cuda")
+) -> BenchmarkComparison:
     with torch.inference_mode():
         versions = {"launched": function, "replayed": other(function, rows)}
-        return paired(versions, rows, seconds=effort.paired_s)
+        return turns(versions, rows, seconds=effort.paired_s)
+
+
+def _rows(size: int, device: str) -> Tensor:
+    torch.manual_seed(0)
+    return torch.randn(size, size, device=device)

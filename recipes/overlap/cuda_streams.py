@@ -1,17 +1,23 @@
 """CUDA streams: what several gain over one, and when nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from recipes.cases.case import Case, MeasuredRow
-from recipes.cases.measuring import paired
+from recipes.cases.case import Case
+from recipes.cases.measuring import turns
+from recipes.cases.reports import before as report_before
 from recipes.overlap.claim import OverlapClaim
-from recipes.overlap.effort import OverlapEffort
+from recipes.overlap.cpu_threads import in_turn
+from recipes.overlap.effort import CUDA, OverlapEffort, usable
+from recipes.overlap.watched import HOST_TOO_SLOW, WatchedLoop, watched_calls
 
 
-STREAMS = 4
+STREAMS, ALONE = 4, "one stream"
 
 NO_STREAMS = "a CPU has no streams; its threads are measured above"
 
@@ -71,28 +77,55 @@ class OnStreams:
         return results[-1]
 
 
-def cases(effort: OverlapEffort) -> Iterator[Case]:
-    """Kernels that leave most of the GPU idle, that fill it, and that the host is too slow for."""
+def watch(folder: Path, effort: OverlapEffort, device: str = CUDA) -> tuple[WatchedLoop, ...]:
+    """Loops of each claim's work on one stream and on several; none without CUDA."""
+    if not usable(device):
+        return ()
+    return tuple(
+        loop
+        for claim, work, shape in CLAIMS
+        for loop in watched_calls(
+            folder,
+            {_name(claim, name): call for name, call in _versions(work).items()},
+            _parts(shape, device),
+            effort.steps,
+            device,
+        )
+    )
+
+
+def cases(
+    before: Sequence[WatchedLoop], effort: OverlapEffort, device: str = CUDA
+) -> Iterator[Case]:
+    """Kernels that leave most of the GPU idle, that fill it, and that the host is too slow for.
+
+    Args:
+        before: The watched loops, if there are any; the reports are about those of one stream.
+        effort: How long is measured.
+        device: Where.
+    """
+    reports = {loop.name: report_before(loop.run, *HOST_TOO_SLOW) for loop in before}
     for claim, work, shape in CLAIMS:
-        if torch.cuda.is_available():
-            yield claim.decided(_measured(work, shape, effort))
+        if usable(device):
+            with torch.inference_mode():
+                comparison = turns(_versions(work), _parts(shape, device), seconds=effort.paired_s)
+            report = reports.get(_name(claim, ALONE))
+            yield replace(claim, before=report).decided(comparison)
         else:
             yield claim.without_cuda(NO_STREAMS)
 
 
-def _measured(work: Work, shape: tuple[int, int], effort: OverlapEffort) -> tuple[MeasuredRow, ...]:
+def _parts(shape: tuple[int, int], device: str) -> list[Tensor]:
     torch.manual_seed(0)
-    parts = [torch.randn(*shape, device="cuda") for _ in range(2 * STREAMS)]
+    return [torch.randn(*shape, device=device) for _ in range(2 * STREAMS)]
 
-    def in_turn(parts: Sequence[Tensor]) -> Tensor:
-        return [work(part) for part in parts][-1]
 
-    versions: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {
-        "one stream": in_turn,
-        f"{STREAMS} streams": OnStreams(work),
-    }
-    with torch.inference_mode():
-        return paired(versions, parts, seconds=effort.paired_s)
+def _versions(work: Work) -> dict[str, Callable[[Sequence[Tensor]], Tensor]]:
+    return {ALONE: partial(in_turn, work), f"{STREAMS} streams": OnStreams(work)}
+
+
+def _name(claim: OverlapClaim, version: str) -> str:
+    return f"{claim.name}: {version}"
 
 
 CLAIMS: tuple[tuple[OverlapClaim, Work, tuple[int, int]], ...] = (

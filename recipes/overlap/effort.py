@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapEffort:
@@ -21,3 +23,10 @@ class OverlapEffort:
 
 SMALL = OverlapEffort(paired_s=0.05, matrix=64, record=8, steps=12, compiled=False)
 FULL = OverlapEffort(paired_s=2.5, matrix=512, record=192, steps=120, compiled=True)
+
+CUDA = "cuda"
+
+
+def usable(device: str) -> bool:
+    """Whether something can be measured there; another device than CUDA is for tests."""
+    return device != CUDA or torch.cuda.is_available()

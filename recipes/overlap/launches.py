@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from recipes.cases.case import Case
-from recipes.cases.measuring import paired
+from recipes.cases.measuring import turns
 from recipes.cases.processor import compiler, threads
-from recipes.cases.reports import finding_lines
+from recipes.cases.reports import before as report_before
 from recipes.overlap.claim import OverlapClaim
 from recipes.overlap.effort import OverlapEffort
+from recipes.overlap.published import COMPILED
 from recipes.overlap.watched import WatchedLoop, watched
 from trainperf.loop import LoopMonitor
 
@@ -48,10 +49,10 @@ class SmallOperators(nn.Module):
         return chain(rows * self.scale).mean()
 
 
-def watch(folder: Path, effort: OverlapEffort, device: str = "cpu") -> WatchedLoop:
+def watch(folder: Path, effort: OverlapEffort) -> WatchedLoop:
     """Training of small operators, with the monitor attached."""
-    model = SmallOperators().to(device)
-    rows = torch.randn(64, 64, device=device)
+    model = SmallOperators()
+    rows = torch.randn(64, 64)
 
     def step(monitor: LoopMonitor, batch: Tensor) -> Tensor:
         model.zero_grad()
@@ -62,7 +63,7 @@ def watch(folder: Path, effort: OverlapEffort, device: str = "cpu") -> WatchedLo
         return loss.detach()
 
     with threads(1):
-        return watched(folder, f"small operators on {device}", [rows] * effort.steps, step, model)
+        return watched(folder, "small operators", [rows] * effort.steps, step, model)
 
 
 def cases(before: WatchedLoop, effort: OverlapEffort) -> Iterator[Case]:
@@ -82,7 +83,8 @@ def cases(before: WatchedLoop, effort: OverlapEffort) -> Iterator[Case]:
             expected="faster",
             change=CHANGE,
             why_not=OWN_COST,
-            before=finding_lines(before.run, ("launch_bound",)),
+            before=report_before(before.run, "launch_bound"),
+            published=COMPILED,
         ),
         lambda: {"operator by operator": chain, "compiled": torch.compile(chain)},
         small,
@@ -128,7 +130,7 @@ def _case(
     if missing:
         return claim.unmeasured(missing)
     with threads(1), torch.inference_mode():
-        return claim.decided(paired(versions(), batch, seconds=effort.paired_s))
+        return claim.decided(turns(versions(), batch, seconds=effort.paired_s))
 
 
 def _missing(effort: OverlapEffort) -> str:

@@ -31,6 +31,9 @@ ABOUT = (
 )
 
 
+NO_LOOPS = "Loops of copies, streams and graphs, with their timelines, need CUDA."
+
+
 def measured(out: Path, *, small: bool, also: Path | None = None) -> RecipeRun:
     """Measure everything; *small* is for tests and proves nothing.
 
@@ -42,10 +45,13 @@ def measured(out: Path, *, small: bool, also: Path | None = None) -> RecipeRun:
     begun_s = time.perf_counter()
     effort = SMALL if small else FULL
     runs = out / "runs"
+    threading = cpu_threads.watch(runs, effort)
     loading = prefetching.watch(runs, effort)
     launching = launches.watch(runs, effort)
     copying = cuda_copies.watch(runs, effort)
-    on_cuda = launches.watch(runs, effort, "cuda") if torch.cuda.is_available() else None
+    streaming = cuda_streams.watch(runs, effort)
+    replaying = cuda_graphs.watch(runs, effort)
+    loops = [*threading, *loading, launching, *copying, *streaming, *replaying]
     run = RecipeRun(
         recipe="overlap",
         title="Overlap: streams, copies, launches",
@@ -53,17 +59,22 @@ def measured(out: Path, *, small: bool, also: Path | None = None) -> RecipeRun:
         command="python -m recipes.overlap" + (" --size small" if small else ""),
         machine=machine(),
         took_s=0.0,
-        tables=(figures([*loading, launching, *copying, *filter(None, (on_cuda,))]),),
-        timelines=tuple(filter(None, map(timeline, [*loading, *copying]))),
+        tables=(figures(loops, () if torch.cuda.is_available() else (NO_LOOPS,)),),
+        timelines=tuple(filter(None, map(timeline, loops))),
     )
-    for case in chain(
+    anywhere = (
         cpu_threads.cases(effort),
         prefetching.cases(loading[0], effort),
         launches.cases(launching, effort),
-        cuda_streams.cases(effort),
+    )
+    on_cuda = (
+        cuda_streams.cases(streaming, effort),
         cuda_copies.cases(copying, effort),
-        cuda_graphs.cases(on_cuda, effort),
-    ):
+        cuda_graphs.cases(replaying, effort),
+    )
+    # What may be cut short begins with what it was run for.
+    order = (*on_cuda, *anywhere) if torch.cuda.is_available() else (*anywhere, *on_cuda)
+    for case in chain.from_iterable(order):
         took_s = time.perf_counter() - begun_s
         run = msgspec.structs.replace(run, cases=(*run.cases, case), took_s=took_s)
         if also is not None:

@@ -11,13 +11,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from recipes.cases.case import Case, MeasuredRow
-from recipes.cases.measuring import paired
+from recipes.cases.case import Case
+from recipes.cases.measuring import turns
 from recipes.cases.processor import threads
-from recipes.cases.reports import finding_lines
+from recipes.cases.reports import before as report_before
 from recipes.overlap.claim import OverlapClaim
 from recipes.overlap.effort import OverlapEffort
 from recipes.overlap.watched import WatchedLoop, watched
+from trainperf.benchmark import BenchmarkComparison
 from trainperf.loop import LoopMonitor
 from trainperf.remedies import DevicePrefetcher
 
@@ -130,7 +131,7 @@ def cases(before: WatchedLoop, effort: OverlapEffort) -> Iterator[Case]:
         expected="faster",
         change=CHANGE,
         why_not="making a batch holds Python's lock, or no core is free",
-        before=finding_lines(before.run, ("data_wait",)),
+        before=report_before(before.run, "data_wait"),
     ).decided(_measured(records, ahead, effort))
     yield OverlapClaim(
         name="prefetch of ready batches",
@@ -145,6 +146,7 @@ def cases(before: WatchedLoop, effort: OverlapEffort) -> Iterator[Case]:
         claim="`DevicePrefetcher` changes nothing on a CPU: nothing is copied there",
         expected="equal",
         change=("- for batch in loader:", '+ for batch in DevicePrefetcher(loader, "cpu"):'),
+        before=report_before(before.run, "transfer"),
     ).decided(_measured(records, partial(DevicePrefetcher, device="cpu"), effort))
 
 
@@ -152,7 +154,7 @@ def _measured(
     loader: Iterable[Tensor],
     wrapped: Callable[[Iterable[Tensor]], Iterable[Tensor]],
     effort: OverlapEffort,
-) -> tuple[MeasuredRow, ...]:
+) -> BenchmarkComparison:
     """An epoch each, with and without; each trains a model of its own from the same weights."""
     before, after = Training(), Training()
     versions = {
@@ -160,4 +162,4 @@ def _measured(
         f"{BATCHES} steps, prefetched": lambda batches: after.epoch(wrapped(batches)),
     }
     with threads(1):
-        return paired(versions, loader, seconds=effort.paired_s)
+        return turns(versions, loader, seconds=effort.paired_s)

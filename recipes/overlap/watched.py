@@ -1,12 +1,12 @@
 """Loops with the monitor attached: always-on figures, findings, and a timeline from their trace."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from recipes.cases.case import Timeline, TimelineLane
 from recipes.cases.reports import finding_ids
@@ -27,7 +27,11 @@ B = TypeVar("B")
 ACTIVE = 3
 """Steps that are traced; the middle one is drawn."""
 
-AUDITED = 4
+AUDITED, SKIPPED = 4, 6
+"""The step that is audited, and the steps before those that are traced."""
+
+HOST_TOO_SLOW = ("launch_bound", "host_bound")
+"""Findings that say that the device waits for the host."""
 
 _NEAR = 0.002
 """Share of the picture below which a pause between two spans of a kind is not drawn."""
@@ -46,9 +50,8 @@ def watched(
     name: str,
     batches: Iterable[B],
     step: Callable[[LoopMonitor, B], Tensor],
-    model: torch.nn.Module,
-    *,
-    skip: int = 6,
+    model: nn.Module,
+    device: torch.device | str | None = None,
 ) -> WatchedLoop:
     """Run a loop with everything on: the monitor, an audit of one step, a trace of three.
 
@@ -57,14 +60,14 @@ def watched(
         name: Of the loop, for the tables.
         batches: What is iterated over.
         step: Called with the monitor, for its phases, and each batch; returns the loss.
-        model: What is trained; says which device it is on.
-        skip: Steps before the trace.
+        model: What is called.
+        device: Where it is; by default where its parameters are.
     """
     profile = ScheduledProfile(
-        skip_first=skip, wait=0, warmup=1, active=ACTIVE, on_demand=False, analyse=False
+        skip_first=SKIPPED, wait=0, warmup=1, active=ACTIVE, on_demand=False, analyse=False
     )
-    with LoopMonitor(folder / name.replace(" ", "-"), report=False, machine=False) as monitor:
-        monitor.watch(model).profile(profile).audit(at=AUDITED)
+    with LoopMonitor(folder / _folder(name), report=False, machine=False) as monitor:
+        monitor.watch(model, device=device).profile(profile).audit(at=AUDITED)
         for batch in monitor.batches(batches):
             monitor.end_step(step(monitor, batch))
     if monitor.run is None:
@@ -72,14 +75,66 @@ def watched(
     return WatchedLoop(name=name, run=monitor.run)
 
 
-def figures(loops: Sequence[WatchedLoop]) -> Table:
-    """What the monitor itself says of them, always on and without a trace."""
+def _folder(name: str) -> str:
+    return "-".join("".join(sign if sign.isalnum() else " " for sign in name).split())
+
+
+class Calls(nn.Module, Generic[B]):
+    """A function as a model: the mean of what it returns."""
+
+    def __init__(self, function: Callable[[B], Tensor]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, batch: B) -> Tensor:
+        """A scalar, as a loss is."""
+        return self._function(batch).mean()
+
+
+def watched_calls(
+    folder: Path,
+    versions: Mapping[str, Callable[[B], Tensor]],
+    batch: B,
+    steps: int,
+    device: str,
+) -> tuple[WatchedLoop, ...]:
+    """A loop for each version, whose steps only call it, without gradients.
+
+    Args:
+        folder: Where the run directories are made.
+        versions: By the name of the loop.
+        batch: Of every step.
+        steps: Of each loop.
+        device: Where the batch is.
+    """
+
+    def loop(name: str, model: Calls[B]) -> WatchedLoop:
+        def step(monitor: LoopMonitor, batch: B) -> Tensor:
+            with torch.no_grad(), monitor.phase("forward"):
+                scalar: Tensor = model(batch)
+            return scalar
+
+        return watched(folder, name, [batch] * steps, step, model, device)
+
+    return tuple(loop(name, Calls(version)) for name, version in versions.items())
+
+
+def figures(loops: Sequence[WatchedLoop], also: Sequence[str] = ()) -> Table:
+    """What the monitor itself says of them, always on and without a trace.
+
+    Args:
+        loops: A row each.
+        also: Sentences beneath.
+    """
     return Table(
         title="Always-on figures of the watched loops",
         head=("loop", "step", "p95", "data wait", "H2D", "host-bound", "findings"),
         rows=tuple(map(_row, loops)),
         end_words=1,
-        notes=("Steady steps without the audited and the traced ones; a dash is not measured.",),
+        notes=(
+            "Steady steps without the audited and the traced ones; a dash is not measured.",
+            *also,
+        ),
     )
 
 

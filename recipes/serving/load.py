@@ -85,11 +85,20 @@ async def open_loop(
         result.latencies_s.append(ended_s - intended_s)
         result.as_client_s.append(ended_s - sent_s)
 
-    calls = []
+    # Those that have ended are let go, as a server does: kept, they would bring on the collections
+    # of Python's garbage, each a tenth of a second for everybody, that the percentiles then show.
+    calls: set[asyncio.Task[None]] = set()
+
+    def ended(done: "asyncio.Task[None]") -> None:
+        if not done.cancelled() and done.exception() is None:
+            calls.discard(done)
+
     for number, at_s in enumerate(arrivals_s):
         # Also without a delay: the answers of others must not wait until the generator has a rest.
         await asyncio.sleep(max(0.0, begin_s + at_s - loop.time()))
-        calls.append(asyncio.ensure_future(call(number, begin_s + at_s)))
+        task = asyncio.ensure_future(call(number, begin_s + at_s))
+        task.add_done_callback(ended)
+        calls.add(task)
     await asyncio.sleep(0)  # the last one is sent in the next turn of the loop
     await finish()
     await asyncio.gather(*calls)

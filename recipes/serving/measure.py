@@ -14,8 +14,8 @@ from recipes.serving.points import POLICIES, Bench, Point, points_table
 RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 1.1)
 """Of arrivals, as shares of what the batcher can answer: the last one is too much."""
 
-SMALL = Effort(paired_s=0.1, round_s=0.05, rounds=6, point_s=0.05, rates=RATES[::3])
-FULL = Effort(paired_s=3.0, round_s=1.0, rounds=7, point_s=1.2, rates=RATES)
+SMALL = Effort(paired_s=0.1, round_s=0.05, rounds=6, tail_s=0.2, point_s=0.05, rates=RATES[::3])
+FULL = Effort(paired_s=3.0, round_s=1.0, rounds=7, tail_s=20.0, point_s=1.2, rates=RATES)
 
 ABOUT = (
     f"A transformer of {LAYERS} layers, {WIDTH} wide, classifies sequences of {SHORTEST} to "

@@ -36,9 +36,9 @@ class Classifier(nn.Module):
 
 
 def classifier() -> Classifier:
-    """The model as it is served; the same weights every time."""
+    """The model as it is served, on the device if there is one; the same weights every time."""
     torch.manual_seed(0)
-    return Classifier().eval()
+    return Classifier().eval().to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def requests(number: int, seed: int = 0) -> list[Tensor]:
@@ -51,16 +51,19 @@ def requests(number: int, seed: int = 0) -> list[Tensor]:
 class Served:
     """The model as the function that a batcher runs: pads, computes, returns a row per request.
 
+    Requests come from the host, and answers are back there: that is part of the time.
+
     `sizes` are those of the batches so far; the worker's thread writes them.
     """
 
     def __init__(self, model: Classifier) -> None:
-        self._model = model
+        self._model, self._device = model, next(model.parameters()).device
         self.sizes: list[int] = []
 
     def __call__(self, batch: Sequence[Tensor]) -> Tensor:
         """Scores, a row per request."""
         self.sizes.append(len(batch))
+        tokens = pad_sequence(list(batch), batch_first=True).to(self._device)
         with torch.inference_mode():  # here: the mode belongs to the thread that computes
-            scores: Tensor = self._model(pad_sequence(list(batch), batch_first=True))
-        return scores
+            scores: Tensor = self._model(tokens)
+        return scores.cpu()

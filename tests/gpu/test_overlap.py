@@ -38,27 +38,45 @@ def test_a_captured_chain_gives_what_it_gives_when_launched_for_every_input() ->
 
 def test_prefetched_copies_give_the_batches_that_copies_in_turn_give() -> None:
     """Pinned or not."""
-    from recipes.overlap.cuda_copies import batches, copied_in_turn, prefetched
+    from recipes.overlap.cuda_copies import batches, copied_in_turn
+    from trainperf.remedies import DevicePrefetcher
 
     for pinned in (True, False):
         host = batches(64, 5, pinned=pinned)
-        pairs = zip(copied_in_turn(host), prefetched(host), strict=True)
+        pairs = zip(copied_in_turn(host), DevicePrefetcher(host, "cuda"), strict=True)
         assert all(torch.equal(turn, ahead) for turn, ahead in pairs)
 
 
 @pytest.mark.real_clock
-def test_every_case_that_needs_cuda_is_measured_here(tmp_path: Path) -> None:
+@pytest.mark.real_clock
+def test_every_loop_is_watched_and_its_timeline_shows_the_device(tmp_path: Path) -> None:
+    """The figures beside them are there once the loop is steady, which a short one need not be."""
+    from recipes.overlap import cuda_copies, cuda_graphs, cuda_streams
+    from recipes.overlap.effort import SMALL
+    from recipes.overlap.watched import figures, timeline
+
+    effort = replace(SMALL, steps=40)
+    for module in (cuda_streams, cuda_copies, cuda_graphs):
+        loops = module.watch(tmp_path / module.__name__, effort)
+        timelines = [timeline(loop) for loop in loops]
+
+        assert len(loops) >= 4
+        assert len(figures(loops).rows) == len(loops)
+        lanes = [[lane.name for lane in each.lanes] for each in timelines if each is not None]
+        assert len(lanes) == len(loops)
+        assert any("stream" in name for names in lanes for name in names), lanes
+
+
+def test_every_case_that_needs_cuda_is_measured_here() -> None:
     """Whatever the verdict; the results of both versions agree."""
     from recipes.overlap import cuda_copies, cuda_graphs, cuda_streams
     from recipes.overlap.effort import SMALL
 
-    effort = replace(SMALL, paired_s=0.05)
-    loops = cuda_copies.watch(tmp_path, effort)
-    cases = (
-        *cuda_streams.cases(effort),
-        *cuda_copies.cases(loops, effort),
-        *cuda_graphs.cases(None, effort),
-    )
+    cases = [
+        case
+        for module in (cuda_streams, cuda_copies, cuda_graphs)
+        for case in module.cases((), SMALL)
+    ]
 
     assert [case.name for case in cases if case.verdict == "needs CUDA"] == []
     assert [row.differs for case in cases for row in case.measured if row.differs] == []

@@ -54,6 +54,17 @@ def test_a_fault_is_found_by_its_own_finding(name: str, left: RecipeRun) -> None
     assert fault.deciding.ratio is not None
 
 
+def test_every_case_shows_what_trainperf_says_first(left: RecipeRun) -> None:
+    """A finding, an assertion that fails, a benchmark; and which of them where it is no finding."""
+    for each in left.cases:
+        assert each.before, each.name
+    lines = {each.name: " ".join(each.before) for each in left.cases}
+
+    assert "the answer hangs on a graph of" in lines["inference_mode"]
+    assert "no finding `matmul_precision`" in case(left, "autocast_bf16").before_note
+    assert [each.name for each in left.cases if each.published is None] == ["all_mended"]
+
+
 def test_wrong_answers_are_counted(left: RecipeRun) -> None:
     """All requests are answered otherwise the second time, and none once it is mended."""
     for name in ("eval_forgotten", "dropout_left_on"):
@@ -63,7 +74,7 @@ def test_wrong_answers_are_counted(left: RecipeRun) -> None:
 
 
 def test_the_mended_loop_has_none_of_these_findings(left: RecipeRun) -> None:
-    """The one with all faults has those that can be told next to each other."""
+    """The one with all faults has those that can be lines next to each other."""
     faulty, mended = table(left, "The loop as it was found").notes[0].split("; mended: ")
 
     assert {"train_mode", "gradients_on"} <= set(faulty.partition(": ")[2].split(", "))
@@ -92,8 +103,8 @@ def test_everything_is_left_behind(out: Path, left: RecipeRun) -> None:
     """A run directory per loop, traces of the long one, and a page without a figure of its own."""
     for name in {file for each in left.cases for file in each.files}:
         assert list((out / name).rglob(RECORD_FILES)), name
-    assert len(list((out / "mended").rglob("traces/*.trace.json.gz"))) == 2
-    assert len(table(left, "A scheduled profile").rows) == 2
+    assert len(list((out / "mended").rglob("traces/*.trace.json.gz"))) == 3
+    assert len(table(left, "A scheduled profile").rows) == 3
     assert (out / "inference.html").is_file()
     assert unprinted(left, page_of(left, "inference.json")) == set()
 

@@ -2,15 +2,20 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from recipes.cases.case import load
+from recipes.overlap import cuda_copies, cuda_graphs, cuda_streams
 from recipes.overlap.__main__ import main
+from recipes.overlap.cpu_threads import in_turn
+from recipes.overlap.effort import SMALL
 from recipes.overlap.prefetching import Records, Training, ahead
-from recipes.overlap.watched import span_lane
+from recipes.overlap.watched import figures, span_lane, timeline
 from trainperf.traces.results import Slice, TraceLane
 
 
@@ -75,6 +80,51 @@ def test_a_lane_shows_what_of_it_is_in_the_step_and_joins_neighbours_of_a_kind()
     )
 
 
+def turned(work: Any) -> Any:
+    """Parts in turn where there are no streams."""
+    return partial(in_turn, work)
+
+
+def as_it_is(function: Any, example: torch.Tensor) -> Any:
+    """A function where nothing can be captured."""
+    assert function(example).shape == example.shape
+    return function
+
+
+def test_what_needs_cuda_is_watched_reported_and_decided_elsewhere_with_stand_ins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of its path but streams, pinned memory and graphs; each loop has figures and a timeline.
+
+    On a device the same is run with the real ones: `tests/gpu/test_overlap.py`.
+    """
+    small = tuple((claim, work, (8, 8)) for claim, work, _ in cuda_streams.CLAIMS)
+    monkeypatch.setattr(cuda_streams, "CLAIMS", small)
+    monkeypatch.setattr(cuda_streams, "OnStreams", turned)
+    monkeypatch.setattr(cuda_copies, "WIDTH", 16)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+    monkeypatch.setattr(cuda_graphs, "captured", as_it_is)
+    monkeypatch.setattr(cuda_graphs, "_by_mode", as_it_is)
+    monkeypatch.setattr(cuda_graphs, "BIG", 16)
+
+    for module, loops, before in (
+        (cuda_streams, 6, "streams, small grids: one stream"),
+        (cuda_copies, 4, "copies in turn"),
+        (cuda_graphs, 5, "small kernels launched"),
+    ):
+        watched = module.watch(tmp_path, SMALL, "cpu")
+        cases = list(module.cases(watched, SMALL, "cpu"))
+
+        names = [loop.name for loop in watched]
+        assert len(set(names)) == loops
+        assert names[0] == before
+        assert [row[0] for row in figures(watched).rows] == names
+        assert all(each is not None for each in map(timeline, watched))
+        assert all(case.before and case.deciding is not None for case in cases)
+        assert not any("decides it" in case.before_note for case in cases)
+        assert [row.differs for case in cases for row in case.measured if row.differs] == []
+
+
 def test_the_recipe_leaves_a_verdict_on_every_claim_its_runs_and_its_page(tmp_path: Path) -> None:
     """In small; what it decides there is worth nothing and not looked at."""
     threads = torch.get_num_threads()
@@ -88,11 +138,21 @@ def test_the_recipe_leaves_a_verdict_on_every_claim_its_runs_and_its_page(tmp_pa
     assert len({case.name for case in run.cases}) == 17
     assert len(on_cuda) >= 6
     assert not undecided or {case.verdict for case in on_cuda} == undecided
+    assert all(case.before or case.before_note for case in run.cases)
+    assert sum(case.published is not None for case in run.cases) >= 8
     for name in ("two threads", "prefetch on a thread", "DevicePrefetcher on a CPU"):
         (case,) = (case for case in run.cases if case.name == name)
         assert case.deciding is not None
-    (figures,) = run.tables
-    assert {row[0] for row in figures.rows} >= {"loading in the loop", "loading on a thread"}
+    (table,) = run.tables
+    assert {row[0] for row in table.rows} >= {
+        "8 parts in turn",
+        "8 parts on 2 threads",
+        "loading in the loop",
+        "loading on a thread",
+        "small operators",
+    }
+    assert not undecided or "need CUDA" in table.notes[-1]
+    assert len(run.timelines) == len(table.rows)
     assert {lane.name for each in run.timelines for lane in each.lanes} >= {"steps", "loader"}
     assert list((tmp_path / "runs").rglob("*.json.gz"))
     assert "needs CUDA" in (tmp_path / "overlap.html").read_text(encoding="utf-8") or not undecided

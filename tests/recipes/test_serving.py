@@ -1,6 +1,7 @@
 """The serving recipe: latencies count from the intended arrival, and answers are right."""
 
 import asyncio
+import weakref
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -12,6 +13,7 @@ from support.virtual_time import run_virtually
 
 from recipes.cases.case import load
 from recipes.serving.__main__ import main
+from recipes.serving.claims import tail_row
 from recipes.serving.load import (
     LoadResult,
     Send,
@@ -88,6 +90,41 @@ def test_a_request_that_is_turned_away_is_counted_and_has_no_latency() -> None:
     assert result.latencies_s == pytest.approx([1.0, 1.75])
 
 
+def test_calls_that_have_ended_are_let_go() -> None:
+    """Kept, they bring on collections of Python's garbage, which the latencies then show."""
+    tasks: list[weakref.ref[asyncio.Task[object]]] = []
+
+    async def scenario() -> LoadResult:
+        serve = server(took_s=0.1)
+
+        async def send(number: int) -> object:
+            task = asyncio.current_task()
+            assert task is not None
+            tasks.append(weakref.ref(task))
+            return await serve(number)
+
+        async def finish() -> None:
+            assert [task() is None for task in tasks] == [True, True, False]
+
+        return await open_loop(send, ARRIVALS_S, finish)
+
+    assert run_virtually(scenario()).sent == 3
+
+
+def test_an_error_of_a_call_that_has_long_ended_is_raised() -> None:
+    """No percentile is of requests that failed."""
+
+    async def scenario() -> LoadResult:
+        async def send(number: int) -> None:
+            if number == 0:
+                raise OSError("no such model")
+
+        return await open_loop(send, ARRIVALS_S, nothing)
+
+    with pytest.raises(OSError, match="no such model"):
+        run_virtually(scenario())
+
+
 def test_what_waits_for_a_full_batch_is_let_go_when_the_last_request_was_sent() -> None:
     """Or the last ones would wait for ever."""
     full = []
@@ -136,6 +173,18 @@ def test_a_percentile_of_fewer_than_two_latencies_is_not_measured() -> None:
     assert percentile([float(value) for value in range(101)], 95) == 95.0
 
 
+def test_a_stall_counts_in_the_p99_of_a_load_and_makes_its_interval_wide() -> None:
+    """A block without it may be drawn as well as two with it."""
+    steady = LoadResult(sent=3200, latencies_s=[0.5] * 3200)
+    stalled = LoadResult(sent=3205, refused=5, latencies_s=[0.5] * 1600 + [4.0] * 64 + [0.5] * 1536)
+
+    usual, slow = (tail_row("p99", load, limit_s=1.0) for load in (steady, stalled))
+
+    assert (usual.value, usual.ratio, usual.low, usual.high) == (0.5, 2.0, 2.0, 2.0)
+    assert (slow.value, slow.ratio, slow.low, slow.high) == (4.0, 0.25, 0.25, 2.0)
+    assert (slow.rounds, slow.note) == (32, "3,205 requests, 5 refused; rounds are blocks")
+
+
 def test_a_request_gets_from_a_batch_what_it_would_get_alone() -> None:
     """Padding changes nothing but the order of sums."""
     served, sequences = Served(classifier()), requests(6)
@@ -160,6 +209,7 @@ def test_the_recipe_leaves_its_cases_its_tables_and_its_page(
     names = [case.name for case in run.cases]
     assert names == ["throughput", "tail", "rare requests", "fixed batches", "coordinated omission"]
     assert all(case.deciding is not None for case in run.cases)
+    assert all(case.before_note for case in run.cases)
     assert all(row.rounds is None or row.rounds >= 6 for case in run.cases for row in case.measured)
     (curves,) = run.tables
     ways = {"one by one", "fixed batches", "DynamicBatcher"}

@@ -212,8 +212,6 @@ class DynamicBatcher(Generic[Request, Answer]):
             if not group:
                 del self._groups[entry.key]  # or keys that never come again would pile up
             self._advance()
-        if entry.answer.done() and not entry.answer.cancelled():
-            entry.answer.exception()  # asyncio logs an exception that nobody has looked at
 
     # -- callbacks of the event loop: there is no task that could die or be cancelled ----------
 

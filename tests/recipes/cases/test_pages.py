@@ -20,7 +20,7 @@ from recipes.cases.case import (
 )
 from recipes.cases.outputs import leave
 from recipes.cases.page import page_of
-from recipes.cases.text import run_text, shown, tally
+from recipes.cases.text import AT_MOST, UNPUBLISHED, facts, run_text, shown, tally
 from recipes.cases.verdicts import needs_cuda, verdict
 from scripts import render_recipes
 from trainperf.core.formatting.table import Table
@@ -54,7 +54,14 @@ def made() -> RecipeRun:
         files=("claims/trainperf",),
         **verdict(AFTER, "faster"),
     )
-    streams = Case(name="streams", claim="Streams overlap.", **needs_cuda("a CPU has none"))
+    streams = Case(
+        name="streams",
+        title="Several streams",
+        command="python -m recipes.demo streams",
+        claim="Streams overlap.",
+        before_note="no finding is about `streams`.",
+        **needs_cuda("a CPU has none"),
+    )
     return RecipeRun(
         recipe="demo",
         title="Claims of a demo",
@@ -117,6 +124,33 @@ def test_the_pages_show_only_figures_that_were_printed(left: RecipeRun) -> None:
     assert markdown.unprinted(left, page) == set()
     assert markdown.unprinted(left, page + "It is 41.5 ms.") == {"41.5"}
     assert markdown.unprinted(altered, markdown.page_of(altered, "x")) == {"7.77"}
+
+
+def test_a_case_is_called_by_its_title_and_says_how_it_is_run_alone(left: RecipeRun) -> None:
+    """Its name is for files and the command line; without a title it is both."""
+    text, pages = "\n".join(left.printed), (markdown.page_of(left, "x"), page_of(left))
+
+    assert "Several streams: Streams overlap." in text
+    assert "\nstreams" not in text
+    assert "## Several streams" in pages[0]
+    assert all("fused" in each and "python -m recipes.demo streams" in each for each in pages)
+
+
+def test_no_place_is_left_empty(left: RecipeRun) -> None:
+    """Where nothing was said or published, the text and both pages say so."""
+    for text in ("\n".join(left.printed), markdown.page_of(left, "x"), page_of(left)):
+        assert "no finding is about" in text
+        assert text.count(UNPUBLISHED) == 1
+
+
+def test_a_bound_is_explained_where_there_is_one(left: RecipeRun) -> None:
+    """Also where its line was broken; elsewhere nobody has to read it."""
+    case, *others = left.cases
+    bound = msgspec.structs.replace(case, before=("1. a chain: at most", "   3.38× faster"))
+    bounded = msgspec.structs.replace(left, cases=(bound, *others))
+
+    assert AT_MOST in facts(bounded)
+    assert AT_MOST not in facts(left)
 
 
 def test_words_of_a_case_are_no_markup(left: RecipeRun) -> None:

@@ -45,9 +45,11 @@ def test_a_claim_is_run_measured_and_judged(name: str, tmp_path: Path) -> None:
     assert case.claim.endswith(".")
     if name in ON_A_GPU and not torch.cuda.is_available():
         assert (case.verdict, case.measured) == ("needs CUDA", ())
+        assert case.before_note
         return
     assert case.change
     assert case.before
+    assert case.published is not None
     assert [row.differs for row in case.measured if row.differs] == []
     deciding = case.deciding
     assert deciding is not None
@@ -116,6 +118,8 @@ def test_the_runner_leaves_what_was_asked_for(
     kept = load(tmp_path / "claims.json")
     assert [case.name for case in kept.cases] == names[::-1]
     assert load(tmp_path / "x.json") == kept
+    assert kept.cases[1].heading == "empty_cache() in every step"
+    assert kept.cases[1].command == "python -m recipes.claims empty_cache"
     assert "2 claims, " in capsys.readouterr().out
     assert (tmp_path / "claims.html").is_file()
 
