@@ -49,7 +49,7 @@ def run(names: Sequence[str], out: Path, *, small: bool, also: Path | None = Non
     from recipes.claims.bench import ClaimBench  # noqa: PLC0415 - the same
 
     begun_s = time.perf_counter()
-    bench = ClaimBench(out=out, small=small, seconds=0.05 if small else 2.0)
+    bench = ClaimBench(out=out, small=small, seconds=0.05 if small else 1.6)
     claims: list[Callable[[ClaimBench], Case]] = list(each("recipes.claims", names))
     cases: list[Case] = []
 
