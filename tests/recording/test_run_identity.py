@@ -1,5 +1,7 @@
 """Who a run is: software, hardware, model and loader."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -77,12 +79,26 @@ def test_the_first_loader_is_found_however_it_is_nested(nest: object) -> None:
     assert found == {
         "loader": "DataLoader",
         "dataset": "TensorDataset",
+        "dataset_samples": 4,
         "batch_size": 2,
         "num_workers": 1,
         "pin_memory": False,
         "prefetch_factor": 5,
         "persistent_workers": False,
     }
+
+
+def test_a_stream_is_not_counted() -> None:
+    """Its length may be a guess, or take long; torch asks for it only when it ends."""
+
+    class Stream(torch.utils.data.IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(4))
+
+        def __len__(self) -> int:
+            raise AssertionError("asked for")
+
+    assert run_identity.loader(torch.utils.data.DataLoader(Stream()))["dataset_samples"] is None
 
 
 def test_what_is_no_loader_has_a_name() -> None:
