@@ -71,10 +71,10 @@ def test_without_a_process_to_pack_the_lines_stay(
 ) -> None:
     """Training goes on, and the next time packs them too."""
 
-    def refuses(_: Path) -> None:
+    def refuses(*_: str) -> None:
         raise OSError("no process left")
 
-    monkeypatch.setattr(jsonl, "_packing", refuses)
+    monkeypatch.setattr(jsonl, "start_child", refuses)
     written(tmp_path, most=150_000)
     assert not list(tmp_path.glob("*.packed"))
     assert read(tmp_path) == list(range(STEPS))

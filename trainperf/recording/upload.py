@@ -7,15 +7,14 @@ bounded time; nothing in a step waits for it, and whatever becomes of it costs o
 import logging
 import os
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
-import trainperf
 from trainperf.core import spool
 from trainperf.core.places import RemotePath
 from trainperf.core.spool import UploadState
 from trainperf.core.spool.process import EVERY_S, LAST_S
+from trainperf.recording.child_process import start_child
 
 
 log = logging.getLogger("trainperf")
@@ -49,19 +48,11 @@ class Upload:
         """
         self._begun = True
         spool.write_state(self._run, self._rank, UploadState(state="running"))
-        self._child = subprocess.Popen(  # noqa: S603 ourselves
-            [
-                *(sys.executable, "-m", UPLOADER, str(self._run.resolve()), self.url.url),
-                *("--rank", str(self._rank), "--parent", str(os.getpid())),
-                *("--every-s", str(self._every_s)),
-            ],
-            # There a user's own `queue.py` does not stand in for the standard library's.
-            cwd=Path(trainperf.__file__).parents[1],
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        self._child = start_child(
+            UPLOADER,
+            *(str(self._run.resolve()), self.url.url, "--rank", str(self._rank)),
+            *("--parent", str(os.getpid()), "--every-s", str(self._every_s)),
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is meant for the fit
         )
 
     def end(self) -> None:

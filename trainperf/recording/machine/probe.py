@@ -6,7 +6,6 @@ and nothing in between looks at it.
 
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,11 +14,11 @@ from typing import ClassVar
 
 import torch
 
-import trainperf
 from trainperf.core.interleaving import directory
 from trainperf.core.machine.limits import launched_ranks
 from trainperf.core.rotation import rotation_bytes
 from trainperf.core.run_directory import attempt, machine_file
+from trainperf.recording.child_process import start_child
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Recorder
 
@@ -69,23 +68,16 @@ class MachineProbe(Probe):
         super().attach(recorder)
         self._began_ns = recorder.now_ns()
         several = ["--several"] if (launched_ranks() or 1) > 1 else []
-        self.child = subprocess.Popen(  # noqa: S603 ourselves
-            [
-                *(sys.executable, "-m", SAMPLER, str(self._file.resolve())),
-                *("--parent", str(os.getpid()), "--thread", str(threading.get_native_id())),
-                *("--zero-ns", str(recorder.zero_ns), "--rank", str(self._rank)),
-                *("--attempt", str(attempt()), "--every-s", str(self._every_s)),
-                *("--most", str(rotation_bytes(self._file.parent))),
-                *(part for device in self._devices for part in ("--device", device)),
-                *several,
-            ],
-            # There a user's own `queue.py` does not stand in for the standard library's.
-            cwd=Path(trainperf.__file__).parents[1],
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        self.child = start_child(
+            SAMPLER,
+            str(self._file.resolve()),
+            *("--parent", str(os.getpid()), "--thread", str(threading.get_native_id())),
+            *("--zero-ns", str(recorder.zero_ns), "--rank", str(self._rank)),
+            *("--attempt", str(attempt()), "--every-s", str(self._every_s)),
+            *("--most", str(rotation_bytes(self._file.parent))),
+            *(part for device in self._devices for part in ("--device", device)),
+            *several,
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is meant for the fit
         )
 
     def detach(self) -> None:

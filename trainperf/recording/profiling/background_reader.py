@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-import trainperf
 from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.recording.child_process import start_child
 from trainperf.recording.schedule import Interval
 
 
@@ -125,16 +124,7 @@ class Analyst:
         self._errand = errand
         traces = [str(trace.resolve()) for trace in errand.traces]
         try:
-            self._child = subprocess.Popen(  # noqa: S603 ourselves
-                [sys.executable, "-m", READER, *traces],
-                # There a user's own `queue.py` does not stand in for the standard library's.
-                cwd=Path(trainperf.__file__).parents[1],
-                env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is meant for the fit
-            )
+            self._child = start_child(READER, *traces, stdout=subprocess.PIPE)
         except OSError as error:
             self._unread.append(f"{errand.name}: no process could be started ({error})")
 

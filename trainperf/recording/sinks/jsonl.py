@@ -4,19 +4,17 @@ A file of days is written in parts: a part that has got its size is left as it i
 and a process of low priority packs the one that was left.  Nothing of it is in a step's way.
 """
 
-import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from io import BufferedWriter
 from pathlib import Path
 
-import trainperf
 from trainperf.core import run_directory
 from trainperf.core.rotation import rotation_bytes
 from trainperf.core.steps.codec import Entry, encode_entry, encode_rows
 from trainperf.core.steps.records import Row, RunInfo
+from trainperf.recording.child_process import start_child
 from trainperf.recording.sinks.base import Outputs, Sink
 
 
@@ -97,21 +95,8 @@ class JsonlSink(Sink):
         self._file = self.path.with_name(name).open("xb")
         if self._packer is None or self._packer.poll() is not None:
             with suppress(OSError):  # it stays as it is, until the next time
-                self._packer = _packing(self.path)
+                self._packer = start_child(PACKER, str(self.path.resolve()))
 
     def _write(self, data: bytes) -> None:
         if self._file is not None:
             self._bytes += self._file.write(data)
-
-
-def _packing(first: Path) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(  # noqa: S603 ourselves
-        [sys.executable, "-m", PACKER, str(first.resolve())],
-        # There a user's own `queue.py` does not stand in for the standard library's.
-        cwd=Path(trainperf.__file__).parents[1],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is meant for the fit
-    )
