@@ -6,7 +6,8 @@ another order, which is noticed in one of three ways:
 
 * no hook runs: the parameter took no part, and another one is learnt;
 * a hook runs, and the autograd graph goes on for longer than after the last gradient: looked at in
-  every 64th backward, whose end the engine itself announces;
+  the 64th backward, whose end the engine itself announces, and then after twice as many each time
+  as long as nothing has changed, up to 512;
 * neither: after a thousand backwards it is learnt again.
 
 A module is *absent* from a backward that does not reach it: of several modules one may train while
@@ -15,6 +16,7 @@ tells a parameter that took no part from a module that took none.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch.nn import Parameter
@@ -27,8 +29,8 @@ from trainperf.audit.attribution import Shield
 RELEARN_EVERY = 1000
 """Backward passes after which the last parameter is looked for again."""
 
-CHECK_EVERY = 64
-"""Passes between two in which the end of the graph is looked at; a power of two."""
+CHECK_FIRST, CHECK_EVERY = 64, 512
+"""Passes to the first in which the end of the graph is looked at, and at most between two."""
 
 MOST_KEPT = 4
 """Parameters that are hooked because each was last at some time: branches may take turns."""
@@ -71,6 +73,8 @@ class LastGradient:
         self._shield = shield
         self._mark = mark
         self._handles: list[RemovableHandle] = []
+        self._learns_from: list[Parameter] = []
+        """Parameters with a hook of `_learn`."""
         self._branches: list[tuple[Parameter, Parameter]] = []
         """First and last of each, as far as they take turns."""
         self._first: Parameter | None = None
@@ -78,6 +82,8 @@ class LastGradient:
         self._learns = self._checks = self._in_doubt = False
         self._watches_presence, self._present_in = False, NOT_HEARD
         self._learn_at, self._patience = _FIRST_LEARNT, 1
+        self._check_at = self._check_after = CHECK_FIRST
+        self._last_before: Parameter | None = None
         self._graph_end_ns = self._rest_ns = 0
         self._arrived = self._arrives()
 
@@ -98,8 +104,11 @@ class LastGradient:
         """A backward has ended whose last gradient was ready at *ready_ns*."""
         self._count()
         self._passes += 1
-        if self._checks and self._graph_end_ns - ready_ns > 2 * self._rest_ns + _SLACK_NS:
-            self._relearn_soon()  # more was computed after it than after the last gradient
+        if self._checks:
+            self._check_after = min(2 * self._check_after, CHECK_EVERY)
+            if self._graph_end_ns - ready_ns > 2 * self._rest_ns + _SLACK_NS:
+                self._relearn_soon()  # more was computed after it than after the last gradient
+            self._check_at = self._passes + self._check_after
         self._plan()
 
     def not_heard(self) -> bool:
@@ -132,6 +141,11 @@ class LastGradient:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        for parameter in self._learns_from:
+            # Else torch goes on to look into an empty dictionary in every backward, 0.7 µs each.
+            if not parameter._backward_hooks:  # noqa: SLF001 there is no public way
+                parameter._backward_hooks = None  # noqa: SLF001 as before the first hook
+        self._learns_from.clear()
 
     # -- between two passes --------------------------------------------------------------------
 
@@ -140,10 +154,9 @@ class LastGradient:
         following = self._passes + 1
         if following >= self._learn_at and not self._learns:
             self._learn()
-        check = (following + CHECK_EVERY - 1) // CHECK_EVERY * CHECK_EVERY
-        self._checks = following == check
-        due = max(following, min(self._learn_at - 1, check if self._checks else check - 1))
-        self.left = self._given = due - following
+        self._checks = following >= self._check_at
+        due = min(self._learn_at, self._check_at) - 1
+        self.left = self._given = max(0, due - following)
 
     def _count(self) -> None:
         """Add the passes that were counted down."""
@@ -166,8 +179,13 @@ class LastGradient:
             self._branches, self._patience = [], 1
         self.detach()
         self._learns, self._in_doubt = True, False
-        self._first = self._last = None
-        self._hook(parameters, self._shield(self._learns_of))
+        self._last_before, self._first, self._last = self._last, None, None
+        # Not a hook for after accumulation as below: what that leaves behind cannot be cleared.
+        learns_of = self._shield(self._learns_of)
+        self._learns_from = parameters
+        self._handles += [
+            parameter.register_hook(partial(learns_of, parameter)) for parameter in parameters
+        ]
 
     def _learnt(self) -> bool:
         first, last = self._first, self._last
@@ -175,6 +193,9 @@ class LastGradient:
             return False
         self._learns = False
         self._learn_at = self._passes + RELEARN_EVERY
+        if last is not self._last_before:
+            self._check_after = CHECK_FIRST
+            self._check_at = self._passes + CHECK_FIRST
         self.detach()
         others = [branch for branch in self._branches if branch[1] is not last]
         self._branches = [*others, (first, last)][-MOST_KEPT:]
@@ -186,7 +207,7 @@ class LastGradient:
 
     def _relearn_soon(self) -> None:
         """Ever later, if in vain."""
-        self._in_doubt = True
+        self._in_doubt, self._check_after = True, CHECK_FIRST
         if self._learn_at > self._passes + self._patience:
             self._learn_at = self._passes + self._patience
             self._patience = min(4 * self._patience, RELEARN_EVERY)
@@ -225,7 +246,7 @@ class LastGradient:
     def _asks_for_end(self) -> None:
         _at_end_of_graph(self._graph_ended)
 
-    def _learns_of(self, parameter: Parameter) -> None:
+    def _learns_of(self, parameter: Parameter, _gradient: torch.Tensor) -> None:
         if not self.reduces:
             return
         if self._first is None:
