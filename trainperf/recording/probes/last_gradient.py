@@ -8,7 +8,8 @@ another order, which is noticed in one of three ways:
 * a hook runs, and the autograd graph goes on for longer than after the last gradient: looked at in
   the 64th backward, whose end the engine itself announces, and then after twice as many each time
   as long as nothing has changed, up to 512;
-* neither: after a thousand backwards it is learnt again.
+* neither: after a thousand backwards it is learnt again, and if that brings nothing new, after two
+  thousand more, and then every four thousand.
 
 A module is *absent* from a backward that does not reach it: of several modules one may train while
 another waits.  It reduces nothing then.  Once a backward was silent, the first gradient of a branch
@@ -26,8 +27,8 @@ from torch.utils.hooks import RemovableHandle
 from trainperf.audit.attribution import Shield
 
 
-RELEARN_EVERY = 1000
-"""Backward passes after which the last parameter is looked for again."""
+RELEARN_FIRST, RELEARN_EVERY = 1000, 4000
+"""Passes after which the last parameter is looked for again, and at most between two such ones."""
 
 CHECK_FIRST, CHECK_EVERY = 64, 512
 """Passes to the first in which the end of the graph is looked at, and at most between two."""
@@ -83,6 +84,7 @@ class LastGradient:
         self._watches_presence, self._present_in = False, NOT_HEARD
         self._learn_at, self._patience = _FIRST_LEARNT, 1
         self._check_at = self._check_after = CHECK_FIRST
+        self._learn_after = RELEARN_FIRST
         self._last_before: Parameter | None = None
         self._graph_end_ns = self._rest_ns = 0
         self._arrived = self._arrives()
@@ -130,7 +132,7 @@ class LastGradient:
     @property
     def learnt(self) -> bool:
         """Whether the pass that has just ended was one with a hook on every parameter."""
-        return self._learn_at == self._passes + RELEARN_EVERY
+        return self._learn_at == self._passes + self._learn_after
 
     def give_up(self) -> None:
         """Nothing of this works any more: no further pass is counted down."""
@@ -192,10 +194,12 @@ class LastGradient:
         if first is None or last is None:
             return False
         self._learns = False
-        self._learn_at = self._passes + RELEARN_EVERY
-        if last is not self._last_before:
-            self._check_after = CHECK_FIRST
+        if last is self._last_before:
+            self._learn_after = min(2 * self._learn_after, RELEARN_EVERY)
+        else:
+            self._learn_after, self._check_after = RELEARN_FIRST, CHECK_FIRST
             self._check_at = self._passes + CHECK_FIRST
+        self._learn_at = self._passes + self._learn_after
         self.detach()
         others = [branch for branch in self._branches if branch[1] is not last]
         self._branches = [*others, (first, last)][-MOST_KEPT:]
@@ -210,7 +214,7 @@ class LastGradient:
         self._in_doubt, self._check_after = True, CHECK_FIRST
         if self._learn_at > self._passes + self._patience:
             self._learn_at = self._passes + self._patience
-            self._patience = min(4 * self._patience, RELEARN_EVERY)
+            self._patience = min(4 * self._patience, RELEARN_FIRST)
 
     def _hook(self, parameters: Iterable[Parameter], hook: Callable[[Parameter], None]) -> None:
         self._handles += [
