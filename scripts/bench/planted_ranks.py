@@ -75,18 +75,18 @@ def sleeping_rank(key: str) -> Callable[[int], list[TruthCase]]:
         last = min(len(clocked_ns), len(bare_clocked_ns))
         steps_known = [step for step in sorted(tail)[:-1] if step < last]
 
-        def known(values: Sequence[float] | Mapping[int, float]) -> list[float]:
+        def in_order(values: Sequence[float] | Mapping[int, float]) -> list[float]:
             return [values[step] for step in steps_known]
 
-        others = [known(other)]
+        others = [in_order(other)]
         return [
-            duration(place.name, place.reading, known(slept_ns), known(waited), others),
-            duration(place.clock, place.reading, known(clocked_ns), known(waited), others),
+            duration(place.name, place.reading, in_order(slept_ns), in_order(waited), others),
+            duration(place.clock, place.reading, in_order(clocked_ns), in_order(waited), others),
             duration(
                 f"{place.name}, no trainperf",
                 place.clock,
-                known(bare_slept_ns),
-                known(bare_clocked_ns),
+                in_order(bare_slept_ns),
+                in_order(bare_clocked_ns),
             ),
         ]
 
