@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from trainperf.core.phases import PHASES, Gap, Phase
 from trainperf.core.steps.block import MEAN_OF
@@ -46,6 +48,27 @@ class LoggedSteps(msgspec.Struct, kw_only=True):
     """Facts of the last one alone, e.g. a mean loss, which belongs to no single step."""
 
 
+class LoggedColumns(msgspec.Struct, kw_only=True):
+    """Steps that each have a time of their own, one after the other: as many of `LoggedSteps`."""
+
+    host_ns: npt.NDArray[np.int64]
+    """A row for each step."""
+    end_ns: Sequence[int]
+    tags: Sequence[int]
+    micro_batches: Sequence[int]
+    facts: Mapping[str, Sequence[float | None]]
+
+    def step(self, place: int) -> LoggedSteps:
+        """One of them, by its place."""
+        return LoggedSteps(
+            host_ns=self.host_ns[place].tolist(),
+            end_ns=self.end_ns[place],
+            tags=self.tags[place],
+            micro_batches=self.micro_batches[place],
+            facts={name: column[place] for name, column in self.facts.items()},
+        )
+
+
 class LoggedGap(msgspec.Struct, kw_only=True):
     """Time that a log names and that belongs to no step."""
 
@@ -55,7 +78,7 @@ class LoggedGap(msgspec.Struct, kw_only=True):
     """As in `LoggedSteps`."""
 
 
-LogEvent = LoggedSteps | LoggedGap
+LogEvent = LoggedSteps | LoggedColumns | LoggedGap
 
 
 @dataclass(slots=True, kw_only=True)
