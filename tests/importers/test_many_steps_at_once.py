@@ -1,13 +1,14 @@
 """Steps that are read many at once are those that would be read line by line."""
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support import logs
 
-from trainperf.importers import FORMATS, torchtitan, torchtitan_blocks
+from trainperf.importers import FORMATS, megatron_alike, torchtitan, torchtitan_blocks
 from trainperf.importers.writing import write_run
 
 
@@ -93,3 +94,65 @@ def test_most_of_torchtitans_steps_are_read_at_once(tmp_path: Path) -> None:
 
     steps = sum(len(stretch.steps.whole_ns) for stretch in read if stretch.steps is not None)
     assert steps == 300 - 300 // 90 - 300 // 77
+
+
+MEGATRON = {
+    "recent": logs.megatron(
+        logs.steady(300, logs.MEGATRON),
+        interval=1,
+        first_too=True,
+        every={"evaluate": (90, 200.0), "save-checkpoint": (77, 100.0)},
+    ),
+    "loss scale": logs.megatron(logs.steady(300, logs.MEGATRON), interval=1, skipped=1, level=1),
+    "means": logs.megatron(logs.steady(300, logs.MEGATRON), interval=10),
+    "phases above the step": logs.megatron(
+        logs.steady(300, logs.MEGATRON, noise=0.2), interval=1, other_ms=-0.5
+    ),
+}
+
+
+def replaced(pattern: str, by: str) -> Damage:
+    """A line that has something else where a pattern matches."""
+    return lambda line: re.sub(pattern, by, line)
+
+
+@pytest.mark.parametrize("block", [3_000, 4 << 20])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        as_it_is,
+        cut,
+        twice,
+        missing,
+        blank,
+        replaced("lm loss: [^ ]+", "lm loss: nan"),
+        replaced("lm loss: [^ ]+", "lm loss: 1E+999"),
+        replaced("samples: +[0-9]+", "samples: 7"),
+        replaced("iteration +[0-9]+", "iteration 3"),
+        replaced(r"\(ms\): ", "(ms): x"),
+        replaced(", ", ", 999"),
+        replaced("$", " [rank0] memory (MB) | allocated: 1.0 | max allocated: 2.0"),
+    ],
+)
+@pytest.mark.parametrize("form", MEGATRON)
+def test_megatrons_iterations(
+    form: str, damage: Damage, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another note behind each, every iteration is read by itself."""
+    monkeypatch.setattr(megatron_alike, "_BLOCK_BYTES", block)
+    text = some_damaged(MEGATRON[form], damage)
+
+    alike = recorded("megatron", text, tmp_path)
+
+    noted = re.sub("(.*elapsed time per iteration.*\n)", r"\1of: nothing" + "\n", text)
+    assert alike == recorded("megatron", noted, tmp_path)
+
+
+def test_most_of_megatrons_iterations_are_read_at_once(tmp_path: Path) -> None:
+    """All but the one whose form is learned, and those with a pause behind them."""
+    file = tmp_path / "train.log"
+    file.write_text(MEGATRON["recent"], encoding="utf-8")
+
+    alike = sum(len(each.rows) for each in megatron_alike.stretches(file) if each.form is not None)
+
+    assert alike == 300 - 1 - 300 // 90 - 300 // 77

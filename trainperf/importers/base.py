@@ -25,6 +25,7 @@ SECOND = 1_000_000_000
 """Nanoseconds."""
 _PHASES = len(PHASES)
 _OTHER = int(Phase.OTHER)
+_FLOATS = msgspec.json.Decoder(list[float])
 
 
 class LoggedSteps(msgspec.Struct, kw_only=True):
@@ -53,7 +54,8 @@ class LoggedColumns(msgspec.Struct, kw_only=True):
 
     host_ns: npt.NDArray[np.int64]
     """A row for each step."""
-    end_ns: Sequence[int]
+    end_ns: Sequence[int] | None
+    """As in `LoggedSteps`."""
     tags: Sequence[int]
     micro_batches: Sequence[int]
     facts: Mapping[str, Sequence[float | None]]
@@ -62,7 +64,7 @@ class LoggedColumns(msgspec.Struct, kw_only=True):
         """One of them, by its place."""
         return LoggedSteps(
             host_ns=self.host_ns[place].tolist(),
-            end_ns=self.end_ns[place],
+            end_ns=None if self.end_ns is None else self.end_ns[place],
             tags=self.tags[place],
             micro_batches=self.micro_batches[place],
             facts={name: column[place] for name, column in self.facts.items()},
@@ -172,6 +174,22 @@ def lines_of(path: Path) -> Iterator[bytes]:
     """The lines of a file, as they are."""
     with path.open("rb", buffering=1 << 20) as file:
         yield from file
+
+
+def floats(texts: Sequence[bytes]) -> list[float]:
+    """The numbers of many texts; NaN for what is none."""
+    try:
+        numbers = _FLOATS.decode(b"[" + b",".join(texts) + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return [_float(text) for text in texts]
+    return numbers if len(numbers) == len(texts) else [_float(text) for text in texts]
+
+
+def _float(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 class LossWatch:

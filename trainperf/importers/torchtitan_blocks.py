@@ -10,7 +10,6 @@ sum in all such lines, which says that the line is the end of a span of the opti
 """
 
 import io
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -18,12 +17,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from trainperf.core.phases import Phase
-from trainperf.importers.base import MS
+from trainperf.importers.base import MS, floats
 
 
 Ints = npt.NDArray[np.int64]
@@ -75,7 +73,6 @@ _CERTAIN = 1 - 1e-6
 """Share of a step below which its phases need not be cut, however they are rounded."""
 _LARGEST_MS = 1e12
 """Nanoseconds of longer spans have no room in a machine word."""
-_NUMBERS = msgspec.json.Decoder(list[float])
 _NAME_WORD = np.frombuffer(KEY, np.uint8)[_WORD : 2 * _WORD].view("<u8")[0]
 _NAME_BYTES = np.zeros(_SINGLY + 1, np.int64)
 for _name, (_kind, _) in _KINDS.items():
@@ -313,11 +310,7 @@ class _Block:
         cells = self._cells(places, _NUMBER_BYTES)
         comma = cells == ord(",")
         cells[np.logical_or.accumulate(comma, axis=1)] = 0
-        texts = cells.view(f"S{_NUMBER_BYTES}").ravel().tolist()
-        try:
-            numbers = _NUMBERS.decode(b"[" + b",".join(texts) + b"]")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            numbers = [_number(text) for text in texts]
+        numbers = floats(cells.view(f"S{_NUMBER_BYTES}").ravel().tolist())
         return np.where(comma.any(axis=1), numbers, np.nan)
 
     def _times_us(self, keys: Ints) -> tuple[Ints, _Flags]:
@@ -328,10 +321,3 @@ class _Block:
         fine = self._at(behind, _OF_EVENT) & self._at(begins - len(TIME), TIME)
         fine &= (digits < 10).all(axis=1)
         return digits @ _POWERS, fine
-
-
-def _number(text: bytes) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

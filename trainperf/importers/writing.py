@@ -178,8 +178,10 @@ class _Written:
         walls_ns = host_ns.sum(axis=1)
         # A step ends where the log says, or as late as it must, behind the one before.
         spent_ns = np.cumsum(walls_ns)
-        ends_ns = np.asarray(logged.end_ns[begin:])
-        ahead_ns = np.maximum.accumulate(np.maximum(ends_ns - spent_ns, self._ends_ns))
+        ahead_ns = np.full(len(spent_ns), self._ends_ns)
+        if logged.end_ns is not None:
+            late_ns = np.asarray(logged.end_ns[begin:]) - spent_ns
+            ahead_ns = np.maximum.accumulate(np.maximum(late_ns, ahead_ns))
         starts_ns = ahead_ns + spent_ns - walls_ns
         facts = [logged.facts.get(name, repeat(None)) for name in self._facts]
         rows = zip(
