@@ -54,7 +54,7 @@ Row = tuple[bytes, ...]
 
 _CERTAIN = 1 - 1e-6
 """Share of a step below which its phases need not be cut, however they are rounded."""
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
 _FORMS = 4
 """Patterns kept at most: a log in which every iteration is another text is read line by line."""
 

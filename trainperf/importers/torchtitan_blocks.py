@@ -56,7 +56,7 @@ _KINDS = {
 }
 """Name to its kind, and what is between it and the value where that is read."""
 
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 2 << 20
 _WORD = 8
 _HEAD_BYTES = 7 * _WORD
 """Of key and name: a word more would reach into the number behind the shortest name."""

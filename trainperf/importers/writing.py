@@ -193,7 +193,7 @@ class _Written:
             repeat(1),
             *(islice(column, begin, None) for column in facts),
         )
-        self._file.write(encode_rows(rows))
+        self._file.write(encode_rows(list(rows)))
         self._present.update(logged.facts)
         self.steps += number - begin
         self._ends_ns = int(starts_ns[-1] + walls_ns[-1])
