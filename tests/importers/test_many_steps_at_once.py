@@ -40,6 +40,16 @@ def cut(line: str) -> str:
     return line[: len(line) // 2] + "\n"
 
 
+def run_into(line: str) -> str:
+    """Cut without an end of the line: the next one follows in it."""
+    return line[: len(line) // 2]
+
+
+def late_run_into(line: str) -> str:
+    """The same, behind the name."""
+    return line[:-12]
+
+
 def twice(line: str) -> str:
     """As where two processes wrote the same file."""
     return line + line
@@ -70,7 +80,19 @@ TITAN = logs.torchtitan(
 @pytest.mark.parametrize("block", [3_000, 100_000, 4 << 20])
 @pytest.mark.parametrize(
     "damage",
-    [as_it_is, cut, twice, missing, blank, valued("-"), valued("NaN"), valued("1e30"), valued("9")],
+    [
+        as_it_is,
+        cut,
+        run_into,
+        late_run_into,
+        twice,
+        missing,
+        blank,
+        valued("-"),
+        valued("NaN"),
+        valued("1e30"),
+        valued("9"),
+    ],
 )
 def test_torchtitans_steps(
     damage: Damage, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -41,9 +41,7 @@ from trainperf.importers.torchtitan_blocks import (
 )
 
 
-_NAME = re.compile(rb'"log_type_name": ?"([^"]+)"')
-_NEAR = 64
-"""The key of a line begins at most so many bytes earlier than that of the line before, mostly."""
+_NAME = re.compile(rb'.*"log_type_name": ?"([^"]+)"')
 _HEAD = 32
 """Bytes behind the key: they hold any name that is read, and no number."""
 _HEADS = 4096
@@ -101,7 +99,7 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
 def _first(file: Path) -> tuple[int, int]:
     """Time and rank of a file's first event."""
     for line in lines_of(file):
-        if _NAME.search(line) and (event := _decoded(line)):
+        if _NAME.match(line) and (event := _decoded(line)):
             return event.time_us, event.rank
     raise LogError(f"{file}: no event of a torchtitan log in it: {FORMAT.marks}")
 
@@ -121,13 +119,12 @@ _Named = tuple[bytes, bytes, int]
 def _named(lines: Iterable[bytes]) -> Iterator[_Named]:
     """The lines that may be read; most others are passed over by their names."""
     names: dict[bytes, bytes] = {}
-    near = 0
     for line in lines:
-        begin = line.find(KEY, near)
+        # Of a line that one cut before it runs into, the last.
+        begin = line.rfind(KEY)
         if begin >= 0:
-            near = begin - _NEAR if begin > _NEAR else 0
             begin += _KEY_BYTES
-        elif (match := _NAME.search(line)) is not None:
+        elif (match := _NAME.match(line)) is not None:
             begin = match.start(1)
         else:
             continue

@@ -154,18 +154,23 @@ class _Heads:
         for offset in self._offsets:
             places = begins[left] + offset
             words_at = words[np.minimum(places + _WORD, len(words) - 1)]
-            has_key = (words_at == _NAME_WORD) & (places + len(KEY) <= ends[left])
-            keys[left[has_key]] = places[has_key]
-            hits[offset] = int(np.count_nonzero(has_key))
-            left = left[~has_key]
+            has_name = (words_at == _NAME_WORD) & (places + len(KEY) <= ends[left])
+            keys[left[has_name]] = places[has_name]
+            hits[offset] = int(np.count_nonzero(has_name))
+            left = left[~has_name]
             if not len(left):
                 break
         for line in left.tolist():
             begin = int(begins[line])
-            place = buffer.find(KEY, begin, int(ends[line]))
+            place = buffer.rfind(KEY, begin, int(ends[line]))
             keys[line] = place
             hits[place - begin] += place >= 0
         self._offsets = [offset for offset, number in hits.most_common() if number]
+        # One that was cut may run into a whole line, whose key is the last.
+        has_key = keys >= 0
+        shortest = (ends - begins)[has_key].min(initial=_BLOCK_BYTES)
+        for line in np.flatnonzero(has_key & (ends - keys >= shortest)).tolist():
+            keys[line] = buffer.rfind(KEY, int(begins[line]), int(ends[line]))
         return keys
 
     def kinds(self, buffer: bytearray, words: _Words, keys: Ints) -> Ints:
