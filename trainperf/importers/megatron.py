@@ -29,8 +29,9 @@ from trainperf.importers.base import (
     lines_of,
     phases_ns,
 )
-from trainperf.importers.megatron_alike import Iterations, Stretch, stretches
+from trainperf.importers.megatron_alike import Iterations, MegatronStretch, stretches
 from trainperf.importers.megatron_lines import (
+    ENOUGH,
     GAPS,
     MARK,
     PHASES,
@@ -39,8 +40,9 @@ from trainperf.importers.megatron_lines import (
     SKIPPED,
     SYNC,
     TIMERS,
-    Line,
+    MegatronLine,
     in_table,
+    interval_of,
     is_read,
     line_of,
     loss_in,
@@ -61,15 +63,13 @@ _SETTING = re.compile(rb"\b(world_size|seq_length|micro_batch_size|data_parallel
 _NAMES = {"world_size": "job_ranks", "seq_length": "sequence_length"}
 _DATA_WAIT, _FORWARD = Phase.DATA_WAIT, Phase.FORWARD
 _MEMORY_FACTS = ("allocated_bytes", "peak_bytes", "reserved_bytes", "reserved_peak_bytes")
-_ENOUGH = 3
-"""Lines that show the interval."""
 
 
 def read(files: Sequence[Path]) -> list[LoggedFit]:
     """One fit for each file, as a restart writes a log of its own."""
     fits = []
     for file in files:
-        first = list(islice(_lines_in(file), _ENOUGH))
+        first = list(islice(_lines_in(file), ENOUGH))
         stamp = first[0].stamp if first else None
         fit = LoggedFit(events=iter(()))
         if stamp is not None:
@@ -80,22 +80,22 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
     return fits
 
 
-def _lines_in(file: Path) -> Iterator[Line]:
+def _lines_in(file: Path) -> Iterator[MegatronLine]:
     return filter(None, map(line_of, lines_of(file)))
 
 
 class _Reader:
     """One log while it is read."""
 
-    def __init__(self, file: Path, fit: LoggedFit, first: Sequence[Line]) -> None:
+    def __init__(self, file: Path, fit: LoggedFit, first: Sequence[MegatronLine]) -> None:
         self._file, self._fit = file, fit
         self._losses = LossWatch(fit)
-        self._interval = _interval(first)
+        self._interval = interval_of(first)
         early = bool(first) and self._interval > 1 and first[0].iteration % self._interval != 0
         self._once_more = early or (bool(first) and self._interval == 1 and first[0].exact)
         """Whether the second line is a mean over the first iteration too."""
-        self._pending: Line | None = None
-        self._before: Line | None = None
+        self._pending: MegatronLine | None = None
+        self._before: MegatronLine | None = None
         self._alone: dict[bytes, float] = {}
         """Milliseconds of the first iteration, while the next line's are not its own."""
         self._skipped = 0
@@ -137,7 +137,7 @@ class _Reader:
                 yield from self._around(self._other(line))
         yield from self._around(self._table(b"".join(table)))
 
-    def _read_alike(self, stretch: Stretch) -> Iterator[LogEvent]:
+    def _read_alike(self, stretch: MegatronStretch) -> Iterator[LogEvent]:
         """Iterations at once where each goes on from the one before; the others singly."""
         if stretch.form is None:
             yield from self._read(stretch.lines(0, -1))
@@ -163,7 +163,9 @@ class _Reader:
         self._fit.phases.update(timed)
         self._lines += number
         last = int(columns.iteration[-1])
-        self._before = Line(iteration=last, elapsed_ms=0.0, text=b"", stamp=None, exact=exact)
+        self._before = MegatronLine(
+            iteration=last, elapsed_ms=0.0, text=b"", stamp=None, exact=exact
+        )
         facts = columns.facts(self._fit.config.get("sequence_length"))
         if columns.samples is not None:
             self._samples = int(columns.samples[-1])
@@ -265,14 +267,14 @@ class _Reader:
         self._before = line
         return (*before, steps)
 
-    def _number(self, line: Line) -> int:
+    def _number(self, line: MegatronLine) -> int:
         before = self._before
         if before is None:
             return 1 if self._once_more else max(1, min(self._interval, line.iteration))
         # After a restart in the same log the count goes back.
         return max(1, line.iteration - before.iteration) if line.iteration > before.iteration else 1
 
-    def _own(self, line: Line, number: int) -> tuple[float, dict[bytes, float]]:
+    def _own(self, line: MegatronLine, number: int) -> tuple[float, dict[bytes, float]]:
         """Milliseconds of the line's own iterations, and those of its timers."""
         # Timers are divided by the interval, however many iterations they are of.
         timers_ms = line.timers_ms
@@ -300,7 +302,9 @@ class _Reader:
         self._fit.phases.update(timed)
         return timed
 
-    def _facts(self, line: Line, sync_ms: float | None, number: int) -> dict[str, float | None]:
+    def _facts(
+        self, line: MegatronLine, sync_ms: float | None, number: int
+    ) -> dict[str, float | None]:
         """Of each step of a line; *sync_ms* is what all of them waited for gradients."""
         consumed = _int(value_of(line.text, SAMPLES))
         facts: dict[str, float | None] = {}
@@ -318,7 +322,7 @@ class _Reader:
                     facts["tokens_padded"] = since * length / number
         return facts
 
-    def _of_last(self, line: Line, number: int) -> dict[str, float | None]:
+    def _of_last(self, line: MegatronLine, number: int) -> dict[str, float | None]:
         last: dict[str, float | None] = dict(line.memory)
         if loss := loss_in(line.text):
             last["loss"] = self._losses.take(_float(loss), line.iteration)
@@ -331,22 +335,12 @@ class _Reader:
                 self._skipped = skipped if self._before is None and self._once_more else 0
         return last
 
-    def _end_ns(self, line: Line) -> int | None:
+    def _end_ns(self, line: MegatronLine) -> int | None:
         if self._began is None or line.stamp is None:
             return None
         since_s = (line.stamp - self._began).total_seconds()
         # Stamps of whole seconds are rounded down, either of them.
         return self._first_ns + round((since_s if line.exact else since_s - 1) * SECOND)
-
-
-def _interval(first: Sequence[Line]) -> int:
-    """Iterations between two lines; the first distance may be a shorter one."""
-    numbers = [line.iteration for line in first]
-    if len(numbers) == _ENOUGH and numbers[2] > numbers[1]:
-        return numbers[2] - numbers[1]
-    if len(numbers) == 2 and numbers[1] > numbers[0]:
-        return numbers[1] if numbers[0] == 1 else numbers[1] - numbers[0]
-    return 1
 
 
 def _int(text: bytes) -> int | None:

@@ -36,7 +36,7 @@ from trainperf.importers.megatron_lines import (
     STAMPED,
     SYNC,
     TIMERS,
-    Line,
+    MegatronLine,
     in_table,
     is_read,
     line_of,
@@ -74,11 +74,11 @@ class Form:
     names: tuple[bytes, ...]
     """What is read of them."""
     exact: bool
-    """As in `Line`."""
+    """As in `MegatronLine`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class MegatronStretch:
     """Lines behind the ones before; those of iterations that are alike, or of any kind."""
 
     text: bytes
@@ -191,7 +191,7 @@ class Iterations:
         return facts
 
 
-def stretches(path: Path) -> Iterator[Stretch]:
+def stretches(path: Path) -> Iterator[MegatronStretch]:
     """A file from its begin to its end."""
     forms = _Forms()
     with path.open("rb") as file:
@@ -208,7 +208,7 @@ def stretches(path: Path) -> Iterator[Stretch]:
                 yield from _stretches(text, [*begins, end], forms)
             else:
                 line = file.readline()
-                yield Stretch(line, (0, len(line)))
+                yield MegatronStretch(line, (0, len(line)))
 
 
 def _begins(text: bytes) -> list[int]:
@@ -221,10 +221,10 @@ def _begins(text: bytes) -> list[int]:
     return sorted(set(begins))
 
 
-def _stretches(text: bytes, bounds: Sequence[int], forms: "_Forms") -> Iterator[Stretch]:
+def _stretches(text: bytes, bounds: Sequence[int], forms: "_Forms") -> Iterator[MegatronStretch]:
     """Neighbours of one form together."""
     if bounds[0]:
-        yield Stretch(text, (0, bounds[0]))
+        yield MegatronStretch(text, (0, bounds[0]))
     matched: list[tuple[int, Form | None, Row]] = []
     for start, end in pairwise(bounds):
         form, row = forms.match(text, start, end)
@@ -239,7 +239,9 @@ def _stretches(text: bytes, bounds: Sequence[int], forms: "_Forms") -> Iterator[
     ]
     for first, last in pairwise([0, *turns, len(matched)]):
         rows = [row for _, _, row in matched[first:last]]
-        yield Stretch(text, begins[first : last + 1], matched[first][1] if rows else None, rows)
+        yield MegatronStretch(
+            text, begins[first : last + 1], matched[first][1] if rows else None, rows
+        )
 
 
 def _is_iteration(text: bytes, begin: int) -> bool:
@@ -284,7 +286,7 @@ def _form_of(text: bytes) -> Form | None:
     return _written(text, end, fields, line)
 
 
-def _fields_of_line(head: bytes, line: Line) -> dict[int, bytes]:
+def _fields_of_line(head: bytes, line: MegatronLine) -> dict[int, bytes]:
     """Where the numbers begin that are read of a line, and what they are."""
     bar = len(head) - len(line.text)
     loss_at = loss_place(line.text)
@@ -301,7 +303,7 @@ def _behind(text: bytes, at: int) -> int:
     return len(text) - len(text[at:].lstrip(b" "))
 
 
-def _written(text: bytes, end: int, fields: Mapping[int, bytes], line: Line) -> Form | None:
+def _written(text: bytes, end: int, fields: Mapping[int, bytes], line: MegatronLine) -> Form | None:
     """The form with the *fields*; the first line of the text ends at *end*."""
     names: list[bytes] = []
     parts: list[bytes] = []

@@ -1,6 +1,7 @@
 """Lines of Megatron-LM's log: what is in a line `iteration …`, and what belongs to it."""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -8,6 +9,8 @@ import msgspec
 from trainperf.core.phases import Gap, Phase
 
 
+ENOUGH = 3
+"""Lines that show the interval."""
 MARK = b"elapsed time per iteration"
 """In each line that has a time."""
 ACROSS_RANKS = b" across ranks (ms):"
@@ -44,7 +47,7 @@ SYNC = b"all-grads-sync"
 """Timer of what all ranks wait for gradients."""
 
 
-class Line(msgspec.Struct):
+class MegatronLine(msgspec.Struct):
     """What belongs to one line `iteration …`."""
 
     iteration: int
@@ -68,7 +71,7 @@ def is_read(line: bytes) -> bool:
     return (b": " in line or b":\n" in line) and ACROSS_RANKS not in line
 
 
-def line_of(line: bytes) -> Line | None:
+def line_of(line: bytes) -> MegatronLine | None:
     """What a line `iteration …` says; `None` for any other."""
     at = line.find(ITERATION)
     bar = line.find(b"|", at)
@@ -77,7 +80,7 @@ def line_of(line: bytes) -> Line | None:
     if elapsed is None or at < 0 or not number.isdigit():
         return None
     stamp = STAMPED.search(line, 0, at)
-    return Line(
+    return MegatronLine(
         iteration=int(number),
         elapsed_ms=float(elapsed[1]),
         text=line[bar:],
@@ -116,3 +119,13 @@ def loss_place(text: bytes) -> int | None:
         return len(text) - len(text[begin:].lstrip())
     named = _ANY_LOSS.search(text)
     return None if named is None else named.start(1)
+
+
+def interval_of(first: Sequence[MegatronLine]) -> int:
+    """Iterations between two lines; the first distance may be a shorter one."""
+    numbers = [line.iteration for line in first]
+    if len(numbers) == ENOUGH and numbers[2] > numbers[1]:
+        return numbers[2] - numbers[1]
+    if len(numbers) == 2 and numbers[1] > numbers[0]:
+        return numbers[1] if numbers[0] == 1 else numbers[1] - numbers[0]
+    return 1

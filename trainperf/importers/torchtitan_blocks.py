@@ -105,7 +105,7 @@ class TitanSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TitanStretch:
     """Some lines behind the ones before, until the next stretch is asked for."""
 
     text: memoryview
@@ -117,7 +117,7 @@ class Stretch:
         return io.BytesIO(self.text)
 
 
-def stretches(path: Path, names: Collection[bytes]) -> Iterator[Stretch]:
+def stretches(path: Path, names: Collection[bytes]) -> Iterator[TitanStretch]:
     """A file from its begin to its end.
 
     Args:
@@ -134,7 +134,7 @@ def stretches(path: Path, names: Collection[bytes]) -> Iterator[Stretch]:
             yield from block.stretches()
             file.seek(block.used - size, io.SEEK_CUR)
             if not block.used:  # the last line is cut, or one is longer than a block
-                yield Stretch(memoryview(file.readline()))
+                yield TitanStretch(memoryview(file.readline()))
 
 
 class _Heads:
@@ -195,10 +195,10 @@ class _Heads:
         order = sorted(self._kinds)
         if not order:
             return np.zeros(len(sums), np.int64), np.arange(len(sums))
-        known = np.array(order, np.uint64)
-        places = np.minimum(np.searchsorted(known, sums), len(order) - 1)
+        kept = np.array(order, np.uint64)
+        places = np.minimum(np.searchsorted(kept, sums), len(order) - 1)
         kinds = np.array([self._kinds[each] for each in order])[places]
-        return kinds, np.flatnonzero(known[places] != sums)
+        return kinds, np.flatnonzero(kept[places] != sums)
 
     def _kind(self, head: bytes) -> int:
         name, quote, _ = head[len(KEY) :].partition(b'"')
@@ -240,17 +240,17 @@ class _Block:
         self._kinds, self._keys, self._ends = kinds[read], keys[read], ends[read]
         self._of_step = np.cumsum(self._kinds == STEP) - (self._kinds == STEP)
 
-    def stretches(self) -> Iterator[Stretch]:
+    def stretches(self) -> Iterator[TitanStretch]:
         """The steps that end in it: many at once, or such as must be read line by line."""
         if not self._steps:
             if self._end:
-                yield Stretch(memoryview(self._text)[: self._end])
+                yield TitanStretch(memoryview(self._text)[: self._end])
             return
         plain, steps = self._read()
         turns = np.flatnonzero(plain[1:] != plain[:-1]) + 1
         for begin, end in pairwise([0, *turns.tolist(), self._steps]):
             text = memoryview(self._text)[self._bounds[begin] : self._bounds[end]]
-            yield Stretch(text, steps.part(begin, end) if plain[begin] else None)
+            yield TitanStretch(text, steps.part(begin, end) if plain[begin] else None)
 
     def _read(self) -> tuple[_Flags, TitanSteps]:
         """Which steps are as expected, and what they say if so."""

@@ -10,7 +10,7 @@ from support.machines import plant_machine
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.analysis.live import LiveLook, LiveRun
-from trainperf.analysis.run.earlier import Earlier, EarlierAttempt
+from trainperf.analysis.run.earlier import Earlier, EndedAttempt
 from trainperf.reports.run.run_view import headline
 from trainperf.reports.watch.views import (
     APART,
@@ -59,8 +59,8 @@ def test_a_run_that_ended_says_how(tmp_path: Path) -> None:
 
 def test_a_restart_says_what_there_was_before(tmp_path: Path) -> None:
     """Which attempt is shown, how far the others came, and what the restarts cost."""
-    failed = EarlierAttempt(steps=12_000, reason="OutOfMemoryError", ended_s=1.0e9 - 7200)
-    killed = EarlierAttempt(steps=500, reason="", ended_s=1.0e9 - 600)
+    failed = EndedAttempt(steps=12_000, reason="OutOfMemoryError", ended_s=1.0e9 - 7200)
+    killed = EndedAttempt(steps=500, reason="", ended_s=1.0e9 - 600)
     before = Earlier(attempts=[failed], without_training_s=0.0, again_steps=None)
     look = looked(tmp_path, RankSpec(steps=make_steps(100, forward=10), end=None))
     once = status_of(replace(look, earlier=before), 400)

@@ -18,7 +18,7 @@ _STEPS = "steps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierAttempt:
+class EndedAttempt:
     """An attempt that another one followed, on its lowest rank."""
 
     steps: int
@@ -32,7 +32,7 @@ class EarlierAttempt:
 class Earlier:
     """All attempts before the latest, in their order; at least one."""
 
-    attempts: Sequence[EarlierAttempt]
+    attempts: Sequence[EndedAttempt]
     without_training_s: float
     """From the end of each to the start of the next."""
     again_steps: int | None
@@ -66,7 +66,7 @@ def earlier(run: Run) -> Earlier | None:
     )
 
 
-def _ended(file: RecordFile, parts: Parts) -> EarlierAttempt:
+def _ended(file: RecordFile, parts: Parts) -> EndedAttempt:
     tail = RecordTail(file.info, parts, _TAIL_BYTES)
     stretches = file.stretches()
     steps, end_ns, reason = 0, 0, ""
@@ -81,7 +81,7 @@ def _ended(file: RecordFile, parts: Parts) -> EarlierAttempt:
                 end_ns, reason = max(end_ns, entry.fit_ns), entry.reason
     started_s = _started_s(file)
     ended_s = file.modified_s if started_s is None else started_s + end_ns / 1e9
-    return EarlierAttempt(steps=steps, reason=reason, ended_s=ended_s)
+    return EndedAttempt(steps=steps, reason=reason, ended_s=ended_s)
 
 
 def _started_s(file: RecordFile) -> float | None:
@@ -89,7 +89,7 @@ def _started_s(file: RecordFile) -> float | None:
     return None if start is None else start.timestamp()
 
 
-def _again(firsts: Sequence[RecordFile], before: Sequence[EarlierAttempt]) -> int | None:
+def _again(firsts: Sequence[RecordFile], before: Sequence[EndedAttempt]) -> int | None:
     begins = [file.info.totals.get(_STEPS) for file in firsts]
     reached, again = before[0].steps + (begins[0] or 0), 0
     for place, begin in enumerate(begins[1:], 1):
