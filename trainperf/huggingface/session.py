@@ -8,6 +8,7 @@ hook, and Accelerate's `backward` a bracket.
 import atexit
 import logging
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -255,6 +256,10 @@ class MeasuredTraining:
         if self._fit is not None and self._fit.upload is not None:
             guard.run(Upload.part, self._fit.upload.end)
 
+    def let_go(self) -> None:
+        """Take all hooks away, for nobody trains any more.  Safe to call at any time."""
+        self.monitor.guard.last(self.hooks, self._undo.close)
+
     # -- the start ----------------------------------------------------------------------------
 
     def _start(
@@ -276,6 +281,8 @@ class MeasuredTraining:
             trials=own.trials,
         )
         loader = given.get("train_dataloader")
+        # The Trainer alone holds its state, so that the end of one is that of the other.
+        state = weakref.proxy(state)
 
         def training(watched: Objects, source: BatchSource | None) -> Training:
             self._trained = HuggingFaceTraining(watched, source, args, state, own.thrown_away)
