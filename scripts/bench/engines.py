@@ -8,10 +8,10 @@
 The same summary of a simulated job by `local:2` and by a Dask cluster of two workers on this
 machine, in turns; both have started and have read the job once before.  `--tasks-of`: Dask once
 more, with tasks of so many files instead of as many as suit it.  `--returned`: Dask once more, with
-workers whose malloc returns memory at each release, as Dask starts them.  With `--traces` real-sized
-traces, made from a real one by moved times, are analysed by `local:2`, a quarter of them first and
-then a half: time should grow with the number of files, and memory not at all.  They are written to
-`--at`, and not again if they are there.
+workers whose malloc returns memory at each release, as Dask starts them.  With `--traces`
+real-sized traces, made from a real one by moved times, are analysed by `local:2`, a quarter of them
+first and then a half: time should grow with the number of files, and memory not at all.  They are
+written to `--at`, and not again if they are there.
 """
 
 import argparse
@@ -199,8 +199,8 @@ def main() -> None:
     if given.traces:
         result = {"traces": real_traces(given.source, given.traces, given.packed_mb, given.at)}
     else:
-        asked = given.files, given.megabytes, given.pairs, given.tasks_of
-        result = {"records": records(*asked, returned=given.returned)}
+        sizes = given.files, given.megabytes, given.pairs, given.tasks_of
+        result = {"records": records(*sizes, returned=given.returned)}
     print(f"targets: {TARGETS}")
     write_json(given.json, {**result, "targets": TARGETS})
 

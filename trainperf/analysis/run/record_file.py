@@ -20,7 +20,7 @@ from trainperf.core.steps.segment import SegmentIndex, read_index
 from trainperf.core.steps.stretches import STRETCH, Stretches
 
 
-_CHUNK_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 20
 _LEAST_CHUNK_BYTES = 1 << 15
 _LONGEST_LINE = 16 << 20
 """Far above any valid line: a longer one is damage and must not fill the memory."""
