@@ -12,7 +12,8 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.places import storage
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
-from trainperf.huggingface.session import BegunFit, CallbackOptions, MeasuredTraining
+from trainperf.huggingface.options import BegunFit, CallbackOptions
+from trainperf.huggingface.session import MeasuredTraining
 from trainperf.huggingface.trials import ThrownAway, trial_options
 from trainperf.meters import Meter
 from trainperf.recording.extensions import Extensions

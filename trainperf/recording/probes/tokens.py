@@ -182,16 +182,19 @@ class TokensProbe(RingProbe):
                 if marks is None:  # it raised, which switches us off: what was counted stands
                     self._sum()
             return self._using(marks, 0, "the user's mask function")
-        if isinstance(batch, torch.Tensor) or not isinstance(batch, Mapping):
-            return None  # told apart at once; asking an abstract class takes a while
+        # Told apart at once where that is possible: asking an abstract class takes a while.
+        if type(batch) is not dict and (
+            isinstance(batch, torch.Tensor) or not isinstance(batch, Mapping)
+        ):
+            return None
         mask = batch.get("attention_mask")
-        if isinstance(mask, torch.Tensor) and mask.ndim == 2:
+        if mask is not None and isinstance(mask, torch.Tensor) and mask.ndim == 2:
             self._usual = ("attention_mask", 0) if mask.numel() <= _MOST else None
             return self._using(mask, 0, "attention_mask")
         labels = batch.get("labels")
         if isinstance(labels, torch.Tensor) and labels.ndim == 2:
             return self._using(labels, IGNORE_INDEX, f"labels != {IGNORE_INDEX}")
-        if self._length is None:
+        if self._length is None and "input_ids" in batch:
             self._length = _last(batch.get("input_ids"))
         return None
 
