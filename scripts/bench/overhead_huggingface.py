@@ -74,7 +74,7 @@ def step_s(folder: Path, *, measured: bool) -> tuple[float, float, float]:
     )
     own = TrainPerfCallback(report=False) if measured else None
     with quiet():
-        callbacks = [clock] if own is None else [clock, own]
+        callbacks: list[TrainerCallback] = [clock] if own is None else [clock, own]
         Trainer(Tiny(), args, train_dataset=rows, callbacks=callbacks).train()
     return *clock.step_s(), 0.0 if own is None else reported_s(own)
 
