@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 from torch.nn.modules.module import _has_any_global_hook
 from typing_extensions import ParamSpec
 
@@ -130,9 +131,13 @@ class HookPrice:
         """That is called."""
         self._hooks = hooks
         self._backward = backward
+        self._updates = (_no_update, _no_update)
+        """As the two hooks of all optimizers, until they come to what is timed in its place."""
         self._inside_ns = 0
-        self._bare_ns: list[int] = []
-        self._hooked_ns: list[int] = []
+        self._bare_ns: int | None = None
+        """What the last call took, if it was without hooks."""
+        self._differences_ns: list[int] = []
+        """To the call before: a host changes its speed for seconds at a time."""
 
     @classmethod
     def of_call(cls, clock: HostClock) -> "HookPrice":
@@ -143,7 +148,7 @@ class HookPrice:
 
     @classmethod
     def of_passes(cls, clock: HostClock) -> "HookPrice":
-        """Of one before a forward, one after it, and one that hears of backward and of its end."""
+        """Of one before a forward, one after it, two of backward and two of the update."""
         module = _Doubling()
         price = cls(clock, module, [], backward=True)
         queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 as `OutsidePasses` does
@@ -165,15 +170,13 @@ class HookPrice:
     @property
     def ns(self) -> int:
         """Nanoseconds; 0 where somebody else's hooks are common to all modules."""
-        if not self._hooked_ns or not self._bare_ns:
-            return 0
-        return max(0, round(median(self._hooked_ns) - median(self._bare_ns)))
+        return max(0, round(median(self._differences_ns))) if self._differences_ns else 0
 
     def look(self) -> None:
         """Call the module once: with hooks, if it was without them the last time."""
         if _has_any_global_hook():  # type: ignore[no-untyped-call]
             return  # they would hear of the call
-        hooked = len(self._hooked_ns) < len(self._bare_ns)
+        hooked = self._bare_ns is not None
         with ExitStack() as undo, torch.enable_grad():
             x = torch.ones(1, device="cpu", requires_grad=True)
             for hook in self._hooks:
@@ -186,8 +189,20 @@ class HookPrice:
             y = self.module(x)
             if self._backward:
                 y.backward()
+                if hooked:
+                    for update in self._updates:
+                        update(None, (), {})
             took_ns = self._clock() - begun - self._inside_ns
-        (self._hooked_ns if hooked else self._bare_ns).append(took_ns)
+        if self._bare_ns is None:
+            self._bare_ns = took_ns
+        else:
+            self._differences_ns.append(took_ns - self._bare_ns)
+            self._bare_ns = None
+
+
+def _no_update(optimizer: object, args: object, kwargs: object) -> None:
+    del optimizer, args, kwargs
+    is_compiling()
 
 
 def _nothing(*_: object) -> None:
