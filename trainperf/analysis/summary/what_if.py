@@ -18,7 +18,12 @@ from trainperf.analysis.summary.ranks import DeviceTime, WhatIf
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.findings import COLD, REFILL_S
 from trainperf.core.phases import GAPS, Phase
-from trainperf.core.readings import DATA_STALL_FRACTION, STEP_MEAN_S, phase_reading
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    STEP_MEAN_S,
+    phase_reading,
+)
 
 
 STRAGGLERS, STALL, REDUCTIONS = "stragglers", "data stall", "reductions"
@@ -34,17 +39,27 @@ def what_if(summary: Summary) -> WhatIf | None:
         return None
     in_step = summary.run.device == "cpu"
     without_s = max(0.0, step_s - saved_s(points, "named_s", in_step=in_step))
-    transfer_s = next((point.transfer_s for point in points if point.point == "backward"), 0.0)
-    below_s, above_s = _uncertain_s(summary, without_s, transfer_s)
+    transfer_s = _transfer_s(summary)
+    below_s, above_s = _uncertain_s(summary, without_s, transfer_s or 0.0)
     return WhatIf(
         step_s=step_s,
         ranks=tuple(dict.fromkeys(late.rank for point in points for late in point.late)),
         without_ranks_s=without_s,
         even_s=max(0.0, step_s - saved_s(points, "even_s", in_step=in_step)),
-        hidden_s=max(0.0, step_s - transfer_s),
+        hidden_s=None if transfer_s is None else max(0.0, step_s - transfer_s),
         below_s=below_s,
         above_s=above_s,
     )
+
+
+def _transfer_s(summary: Summary) -> float | None:
+    """What even the last rank waits for the all-reduce; `None` where no tail was measured.
+
+    Of shards the smallest wait in backward is the whole phase, with what is computed there.
+    """
+    if summary.value(ALLREDUCE_TAIL_S) is None:
+        return None
+    return next((p.transfer_s for p in summary.synchronisation if p.point == "backward"), None)
 
 
 def _uncertain_s(
@@ -107,11 +122,9 @@ def _lost_per_step(summary: Summary) -> dict[str, float]:
         return {}
     lost_s = {STALL: _stall_s(summary)}
     if predicted is not None:
-        lost_s = {
-            STRAGGLERS: predicted.step_s - predicted.even_s,
-            **lost_s,
-            REDUCTIONS: predicted.step_s - predicted.hidden_s,
-        }
+        lost_s = {STRAGGLERS: predicted.step_s - predicted.even_s, **lost_s}
+        if predicted.hidden_s is not None:
+            lost_s[REDUCTIONS] = predicted.step_s - predicted.hidden_s
     return lost_s
 
 
