@@ -1,16 +1,17 @@
 """Bench of the engines: what Dask costs beside this machine's processes, and memory per worker.
 
     python -m scripts.bench.engines [--files 256] [--megabytes 1] [--pairs 5] [--tasks-of 8]
-        [--json FILE]
+        [--returned] [--json FILE]
     python -m scripts.bench.engines --traces 64 --from FILE [--packed-mb 16] [--at DIR]
         [--json FILE]
 
 The same summary of a simulated job by `local:2` and by a Dask cluster of two workers on this
 machine, in turns; both have started and have read the job once before.  `--tasks-of`: Dask once
-more, with tasks of so many files instead of as many as suit it.  With `--traces` real-sized
-traces, made from a real one by moved times, are analysed by `local:2`, a quarter of them first and
-then a half: time should grow with the number of files, and memory not at all.  They are written to
-`--at`, and not again if they are there.
+more, with tasks of so many files instead of as many as suit it.  `--returned`: Dask once more, with
+workers whose malloc returns memory at each release, as Dask starts them.  With `--traces`
+real-sized traces, made from a real one by moved times, are analysed by `local:2`, a quarter of them
+first and then a half: time should grow with the number of files, and memory not at all.  They are
+written to `--at`, and not again if they are there.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from scripts.bench.harness import estimate, installed, machine_line, table, write_json
@@ -84,7 +85,9 @@ def _proportional_mb(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
-def records(files: int, megabytes: float, pairs: int, tasks_of: int | None) -> dict[str, object]:
+def records(
+    files: int, megabytes: float, pairs: int, tasks_of: int | None, *, returned: bool
+) -> dict[str, object]:
     """Seconds of either engine in turns."""
     from distributed import LocalCluster
 
@@ -115,6 +118,9 @@ def records(files: int, megabytes: float, pairs: int, tasks_of: int | None) -> d
         rows = {name: (name, alignment.FILES_AT_ONCE) for name in engines}
         if tasks_of is not None:
             rows[f"dask, {tasks_of} files a task"] = "dask", (tasks_of, tasks_of)
+        if returned and engines["dask"] is not None:
+            engines["returning"] = replace(engines["dask"], around=None)
+            rows["dask, memory returned"] = "returning", alignment.FILES_AT_ONCE
         seconds: dict[str, list[float]] = {name: [] for name in rows}
         summaries = set()
         for number in range(pairs + 1):
@@ -183,6 +189,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=1.0)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--tasks-of", type=int, metavar="FILES")
+    parser.add_argument("--returned", action="store_true")
     parser.add_argument("--traces", type=int, default=0, help="measure so many traces instead")
     parser.add_argument("--packed-mb", type=float, default=16.0)
     parser.add_argument("--at", type=Path, help="where traces are, or are written")
@@ -192,7 +199,8 @@ def main() -> None:
     if given.traces:
         result = {"traces": real_traces(given.source, given.traces, given.packed_mb, given.at)}
     else:
-        result = {"records": records(given.files, given.megabytes, given.pairs, given.tasks_of)}
+        sizes = given.files, given.megabytes, given.pairs, given.tasks_of
+        result = {"records": records(*sizes, returned=given.returned)}
     print(f"targets: {TARGETS}")
     write_json(given.json, {**result, "targets": TARGETS})
 

@@ -7,6 +7,7 @@
 Ranks sleep in turn, at six places, under Lightning and in a plain loop.  A fit is right when
 the ranks and phases that were planted are named, and no others, each within 10 % or 1 ms of its
 sleep.  The step without the sleep is predicted from the fit with it, and trained as well.  With
+`--work MS` all ranks multiply for about so long in every forward, instead of sleeping 10 ms.  With
 `--matrix` each rank sleeps in turn at each place, for so many milliseconds; with `--every 2` half
 of the ranks at a place, and the others at the next one.
 """
@@ -17,12 +18,15 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import torch
+
 from scripts.bench.harness import table, write_json
-from scripts.bench.late_ranks import LIGHTNING, PLAIN, PlannedFit
+from scripts.bench.late_ranks import LIGHTNING, PLAIN, PlannedFit, work_matrix
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
@@ -107,6 +111,22 @@ def matrix_of(
     return plan + calm
 
 
+def working(plan: Sequence[PlannedFit], work_ms: float) -> list[PlannedFit]:
+    """The same fits with work that keeps a core busy: as often a product as fits into so long.
+
+    All ranks do the same work, however long it then takes on each of them.
+    """
+    torch.set_num_threads(1)
+    matrix = work_matrix()
+    times_ns = []
+    for _ in range(200):
+        begun_ns = time.perf_counter_ns()
+        matrix @ matrix
+        times_ns.append(time.perf_counter_ns() - begun_ns)
+    products = max(1, round(work_ms * 1e6 / sorted(times_ns)[100]))
+    return [replace(fit, base_s=work_ms / 1e3, products=products) for fit in plan]
+
+
 def _renamed(fit: PlannedFit, name: str, **changes: object) -> PlannedFit:
     return PlannedFit(**{**asdict(fit), **changes, "name": name})
 
@@ -160,6 +180,8 @@ class JudgedFit:
     named: list[tuple[int, str]]
     sleeps: int
     """Ranks that sleep, late or not."""
+    work_s: float
+    """What all ranks do in every forward."""
     right: bool
     size_right: bool
     """Whether every named cause is within 10 % or 1 ms of its sleep."""
@@ -196,6 +218,7 @@ def _judged(plan: PlannedFit, summary: Summary) -> JudgedFit:
         kind=_kind(plan),
         planted=sorted(truth),
         sleeps=len(plan.sleeps),
+        work_s=plan.base_s,
         named=sorted(named),
         right=named.keys() == truth.keys() and len(late) == len(named) and "too" not in who,
         size_right=all(error <= most for error, most in zip(off, sizes, strict=True)),
@@ -272,12 +295,24 @@ def predictions(fits: Sequence[JudgedFit]) -> list[dict[str, object]]:
             healthy_s = sum(healthy) / len(healthy)
             off = each.without_s / healthy_s - 1
             rows.append(
-                {"loop": each.loop, "ranks": each.ranks, "name": each.name, "long": bool(prefix)}
+                {"loop": each.loop, "ranks": each.ranks, "name": each.name, "work_s": each.work_s}
                 | {"predicted_s": each.without_s, "trained_s": healthy_s, "off": off}
                 | {"covered": each.low_s <= healthy_s <= each.high_s}
                 | {"width": (each.high_s - each.low_s) / each.without_s}
             )
     return rows
+
+
+def _foreseen(rows: Sequence[dict[str, object]], work_s: float) -> str:
+    mine = [row for row in rows if row["work_s"] == work_s]
+    off = [abs(float(str(row["off"]))) for row in mine]
+    within = sum(each <= 0.05 for each in off)
+    covered = sum(bool(row["covered"]) for row in mine)
+    widths = sorted(float(str(row["width"])) for row in mine)
+    return (
+        f"{1e3 * work_s:.0f} ms of work: {within} of {len(off)} within 5 %, worst {max(off):.1%}; "
+        f"{covered} in the interval, which is {widths[len(widths) // 2]:.0%} wide in the median"
+    )
 
 
 def main() -> None:
@@ -289,6 +324,7 @@ def main() -> None:
     parser.add_argument("--turn", type=int, default=0)
     parser.add_argument("--matrix", type=float, nargs="+", default=[], metavar="MS")
     parser.add_argument("--healthy", type=int, default=20, help="fits without a sleep, of a matrix")
+    parser.add_argument("--work", type=float, metavar="MS", help="default: sleep 10 ms")
     parser.add_argument("--every", type=int, default=1, help="of the ranks at a place, in a matrix")
     parser.add_argument("--judge", type=Path, nargs="*", default=[])
     parser.add_argument("--json", type=Path)
@@ -299,6 +335,8 @@ def main() -> None:
             if options.matrix
             else plan_of(options.loop, options.ranks, options.turn)
         )
+        if options.work:
+            plan = working(plan, options.work)
         fit(options.fit, plan, options.ranks)
     fits = [each for base in options.judge for each in judge(base)]
     if not fits:
@@ -308,17 +346,8 @@ def main() -> None:
     for each in fits:
         if not (each.right and each.size_right):
             sys.stdout.write(f"wrong: {each}\n")
-    for base in (True, False):
-        off = [abs(float(str(row["off"]))) for row in foreseen if row["long"] is base]
-        if off:
-            within = sum(each <= 0.05 for each in off)
-            kind = f"{1e3 * (LONG_BASE_S if base else BASE_S):.0f} ms of work"
-            mine = [row for row in foreseen if row["long"] is base]
-            covered = sum(bool(row["covered"]) for row in mine)
-            widths = sorted(float(str(row["width"])) for row in mine)
-            counts = f"{within} of {len(off)} within 5 %, worst {max(off):.1%}; {covered} in the "
-            counts += f"interval, which is {widths[len(widths) // 2]:.0%} wide in the median"
-            sys.stdout.write(f"step without the late ranks, {kind}: {counts}\n")
+    for work_s in sorted({float(str(row["work_s"])) for row in foreseen}):
+        sys.stdout.write(f"step without the late ranks, {_foreseen(foreseen, work_s)}\n")
     write_json(options.json, {"fits": [asdict(each) for each in fits], "predictions": foreseen})
 
 

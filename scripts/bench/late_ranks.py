@@ -1,7 +1,8 @@
 """Fits of one rank of several, for `scripts.bench.late`: ranks that sleep where a plan says.
 
 Every process trains all fits of the plan, one after the other, under Lightning or in a plain loop,
-on gloo.  All ranks sleep in every forward, as if a device computed; a planted sleep comes on top.
+on gloo.  All ranks sleep in every forward, as if a device computed, or multiply; a planted sleep
+comes on top.
 """
 
 import json
@@ -44,7 +45,9 @@ class PlannedFit:
     """`lightning` or `plain`."""
     steps: int
     base_s: float
-    """Every rank sleeps so long in every forward."""
+    """Every rank sleeps so long in every forward, or multiplies about so long."""
+    products: int = 0
+    """How many matrices every rank multiplies in every forward; 0 where it sleeps."""
     sleeps: tuple[tuple[int, str, float], ...] = ()
     """Rank, place, seconds."""
     rotating: bool = False
@@ -53,12 +56,18 @@ class PlannedFit:
     """Where the ranks meet in addition; empty for nowhere."""
 
 
+def work_matrix() -> torch.Tensor:
+    """What is multiplied with itself: it stays in a core's own cache."""
+    return torch.ones(128, 128)
+
+
 class _Planted:
     """What one rank does at each place of its step."""
 
     def __init__(self, fit: PlannedFit, rank: int, ranks: int) -> None:
         self._fit, self._rank, self._ranks = fit, rank, ranks
         self._norm = torch.ones(1)
+        self._matrix = work_matrix()
         self._step = 0
 
     def at(self, place: str) -> None:
@@ -70,7 +79,13 @@ class _Planted:
             if where == place and self._rank == (rank if turn is None else turn):
                 time.sleep(seconds)
         if place == "forward":
+            self._work()
+
+    def _work(self) -> None:
+        if not self._fit.products:
             time.sleep(self._fit.base_s)
+        for _ in range(self._fit.products):
+            self._matrix @ self._matrix
 
     def meet(self, place: str) -> None:
         """Wait for the others, if the plan says so: what a norm over shards does."""

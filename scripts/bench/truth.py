@@ -110,7 +110,7 @@ def roughly(name: str, reading: str, unit: str, planted: float, came_back: float
 def duration(
     name: str,
     reading: str,
-    slept_ns: Sequence[int],
+    slept_ns: Sequence[float],
     spent_ns: Sequence[float],
     others_ns: Sequence[Sequence[float]] = (),
 ) -> TruthCase:

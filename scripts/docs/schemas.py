@@ -115,6 +115,8 @@ def _text(name: str, published: Published) -> str:
     definitions = schema.pop("$defs")
     documented = {kind.__name__: field_docs(kind) for kind in _structs(published.type)}
     for title, definition in definitions.items():
+        if "description" in definition:  # Python 3.13 takes the indent from a docstring itself
+            definition["description"] = inspect.cleandoc(definition["description"])
         for field, meaning in documented.get(title, {}).items():
             if field in definition.get("properties", {}):
                 _describe(definition["properties"], field, meaning)

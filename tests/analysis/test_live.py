@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from support.growing import GrowingRun, even_ranks
 from support.machines import plant_machine
-from support.runs import MS, RankSpec, make_gap, make_run_dir, make_steps
+from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_steps
 
 from trainperf.analysis import live
 from trainperf.analysis.live import LiveRun
@@ -213,8 +213,57 @@ def test_a_restart_is_followed(tmp_path: Path) -> None:
     make_run_dir(run.path, [again])
     look = watched.look(NOW_S)
 
-    assert (look.whole.run.steps, look.earlier_attempts) == (50, 1)
+    assert look.whole.run.steps == 50
+    assert look.earlier is not None
+    assert [each.steps for each in look.earlier.attempts] == [300]
     assert look.whole.run.state != "finished"
+
+
+def test_a_restart_is_followed_once_its_file_has_a_header(tmp_path: Path) -> None:
+    """A file is there before its first line is."""
+    path = make_run_dir(tmp_path / "run", even_ranks(1, 300))
+    file = record_file(path, 0, 1)
+    file.touch()
+    watched = LiveRun(path)
+    before = watched.look(NOW_S)
+
+    again = RankSpec(steps=make_steps(50, forward=40), attempt=1, end=None)
+    make_run_dir(path, [again])
+    look = watched.look(NOW_S)
+
+    assert (before.whole.run.steps, before.earlier) == (300, None)
+    assert look.whole.run.steps == 50
+    assert look.earlier is not None
+
+
+def test_what_earlier_attempts_cost_is_read_of_their_ends(tmp_path: Path) -> None:
+    """Two of 100 and 60 steps of 10 ms: a minute without training, and 20 steps done twice."""
+    began = ("2026-11-01T12:00:00", "2026-11-01T12:01:01", "2026-11-01T12:02:00")
+    specs = [
+        RankSpec(
+            steps=make_steps(steps, forward=10),
+            info=msgspec.structs.replace(
+                make_info(), started_at=f"{at}+00:00", totals={"steps": begins} if begins else {}
+            ),
+            end=end,
+            fit_ns=None if end is None else 10_000_000 * steps,
+            attempt=attempt,
+        )
+        for attempt, (steps, at, begins, end) in enumerate(
+            zip((100, 60, 30), began, (0, 80, 140), ("ValueError", None, None), strict=True)
+        )
+    ]
+
+    earlier = LiveRun(make_run_dir(tmp_path / "run", specs)).look(NOW_S).earlier
+
+    assert earlier is not None
+    assert [(each.steps, each.reason) for each in earlier.attempts] == [
+        (100, "ValueError"),
+        (60, ""),
+    ]
+    assert earlier.without_training_s == pytest.approx(60 + 58.4)
+    assert earlier.again_steps == 20
+    assert earlier.steps == 160
 
 
 def test_a_run_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:

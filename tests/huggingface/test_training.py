@@ -1,9 +1,11 @@
 """What is planted in a Hugging Face training comes back in its phase; nothing is left behind."""
 
+import gc
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -354,6 +356,59 @@ def test_a_training_after_one_that_raised_has_a_run_of_its_own(
     runs = [read(tmp_path / "out" / run / "steps-rank0.jsonl") for run in RUNS]
     assert [len(run.steps) for run in runs] == [4, 12]
     assert runs[0].end.reason == "interrupted"
+
+
+def short_of_memory_at(number: int) -> Callable[[], None]:
+    """What is planted in a model that raises in its call of that number."""
+    calls = itertools.count()
+
+    def planted() -> None:
+        if next(calls) == number:
+            raise MemoryError
+
+    return planted
+
+
+def hooks_of(model: torch.nn.Module) -> int:
+    """Hooks on the modules of a model."""
+    return sum(
+        len(getattr(module, name))
+        for module in model.modules()
+        for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+    )
+
+
+def test_a_training_that_raised_leaves_no_hook_behind_its_trainer(tmp_path: Path) -> None:
+    """The model is still there, and somebody may go on with it."""
+    model = Tiny(short_of_memory_at(4))
+    callback = quiet()
+    training = trainer(tmp_path, callback, model=model)
+    with suppress(MemoryError):
+        training.train()
+    before = hooks_of(model)
+
+    del training
+    gc.collect()
+    after = hooks_of(model)
+
+    assert callback.training is not None
+    callback.training.finish("interrupted")
+    assert before > 0
+    assert after == 0
+
+
+def test_with_the_callback_a_training_that_raised_ends_there(tmp_path: Path) -> None:
+    """No hook is left though the Trainer is, and the run says what was raised."""
+    model = Tiny(short_of_memory_at(4))
+    callback = quiet()
+    training = trainer(tmp_path, callback, model=model)
+    with pytest.raises(MemoryError), callback:
+        training.train()
+
+    assert hooks_of(model) == 0
+    assert written(callback).end.reason == "MemoryError"
+    training.train()
+    assert len(written(callback).steps) == 12
 
 
 def test_a_fault_of_ours_does_not_stop_the_training(

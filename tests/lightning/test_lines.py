@@ -1,5 +1,6 @@
 """Planted time in a fit: its hook's line comes back, and the option is heard."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def test_a_callback_is_named_by_its_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert finding.where.startswith("tests/lightning/test_lines.py:")
     owner = summary.owner("callbacks")
     assert owner is not None
-    assert owner.function == "Histograms.on_train_batch_end"
+    of_class = "Histograms." if sys.version_info >= (3, 11) else ""  # code knows it from then on
+    assert owner.function == f"{of_class}on_train_batch_end"
     assert owner.fraction >= 0.9
 
 

@@ -1,5 +1,6 @@
 """Planted time in real loops: its share and its line come back, without an audit."""
 
+import sys
 import time
 from pathlib import Path
 from threading import enumerate as enumerate_threads
@@ -156,7 +157,7 @@ def test_a_slow_dataset_in_the_training_process_is_named_by_its_line(tmp_path: P
 def test_a_sleep_in_forward_is_named_and_a_forward_of_operators_is_not(
     tmp_path: Path, *, planted: bool
 ) -> None:
-    """A line of the user is the innermost frame of both."""
+    """A line of the user is the innermost frame of both; Python 3.10 has no place of a call."""
     monitor, weight = LoopMonitor(tmp_path, report=False), torch.randn(300, 300)
     with monitor:
         for _ in monitor.batches([weight] * 120):
@@ -170,7 +171,8 @@ def test_a_sleep_in_forward_is_named_and_a_forward_of_operators_is_not(
     assert monitor.run is not None
     summary = summarize(Run.open(monitor.run))
     named = [finding for finding in summary.findings if finding.id == "python_in_step"]
-    assert [finding.title.split()[0] for finding in named] == (["rest"] if planted else [])
+    told_apart = planted and sys.version_info >= (3, 11)
+    assert [finding.title.split()[0] for finding in named] == (["rest"] if told_apart else [])
 
 
 def test_a_fit_may_go_without(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_a_loop_that_measures_itself_is_left_to_itself(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*")
 def test_models_keep_no_trace_of_it(updates: ProcessUpdates) -> None:
     """They are saved, copied and scripted as ever, also while the recording goes on."""
     model = network()
@@ -265,6 +265,7 @@ def test_a_compiled_model_is_compiled_as_ever(updates: ProcessUpdates, tmp_path:
     model = torch.compile(network(), backend=backend, fullgraph=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "Guards may run slower on Python 3.13.0")
         train(model)
 
     steps = written(updates, tmp_path)

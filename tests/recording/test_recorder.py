@@ -4,6 +4,7 @@ import pytest
 from support.live import MS, Timeline, assert_tiles, phases_ms
 
 from trainperf.core.phases import Gap, Phase, Tag
+from trainperf.recording.timeline import leaving_to
 
 
 def test_what_no_phase_brackets_is_other() -> None:
@@ -50,6 +51,31 @@ def test_a_phase_nested_in_itself_goes_on() -> None:
     line.end()
 
     assert phases_ms(line.steps[0]) == {"callbacks": 7}
+    assert_tiles(line)
+
+
+@pytest.mark.parametrize("around", [None, Phase.CALLBACKS, Gap.VALIDATION])
+def test_a_wait_is_left_for_a_phase_at_one_moment(around: Phase | Gap | None) -> None:
+    """As in two moments: what else is open ends with it, and a gap goes on."""
+    line = Timeline()
+    recorder = line.recorder
+    recorder.boundary()
+    if isinstance(around, Gap):
+        recorder.enter_gap(around)
+    elif around is not None:
+        recorder.enter(around)
+    recorder.enter(Phase.DATA_WAIT)
+    line.wait(3)
+    leaving_to(recorder, Phase.FORWARD)()
+    line.wait(5)
+    inside = recorder.inside_gap
+    while recorder.depth:
+        recorder.leave_gap()
+    recorder.micro_batch_done(complete=True)
+    line.end()
+
+    assert inside is isinstance(around, Gap)
+    assert phases_ms(line.steps[0]) == ({} if inside else {"data_wait": 3, "forward": 5})
     assert_tiles(line)
 
 

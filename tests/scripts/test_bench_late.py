@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from scripts.bench.late import JudgedFit, matrix_of, predictions, truth_of
+from scripts.bench.late import JudgedFit, matrix_of, predictions, truth_of, working
 from scripts.bench.late_ranks import PLAIN, PlannedFit
 
 
@@ -28,6 +28,16 @@ def test_a_part_of_a_matrix_has_every_place_and_every_rank() -> None:
 
     assert Counter(place for _, place, _ in alone) == dict.fromkeys(PLAIN, 2)
     assert Counter(rank for rank, _, _ in alone) == dict.fromkeys(range(4), 3)
+
+
+def test_work_is_the_same_in_all_fits_and_leaves_the_sleeps_as_they_are() -> None:
+    """Else a healthy fit would be no measure of one with a late rank."""
+    plan = matrix_of("plain", 2, [20], healthy=2)
+    busy = working(plan, 1.0)
+
+    assert len({(fit.products, fit.base_s) for fit in busy}) == 1
+    assert busy[0].products > 0
+    assert [fit.sleeps for fit in busy] == [fit.sleeps for fit in plan]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +66,7 @@ def judged(name: str, kind: str, step_s: float, planted: list[tuple[int, str]]) 
         kind=kind,
         planted=planted,
         named=planted,
+        work_s=0.01,
         sleeps=2 if kind == "two slow ranks" else len(planted),
         right=True,
         size_right=True,

@@ -118,7 +118,7 @@ def encode_rank(spec: RankSpec) -> bytes:
     columns = tuple(name for name in FACTS if name in present)
     schema = StepSchema(columns, spec.info.device)
     info = RunInfo(**{**_fields(spec.info), "columns": columns})
-    parts = [encode_entry(info), encode_rows(row_of(step, schema) for step in spec.steps)]
+    parts = [encode_entry(info), encode_rows([row_of(step, schema) for step in spec.steps])]
     parts += [encode_entry(entry) for entry in _entries(spec)]
     return b"".join(parts)
 

@@ -375,6 +375,29 @@ def test_ranks_decide_alike_where_the_compiler_works_on_one_of_them_only(
     assert verdicts == [{"once": "faster", "again": "failed"}] * 2
 
 
+def test_ranks_of_unlike_hosts_try_what_all_of_them_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of workers come from the CPUs of a host: nobody answers for another trial."""
+    loops, store = [Loop(), Loop()], HashStore()
+    monkeypatch.setattr(Training, "distributed", True)
+    names = [["workers_2", "workers_4", "fused"], ["workers_4", "workers_8", "fused"]]
+
+    def run(rank: int) -> dict[str, TrialResult]:
+        loop = loops[rank]
+        loop.training._agreement = Agreement(store, rank, 2, patience_ns=60_000 * MS)
+        factors = {"fused": 0.9, "workers_2": 0.8, "workers_4": 0.5, "workers_8": 2.0}
+        return by_id(loop.run([loop.change(name, factors[name]) for name in names[rank]]))
+
+    with ThreadPoolExecutor(2) as ranks:
+        both = list(ranks.map(run, range(2)))
+
+    for results, alone in zip(both, ("workers_2", "workers_8"), strict=True):
+        assert results["workers_4"].verdict == results["fused"].verdict == "faster"
+        assert results["workers_4"].speedup == pytest.approx(2.0, rel=0.1)
+        assert results[alone].verdict == "not applicable"
+        assert results[alone].reason == "another rank has no such trial"
+    assert [set(loop.switched) & {"workers_2 on", "workers_8 on"} for loop in loops] == [set()] * 2
+
+
 def test_whether_a_trial_applies_may_be_asked_once_batches_have_come() -> None:
     """Before that nobody can tell."""
     loop = Loop()

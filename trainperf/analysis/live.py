@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trainperf.analysis.run.earlier import Earlier
 from trainperf.analysis.run.following import MOST_BYTES, FollowedRun
 from trainperf.analysis.summarize import diagnosed, summary_of
 from trainperf.analysis.summary.levels import Levels
@@ -32,7 +33,10 @@ class LiveLook:
     """The first of these steps."""
     silent_s: float
     """Since the run was last written to."""
-    earlier_attempts: int
+    now_s: float
+    """When this was, in seconds since 1970."""
+    earlier: Earlier | None
+    """The attempts before the one that is shown; `None` without one."""
 
 
 class LiveRun:
@@ -95,7 +99,8 @@ class LiveRun:
             step_times_s=_step_times_s(levels),
             first_step=int(levels["first"][0]) if len(levels) else 0,
             silent_s=max(0.0, now_s - followed.run.last_write_s()),
-            earlier_attempts=followed.earlier_attempts,
+            now_s=now_s,
+            earlier=followed.earlier,
         )
 
     def _latest(self, now_s: float) -> Summary | None:

@@ -40,7 +40,7 @@ class LoopKind:
     user_code: str
     """Where code of the user's own counts as such."""
     ddp: str
-    """What wraps the model, and takes DDP's options."""
+    """What takes an option of DDP, with a place for it: `{option}`."""
     wrapped_model: str
     """The wrapped model, from where the step is written."""
     fully_sharded: str
@@ -102,7 +102,7 @@ LIGHTNING = LoopKind(
         "memory": "TrainPerf() or MemoryMonitor()",
     },
     user_code="a callback",
-    ddp="DDPStrategy",
+    ddp="DDPStrategy({option})",
     wrapped_model="self.trainer.model",
     fully_sharded='Trainer(strategy="fsdp")',
     no_anomaly="Trainer(detect_anomaly=False)",
@@ -140,7 +140,7 @@ with LoopMonitor("runs/a") as monitor:
         "memory": "monitor.watch(model, optimizer)",
     },
     user_code='monitor.phase("callbacks")',
-    ddp="DistributedDataParallel",
+    ddp="DistributedDataParallel({option})",
     wrapped_model="model",
     fully_sharded="torch.distributed.fsdp.fully_shard(model)",
     no_anomaly="torch.autograd.set_detect_anomaly(False)",
@@ -192,7 +192,7 @@ Trainer(model, args, callbacks=[TrainPerfCallback()])""",
         ("data wait", "h2d", "scaler", "samples", "memory"), "TrainPerfCallback()"
     ),
     user_code="a callback",
-    ddp="TrainingArguments(ddp_…), which become DistributedDataParallel",
+    ddp="TrainingArguments(ddp_{option})",
     wrapped_model="trainer.model_wrapped",
     fully_sharded="TrainingArguments(fsdp=…)",
     no_anomaly="torch.autograd.set_detect_anomaly(False)",

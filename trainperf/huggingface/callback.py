@@ -1,17 +1,19 @@
 """The callback that measures what a Hugging Face `Trainer` trains."""
 
 import sys
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from typing_extensions import override
+from typing_extensions import Self, override
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.places import storage
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
-from trainperf.huggingface.session import BegunFit, CallbackOptions, MeasuredTraining
+from trainperf.huggingface.options import BegunFit, CallbackOptions
+from trainperf.huggingface.session import MeasuredTraining
 from trainperf.huggingface.trials import ThrownAway, trial_options
 from trainperf.meters import Meter
 from trainperf.recording.extensions import Extensions
@@ -54,6 +56,10 @@ class TrainPerfCallback(TrainerCallback):
 
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
+
+    A Trainer tells nobody that its training raised: the run is closed by the next training or the
+    end of the process, and hooks on the model stay until the Trainer is gone.  Where the program
+    goes on with the model, `with callback:` around `train()` ends both there.
     """
 
     def __init__(  # noqa: PLR0913 options that users name
@@ -102,6 +108,16 @@ class TrainPerfCallback(TrainerCallback):
         self.training: MeasuredTraining | None = None
         """What is under measurement, between `on_train_begin` and `on_train_end`."""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End a training that raised, with the name of what it raised."""
+        if kind is None or issubclass(kind, KeyboardInterrupt):
+            self._end(INTERRUPTED)
+        else:
+            self._end(FINISHED if issubclass(kind, TrialsOver) else kind.__name__)
+
     @property
     def run(self) -> Path | None:
         """The run directory of the latest training; `None` before it, or where none is written."""
@@ -140,6 +156,8 @@ class TrainPerfCallback(TrainerCallback):
         begun, self._begun = self._begun, None
         self.training = MeasuredTraining(self._options, args, state, kwargs, begun)
         self.training.heard(vars(self))
+        # No event tells of a training that raised: its hooks go with the Trainer at the latest.
+        weakref.finalize(state, self.training.let_go).atexit = False
 
     @override
     def on_train_end(

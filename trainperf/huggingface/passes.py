@@ -12,9 +12,10 @@ from accelerate import Accelerator
 
 from trainperf.core.phases import FIRST_GAP, Phase
 from trainperf.loop.phase_contexts import PhaseContexts
+from trainperf.recording.hook_cost import HookCost
 from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.process_objects import batch_of, living
+from trainperf.recording.process_objects import SwitchedHook, batch_of, living
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import switch_to
 
@@ -31,10 +32,16 @@ class Passes:
         recorder: Where the phases go.
         brackets: The phases, with the device's marks and the tail where there are any.
         audit: Which begins with a forward, if there is one.
+        reads: Whether a loss on the host is there, because no device is still to write it.
     """
 
     def __init__(
-        self, recorder: Recorder, brackets: PhaseContexts, audit: AuditProbe | None
+        self,
+        recorder: Recorder,
+        brackets: PhaseContexts,
+        audit: AuditProbe | None,
+        *,
+        reads: bool = False,
     ) -> None:
         self.backward_unseen = False
         """Whether a forward was not followed by Accelerate's `backward`."""
@@ -43,27 +50,34 @@ class Passes:
         self.batch: object = None
         """What the model was called with in this micro-batch."""
         self.loss: object = None
-        """Of this micro-batch, as backward begins with it."""
+        """Of this micro-batch, as backward begins with it; read there where it is on the host."""
+        self.untimed: list[Callable[[], object]] = []
+        """What has the hooks run without a clock around them, while they are attached."""
         self._recorder = recorder
         self._brackets = brackets
         self._audit = audit
         self._watched = brackets.watches_backward
+        self._reads = reads
         self._to_forward = switch_to(recorder, Phase.FORWARD)
         self._to_backward = switch_to(recorder, Phase.BACKWARD)
         self._to_loop = switch_to(recorder, Phase.LOOP)
 
-    def attach(self, module: object, optimizer: object) -> list[Callable[[], object]]:
+    def attach(
+        self, module: object, optimizer: object, cost: HookCost
+    ) -> list[Callable[[], object]]:
         """Hook the model as it is trained, and the Accelerator; returns what undoes that."""
         undo: list[Callable[[], object]] = []
         if isinstance(module, torch.nn.Module):
-            begins = self._forward_begins
+            begins = cost.hook(self._forward_begins)
             hook = module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
+            self.untimed.append(SwitchedHook(hook, self._forward_begins).put)
             undo.append(hook.remove)
         accelerator = accelerator_of(module, optimizer)
         if accelerator is not None:
-            before = vars(accelerator).get("backward")
-            bracketed = self.bracketed(accelerator.backward)
-            setattr(accelerator, "backward", bracketed)  # noqa: B010 a method, on one object
+            before, backward = vars(accelerator).get("backward"), accelerator.backward
+            timed = cost.timed(self.bracketed(cost.untimed(backward)))
+            setattr(accelerator, "backward", timed)  # noqa: B010 a method, on one object
+            self.untimed.append(lambda: _replace(accelerator, timed, self.bracketed(backward)))
             undo.append(lambda: _restore(accelerator, before))
         return undo
 
@@ -76,23 +90,27 @@ class Passes:
 
     def bracketed(self, backward: Callable[..., object]) -> Callable[..., object]:
         """Accelerate's `backward` with its phase around it.  Runs every micro-batch."""
+        recorder, watched, reads = self._recorder, self._watched, self._reads
+        to_backward, to_loop = self._to_backward, self._to_loop
 
         def measured(loss: torch.Tensor, *args: Any, **options: Any) -> object:  # noqa: ANN401 its own
-            if self._recorder.draft is None or self._recorder.slot >= FIRST_GAP:
+            if recorder.draft is None or recorder.slot >= FIRST_GAP:
                 return backward(loss, *args, **options)
             self.now = _BACKWARD
-            self._to_backward()
-            self.loss = loss.detach()
-            if self._watched:
+            to_backward()
+            # A number is had for less than another tensor of it.
+            there = reads and loss.is_cpu and not loss.ndim
+            self.loss = loss.tolist() if there else loss.detach()
+            if watched:
                 self._brackets.mark(Mark.FORWARD_ENDS)
             try:
                 return backward(loss, *args, **options)
             finally:
-                if self._watched:
+                if watched:
                     self._brackets.mark(Mark.BACKWARD_ENDS)
                     self._brackets.tail_ends()
                 self.now = _NEITHER
-                self._to_loop()
+                to_loop()
 
         return measured
 
@@ -100,12 +118,13 @@ class Passes:
         self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """A forward that is trained; further ones of the micro-batch are part of it."""
-        if self.now >= 0 or self._recorder.draft is None or not module.training:
+        recorder = self._recorder
+        if self.now >= 0 or recorder.draft is None or not module.training:
             return
-        if self._recorder.slot >= FIRST_GAP or not torch.is_grad_enabled():
+        if recorder.slot >= FIRST_GAP or not torch.is_grad_enabled():
             return
         self.now = _FORWARD
-        self.batch = batch_of(args, kwargs)
+        self.batch = kwargs or batch_of(args, kwargs)
         self._to_forward()
         if self._audit is not None:
             self._audit.begin_batch()
@@ -118,6 +137,12 @@ def accelerator_of(module: object, optimizer: object) -> Accelerator | None:
         if any(other is optimizer or other is module for other in prepared):
             return each
     return None
+
+
+def _replace(accelerator: Accelerator, ours: object, other: object) -> None:
+    """Unless somebody has put something around ours since."""
+    if vars(accelerator).get("backward") is ours:
+        setattr(accelerator, "backward", other)  # noqa: B010 as above
 
 
 def _restore(accelerator: Accelerator, before: object) -> None:

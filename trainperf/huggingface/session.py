@@ -8,36 +8,34 @@ hook, and Accelerate's `backward` a bracket.
 import atexit
 import logging
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from trainperf.core.machine.clocks import wall_clock_anchor
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Gap, Phase
-from trainperf.core.places import AnyPath, path_of
+from trainperf.core.places import path_of
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED
+from trainperf.huggingface.options import BegunFit, CallbackOptions
 from trainperf.huggingface.passes import Passes
 from trainperf.huggingface.run_info import ClosingWriter, described, objects, writer_of
-from trainperf.huggingface.trials import HuggingFaceTraining, ThrownAway
+from trainperf.huggingface.trials import HuggingFaceTraining
 from trainperf.loop.finish import finish_rank
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.prepared_loaders import ACCELERATED, BracketedBatches, carried
 from trainperf.loop.start import LoopOptions, StartedFit, start
-from trainperf.recording.extensions import Extensions
-from trainperf.recording.monitor import Monitor
+from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.selection import Chosen, Objects
-from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.sinks.tensorboard import TensorBoardSink
 from trainperf.recording.timeline import switch_to
 from trainperf.recording.upload import Upload
-from trainperf.trials import TrialOptions
 from trainperf.trials.batch_source import BatchSource, TrialsOver
 from trainperf.trials.training import Training
 
@@ -51,32 +49,6 @@ LOADER_UNSEEN = (
     "resumed amid): data wait is the time from the end of a step to the beginning of the next"
 )
 BACKWARD_UNSEEN = "backward was not called through Accelerate, so it counts as forward"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallbackOptions:
-    """What the user asked the callback for."""
-
-    tokens: MaskFunction | None
-    dirpath: AnyPath | None
-    log_every: int | None
-    report: bool
-    lines: bool
-    machine: bool = True
-    audit_at: int | None
-    loader_anatomy: bool
-    extensions: Extensions
-    trials: TrialOptions | None
-    """What is tried, in a process that ends with it."""
-    thrown_away: ThrownAway
-
-
-@dataclass(frozen=True, slots=True)
-class BegunFit:
-    """A fit that has begun: what is done from now to the first batch is its startup."""
-
-    monitor: Monitor = field(default_factory=Monitor)
-    at: str = field(default_factory=wall_clock_anchor)
 
 
 class MeasuredTraining:
@@ -121,6 +93,10 @@ class MeasuredTraining:
         self._audit: AuditProbe | None = None
         self._trained: HuggingFaceTraining | None = None
         self._undo = ExitStack()
+        self._cost: HookCost | None = None
+        """Times what runs every step, until it is clear what that costs."""
+        self._untimed: dict[str, Callable[..., object]] = {}
+        """What hears of events, without a clock around it."""
         self._pid = os.getpid()
         self._waiting, self._unseen = False, True
         self._under: int | None = None
@@ -145,6 +121,9 @@ class MeasuredTraining:
         if self._scaler is None:
             events["on_pre_optimizer_step"] = self._to_optimizer
         events["on_optimizer_step"] = self._to_callbacks
+        if self._cost is not None:
+            self._untimed = {name: events[name] for name in self._names}
+            events |= {name: self._cost.timed(each) for name, each in self._untimed.items()}
         self._step_begins = events["on_step_begin"]
         self._undo.callback(self._deaf)
 
@@ -255,6 +234,10 @@ class MeasuredTraining:
         if self._fit is not None and self._fit.upload is not None:
             guard.run(Upload.part, self._fit.upload.end)
 
+    def let_go(self) -> None:
+        """Take all hooks away, for nobody trains any more.  Safe to call at any time."""
+        self.monitor.guard.last(self.hooks, self._undo.close)
+
     # -- the start ----------------------------------------------------------------------------
 
     def _start(
@@ -276,6 +259,8 @@ class MeasuredTraining:
             trials=own.trials,
         )
         loader = given.get("train_dataloader")
+        # The Trainer alone holds its state, so that the end of one is that of the other.
+        state = weakref.proxy(state)
 
         def training(watched: Objects, source: BatchSource | None) -> Training:
             self._trained = HuggingFaceTraining(watched, source, args, state, own.thrown_away)
@@ -286,24 +271,44 @@ class MeasuredTraining:
         self.run, self._rank = fit.run, fit.rank
         self._brackets = PhaseContexts(self.recorder, self.monitor.guard, fit.chosen)
         self._scaler, self._audit = fit.chosen.scaler, fit.audit
-        self._passes = Passes(self.recorder, self._brackets, fit.audit)
+        reads = fit.chosen.clock is None
+        self._passes = Passes(self.recorder, self._brackets, fit.audit, reads=reads)
         return fit
 
     def _listen(self, given: Mapping[str, object]) -> None:
         """Wrap the loader, hook the model and the Accelerator, until the training is over."""
-        loader = given.get("train_dataloader")
+        loader, module = given.get("train_dataloader"), self._objects.module
+        cost = HookCost(monotonic_ns, self.monitor.guard, HookPrice.of_call(monotonic_ns))
         if hasattr(loader, ACCELERATED):
-            self._wrap(loader)
-        for undo in self._passes.attach(self._objects.module, given.get("optimizer")):
+            self._wrap(loader, cost)
+        for undo in self._passes.attach(module, given.get("optimizer"), cost):
             self._undo.callback(undo)
+        self._cost = cost
 
-    def _wrap(self, loader: object) -> None:
+    def _settle(self, cost: HookCost) -> None:
+        """Time no more once it is clear what it costs."""
+        recorder, batches = self.recorder, self._batches
+        if recorder.draft is None:
+            return
+        switch_ns = cost.step_over(recorder.draft, traced=recorder.listener is not None)
+        if switch_ns is None:
+            return
+        self._cost, self.monitor.switch_ns = None, switch_ns
+        for untime in self._passes.untimed:
+            untime()
+        if batches is not None:
+            batches.begins, batches.ends = self._brackets.fetch_begins, self._brackets.fetch_ends
+        self._step_begins = self._untimed["on_step_begin"]
+        for name in self._events.keys() & self._untimed.keys():
+            self._events[name] = self._untimed[name]
+
+    def _wrap(self, loader: object, cost: HookCost) -> None:
         inner, brackets = getattr(loader, ACCELERATED), self._brackets
         bracket = self.monitor.guard.bracket(self.hooks, self._copies, self._copied)
         source = self._fit.source if self._fit is not None else None
-        self._batches = BracketedBatches(
-            inner, brackets.fetch_begins, brackets.fetch_ends, carried(loader, bracket), source
-        )
+        begins, ends = cost.timed(brackets.fetch_begins), cost.timed(brackets.fetch_ends)
+        carry = carried(loader, bracket)
+        self._batches = BracketedBatches(inner, begins, ends, carry, source)
         setattr(loader, ACCELERATED, self._batches)
         self._undo.callback(setattr, loader, ACCELERATED, inner)
 
@@ -341,9 +346,14 @@ class MeasuredTraining:
             self._to_callbacks()
         else:
             self.recorder.rest(_OTHER)
-        self.monitor.micro_batch(batch, loss, complete=complete)
+        begun = monotonic_ns()
+        self.monitor.micro_batch(batch, loss, complete=complete, begun=begun)
         if audit is not None:
             audit.settle()
+        if self._cost is not None:
+            self._cost.without(begun)  # the monitor counts itself, and an audit is no usual cost
+            if complete:
+                self._settle(self._cost)
 
     # -- pauses -------------------------------------------------------------------------------
 

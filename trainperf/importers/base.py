@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from trainperf.core.phases import PHASES, Gap, Phase
 from trainperf.core.steps.block import MEAN_OF
@@ -23,6 +25,7 @@ SECOND = 1_000_000_000
 """Nanoseconds."""
 _PHASES = len(PHASES)
 _OTHER = int(Phase.OTHER)
+_FLOATS = msgspec.json.Decoder(list[float])
 
 
 class LoggedSteps(msgspec.Struct, kw_only=True):
@@ -46,6 +49,28 @@ class LoggedSteps(msgspec.Struct, kw_only=True):
     """Facts of the last one alone, e.g. a mean loss, which belongs to no single step."""
 
 
+class LoggedColumns(msgspec.Struct, kw_only=True):
+    """Steps that each have a time of their own, one after the other: as many of `LoggedSteps`."""
+
+    host_ns: npt.NDArray[np.int64]
+    """A row for each step."""
+    end_ns: Sequence[int] | None
+    """As in `LoggedSteps`."""
+    tags: Sequence[int]
+    micro_batches: Sequence[int]
+    facts: Mapping[str, Sequence[float | None]]
+
+    def step(self, place: int) -> LoggedSteps:
+        """One of them, by its place."""
+        return LoggedSteps(
+            host_ns=self.host_ns[place].tolist(),
+            end_ns=None if self.end_ns is None else self.end_ns[place],
+            tags=self.tags[place],
+            micro_batches=self.micro_batches[place],
+            facts={name: column[place] for name, column in self.facts.items()},
+        )
+
+
 class LoggedGap(msgspec.Struct, kw_only=True):
     """Time that a log names and that belongs to no step."""
 
@@ -55,7 +80,7 @@ class LoggedGap(msgspec.Struct, kw_only=True):
     """As in `LoggedSteps`."""
 
 
-LogEvent = LoggedSteps | LoggedGap
+LogEvent = LoggedSteps | LoggedColumns | LoggedGap
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,6 +174,22 @@ def lines_of(path: Path) -> Iterator[bytes]:
     """The lines of a file, as they are."""
     with path.open("rb", buffering=1 << 20) as file:
         yield from file
+
+
+def floats(texts: Sequence[bytes]) -> list[float]:
+    """The numbers of many texts; NaN for what is none."""
+    try:
+        numbers = _FLOATS.decode(b"[" + b",".join(texts) + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return [_float(text) for text in texts]
+    return numbers if len(numbers) == len(texts) else [_float(text) for text in texts]
+
+
+def _float(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 class LossWatch:

@@ -8,12 +8,12 @@ it too.  Read in Megatron-LM's sources of August 2026 (`megatron/training/traini
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-import msgspec
+import numpy as np
 
 from trainperf.core.phases import Gap, Phase
 from trainperf.importers.base import (
@@ -21,6 +21,7 @@ from trainperf.importers.base import (
     SECOND,
     LogEvent,
     LogFormat,
+    LoggedColumns,
     LoggedFit,
     LoggedGap,
     LoggedSteps,
@@ -28,17 +29,27 @@ from trainperf.importers.base import (
     lines_of,
     phases_ns,
 )
+from trainperf.importers.megatron_alike import Iterations, MegatronStretch, stretches
+from trainperf.importers.megatron_lines import (
+    ENOUGH,
+    GAPS,
+    MARK,
+    PHASES,
+    SAMPLES,
+    SCALE,
+    SKIPPED,
+    SYNC,
+    TIMERS,
+    MegatronLine,
+    in_table,
+    interval_of,
+    is_read,
+    line_of,
+    loss_in,
+    value_of,
+)
 
 
-_ELAPSED = re.compile(rb"elapsed time per iteration \(ms\): *([\d.]+)")
-_STAMP = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)?\]\s*$")
-_ITERATION = b"iteration "
-_ANY_LOSS = re.compile(rb"\| [\w ]*loss: *([-+\w.]+)")
-
-_ACROSS_RANKS = b" across ranks (ms):"
-_DOTS = b" ."
-"""Between the name of a timer or an argument and what it is."""
-_TIMERS = re.compile(rb"([a-z][\w/-]*) \.+: \(?(?:\d+\.?\d*, )?(\d+\.?\d*)\)?\s*$", re.MULTILINE)
 _ONE_LINE = re.compile(rb"time \(ms\) \|(.*)")
 _IN_LINE = re.compile(rb"([a-z][\w/-]*): ([\d.]+)")
 _OF_RANKS = re.compile(rb"^\s*(?:\d+: *)?([a-z][\w/-]*):\s*$")
@@ -50,44 +61,15 @@ _MEMORY = re.compile(
 _SETTING = re.compile(rb"\b(world_size|seq_length|micro_batch_size|data_parallel_size) \.+ (\d+)")
 
 _NAMES = {"world_size": "job_ranks", "seq_length": "sequence_length"}
-_GAPS = {
-    b"evaluate": Gap.VALIDATION,
-    b"save-checkpoint": Gap.CHECKPOINT,
-    b"save-checkpoint-non-persistent": Gap.CHECKPOINT,
-    b"model-and-optimizer-setup": Gap.STARTUP,
-    b"train/valid/test-data-iterators-setup": Gap.STARTUP,
-}
 _DATA_WAIT, _FORWARD = Phase.DATA_WAIT, Phase.FORWARD
-_PHASES = (
-    (b"batch-generator", _DATA_WAIT),
-    (b"forward-compute", _FORWARD),
-    (b"backward-compute", Phase.BACKWARD),
-    (b"optimizer", Phase.OPTIMIZER),
-)
 _MEMORY_FACTS = ("allocated_bytes", "peak_bytes", "reserved_bytes", "reserved_peak_bytes")
-_ENOUGH = 3
-"""Lines that show the interval."""
-
-
-class _Line(msgspec.Struct):
-    """What belongs to one line `iteration …`."""
-
-    iteration: int
-    elapsed_ms: float
-    text: bytes
-    """From the first bar on."""
-    stamp: datetime | None
-    exact: bool
-    """Whether the stamp has fractions of a second, as in recent releases."""
-    timers_ms: dict[bytes, float] = {}
-    memory: dict[str, float] = {}
 
 
 def read(files: Sequence[Path]) -> list[LoggedFit]:
     """One fit for each file, as a restart writes a log of its own."""
     fits = []
     for file in files:
-        first = list(islice(_lines_in(file), _ENOUGH))
+        first = list(islice(_lines_in(file), ENOUGH))
         stamp = first[0].stamp if first else None
         fit = LoggedFit(events=iter(()))
         if stamp is not None:
@@ -98,44 +80,22 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
     return fits
 
 
-def _lines_in(file: Path) -> Iterator[_Line]:
-    return filter(None, map(_line, lines_of(file)))
-
-
-def _line(line: bytes) -> _Line | None:
-    at = line.find(_ITERATION)
-    bar = line.find(b"|", at)
-    elapsed = _ELAPSED.search(line)
-    number = line[at + len(_ITERATION) : bar].partition(b"/")[0].strip()
-    if elapsed is None or at < 0 or not number.isdigit():
-        return None
-    stamp = _STAMP.search(line, 0, at)
-    return _Line(
-        iteration=int(number),
-        elapsed_ms=float(elapsed[1]),
-        text=line[bar:],
-        stamp=None if stamp is None else _moment(stamp[1], stamp[2]),
-        exact=stamp is not None and stamp[2] is not None,
-    )
-
-
-def _moment(seconds: bytes, fraction: bytes | None) -> datetime:
-    moment = seconds.decode()
-    return datetime.fromisoformat(f"{moment}{fraction.decode():0<7.7}" if fraction else moment)
+def _lines_in(file: Path) -> Iterator[MegatronLine]:
+    return filter(None, map(line_of, lines_of(file)))
 
 
 class _Reader:
     """One log while it is read."""
 
-    def __init__(self, file: Path, fit: LoggedFit, first: Sequence[_Line]) -> None:
+    def __init__(self, file: Path, fit: LoggedFit, first: Sequence[MegatronLine]) -> None:
         self._file, self._fit = file, fit
         self._losses = LossWatch(fit)
-        self._interval = _interval(first)
+        self._interval = interval_of(first)
         early = bool(first) and self._interval > 1 and first[0].iteration % self._interval != 0
         self._once_more = early or (bool(first) and self._interval == 1 and first[0].exact)
         """Whether the second line is a mean over the first iteration too."""
-        self._pending: _Line | None = None
-        self._before: _Line | None = None
+        self._pending: MegatronLine | None = None
+        self._before: MegatronLine | None = None
         self._alone: dict[bytes, float] = {}
         """Milliseconds of the first iteration, while the next line's are not its own."""
         self._skipped = 0
@@ -148,26 +108,85 @@ class _Reader:
 
     def events(self) -> Iterator[LogEvent]:
         """The steps and gaps, in order."""
-        table: list[bytes] = []
-        for line in lines_of(self._file):
-            if _DOTS in line and b"|" not in line:
-                table.append(line)
-                continue
-            if table:
-                yield from self._around(self._table(b"".join(table)))
-                table.clear()
-            if b"elapsed time per iteration" in line and (logged := _line(line)) is not None:
-                yield from self._settled()
-                self._pending = logged
-            elif (b": " in line or b":\n" in line) and _ACROSS_RANKS not in line:
-                yield from self._around(self._other(line))
-        yield from self._around(self._table(b"".join(table)))
+        if self._interval == 1:
+            for stretch in stretches(self._file):
+                yield from self._read_alike(stretch)
+        else:
+            yield from self._read(lines_of(self._file))
         yield from self._settled()
         if self._cut:
             self._fit.notes["timers"] = (
                 f"in {self._cut:,} of {self._lines:,} lines the phases of the slowest ranks add up "
                 "to more than the step: cut in proportion"
             )
+
+    def _read(self, lines: Iterable[bytes]) -> Iterator[LogEvent]:
+        """Lines one by one; the last iteration of them is not settled yet."""
+        table: list[bytes] = []
+        for line in lines:
+            if in_table(line):
+                table.append(line)
+                continue
+            if table:
+                yield from self._around(self._table(b"".join(table)))
+                table.clear()
+            if MARK in line and (logged := line_of(line)) is not None:
+                yield from self._settled()
+                self._pending = logged
+            elif is_read(line):
+                yield from self._around(self._other(line))
+        yield from self._around(self._table(b"".join(table)))
+
+    def _read_alike(self, stretch: MegatronStretch) -> Iterator[LogEvent]:
+        """Iterations at once where each goes on from the one before; the others singly."""
+        if stretch.form is None:
+            yield from self._read(stretch.lines(0, -1))
+            return
+        columns = stretch.iterations()
+        for begin, end, alike in columns.runs():
+            place = begin
+            if alike:
+                yield from self._settled()
+                while place < end and (self._alone or self._skipped):
+                    yield from self._read(stretch.lines(place, place + 1))
+                    yield from self._settled()
+                    place += 1
+            if alike and place < end:
+                yield self._at_once(columns.part(place - 1, end), exact=stretch.form.exact)
+            elif not alike:
+                yield from self._read(stretch.lines(begin, end))
+
+    def _at_once(self, columns: Iterations, *, exact: bool) -> LoggedColumns:
+        """Iterations behind the first of *columns*, which was read before."""
+        host_ns, timed = columns.phases_ns()
+        number = len(host_ns) - 1
+        self._fit.phases.update(timed)
+        self._lines += number
+        last = int(columns.iteration[-1])
+        self._before = MegatronLine(
+            iteration=last, elapsed_ms=0.0, text=b"", stamp=None, exact=exact
+        )
+        facts = columns.facts(self._fit.config.get("sequence_length"))
+        if columns.samples is not None:
+            self._samples = int(columns.samples[-1])
+        if columns.loss is not None:
+            self._losses.take(float(columns.loss[-1]), last)
+        return LoggedColumns(
+            host_ns=host_ns[1:],
+            end_ns=self._ends_ns(columns, exact=exact),
+            tags=[0] * number,
+            micro_batches=[1] * number,
+            facts=facts,
+        )
+
+    def _ends_ns(self, columns: Iterations, *, exact: bool) -> list[int] | None:
+        if self._began is None or columns.stamps is None:
+            return None
+        since_us = (columns.stamps[1:] - np.datetime64(self._began, "us")).astype(np.int64)
+        # As for one line.
+        since_s = since_us / 1e6 - (0.0 if exact else 1.0)
+        ends_ns: list[int] = (self._first_ns + np.rint(since_s * SECOND).astype(np.int64)).tolist()
+        return ends_ns
 
     def _around(self, gaps: Sequence[LoggedGap]) -> Iterator[LogEvent]:
         """Pauses, each behind the steps before it."""
@@ -177,7 +196,7 @@ class _Reader:
 
     def _table(self, text: bytes) -> Sequence[LoggedGap]:
         """Lines `name .....: (1.00, 2.00)` of timers, or arguments, `name ..... 2`."""
-        gaps = self._timers(_TIMERS.findall(text))
+        gaps = self._timers(TIMERS.findall(text))
         if self._before is None:
             for line in text.splitlines():
                 self._state(line)
@@ -211,7 +230,7 @@ class _Reader:
         of_line = {} if self._pending is None else self._pending.timers_ms
         for name, number in timers:
             ms = float(number)
-            gap = _GAPS.get(name)
+            gap = GAPS.get(name)
             if gap is None:
                 of_line[name] = max(of_line[name], ms) if name in of_line else ms
             elif gap is not Gap.STARTUP:
@@ -242,20 +261,20 @@ class _Reader:
             host_ns=host_ns,
             steps=number,
             end_ns=self._end_ns(line),
-            facts=self._facts(line, timers_ms.get(b"all-grads-sync"), number),
+            facts=self._facts(line, timers_ms.get(SYNC), number),
             last=self._of_last(line, number),
         )
         self._before = line
         return (*before, steps)
 
-    def _number(self, line: _Line) -> int:
+    def _number(self, line: MegatronLine) -> int:
         before = self._before
         if before is None:
             return 1 if self._once_more else max(1, min(self._interval, line.iteration))
         # After a restart in the same log the count goes back.
         return max(1, line.iteration - before.iteration) if line.iteration > before.iteration else 1
 
-    def _own(self, line: _Line, number: int) -> tuple[float, dict[bytes, float]]:
+    def _own(self, line: MegatronLine, number: int) -> tuple[float, dict[bytes, float]]:
         """Milliseconds of the line's own iterations, and those of its timers."""
         # Timers are divided by the interval, however many iterations they are of.
         timers_ms = line.timers_ms
@@ -275,7 +294,7 @@ class _Reader:
     def _phases(self, timers_ms: Mapping[bytes, float], number: int) -> dict[Phase, float]:
         """Nanoseconds of a step."""
         timed = {
-            phase: timers_ms[name] * MS / number for name, phase in _PHASES if name in timers_ms
+            phase: timers_ms[name] * MS / number for name, phase in PHASES if name in timers_ms
         }
         if _FORWARD in timed:
             # The generator runs inside of it.
@@ -283,9 +302,11 @@ class _Reader:
         self._fit.phases.update(timed)
         return timed
 
-    def _facts(self, line: _Line, sync_ms: float | None, number: int) -> dict[str, float | None]:
+    def _facts(
+        self, line: MegatronLine, sync_ms: float | None, number: int
+    ) -> dict[str, float | None]:
         """Of each step of a line; *sync_ms* is what all of them waited for gradients."""
-        consumed = _int(_value(line.text, b" consumed samples:"))
+        consumed = _int(value_of(line.text, SAMPLES))
         facts: dict[str, float | None] = {}
         if sync_ms is not None:
             facts["tail_ns"] = round(sync_ms * MS / number)
@@ -301,48 +322,25 @@ class _Reader:
                     facts["tokens_padded"] = since * length / number
         return facts
 
-    def _of_last(self, line: _Line, number: int) -> dict[str, float | None]:
+    def _of_last(self, line: MegatronLine, number: int) -> dict[str, float | None]:
         last: dict[str, float | None] = dict(line.memory)
-        loss = _value(line.text, b" lm loss:")
-        if not loss and (named := _ANY_LOSS.search(line.text)) is not None:
-            loss = named[1]
-        if loss:
+        if loss := loss_in(line.text):
             last["loss"] = self._losses.take(_float(loss), line.iteration)
-        scale = _value(line.text, b" loss scale:")
+        scale = value_of(line.text, SCALE)
         if scale and _float(scale) != 1.0:
             last["loss_scale"] = _float(scale)
-            skipped = _int(_value(line.text, b" number of skipped iterations:"))
+            skipped = _int(value_of(line.text, SKIPPED))
             if skipped is not None:
                 last |= {"attempts": number, "overflows": max(0, skipped - self._skipped)}
                 self._skipped = skipped if self._before is None and self._once_more else 0
         return last
 
-    def _end_ns(self, line: _Line) -> int | None:
+    def _end_ns(self, line: MegatronLine) -> int | None:
         if self._began is None or line.stamp is None:
             return None
         since_s = (line.stamp - self._began).total_seconds()
         # Stamps of whole seconds are rounded down, either of them.
         return self._first_ns + round((since_s if line.exact else since_s - 1) * SECOND)
-
-
-def _interval(first: Sequence[_Line]) -> int:
-    """Iterations between two lines; the first distance may be a shorter one."""
-    numbers = [line.iteration for line in first]
-    if len(numbers) == _ENOUGH and numbers[2] > numbers[1]:
-        return numbers[2] - numbers[1]
-    if len(numbers) == 2 and numbers[1] > numbers[0]:
-        return numbers[1] if numbers[0] == 1 else numbers[1] - numbers[0]
-    return 1
-
-
-def _value(text: bytes, name: bytes) -> bytes:
-    """What stands behind a name of a line, up to the next bar; empty without it."""
-    begin = text.find(name)
-    if begin < 0:
-        return b""
-    begin += len(name)
-    end = text.find(b"|", begin)
-    return (text[begin:end] if end >= 0 else text[begin:]).strip()
 
 
 def _int(text: bytes) -> int | None:

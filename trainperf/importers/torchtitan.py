@@ -7,30 +7,41 @@ August and September 2026 (`torchtitan/observability`, `torchtitan/trainer.py`).
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from trainperf.core.errors import LogError
-from trainperf.core.phases import Gap, Phase, Tag
+from trainperf.core.phases import PHASES, Gap, Phase, Tag
 from trainperf.importers.base import (
     MS,
     LogEvent,
     LogFormat,
+    LoggedColumns,
     LoggedFit,
     LoggedGap,
     LoggedSteps,
     lines_of,
     phases_ns,
 )
+from trainperf.importers.torchtitan_blocks import (
+    GARBAGE,
+    KEY,
+    OF_SPAN,
+    OF_TOKENS,
+    PASS,
+    PHASES_OF,
+    TIME,
+    TOKENS,
+    TitanSteps,
+    stretches,
+)
 
 
-_NAME = re.compile(rb'"log_type_name": ?"([^"]+)"')
-_KEY = b'"log_type_name": "'
-_NEAR = 64
-"""The key of a line begins at most so many bytes earlier than that of the line before, mostly."""
+_NAME = re.compile(rb'.*"log_type_name": ?"([^"]+)"')
 _HEAD = 32
 """Bytes behind the key: they hold any name that is read, and no number."""
 _HEADS = 4096
@@ -46,7 +57,7 @@ _OPTIMIZER = Phase.OPTIMIZER
 _GAPS = {b"eval": Gap.VALIDATION, b"checkpoint_save": Gap.CHECKPOINT}
 """Spans inside of a step that are no part of it."""
 
-_READ = (
+NAMES = (
     _PHASES.keys()
     | {name + end for name in (b"step", *_GAPS) for end in (b"_start", b"_end")}
     | {b"fwd_bwd_end", b"gc_collect_end", b"metric_value", b"step_error"}
@@ -57,11 +68,7 @@ _LONG_PAUSE = 0.05
 """Share of a step from which a collection of garbage makes it unlike others."""
 
 # As torchtitan writes its lines: one that is written otherwise is decoded as a whole.
-_VALUE_OF_SPAN = b'", "event_name": null, "value": '
-"""Behind the name of a span."""
-_VALUE_OF_TOKENS = f'", "event_name": "{_TOKENS}", "value": '.encode()
-_KEY_BYTES = len(_KEY)
-_TIME = b'"time_us": '
+_KEY_BYTES = len(KEY)
 _CLOSE = b"}\n"
 _LARGEST = 1e15
 """No number of a log is above it; infinity and NaN are not below."""
@@ -92,7 +99,7 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
 def _first(file: Path) -> tuple[int, int]:
     """Time and rank of a file's first event."""
     for line in lines_of(file):
-        if _NAME.search(line) and (event := _decoded(line)):
+        if _NAME.match(line) and (event := _decoded(line)):
             return event.time_us, event.rank
     raise LogError(f"{file}: no event of a torchtitan log in it: {FORMAT.marks}")
 
@@ -109,16 +116,15 @@ _Named = tuple[bytes, bytes, int]
 """The name of a line, the line, and where in it the name ends."""
 
 
-def _lines_in(file: Path) -> Iterator[_Named]:
+def _named(lines: Iterable[bytes]) -> Iterator[_Named]:
     """The lines that may be read; most others are passed over by their names."""
     names: dict[bytes, bytes] = {}
-    near = 0
-    for line in lines_of(file):
-        begin = line.find(_KEY, near)
+    for line in lines:
+        # Of a line that one cut before it runs into, the last.
+        begin = line.rfind(KEY)
         if begin >= 0:
-            near = begin - _NEAR if begin > _NEAR else 0
             begin += _KEY_BYTES
-        elif (match := _NAME.search(line)) is not None:
+        elif (match := _NAME.match(line)) is not None:
             begin = match.start(1)
         else:
             continue
@@ -128,12 +134,12 @@ def _lines_in(file: Path) -> Iterator[_Named]:
             if len(names) > _HEADS:
                 names.clear()
             name = head.partition(b'"')[0]
-            names[head] = name = name if name in _READ else b""
+            names[head] = name = name if name in NAMES else b""
         if name:
             yield name, line, begin + len(name)
 
 
-def _value(named: _Named, key: bytes = _VALUE_OF_SPAN) -> float | None:
+def _value(named: _Named, key: bytes = OF_SPAN) -> float | None:
     """The value of a line; `None` for a line that is cut or damaged."""
     _, line, end = named
     if line.startswith(key, end) and line.endswith(_CLOSE):
@@ -151,7 +157,7 @@ def _value(named: _Named, key: bytes = _VALUE_OF_SPAN) -> float | None:
 def _time_us(named: _Named) -> int | None:
     """The time of a line; `None` for a line that is cut or damaged."""
     _, line, end = named
-    begin = line.rfind(_TIME, 0, end) + len(_TIME)
+    begin = line.rfind(TIME, 0, end) + len(TIME)
     digits = line[begin : line.find(b",", begin)]
     if digits.isdigit() and line.endswith(_CLOSE):
         return int(digits)
@@ -183,14 +189,19 @@ class _Reader:
         """The steps and gaps, in order."""
         of_name = self._of_name()
         named = (b"", b"", 0)
-        for named in _lines_in(self._file):
-            name = named[0]
-            if name in _PHASES:
-                if not self._inside and (ms := _value(named)) is not None:
-                    phase = _PHASES[name]
-                    self._spent[phase] = self._spent.get(phase, 0.0) + ms * MS
-            else:
-                yield from of_name[name](named)
+        for stretch in stretches(self._file, NAMES):
+            if stretch.steps is not None and self._steps:
+                yield self._at_once(stretch.steps)
+                named = (b"", b"", 0)
+                continue
+            for named in _named(stretch.lines()):
+                name = named[0]
+                if name in _PHASES:
+                    if not self._inside and (ms := _value(named)) is not None:
+                        phase = _PHASES[name]
+                        self._spent[phase] = self._spent.get(phase, 0.0) + ms * MS
+                else:
+                    yield from of_name[name](named)
         last = _decoded(named[1])
         end_us = self._last_us if last is None else max(self._last_us, last.time_us)
         self._fit.end_ns = 1000 * (end_us - self._began_us)
@@ -271,14 +282,37 @@ class _Reader:
         _, line, end = named
         if self._inside or _TOKENS_KEY not in line:
             return ()
-        if line.startswith(_VALUE_OF_TOKENS, end):
-            tokens = _value(named, _VALUE_OF_TOKENS)
+        if line.startswith(OF_TOKENS, end):
+            tokens = _value(named, OF_TOKENS)
         else:
             event = _decoded(line)
             tokens = event.value if event is not None and event.event_name == _TOKENS else None
         if tokens is not None:
             self._tokens = tokens
         return ()
+
+    def _at_once(self, steps: TitanSteps) -> LoggedColumns:
+        """Steps without a gap; what `_step` says of each of them."""
+        number = len(steps.whole_ns)
+        host_ns = np.zeros((number, len(PHASES)), np.int64)
+        for kind, phase in PHASES_OF.items():
+            host_ns[:, phase] = np.rint(steps.spent_ns[kind])
+            if steps.lines[kind].any():
+                self._fit.phases.add(phase)
+        host_ns[:, Phase.OTHER] = steps.whole_ns - host_ns.sum(axis=1)
+        gc_ns, tokens = steps.spent_ns[GARBAGE], steps.tokens.tolist()
+        for place in np.flatnonzero(steps.lines[TOKENS] == 0).tolist():
+            tokens[place] = None
+        self._steps += number
+        self._last_us = int(steps.end_us[-1])
+        self._clear()
+        return LoggedColumns(
+            host_ns=host_ns,
+            end_ns=(1000 * (steps.end_us - self._began_us)).tolist(),
+            tags=np.where(gc_ns > _LONG_PAUSE * steps.whole_ns, int(Tag.GC), 0).tolist(),
+            micro_batches=np.maximum(1, steps.lines[PASS]).tolist(),
+            facts={"tokens_effective": tokens, "gc_ns": np.rint(gc_ns).astype(np.int64).tolist()},
+        )
 
     def _step(self, whole_ns: int, end_ns: int) -> LoggedSteps:
         """The step that is over; the gaps in it follow."""

@@ -3,8 +3,11 @@
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import islice, repeat
 from pathlib import Path
 from typing import BinaryIO
+
+import numpy as np
 
 from trainperf.core.errors import LogError
 from trainperf.core.formatting.units import plural
@@ -30,7 +33,7 @@ from trainperf.core.stats.warmup import WINDOW, WarmupDetector
 from trainperf.core.steps.block import MEAN_OF
 from trainperf.core.steps.codec import encode_entry, encode_rows
 from trainperf.core.steps.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
-from trainperf.importers.base import LogFormat, LoggedFit, LoggedGap, LoggedSteps
+from trainperf.importers.base import LogFormat, LoggedColumns, LoggedFit, LoggedGap, LoggedSteps
 
 
 _OF_SINGLE_STEPS = (STEP_S, STEP_P95_S, STEP_P99_S, STEP_IQR_S)
@@ -114,6 +117,8 @@ class _Written:
         for event in fit.events:
             if isinstance(event, LoggedSteps):
                 self._add_steps(event)
+            elif isinstance(event, LoggedColumns):
+                self._add_columns(event)
             else:
                 self._add_gap(event)
         self._flush()
@@ -160,6 +165,38 @@ class _Written:
         self._ends_ns = start_ns
         if len(self._rows) >= _AT_ONCE:
             self._flush()
+
+    def _add_columns(self, logged: LoggedColumns) -> None:
+        number, begin = len(logged.tags), 0
+        while begin < number and (self._tags or not self._warmup.ended):
+            self._add_steps(logged.step(begin))
+            begin += 1
+        if begin == number:
+            return
+        self._flush()
+        host_ns = logged.host_ns[begin:]
+        walls_ns = host_ns.sum(axis=1)
+        # A step ends where the log says, or as late as it must, behind the one before.
+        spent_ns = np.cumsum(walls_ns)
+        ahead_ns = np.full(len(spent_ns), self._ends_ns)
+        if logged.end_ns is not None:
+            late_ns = np.asarray(logged.end_ns[begin:]) - spent_ns
+            ahead_ns = np.maximum.accumulate(np.maximum(late_ns, ahead_ns))
+        starts_ns = ahead_ns + spent_ns - walls_ns
+        facts = [logged.facts.get(name, repeat(None)) for name in self._facts]
+        rows = zip(
+            range(self.steps, self.steps + number - begin),
+            starts_ns.tolist(),
+            logged.tags[begin:],
+            logged.micro_batches[begin:],
+            *host_ns.T.tolist(),
+            repeat(1),
+            *(islice(column, begin, None) for column in facts),
+        )
+        self._file.write(encode_rows(list(rows)))
+        self._present.update(logged.facts)
+        self.steps += number - begin
+        self._ends_ns = int(starts_ns[-1] + walls_ns[-1])
 
     def _add_gap(self, logged: LoggedGap) -> None:
         self._flush()

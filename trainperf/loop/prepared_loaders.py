@@ -47,8 +47,9 @@ class BracketedBatches:
         """Whether an epoch has begun, or goes on, that takes its batches here."""
         self.silent = False
         """Whether nobody is to be told any more."""
-        self._begins = begins
-        self._ends = ends
+        self.begins = begins
+        """May be replaced while an epoch goes on, and so may the next."""
+        self.ends = ends
         self._carry = carry
         self._source = source
 
@@ -57,18 +58,18 @@ class BracketedBatches:
         iterator = iter(self.loader)
         if self._source is not None:
             iterator = self._source.over(iterator)
-        begins, ends, carry = self._begins, self._ends, self._carry
+        carry = self._carry
         while True:
             if self.silent:
                 yield from iterator
                 return
-            begins()
+            self.begins()
             try:
                 batch = next(iterator)
             except StopIteration:
                 return
             finally:
-                ends()
+                self.ends()
             yield batch if carry is None else carry(batch)
 
     def __len__(self) -> int:

@@ -65,11 +65,12 @@ class Fold:
         fold._state = {name: state[name] for name in state if name in names}
         return fold
 
-    def observe(self, block: StepBlock) -> None:
-        """Take the next block of steps."""
+    def observe(self, block: StepBlock, steady: StepBlock | None = None) -> None:
+        """Take the next block of steps; its steady ones, where the caller has them."""
         if not len(block):
             return
-        steady = block.steady()
+        if steady is None:
+            steady = block.steady()
         self.steps += len(block)
         self.steady_steps += len(steady)
         for meter in self.meters:

@@ -24,15 +24,15 @@ from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.start import LoopFacts, LoopOptions, StartedFit, device_of, start
 from trainperf.plugins import outside_objects
 from trainperf.plugins.fabric_setup import PRECISIONS
-from trainperf.plugins.hook_cost import HookCost
 from trainperf.plugins.outside_passes import OutsidePasses
 from trainperf.plugins.outside_trials import offered, trial_options
 from trainperf.recording.extensions import Extensions
+from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
 from trainperf.recording.probes.selection import Chosen, Objects
-from trainperf.recording.timeline import switch_to
+from trainperf.recording.timeline import leaving_to, switch_to
 from trainperf.recording.upload import Upload
 from trainperf.trials.batch_source import TrialsOver
 
@@ -86,11 +86,10 @@ class OutsideLoop:
         self._brackets = PhaseContexts(self.recorder, guard, Chosen())
         self._watched = False
         """Whether there is anything to be told around backward but its time."""
-        self._to_forward = switch_to(self.recorder, Phase.FORWARD)
-        self._to_backward = switch_to(self.recorder, Phase.BACKWARD)
-        self._to_optimizer = switch_to(self.recorder, Phase.OPTIMIZER)
-        self._to_other = switch_to(self.recorder, Phase.OTHER)
-        self._cost: HookCost | None = HookCost.priced(guard, monotonic_ns)
+        self._make_switches()
+        price = HookPrice.of_passes(monotonic_ns)
+        self.cost: HookCost | None = HookCost(monotonic_ns, guard, price)
+        """Times what runs every step, until it is clear what that costs."""
         self.passes = OutsidePasses(self, self._guarded)
         self._objects = Objects(device=torch.device("cpu"))
         self._waiting = self._pending = self._updated = False
@@ -101,18 +100,29 @@ class OutsideLoop:
         self._evaluated_in = -2
         """The last step in which something was evaluated."""
         self._pid = os.getpid()
-        self._hear_updates()
+        self.update_begins = guard.hook(self.hooks, self._update_begins)
+        self.update_ends = guard.hook(self.hooks, self._update_ends)
         guard.when_faulty(self.hooks, self._give_up)
         self._fit = guard.run(self.part, self._start)
         atexit.register(self._at_exit)
         if self._fit is not None:
             self._await_forward()
 
-    # -- updates ------------------------------------------------------------------------------
+    def _make_switches(self) -> None:
+        """What moves from phase to phase.  Run every step."""
+        self._to_forward = switch_to(self.recorder, Phase.FORWARD)
+        self._to_backward = switch_to(self.recorder, Phase.BACKWARD)
+        self._to_optimizer = switch_to(self.recorder, Phase.OPTIMIZER)
+        self._to_other = switch_to(self.recorder, Phase.OTHER)
+        self._fetched = leaving_to(self.recorder, Phase.FORWARD)
+        self.forward_ends: Callable[[], object] = self._to_other
+        """What goes on until backward is the loop's own code."""
+        self.forward_goes_on: Callable[[], object] = self._to_forward
+        """Of another module."""
+        self.backward_begins: Callable[[], object] = self._to_backward
+        """The loss is there."""
 
-    def knows(self, optimizer: Optimizer) -> bool:
-        """Whether it belongs to this loop."""
-        return optimizer in self.optimizers
+    # -- updates ------------------------------------------------------------------------------
 
     def join(self, optimizer: Optimizer) -> None:
         """Another optimizer of this loop."""
@@ -134,7 +144,8 @@ class OutsideLoop:
             return
         recorder = self.recorder
         self._between = False
-        self.passes.end()
+        if self.passes.forwarding or self.passes.backwarding:
+            self.passes.end()
         slot = recorder.slot
         if self._watched and slot == _FORWARD:  # no gradient of it was seen
             self._brackets.mark(Mark.FORWARD_ENDS)
@@ -171,25 +182,18 @@ class OutsideLoop:
         if self._pending and not self._updated:
             self._micro_batch_over()
         self._pending = True
-        if self._cost is not None:
-            self._cost.forward()
+        if self.cost is not None:
+            self.cost.forward()
         slot = recorder.slot
-        if self._waiting and slot == _DATA_WAIT:
-            self._brackets.fetch_ends()
-        elif slot >= FIRST_GAP:
-            recorder.rest(Phase.OTHER)
+        if not (self._waiting and slot == _DATA_WAIT):
+            if slot >= FIRST_GAP:
+                recorder.rest(Phase.OTHER)
+            self._to_forward()
+        else:
+            self._fetched()
         self._waiting = False
-        self._to_forward()
         if self._fit.audit is not None:
             self._fit.audit.begin_batch()
-
-    def forward_ends(self) -> None:
-        """What goes on until backward is the loop's own code."""
-        self._to_other()
-
-    def forward_goes_on(self) -> None:
-        """Of another module."""
-        self._to_forward()
 
     def evaluates(self) -> None:
         """Between two steps it is a validation; in each step it is part of the training."""
@@ -203,11 +207,13 @@ class OutsideLoop:
             self.recorder.rest(Phase.OTHER)
         self._evaluated_in = step
 
-    def backward_begins(self) -> None:
-        """The loss is there."""
-        if self._watched:
-            self._brackets.mark(Mark.FORWARD_ENDS)
+    def _backward_begins(self) -> None:
+        self._brackets.mark(Mark.FORWARD_ENDS)
         self._to_backward()
+
+    def _fetch_ends(self) -> None:
+        self._brackets.fetch_ends()
+        self._to_forward()
 
     def backward_ends(self) -> None:
         """An update follows, or another micro-batch."""
@@ -281,6 +287,9 @@ class OutsideLoop:
         fit = start(self.monitor, self._objects, options, loader, self._notes, facts)
         self._brackets = PhaseContexts(self.recorder, self.monitor.guard, fit.chosen)
         self._watched = self._brackets.watches_backward
+        if self._watched:
+            self.backward_begins, self._fetched = self._backward_begins, self._fetch_ends
+        self.passes.reads = fit.chosen.clock is None
         self._attach(self.optimizers, modules)
         return fit
 
@@ -306,8 +315,8 @@ class OutsideLoop:
 
     def _step_ends(self) -> None:
         self._tell(complete=True)
-        if self._cost is not None:
-            self._settle_hooks()
+        if self.cost is not None:
+            self._settle_hooks(self.cost)
         self._await_forward()
         if self._tried:
             raise TrialsOver
@@ -324,30 +333,29 @@ class OutsideLoop:
         batch, loss = self.passes.batch, self.passes.loss
         self.passes.batch = self.passes.loss = None
         self._pending = self._updated = False
-        cost, begun = self._cost, monotonic_ns()
+        begun = monotonic_ns()
         self.monitor.micro_batch(batch, loss, complete=complete, begun=begun)
-        if cost is not None:  # which counts itself
-            cost.spent_ns -= monotonic_ns() - begun
+        if self.cost is not None:  # which counts itself
+            self.cost.without(begun)
         if fit.audit is not None:
             fit.audit.settle()
 
     def _guarded(self, function: Callable[..., None]) -> Callable[..., None]:
         """One that cannot hurt the training, timed as long as hooks are."""
-        guarded = self.monitor.guard.wrap(self.hooks, function)
-        return guarded if self._cost is None else self._cost.timed(guarded)
+        guarded = self.monitor.guard.hook(self.hooks, function)
+        return guarded if self.cost is None else self.cost.timed(guarded)
 
-    def _settle_hooks(self) -> None:
+    def _settle_hooks(self, cost: HookCost) -> None:
         """Time hooks no more once it is clear what they cost."""
-        cost, draft = self._cost, self.recorder.draft
-        switch_ns = None if cost is None or draft is None else cost.step_ended(draft)
+        draft = self.recorder.draft
+        if draft is None:
+            return
+        self.passes.pause()
+        switch_ns = cost.step_over(draft, traced=self.recorder.listener is not None)
+        self.passes.listen()
         if switch_ns is not None:
-            self._cost, self.monitor.switch_ns = None, switch_ns
+            self.cost, self.monitor.switch_ns = None, switch_ns
             self.passes.renew(self._guarded)
-            self._hear_updates()
-
-    def _hear_updates(self) -> None:
-        self.update_begins = self._guarded(self._update_begins)
-        self.update_ends = self._guarded(self._update_ends)
 
     def _await_forward(self) -> None:
         """A step is over, and the next one begins with whatever comes before its forward."""

@@ -24,20 +24,18 @@ from trainperf.recording.process_objects import SwitchedHook, batch_of, hear_gra
 class PassListener(Protocol):
     """Is told of the passes."""
 
+    forward_ends: Callable[[], object]
+    """The model has returned its loss."""
+    forward_goes_on: Callable[[], object]
+    """Another trained module is called before backward."""
+    backward_begins: Callable[[], object]
+    """The first gradient."""
+
     def forward_begins(self) -> None:
         """A forward that is trained."""
 
-    def forward_ends(self) -> None:
-        """The model has returned its loss."""
-
-    def forward_goes_on(self) -> None:
-        """Another trained module is called before backward."""
-
     def evaluates(self) -> None:
         """A forward that is not trained begins."""
-
-    def backward_begins(self) -> None:
-        """The first gradient."""
 
     def backward_ends(self) -> None:
         """Autograd is done, and so is what a parallel wrapper does then."""
@@ -60,8 +58,10 @@ class OutsidePasses:
         """How many there were."""
         self.batch: object = None
         """What the last forward was called with."""
-        self.loss: torch.Tensor | None = None
-        """What it returned, if that is a single number."""
+        self.loss: object = None
+        """What it returned, if that is a single number; read where it is on the host."""
+        self.reads = False
+        """Whether a loss on the host is there, because no device is still to write it."""
         self._listener = listener
         self._thread = get_ident()
         self._trained: set[int] = set()
@@ -77,7 +77,8 @@ class OutsidePasses:
         """Whether a hook that is common to all modules is waited with."""
         self._permanent: list[RemovableHandle] = []
         self._modes = True
-        self._forwarding = self._backwarding = False
+        self.forwarding = self.backwarding = False
+        """Which pass goes on; a forward does until backward."""
         self._complete = False
         """Whether the loss is there, so that what goes on until backward is no forward."""
         # As torch's own parallel wrappers do: there is no public way.
@@ -125,10 +126,14 @@ class OutsidePasses:
             handle.remove()
         self._permanent.clear()
 
+    def pause(self) -> None:
+        """Hear of no call until `listen` is called."""
+        self._no_call()
+
     def end(self) -> None:
         """Passes are over, whatever was heard of them."""
-        if self._forwarding or self._backwarding:
-            self._forwarding = self._complete = False
+        if self.forwarding or self.backwarding:
+            self.forwarding = self._complete = False
             self._backward_ends()
 
     def _make(self, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
@@ -149,18 +154,17 @@ class OutsidePasses:
         del args
         if is_compiling() or id(module) not in self._trained:
             return
-        if self._backwarding or get_ident() != self._thread:
+        if self.backwarding or get_ident() != self._thread:
             return
         self._no_call()
-        if self._returning is not None:  # of a call that has raised
-            self._returning.take()
         entry = self._returns.get(id(module))
-        if entry is None:
+        if entry is None or self._returning is not None:
             self._await_return(module)
         else:
             self._returning = entry[1]
-            self._returning.put()
-        if self._forwarding:
+            for put in self._returning.puts:
+                put()
+        if self.forwarding:
             if self._complete:
                 self._complete = False
                 self._listener.forward_goes_on()
@@ -168,16 +172,21 @@ class OutsidePasses:
         if not torch.is_grad_enabled() or (self._modes and not module.training):
             self._listener.evaluates()
             return
-        self._forwarding = True
+        self.forwarding = True
         self.forwards += 1
         self._listener.forward_begins()  # it takes what the last one left
         self.batch = self.loss = None
 
     def _await_return(self, module: nn.Module) -> None:
-        """For the first time."""
-        handle = module.register_forward_hook(self._return, with_kwargs=True)
-        self._returning = SwitchedHook(handle, self._return)
-        self._returns[id(module)] = module, self._returning
+        """For the first time, or after a call that has raised."""
+        if self._returning is not None:
+            self._returning.take()
+        entry = self._returns.get(id(module))
+        if entry is None:
+            handle = module.register_forward_hook(self._return, with_kwargs=True)
+            entry = self._returns[id(module)] = module, SwitchedHook(handle, self._return)
+        self._returning = entry[1]
+        self._returning.put()
 
     def _returned(
         self, module: object, args: tuple[object, ...], kwargs: Mapping[str, object], output: object
@@ -185,17 +194,20 @@ class OutsidePasses:
         """The first gradient of what is returned is where backward begins."""
         del module
         if self._returning is not None:
-            self._returning.take()
+            for take in self._returning.takes:
+                take()
             self._returning = None
         self.listen()
-        if not self._forwarding:
+        if not self.forwarding:
             return
         if self.batch is None:
             self.batch = batch_of(args, kwargs)
         loss = self._loss_of(output)
         if loss is None:
             return
-        self.loss = loss.detach()
+        # A number is had for less than another tensor of it.
+        there = self.reads and loss.is_cpu and not loss.ndim
+        self.loss = loss.tolist() if there else loss.detach()
         if loss.requires_grad:
             self._complete = True
             self._listener.forward_ends()
@@ -213,9 +225,9 @@ class OutsidePasses:
 
     def _backward_begins(self, gradient: object) -> None:
         del gradient
-        if not self._forwarding:
+        if not self.forwarding:
             return
-        self._forwarding, self._backwarding = False, True
+        self.forwarding, self.backwarding = False, True
         self._complete = False
         self._no_call()  # checkpointed layers are called once more
         self.backwards += 1
@@ -226,17 +238,17 @@ class OutsidePasses:
         self._queue(self._ends)
 
     def _backward_ends(self) -> None:
-        if self._backwarding:
-            self._backwarding = False
+        if self.backwarding:
+            self.backwarding = False
             self._listener.backward_ends()
         self.listen()
 
 
 def _heads(output: object) -> tuple[object, ...]:
     """What a module returns: of several values the first three."""
-    if isinstance(output, tuple | list):
-        return tuple(output[:3])
-    return tuple(output.values())[:3] if isinstance(output, Mapping) else ()
+    if type(output) is dict or isinstance(output, Mapping):  # an abstract class is slow to ask
+        return tuple(output.values())[:3]
+    return tuple(output[:3]) if isinstance(output, (tuple, list)) else ()
 
 
 def _nothing() -> None:

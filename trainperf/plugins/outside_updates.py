@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from trainperf.core.launch_environment import LaunchOptions, Word
 from trainperf.plugins.outside_loop import OutsideLoop
 from trainperf.recording.guard import Guard
+from trainperf.recording.hook_cost import HookCost
 from trainperf.recording.monitor import Monitor
 
 
@@ -43,6 +44,8 @@ class ProcessUpdates:
         self._stranger: Optimizer | None = None
         self._strange = 0
         self._noted = False
+        self._timed = False
+        """Whether it is timed what hearing of updates takes."""
         self._starts = 0
         """How many fits had begun when this one did: another one knows more."""
         self._updated = self._guard.wrap(_PART, self._update_over)
@@ -59,7 +62,7 @@ class ProcessUpdates:
             self._depth += 1
             return
         self._depth, self._passes = 1, passes  # one that raised has not ended
-        if loop is not None and loop.knows(optimizer):
+        if loop is not None and optimizer in loop.optimizers:
             loop.update_begins(optimizer)
 
     def ends(self, optimizer: Optimizer) -> None:
@@ -70,8 +73,10 @@ class ProcessUpdates:
         if self._depth:
             return
         loop = self._loop
+        if self._timed and (loop is None or loop.cost is None):
+            self._time(None)
         usual = self._stranger is None and self._starts == Monitor.starts
-        if usual and loop is not None and loop.knows(optimizer):
+        if usual and loop is not None and optimizer in loop.optimizers:
             loop.update_ends(optimizer)
         else:
             self._updated(optimizer)
@@ -94,7 +99,7 @@ class ProcessUpdates:
             self.end()
         elif loop is None:
             self._open(optimizer)
-        elif loop.knows(optimizer):
+        elif optimizer in loop.optimizers:
             if self._stranger is not None:  # it takes turns with the others
                 loop.join(self._stranger)
                 self._forget_stranger()
@@ -120,9 +125,19 @@ class ProcessUpdates:
     def _open(self, optimizer: Optimizer) -> None:
         if not any(_trainers_above()):
             self._loop = OutsideLoop(self._options, optimizer)
+            self._time(self._loop.cost)
             self._starts = Monitor.starts
             if self._loop.records:
                 self._recorded()
+
+    def _time(self, cost: HookCost | None) -> None:
+        """Have what hears of updates timed, or no more."""
+        own = vars(self)
+        own.pop("begins", None)
+        own.pop("ends", None)
+        if cost is not None:
+            own |= {"begins": cost.timed(self.begins), "ends": cost.timed(self.ends)}
+        self._timed = cost is not None
 
     def _recorded(self) -> None:
         """Something is recorded, by whomever."""

@@ -14,7 +14,7 @@ from trainperf.recording.recorder import Draft
 
 STEPS = 40
 """Steps in which brackets are timed."""
-_COUNTED = 20
+COUNTED = 20
 """The last of them: the interpreter has to come to know the code first."""
 
 
@@ -37,7 +37,7 @@ class BracketCost:
         self._steps.append((spent_ns, before.switches))
         if len(self._steps) < STEPS:
             return None
-        usual = self._steps[-_COUNTED:]
+        usual = self._steps[-COUNTED:]
         return median(spent for spent, _ in usual) / max(1, median(number for _, number in usual))
 
 

@@ -63,6 +63,20 @@ class Guard:
 
         return guarded
 
+    def hook(self, part: str, function: Callable[..., object]) -> Callable[..., None]:
+        """As `wrap`, for a hook that PyTorch calls: no result, and no arguments with names."""
+        faults = self.faults
+
+        def guarded(*given: object) -> None:
+            if part in faults:
+                return
+            try:
+                function(*given)
+            except Exception as error:  # noqa: BLE001 the one boundary for our own faults
+                self.fault(part, error)
+
+        return guarded
+
     def listener(self, part: str, function: Callable[..., object]) -> Callable[..., None]:
         """As `wrap`, for who is told much and needs no result: arguments with names are dropped."""
         faults = self.faults

@@ -43,20 +43,22 @@ class SwitchedHook:
         hook: What was registered.
     """
 
-    __slots__ = ("put", "take")
+    __slots__ = ("put", "puts", "take", "takes")
 
     def __init__(self, handle: RemovableHandle, hook: Callable[..., object]) -> None:
         number = handle.id
         hooks = cast("dict[int, Callable[..., object]]", handle.hooks_dict_ref())
         every = [ref() for ref in handle.extra_dict_ref]
         options = [option for option in every if number in option]
-        self.put: Callable[[], object] = partial(hooks.__setitem__, number, hook)
-        """Have it called."""
-        self.take: Callable[[], object] = partial(hooks.pop, number, None)
-        """Have it called no more."""
-        if options:
-            self.put = _each([self.put, *(partial(o.__setitem__, number, True) for o in options)])
-            self.take = _each([self.take, *(partial(o.pop, number, None) for o in options)])
+        put, take = partial(hooks.__setitem__, number, hook), partial(hooks.pop, number, None)
+        self.puts = put, *(partial(o.__setitem__, number, True) for o in options)
+        """All of them are called to have it called: none is code of ours."""
+        self.takes = take, *(partial(o.pop, number, None) for o in options)
+        """To have it called no more."""
+        self.put: Callable[[], object] = _each(self.puts) if options else put
+        """`puts` in one call."""
+        self.take: Callable[[], object] = _each(self.takes) if options else take
+        """`takes` in one call."""
 
 
 def _each(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:

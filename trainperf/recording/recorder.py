@@ -81,14 +81,14 @@ class Recorder(Timeline):
     def fetch(self) -> None:
         """The loop asks for a batch and waits for it: a boundary and data wait, at one moment."""
         draft = self.draft
-        inside = self._stack or self._slot >= FIRST_GAP or self.listener is not None
+        inside = self._stack or self.slot >= FIRST_GAP or self.listener is not None
         if draft is None or not draft.complete or inside:
             self.boundary()
             self.enter(_DATA_WAIT)
             return
         # What `_switch`, `_close` and `_open` do: three calls less, every step.
         now, spent = self._clock(), self._spent
-        spent[self._slot] += now - self._since
+        spent[self.slot] += now - self._since
         self._since = now
         draft.host_ns = spent[:FIRST_GAP]
         draft.switches, self._switches = self._switches + 1, 0
@@ -105,7 +105,7 @@ class Recorder(Timeline):
         self.index += 1
         self.draft = Draft(self.index, self._since - self._zero, 0, self._blank.copy())
         self._stack.append(_OTHER)
-        self._slot = _DATA_WAIT
+        self.slot = _DATA_WAIT
 
     def boundary(self) -> None:
         """The loop asks for the first batch of a step, or for the next of the open one."""
@@ -113,12 +113,12 @@ class Recorder(Timeline):
         if draft is not None and not draft.complete:
             self.rest(Phase.OTHER)
             return
-        self._switch(self._slot)
+        self._switch(self.slot)
         if draft is not None:
             self._close(draft)
-        if self._stack or self._slot >= FIRST_GAP or self.listener is not None:
+        if self._stack or self.slot >= FIRST_GAP or self.listener is not None:
             self._ground(_OTHER, self._since)
-        self._slot = _OTHER
+        self.slot = _OTHER
         self._open()
 
     def micro_batch_done(self, *, complete: bool) -> None:
@@ -130,9 +130,9 @@ class Recorder(Timeline):
     def last_hook_done(self, *_: object) -> None:
         """The step's last hook has returned: from here it is the framework's own time."""
         stack = self._stack
-        if (stack[0] if stack else self._slot) >= FIRST_GAP:
+        if (stack[0] if stack else self.slot) >= FIRST_GAP:
             return
-        self._switch(_LOOP if not stack else self._slot)
+        self._switch(_LOOP if not stack else self.slot)
         if stack or self.listener is not None:
             self._ground(_LOOP, self._since)
 
@@ -141,7 +141,7 @@ class Recorder(Timeline):
         stack = self._stack
         if (
             len(stack) != 1
-            or self._slot >= FIRST_GAP
+            or self.slot >= FIRST_GAP
             or stack[0] >= FIRST_GAP
             or self.listener is not None
         ):
@@ -149,11 +149,11 @@ class Recorder(Timeline):
             self.last_hook_done()
             return
         now = self._clock()
-        self._spent[self._slot] += now - self._since
+        self._spent[self.slot] += now - self._since
         self._since = now
         self._switches += 1
         stack.clear()
-        self._slot = _LOOP
+        self.slot = _LOOP
 
     def epoch_ended(self) -> None:
         """No further batch follows in this epoch."""
@@ -170,9 +170,9 @@ class Recorder(Timeline):
 
     def end(self) -> int:
         """End the fit; returns its length in nanoseconds."""
-        if self._stack or self._slot != Gap.SHUTDOWN:
+        if self._stack or self.slot != Gap.SHUTDOWN:
             self.rest(Gap.SHUTDOWN)
-        self._switch(self._slot)
+        self._switch(self.slot)
         self._finish_step(Gap.SHUTDOWN)
         for gap in GAPS:  # `leave` may have ended one that nobody settled
             if self._spent[gap] or gap is Gap.SHUTDOWN:

@@ -39,7 +39,8 @@ class Timeline:
         self._stack: list[int] = []
         self.now_ns = clock
         """The host clock, for the few facts that are host times themselves."""
-        self._slot = int(Gap.STARTUP)
+        self.slot = int(Gap.STARTUP)
+        """The current phase or gap; to be read only."""
         self._since = self._zero = clock()
         self._gap_started = [self._since] * SLOTS
         self._switches = 0
@@ -61,23 +62,23 @@ class Timeline:
     def enter(self, phase: int) -> None:
         """Begin a phase; the surrounding one is paused.  Inside a gap everything stays gap."""
         now = self._clock()
-        slot = self._slot
+        slot = self.slot
         self._spent[slot] += now - self._since
         self._since = now
         self._stack.append(slot)
         self._switches += 1
         if slot < FIRST_GAP:
-            self._slot = phase
+            self.slot = phase
         if self.listener is not None:
-            self.listener.entered(self._slot)
+            self.listener.entered(self.slot)
 
     def leave(self) -> None:
         """End the innermost phase or gap and go on with the one around it."""
         now = self._clock()
-        self._spent[self._slot] += now - self._since
+        self._spent[self.slot] += now - self._since
         self._since = now
         if self._stack:
-            self._slot = self._stack.pop()
+            self.slot = self._stack.pop()
         if self.listener is not None:
             self.listener.left()
 
@@ -91,14 +92,9 @@ class Timeline:
         return self._spent[slot]
 
     @property
-    def slot(self) -> int:
-        """The current phase or gap."""
-        return self._slot
-
-    @property
     def ground(self) -> int:
         """The phase or gap under everything that is open now."""
-        return self._stack[0] if self._stack else self._slot
+        return self._stack[0] if self._stack else self.slot
 
     @property
     def depth(self) -> int:
@@ -108,7 +104,7 @@ class Timeline:
     @property
     def inside_gap(self) -> bool:
         """Whether a gap was entered and not left: what runs in it is no part of a step."""
-        return bool(self._stack) and self._slot >= FIRST_GAP
+        return bool(self._stack) and self.slot >= FIRST_GAP
 
     def unwind(self, depth: int) -> None:
         """End what is open beyond *depth*: an error that was caught leaves phases unended."""
@@ -119,8 +115,8 @@ class Timeline:
 
     def enter_gap(self, gap: Gap) -> None:
         """Begin a gap inside whatever is current, to be ended with `leave_gap`."""
-        inside = gap == self._slot or gap in self._stack
-        if self.on_gap is not None and self._slot < FIRST_GAP:
+        inside = gap == self.slot or gap in self._stack
+        if self.on_gap is not None and self.slot < FIRST_GAP:
             self.on_gap(True)
         self._switch(int(gap), push=True)
         if not inside:
@@ -130,9 +126,9 @@ class Timeline:
 
     def leave_gap(self) -> None:
         """End the gap begun with `enter_gap`; if a phase is innermost, that."""
-        gap = self._slot
+        gap = self.slot
         self.leave()
-        over = gap != self._slot and gap not in self._stack
+        over = gap != self.slot and gap not in self._stack
         if over and gap >= FIRST_GAP:  # a step may have ended inside it, and the gap with it
             self._gap_over(gap)
             if self.on_gap is not None:
@@ -144,27 +140,27 @@ class Timeline:
         With *since_last* the time since the last switch belongs to the new slot already: nothing
         announces that validation is about to build its loader, only that training has stopped.
         """
-        simple = slot < FIRST_GAP and self._slot < FIRST_GAP and not self._stack
+        simple = slot < FIRST_GAP and self.slot < FIRST_GAP and not self._stack
         if simple and self.listener is None and not since_last:
             now = self._clock()
-            self._spent[self._slot] += now - self._since
+            self._spent[self.slot] += now - self._since
             self._since = now
             self._switches += 1
-            self._slot = slot
+            self.slot = slot
             return
         started = self._since
         if since_last:
             self._since = self._clock()
             self._spent[slot] += self._since - started
         else:
-            self._switch(self._slot)
+            self._switch(self.slot)
             started = self._since
         self._ground(slot, started)
 
     def _ground(self, slot: int, started: int) -> None:
-        left = dict.fromkeys((*self._stack, self._slot))
+        left = dict.fromkeys((*self._stack, self.slot))
         self._stack.clear()
-        self._slot = slot
+        self.slot = slot
         paused = any(before >= FIRST_GAP for before in left)
         if self.on_gap is not None and (paused or slot >= FIRST_GAP):
             self.on_gap(not paused)
@@ -180,12 +176,12 @@ class Timeline:
 
     def _switch(self, slot: int, *, push: bool = False) -> None:
         now = self._clock()
-        self._spent[self._slot] += now - self._since
+        self._spent[self.slot] += now - self._since
         self._since = now
         self._switches += 1
         if push:
-            self._stack.append(self._slot)
-        self._slot = slot
+            self._stack.append(self.slot)
+        self.slot = slot
 
     def _gap_over(self, slot: int) -> None:
         """A gap has ended; its time is told."""
@@ -218,15 +214,15 @@ class PhaseBracket:
 
     def __enter__(self) -> None:
         timeline, phase = self._timeline, self._phase
-        now, slot = timeline._clock(), timeline._slot
+        now, slot = timeline._clock(), timeline.slot
         timeline._spent[slot] += now - timeline._since
         timeline._since = now
         timeline._stack.append(slot)
         timeline._switches += 1
         if slot < FIRST_GAP:
-            timeline._slot = phase
+            timeline.slot = phase
         if timeline.listener is not None:
-            timeline.listener.entered(timeline._slot)
+            timeline.listener.entered(timeline.slot)
 
     def __exit__(
         self,
@@ -236,10 +232,10 @@ class PhaseBracket:
     ) -> None:
         timeline = self._timeline
         now = timeline._clock()
-        timeline._spent[timeline._slot] += now - timeline._since
+        timeline._spent[timeline.slot] += now - timeline._since
         timeline._since = now
         if timeline._stack:
-            timeline._slot = timeline._stack.pop()
+            timeline.slot = timeline._stack.pop()
         if timeline.listener is not None:
             timeline.listener.left()
 
@@ -290,13 +286,13 @@ class DirectBracket:
 def switch_to(timeline: Timeline, phase: Phase) -> Callable[..., None]:
     """A function that makes a phase the ground state, unless training has stopped for a gap.
 
-    Takes whatever it is given, for it may be a hook itself.  Runs several times every step; needs
-    no guard, like `PhaseBracket`.
+    Takes whatever it is given, for it may be a hook itself.  Runs several times every step;
+    needs no guard, like `PhaseBracket`.
     """
     clock, spent, stack, slot = timeline._clock, timeline._spent, timeline._stack, int(phase)
 
     def switch(*_: object, **__: object) -> None:
-        before = timeline._slot
+        before = timeline.slot
         if before >= FIRST_GAP:
             return
         if stack or timeline.listener is not None:
@@ -306,9 +302,31 @@ def switch_to(timeline: Timeline, phase: Phase) -> Callable[..., None]:
         spent[before] += now - timeline._since
         timeline._since = now
         timeline._switches += 1
-        timeline._slot = slot
+        timeline.slot = slot
 
     return switch
+
+
+def leaving_to(timeline: Timeline, phase: Phase) -> Callable[[], None]:
+    """As `Timeline.leave` and the function of `switch_to` at one moment.  Runs every step."""
+    clock, spent, stack, slot = timeline._clock, timeline._spent, timeline._stack, int(phase)
+    switch = switch_to(timeline, phase)
+
+    def leave() -> None:
+        before = timeline.slot
+        nested = len(stack) != 1 or stack[0] >= FIRST_GAP or before >= FIRST_GAP
+        if nested or timeline.listener is not None:
+            timeline.leave()
+            switch()
+            return
+        now = clock()
+        spent[before] += now - timeline._since
+        timeline._since = now
+        timeline._switches += 1
+        stack.clear()
+        timeline.slot = slot
+
+    return leave
 
 
 def calibrate(clock: HostClock, pairs: int = 500) -> float:

@@ -5,7 +5,9 @@ it would be matched with one of the training's own.  Over the store a rank that 
 answer, ends the trials of the others, and their training goes on.
 """
 
+import json
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 import torch.distributed as dist
@@ -58,9 +60,28 @@ class Agreement:
         Raises:
             RanksApartError: A rank has left, or has not answered in time.
         """
+        return max(map(float, self._exchanged(repr(value))))
+
+    def in_common(self, names: Sequence[str]) -> list[str]:
+        """The names that every rank has, in the order of rank 0.
+
+        Raises:
+            RanksApartError: A rank has left, or has not answered in time.
+        """
+        first, *others = (json.loads(answer) for answer in self._exchanged(json.dumps(names)))
+        return [name for name in first if all(name in other for other in others)]
+
+    def leave(self) -> None:
+        """Answer no more: who waits for this rank need not do so any longer."""
+        with suppress(RuntimeError):  # the store is gone, e.g. with rank 0's process
+            self._store.set(f"{self._left}/{self._rank}", "")
+            self._store.set(self._left, "")
+
+    def _exchanged(self, value: str) -> list[str]:
+        """What every rank has answered to the same question, by rank."""
         self._number += 1
         place = f"trainperf/agreed/{self._fit}/{self._number}"
-        self._store.set(f"{place}/{self._rank}", repr(value))
+        self._store.set(f"{place}/{self._rank}", value)
         answers = [f"{place}/{rank}" for rank in range(self._ranks)]
         deadline_ns = monotonic_ns() + self._patience_ns
         while not self._store.check(answers):
@@ -72,13 +93,7 @@ class Agreement:
                 if gone:
                     raise RanksApartError(f"no answer from rank {', '.join(map(str, gone))}")
             time.sleep(_POLL_S)
-        return max(float(self._store.get(key)) for key in answers)
-
-    def leave(self) -> None:
-        """Answer no more: who waits for this rank need not do so any longer."""
-        with suppress(RuntimeError):  # the store is gone, e.g. with rank 0's process
-            self._store.set(f"{self._left}/{self._rank}", "")
-            self._store.set(self._left, "")
+        return [self._store.get(key).decode() for key in answers]
 
     def _has_left(self, rank: int) -> bool:
         return bool(self._store.check([f"{self._left}/{rank}"]))

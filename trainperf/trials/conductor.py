@@ -118,8 +118,7 @@ class Conductor:
         self.untouched = False
         self._began_ns = monotonic_ns()
         self._training.hold_still()
-        judged = {result.id for result in self._results}
-        waiting = [trial for trial in self._trials if trial.id not in judged]
+        waiting = self._in_common()
         while waiting:
             trial = most_promising(waiting, self._results)
             yield from self._tried(trial, left=len(waiting))
@@ -156,6 +155,16 @@ class Conductor:
         return trial.id
 
     # -- one trial ------------------------------------------------------------------------------
+
+    def _in_common(self) -> list[Trial]:
+        """Trials that all ranks have yet to do: numbers of workers come from a host's CPUs."""
+        judged = {result.id for result in self._results}
+        waiting = {trial.id: trial for trial in self._trials if trial.id not in judged}
+        common = self._training.in_common(list(waiting))
+        for trial in waiting.values():
+            if trial.id not in common:
+                self._note(trial, verdict="not applicable", reason="another rank has no such trial")
+        return [waiting[id_] for id_ in common]
 
     def _warm_up(self) -> Steps[None]:
         """Steps until they take equally long."""

@@ -213,6 +213,14 @@ class Training:
         """
         return self._ranks_agreement().largest(value) if self.distributed else value
 
+    def in_common(self, names: Sequence[str]) -> list[str]:
+        """The names that every rank has, in an order that is the same on all of them.
+
+        Raises:
+            RanksApartError: A rank has not answered; its trials may have been switched off.
+        """
+        return self._ranks_agreement().in_common(names) if self.distributed else list(names)
+
     def decide_alone(self) -> None:
         """Nothing is tried any more on this rank: the others need not wait for its answers."""
         if self._agreement is not None or self.distributed:

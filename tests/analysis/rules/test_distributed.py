@@ -162,6 +162,15 @@ def test_what_even_the_last_rank_waits_for_is_the_tail(tmp_path: Path) -> None:
             {"ddp_unused_bytes": 0, "loop": "lightning"},
             "DDPStrategy(find_unused_parameters=False)",
         ),
+        (
+            {"ddp_unused_bytes": 0, "loop": "huggingface"},
+            "TrainingArguments(ddp_find_unused_parameters=False)",
+        ),
+        # Its arguments have no bucket views.
+        (
+            {"ddp_gradient_as_bucket_view": False, "loop": "huggingface"},
+            "accumulate more micro-batches under no_sync(), or send bf16",
+        ),
         # Two hundred megabytes in nine buckets are as DDP makes them.
         (
             {"ddp_buckets": 9, "gradient_bytes": 200_000_000, "ddp_gradient_as_bucket_view": False},

@@ -108,6 +108,23 @@ def test_sorted_batches_padded_to_the_whole_context_are_not_to_be_sorted(tmp_pat
     assert finding.advice == "Pad less"
 
 
+def test_short_sequences_are_not_taken_for_as_long_as_the_edge_of_their_bin(tmp_path: Path) -> None:
+    """Most have 17 to 32 tokens, some 600: batches are 12 % wider than what is in them."""
+    lengths = {32: 20_000, **dict.fromkeys(range(48, 609, 16), 1)}
+    tokens = sum((edge - 7.5) * number for edge, number in lengths.items())
+    totals = Totals(
+        at_step=199,
+        sequence_lengths=lengths,
+        longest_tokens=round(1.12 * tokens),
+        config={"sequence_length": 608},
+    )
+    steps = make_steps(200, facts=HALF_FULL, forward=50)
+    summary = summary_of(tmp_path, [RankSpec(steps=steps, totals=totals)])
+    finding = said(padding(Evidence(summary=summary)))
+
+    assert finding.advice == "Pack the sequences"
+
+
 def use(name: str, host_s: float, part: Part = "forward") -> OperatorUse:
     """An operator that took so long."""
     return OperatorUse(

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.fit.noisy_run import noisy_run
 from trainperf.analysis.rules.host.unnamed_time import unnamed_time
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.findings import Finding
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import RunInfo, StepRecord
@@ -80,6 +81,40 @@ def test_steps_after_validation_are_not_subtracted_from_a_mean_that_lacks_them(
     assert summary.slow_steps.tag == "after_validation"
     assert finding is not None
     assert finding.fraction == pytest.approx(15 / 35)
+
+
+@pytest.mark.parametrize(("together_ms", "is_named"), [(3.0, False), (30.0, True)])
+def test_a_wait_for_a_late_rank_is_not_work_without_a_name(
+    tmp_path: Path, *, together_ms: float, is_named: bool
+) -> None:
+    """Rank 0 is 33 ms in no phase, as a Trainer that gathers its token counts before forward.
+
+    Where the late rank is there for 3 ms, the other 30 are its wait; for 30, it is work of both.
+    """
+    specs = []
+    for rank, other in enumerate((33.0, together_ms)):
+        steps = make_steps(200, forward=20, backward=20, data_wait=36 - other, other=other)
+        info = make_info(rank=rank, world_size=2, config={"loop": "huggingface"})
+        specs.append(RankSpec(steps=steps, info=info))
+    meeting = SyncPoint(
+        point="other",
+        n=188,
+        wait_s=(0.033, together_ms / 1e3),
+        transfer_s=together_ms / 1e3,
+        skew_s=0.033 - together_ms / 1e3,
+        lost_s=0.033 - together_ms / 1e3,
+        straggler=None,
+        late_fraction=0.0,
+        late_s=None,
+        cause=None,
+        cause_s=None,
+    )
+    summary = replace(summary_of(tmp_path, specs), synchronisation=(meeting,))
+    finding = unnamed_time(Evidence(summary=summary))
+
+    assert (finding is not None) is is_named
+    if finding is not None:
+        assert finding.fraction == pytest.approx(30 / 76)
 
 
 def varying(path: Path, info: RunInfo, *, slow_every: int = 1000, other: float = 0) -> Summary:

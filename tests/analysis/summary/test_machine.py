@@ -222,6 +222,34 @@ def test_a_restart_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert host.devices[0].throttled["thermal"] == pytest.approx(20 / 122)
 
 
+def test_a_cause_that_two_attempts_had_is_one(tmp_path: Path) -> None:
+    """With the stretches of both; the clock in it is the mean of both."""
+    parts = [scattered(60, hot(20, 40)), scattered(60, hot(10, 50))]
+    infos = [make_info(device="cuda"), msgspec.structs.replace(make_info(device="cuda"), attempt=1)]
+    make_run_dir(
+        tmp_path,
+        [
+            RankSpec(steps=steps, info=info, attempt=place)
+            for place, (steps, info) in enumerate(zip(parts, infos, strict=True))
+        ],
+    )
+    for attempt, (begin, end, mhz) in enumerate(((20, 40, 1200), (10, 50, 1500))):
+
+        def device(s: int, begin: int = begin, end: int = end, mhz: int = mhz) -> dict[str, float]:
+            return {"reasons": 0x20, "sm_mhz": mhz} if begin < s <= end else {"sm_mhz": 1900}
+
+        plant_machine(tmp_path, 60, attempt=attempt, device=device)
+
+    (cause,) = machine_of(tmp_path).causes
+
+    first, second = cause.windows
+    assert first.last_step < len(parts[0]) <= second.first_step
+    assert cause.steps == first.steps + second.steps
+    assert cause.values["sm_mhz"] == pytest.approx((20 * 1200 + 40 * 1500) / 60, rel=0.02)
+    assert cause.values["outside_sm_mhz"] == pytest.approx(1900, rel=0.02)
+    assert cause.slower == pytest.approx(0.12, abs=0.015)
+
+
 def test_another_host_is_placed_by_when_its_fit_began(tmp_path: Path) -> None:
     """Its clock has another zero: it began five seconds after rank 0."""
     steps = scattered(120, hot(60, 80))

@@ -45,7 +45,7 @@ STEPS = st.builds(
 @given(steps=st.lists(STEPS, max_size=20))
 def test_steps_come_back_as_they_were_written(steps: list[StepRecord]) -> None:
     """Times to the nanosecond, floats to the last bit, missing facts missing."""
-    lines = encode_rows(row_of(step, SCHEMA) for step in steps).splitlines()
+    lines = encode_rows([row_of(step, SCHEMA) for step in steps]).splitlines()
 
     block, damaged = decode_steps(SCHEMA, lines)
 

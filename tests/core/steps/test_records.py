@@ -78,6 +78,21 @@ def test_retagging_and_renumbering_leave_the_original_alone() -> None:
     assert (block.tags.tolist(), block.index.tolist()) == ([0, 0], [0, 1])
 
 
+@pytest.mark.parametrize("chosen", ["0111", "1100", "0010", "1011", "0000", "1111"])
+def test_chosen_steps_are_the_same_whether_they_are_neighbours_or_not(chosen: str) -> None:
+    """Neighbours are not copied."""
+    block = StepBlock.from_records(make_steps(4, warmup=0, forward=1))
+    mask = np.array([letter == "1" for letter in chosen])
+
+    selected = block.select(mask)
+
+    assert selected.index.tolist() == np.flatnonzero(mask).tolist()
+    assert selected.equals(block.take(np.flatnonzero(mask)))
+    assert np.shares_memory(selected.cells(), block.cells()) == (
+        chosen in ("0111", "1100", "0010", "1111")
+    )
+
+
 def test_wall_time_in_seconds_and_nanoseconds_agree() -> None:
     """A record knows both."""
     step = make_step(0, forward=1500)

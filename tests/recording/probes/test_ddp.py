@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.ddp import NO_BACKWARD, TailProbe
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.probes.last_gradient import CHECK_EVERY, RELEARN_EVERY
+from trainperf.recording.probes.last_gradient import CHECK_EVERY, CHECK_FIRST, RELEARN_FIRST
 from trainperf.recording.probes.selection import EVERYTHING, Objects, choose
 from trainperf.testing import FakeClock
 
@@ -33,12 +33,13 @@ class Branches(torch.nn.Module):
         self.layers = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(layers)])
         self.order = list(range(layers))
         self.before_gradients_of_first: Callable[[], None] = lambda: None
+        self.first = {0}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Through the layers that are used."""
         for number in self.order:
             x = self.layers[number](x)
-            if number == 0 and x.requires_grad:
+            if number in self.first and x.requires_grad:
                 x.register_hook(lambda _: self.before_gradients_of_first())
         return x.sum()
 
@@ -245,14 +246,53 @@ def test_branches_that_take_turns_are_both_watched() -> None:
 def test_a_gradient_that_comes_after_the_last_is_noticed_soon() -> None:
     """An earlier layer joins in: the old hook still runs, and what it tells is too long."""
     training = slow_first_layer()
-    tails = training.tails_ms(10, CHECK_EVERY + 24, orders=[[1, 2, 3], [0, 1, 2, 3]])
+    tails = training.tails_ms(10, CHECK_FIRST + 24, orders=[[1, 2, 3], [0, 1, 2, 3]])
 
     assert tails[2:10] == [0] * 8
     learnt = tails.index(None, 10)
-    assert learnt <= 10 + CHECK_EVERY
+    assert learnt <= 10 + CHECK_FIRST
     assert set(tails[10:learnt]) == {7}
     assert set(tails[learnt + 1 :]) == {0}
     assert tagged(training.fit) == [1, learnt]
+
+
+def test_a_late_drift_is_noticed_within_the_longest_wait_and_the_next_one_soon() -> None:
+    """Looks become rarer while nothing changes, and begin anew with a change."""
+    training = slow_first_layer()
+    training.model.first = {0, 1}
+    steady, drifted = 600, CHECK_EVERY + 2
+    tails = training.tails_ms(
+        steady, drifted, CHECK_FIRST * 3, orders=[[2, 3], [1, 2, 3], [0, 1, 2, 3]]
+    )
+
+    _, first, second = tagged(training.fit)
+    # At 66, 194 and 450 nothing was to be noticed.
+    assert CHECK_FIRST < first - steady <= CHECK_EVERY
+    assert second - (steady + drifted) <= 2 * CHECK_FIRST
+    assert set(tails[first + 1 : steady + drifted]) == {0}
+    assert set(tails[second + 1 :]) == {0}
+
+
+def test_looks_become_rarer_while_nothing_changes() -> None:
+    """Of a thousand ordinary passes some ten have anything looked up."""
+    training = Training(reduce_ms=0)
+    training.on_host()
+    slow = 0
+
+    class Counted(TailProbe):
+        def backward_ends(self) -> None:
+            nonlocal slow
+            slow += 1
+            super().backward_ends()
+
+    training.probe = Counted([training.module])
+    training.fit = HostFit(training.probe)
+    for _ in range(RELEARN_FIRST - 10):
+        training.step()
+    training.fit.monitor.finish("finished")
+
+    # Two backwards to learn, and at 66, 194, 450 and 962 one to plan a look and one that looks.
+    assert slow <= 12
 
 
 def test_a_long_way_from_the_last_gradient_to_the_end_is_no_drift() -> None:
@@ -275,19 +315,19 @@ def test_a_layer_that_is_frozen_and_thawed_leaves_no_wrong_tail_behind() -> None
 
     tails = training.fit.facts("tail_ns")
     assert tails[40:42] == [None, None]
-    assert {*tails[2:40], *tails[42:80], *tails[86 + CHECK_EVERY :]} <= {0, None}
+    assert {*tails[2:40], *tails[42:80], *tails[86 + CHECK_FIRST :]} <= {0, None}
     assert tails.count(None) <= 6
 
 
 def test_it_is_learnt_again_from_time_to_time() -> None:
-    """The order drifts without a silence: once in a thousand passes it is looked up."""
+    """The order may drift without a silence; where it does not, it is looked up ever less often."""
     training = Training(layers=1)
     training.on_host()
-    for _ in range(RELEARN_EVERY + 10):
+    for _ in range(3 * RELEARN_FIRST + 10):
         training.step()
     training.fit.monitor.finish("finished")
 
-    assert tagged(training.fit) == [1, RELEARN_EVERY + 1]
+    assert tagged(training.fit) == [1, RELEARN_FIRST + 1, 3 * RELEARN_FIRST + 1]
 
 
 class Adversaries:
@@ -375,6 +415,35 @@ def test_all_hooks_are_gone_at_the_end() -> None:
 
     hooks = [p._post_accumulate_grad_hooks for p in training.module.parameters()]
     assert not any(hooks)
+
+
+def test_learning_leaves_nothing_behind_that_torch_looks_into_in_every_backward() -> None:
+    """An empty dictionary of hooks costs as much as a hook, on every parameter of the model."""
+    training = Training()
+    training.on_host()
+    for _ in range(4):
+        training.step()
+
+    parameters = list(training.module.parameters())
+    assert [p._backward_hooks for p in parameters] == [None] * len(parameters)
+    assert sum(p._post_accumulate_grad_hooks is not None for p in parameters) == 1
+    training.fit.monitor.finish("finished")
+
+
+def test_a_hook_of_the_user_on_a_parameter_stays() -> None:
+    """Registered before, or while the last parameter is learnt."""
+    training = Training()
+    training.on_host()
+    heard: list[int] = []
+    early, late = training.model.layers[1].weight, training.model.layers[2].weight
+    early.register_hook(lambda _: heard.append(1))
+    training.step()
+    late.register_hook(lambda _: heard.append(2))
+    for _ in range(3):
+        training.step()
+    training.fit.monitor.finish("finished")
+
+    assert heard == [1, *[2, 1] * 3]
 
 
 def test_on_a_device_the_moment_is_marked_once_a_pass() -> None:

@@ -43,6 +43,8 @@ def by_line(path: Path, body: str) -> dict[str, set[str]]:
             seen_at.setdefault(lines[frame.f_lineno - 1].strip(), set()).add(work)
         return watch
 
+    # Python 3.12 heeds only a wish for opcodes that some frame had before tracing begins.
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(watch)
     try:
         space["work"](torch.ones(4, 4), torch.ones(4, 4), ["a b"])  # type: ignore[operator]

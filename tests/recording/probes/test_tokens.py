@@ -9,7 +9,8 @@ import pytest
 import torch
 from support.live import HostFit
 
-from trainperf.recording.probes.tokens import DISTINCT, TokensProbe
+from trainperf.core.steps.records import EXACT_LENGTHS
+from trainperf.recording.probes.tokens import TokensProbe
 
 
 class OnDevice(TokensProbe):
@@ -197,7 +198,7 @@ def test_sequence_lengths_are_counted_exactly(kind: type[TokensProbe]) -> None:
 @KINDS
 def test_very_many_distinct_lengths_are_counted_in_bins(kind: type[TokensProbe]) -> None:
     """By their upper edge, those that came before and after, and nothing is counted twice."""
-    lengths = range(DISTINCT + 1)
+    lengths = range(EXACT_LENGTHS + 1)
     batches = [{"attention_mask": masks(*lengths, width=1024)}]
     _, probe = counted(*batches, {"attention_mask": masks(17, 20, width=32)}, kind=kind)
 

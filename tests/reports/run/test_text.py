@@ -58,6 +58,14 @@ def test_the_first_line_after_the_title_is_the_answer(tmp_path: Path) -> None:
     assert "at most 1.79× faster" in report[2]
 
 
+def test_of_a_run_without_a_step_there_is_no_sum(tmp_path: Path) -> None:
+    """Neither a time of nothing nor its parts."""
+    report = text.render(summary_of(tmp_path, [RankSpec(steps=[], end=None)]))
+
+    assert "No step was recorded." in report
+    assert "fit" not in report
+
+
 def test_all_of_the_wait_is_named_though_the_advice_leaves_a_part(tmp_path: Path) -> None:
     """A worker takes 30 ms of a CPU that the model needs, too: its 60 % are waited for before."""
     info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2, "threads": 2})

@@ -10,6 +10,7 @@ from support.machines import plant_machine
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.analysis.live import LiveLook, LiveRun
+from trainperf.analysis.run.earlier import Earlier, EndedAttempt
 from trainperf.reports.run.run_view import headline
 from trainperf.reports.watch.views import (
     APART,
@@ -32,9 +33,9 @@ def words(look: LiveLook, view: str, width: int = 78, most: int = 20) -> str:
     return "\n".join(line.plain for line in VIEWS[view](look, width, most))
 
 
-def status_of(look: LiveLook) -> str:
+def status_of(look: LiveLook, width: int = 78) -> str:
     """The first lines."""
-    return " ".join(line.plain for line in status(look, 78))
+    return " ".join(line.plain for line in status(look, width))
 
 
 def test_a_running_run_says_when_it_was_written_to(tmp_path: Path) -> None:
@@ -54,6 +55,25 @@ def test_a_run_that_ended_says_how(tmp_path: Path) -> None:
 
     assert "finished after 300 steps" in status_of(looked(tmp_path / "a", *even_ranks(2, 300)))
     assert "ended by OutOfMemoryError after 100 steps" in status_of(looked(tmp_path / "b", failed))
+
+
+def test_a_restart_says_what_there_was_before(tmp_path: Path) -> None:
+    """Which attempt is shown, how far the others came, and what the restarts cost."""
+    failed = EndedAttempt(steps=12_000, reason="OutOfMemoryError", ended_s=1.0e9 - 7200)
+    killed = EndedAttempt(steps=500, reason="", ended_s=1.0e9 - 600)
+    before = Earlier(attempts=[failed], without_training_s=0.0, again_steps=None)
+    look = looked(tmp_path, RankSpec(steps=make_steps(100, forward=10), end=None))
+    once = status_of(replace(look, earlier=before), 400)
+    several = Earlier(attempts=[failed, killed], without_training_s=90.0, again_steps=20)
+    twice = status_of(replace(look, earlier=several), 400)
+
+    assert "attempt 2 · before it 12,000 steps in attempt 1" in once
+    assert "which ended by OutOfMemoryError 2.00 h ago" in once
+    assert "without training" not in once
+    assert "attempt 3 · before it 12,500 steps in 2 attempts" in twice
+    assert "the last ended without a word 10.0 min ago" in twice
+    assert "90.0 s without training between them · 20 steps done twice" in twice
+    assert "attempt" not in status_of(look)
 
 
 def test_the_latest_view_has_the_words_of_a_report(tmp_path: Path) -> None:

@@ -138,15 +138,30 @@ def worst(summary: Summary, name: str) -> float | None:
     return max((rank for rank in reading.per_rank if rank is not None), default=reading.value)
 
 
+_SENDING = (Phase.CALLBACKS, Phase.OTHER)
+"""Where a Trainer's rank 0 is while it sends the batches: after a step, and before the next."""
+
+
 def phase_fraction(summary: Summary, phase: Phase) -> float | None:
     """Share of the mean steady step on the rank where it is largest; `None` without enough.
 
-    What one late rank alone spends there is excluded: that is the straggler's.
+    What one late rank alone spends there is excluded: that is the straggler's.  So is what rank 0
+    spends outside its work where it sends the others their batches: they wait for it in the loader.
     """
     spent, step = worst(summary, phase_reading(phase.label)), steady_step_s(summary)
     if spent is None or not step:
         return None
+    if phase in _SENDING and dispatched(summary):
+        reading = summary.reading(phase_reading(phase.label))
+        others = reading.per_rank[1:] if reading is not None else ()
+        spent = max((rank for rank in others if rank is not None), default=0.0)
     return min(max(spent - late_s(summary, phase), 0.0) / step, 1.0)
+
+
+def dispatched(summary: Summary) -> bool:
+    """Whether Accelerate's rank 0 loads the batches of all ranks and sends them."""
+    several = len(summary.run.ranks) > 1
+    return several and summary.run.config.get("loader") == "DataLoaderDispatcher"
 
 
 def late_s(summary: Summary, phase: Phase) -> float:

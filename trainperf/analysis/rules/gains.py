@@ -19,6 +19,7 @@ ENOUGH = 3
 
 CHANGES = {
     "num_workers=0": "no workers",
+    "dispatch_batches": "a loader of each rank",
     "prefetch_factor=8": "prefetching",
     "set_num_threads": "workers, fewer threads",
     "num_workers": "workers",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from trainperf.analysis.run.directory import Run, record_files
+from trainperf.analysis.run.earlier import earlier
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.machine import MachineSeries, MachineTails
 from trainperf.analysis.run.record_file import Damaged, ReadSteps, RecordFile, Unread
@@ -51,7 +52,8 @@ class FollowedRun(Replay):
 
     def __init__(self, path: AnyPath, most_bytes: int = MOST_BYTES) -> None:
         run = Run.open(path)
-        self.earlier_attempts = len(run.attempts) - 1
+        self.earlier = earlier(run)
+        """What the attempts before this one came to."""
         files = run.attempts[-1]
         super().__init__(replace(run, attempts=(files,)))
         self._content = _Content.of(run, files[0].attempt)
@@ -301,8 +303,9 @@ class _FollowedRank:
 class _Content:
     """What a listing of the run directory shows."""
 
-    writers: frozenset[tuple[int, int]]
-    """Rank and attempt of each record file, of the attempt that is followed and later ones."""
+    writers: frozenset[tuple[int, int, int]]
+    """Rank and attempt of each record file, of the attempt that is followed and later ones; of
+    these the size too, as an attempt is followed from when its header is there."""
     parts: Mapping[int, Parts]
     """Rank to its parts in that attempt."""
     machines: Sequence[ListedFile] = field(default=())
@@ -313,7 +316,11 @@ class _Content:
         """As it is now."""
         content = listed(run.path)
         records, _ = record_files(run.path, content)
-        writers = frozenset(writer for writer in records if writer[1] >= attempt)
+        writers = frozenset(
+            (rank, of, sum(part.size_bytes for part in parts) if of > attempt else 0)
+            for (rank, of), parts in records.items()
+            if of >= attempt
+        )
         machines = [file for file in content if machine_of(file.path.name)]
         return cls(
             writers=writers,

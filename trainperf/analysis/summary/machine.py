@@ -11,9 +11,11 @@ import numpy as np
 
 from trainperf.analysis.run.machine import MachineSeries
 from trainperf.analysis.summary.machine_causes import (
+    MOST_WINDOWS,
     CauseStretches,
     has_reason,
     inside_of,
+    joined,
     mean_of,
     means_of,
     merged,
@@ -106,7 +108,7 @@ class MachineFold:
         """What there is to say; `None` where nothing was sampled."""
         if not self._series:
             return None
-        causes = [each for each in map(self._cause, self._stretches) if each is not None]
+        causes = [each for each in map(self._cause, self._by_cause()) if each is not None]
         causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
         return MachineFacts(
             hosts=tuple(map(_host, _by_host(self._series))),
@@ -114,28 +116,40 @@ class MachineFold:
             energy=self._energy(tokens_per_step),
         )
 
-    def _cause(self, stretches: CauseStretches) -> CauseFacts | None:
-        inside, outside = stretches.inside, self._outside
+    def _by_cause(self) -> list[list[CauseStretches]]:
+        """The stretches of each cause; of one that was there in several attempts those of each."""
+        causes: dict[tuple[object, ...], list[CauseStretches]] = {}
+        for each in self._stretches:
+            header = each.series.header
+            key = (each.cause, header.host, header.rank, each.device)
+            causes.setdefault(key, []).append(each)
+        return list(causes.values())
+
+    def _cause(self, parts: Sequence[CauseStretches]) -> CauseFacts | None:
+        inside, outside = joined(each.inside for each in parts), self._outside
         if inside is None or not self._steady_s:
             return None
+        inside_s = sum(float(each.seconds.sum()) for each in parts)
         typical_s = None if outside is None or outside.n < LIMITS.steps else outside.value()
         slower, shown, lost_s = None, False, 0.0
         if typical_s and inside.n >= LIMITS.steps:
             slower = (inside.value() or typical_s) / typical_s - 1
             shown = inside.quantile(25.0) > typical_s
-            lost_s = max(0.0, float(stretches.seconds.sum()) - inside.n * typical_s)
+            lost_s = max(0.0, inside_s - inside.n * typical_s)
+        windows = [window for each in parts for window in windows_of(each, typical_s)]
+        longest = sorted(windows, key=lambda window: -window.seconds)[:MOST_WINDOWS]
         return CauseFacts(
-            cause=stretches.cause,
-            host=stretches.series.header.host,
-            device=stretches.device,
-            fraction=min(1.0, float(stretches.seconds.sum()) / self._steady_s),
+            cause=parts[0].cause,
+            host=parts[0].series.header.host,
+            device=parts[0].device,
+            fraction=min(1.0, inside_s / self._steady_s),
             steps=inside.n,
             slower=slower,
             lost_fraction=min(lost_s / self._steady_s, 0.99),
             shown=shown,
-            values=means_of(stretches, inside_of(stretches), outside=True),
-            who=who_is_in(stretches),
-            windows=tuple(windows_of(stretches, typical_s)),
+            values=means_of([(each, inside_of(each)) for each in parts], outside=True),
+            who=who_is_in(parts),
+            windows=tuple(sorted(longest, key=lambda window: window.first_step)),
         )
 
     def _energy(self, tokens_per_step: float | None) -> Energy | None:

@@ -4,8 +4,9 @@ A cause is a rule of thumb over what was sampled.  Its stretches of time are fou
 samples alone; steps are put into them as they are read.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -177,18 +178,25 @@ def inside_of(stretches: CauseStretches) -> Mask:
     return result
 
 
-def means_of(stretches: CauseStretches, chosen: Mask, *, outside: bool = False) -> dict[str, float]:
-    """Means of what belongs to the cause over some samples."""
-    series, device = stretches.series, stretches.device
-    if device is None:
-        columns = {name: series.column(name) for name in _HOST_VALUES}
-        columns["others_cpus"] = others_cpus(series)
-    else:
-        columns = {name: series.device(device, name) for name in _DEVICE_VALUES}
-    means = {name: mean_of(column[chosen]) for name, column in columns.items()}
-    if outside and device is not None:
-        means["outside_sm_mhz"] = mean_of(columns["sm_mhz"][~chosen])
+def means_of(
+    parts: Sequence[tuple[CauseStretches, Mask]], *, outside: bool = False
+) -> dict[str, float]:
+    """Means of what belongs to a cause over some samples of each attempt."""
+    values = [_values(stretches) for stretches, _ in parts]
+    masks = np.concatenate([mask for _, mask in parts])
+    columns = {name: np.concatenate([each[name] for each in values]) for name in values[0]}
+    means = {name: mean_of(column[masks]) for name, column in columns.items()}
+    if outside and "sm_mhz" in columns:
+        means["outside_sm_mhz"] = mean_of(columns["sm_mhz"][~masks])
     return {name: mean for name, mean in means.items() if mean is not None}
+
+
+def _values(stretches: CauseStretches) -> dict[str, Column]:
+    series, device = stretches.series, stretches.device
+    if device is not None:
+        return {name: series.device(device, name) for name in _DEVICE_VALUES}
+    columns = {name: series.column(name) for name in _HOST_VALUES}
+    return columns | {"others_cpus": others_cpus(series)}
 
 
 def windows_of(stretches: CauseStretches, typical_s: float | None) -> Iterator[MachineWindow]:
@@ -205,21 +213,22 @@ def windows_of(stretches: CauseStretches, typical_s: float | None) -> Iterator[M
             steps=int(stretches.steps[place]),
             seconds=float(stretches.seconds[place]),
             slower=median_s / typical_s - 1 if median_s and typical_s else None,
-            values=means_of(stretches, chosen),
+            values=means_of([(stretches, chosen)]),
         )
 
 
-def who_is_in(stretches: CauseStretches) -> tuple[str, ...]:
-    """Other processes named in its stretches, the one that kept most CPUs busy first."""
-    if stretches.cause not in ("device shared", "host shared"):
+def who_is_in(parts: Sequence[CauseStretches]) -> tuple[str, ...]:
+    """Other processes named in a cause's stretches, the one that kept most CPUs busy first."""
+    if parts[0].cause not in ("device shared", "host shared"):
         return ()
     named: dict[str, float] = {}
-    for each in stretches.series.neighbours:
-        place = int(np.searchsorted(stretches.begins, each.at_ns, side="right")) - 1
-        within = place >= 0 and each.at_ns <= stretches.ends[place]
-        if within and each.device == stretches.device and each.name:
-            name = f"{each.name} ({each.pid})"
-            named[name] = named.get(name, 0.0) + each.cpus
+    for stretches in parts:
+        for each in stretches.series.neighbours:
+            place = int(np.searchsorted(stretches.begins, each.at_ns, side="right")) - 1
+            within = place >= 0 and each.at_ns <= stretches.ends[place]
+            if within and each.device == stretches.device and each.name:
+                name = f"{each.name} ({each.pid})"
+                named[name] = named.get(name, 0.0) + each.cpus
     return tuple(sorted(named, key=lambda name: -named[name])[:MOST_NAMED])
 
 
@@ -244,5 +253,10 @@ def mean_of(column: Column) -> float | None:
 
 def merged(before: Distribution | None, walls_s: Column) -> Distribution | None:
     """A distribution with further step times in it."""
-    new = Distribution.of(walls_s)
-    return new if before is None or new is None else before.merge(new)
+    return joined((before, Distribution.of(walls_s)))
+
+
+def joined(parts: Iterable[Distribution | None]) -> Distribution | None:
+    """The distribution of all; `None` where there is none."""
+    present = [each for each in parts if each is not None]
+    return reduce(Distribution.merge, present) if present else None

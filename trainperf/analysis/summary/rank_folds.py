@@ -139,8 +139,8 @@ def _read(plan: RankPlan, attempt: int, file: RecordFile, fold: Fold) -> JobStep
     blocks: list[StepBlock] = []
     walls_ns, waits = [], []
     for block in plan.attempts[attempt].of(file, journal):
-        fold.observe(block)
         steady = block.steady()
+        fold.observe(block, steady)
         place = plan.places[file.rank]
         waits.append(
             {

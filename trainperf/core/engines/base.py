@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 
 Task = TypeVar("Task")
@@ -20,11 +20,19 @@ class Engine:
     """Python's, or that of the package whose scheduler it is."""
     workers: int
     """Tasks that run at the same time."""
+    around: Callable[[Callable[[Any], Any], Any], Any] | None = None
+    """Calls the work of a task, where that process needs something before and after it."""
 
     @property
     def ahead(self) -> int:
         """Tasks in flight: their results are in memory until those before them are taken."""
         return 2 * self.workers + 2
+
+    def submit(self, work: Callable[[Task], Result], task: Task) -> Future[Result]:
+        """Begin a task."""
+        if self.around is None:
+            return self.executor.submit(work, task)
+        return self.executor.submit(self.around, work, task)
 
 
 def in_order(
@@ -52,7 +60,7 @@ def in_order(
             while True:
                 for task in islice(left, engine.ahead - len(begun)):
                     begun.append(task)
-                    flying.append(engine.executor.submit(work, task))
+                    flying.append(engine.submit(work, task))
                 if not flying:
                     return
                 result = flying[0].result()

@@ -188,7 +188,11 @@ class StepBlock:
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> "StepBlock":
         """The steps for which *chosen* is true."""
-        return StepBlock(self.schema, self._matrix[chosen])
+        places = np.flatnonzero(chosen)
+        if len(places) and places[-1] - places[0] + 1 == len(places):
+            # Neighbours need no copy, as when only the first steps are left out.
+            return StepBlock(self.schema, self._matrix[places[0] : places[-1] + 1])
+        return StepBlock(self.schema, self._matrix[places])
 
     def take(self, places: npt.NDArray[np.intp]) -> "StepBlock":
         """The steps at these places, in this order; one may be taken repeatedly."""

@@ -16,7 +16,7 @@ the cell's four bytes, `0 0 0 0 1 2 3 4`, all digits.  Joining neighbours makes 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -115,7 +115,10 @@ def _digits(words: _Words, lengths: _Places) -> tuple[_Words, npt.NDArray[np.boo
     """
     words ^= _ZEROS
     words &= _KEPT.take(lengths, mode="clip")
-    wrong = (((words + _BEYOND_NINE) | words) & _HIGHEST) != 0
+    beyond = words + _BEYOND_NINE
+    beyond |= words
+    beyond &= _HIGHEST
+    wrong = beyond != 0
     # Neighbours are joined: digits to pairs, pairs to fours, fours to the number.  The first digit
     # of a text is the lowest byte of its word.
     numbers = words * np.uint64(10 * 2**8 + 1)
@@ -144,8 +147,10 @@ Entry = GapRecord | Totals | EndMark
 _EXACT = 2.0**53
 """Whole numbers up to here survive the way through a float; nothing true is larger."""
 
-_AT_ONCE = 1024
-"""Lines decoded at once: their cells fit into a processor's cache."""
+_CELLS_AT_ONCE = 16_000
+"""Cells decoded at once.  Each array made of them is below 128 kB: they fit into a processor's
+cache, and glibc's malloc keeps their memory for the next.  Larger ones it may return to the system
+at each release, as it does in a worker of Dask: the system then clears each page anew."""
 
 _ENCODER = msgspec.json.Encoder()
 _INFO = msgspec.json.Decoder(RunInfo)
@@ -154,8 +159,9 @@ _ROWS = msgspec.json.Decoder(list[list[float | None]])
 _VERSION = msgspec.json.Decoder(dict[str, object])
 
 
-def encode_rows(rows: Iterable[Row]) -> bytes:
+def encode_rows(rows: Sequence[Row]) -> bytes:
     """Encode step rows, one line each."""
+    # Of an iterator msgspec 0.22 keeps the reference, and so all that is in it.
     return _ENCODER.encode_lines(rows)
 
 
@@ -196,7 +202,8 @@ def decode_entry(line: bytes) -> Entry | None:
 def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock, int]:
     """Read step lines; returns the block and how many damaged lines were left out."""
     width = len(CORE_COLUMNS) + len(schema.columns)
-    parts = [lines[begin : begin + _AT_ONCE] for begin in range(0, len(lines), _AT_ONCE)]
+    at_once = max(1, _CELLS_AT_ONCE // width)
+    parts = [lines[begin : begin + at_once] for begin in range(0, len(lines), at_once)]
     matrices = [matrix_of(part, width) for part in parts]
     whole = [matrix for matrix in matrices if matrix is not None]
     if len(whole) == len(parts) > 0:
@@ -204,9 +211,10 @@ def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock,
     else:
         read = StepBlock.from_rows(schema, _rows(lines, width))
     core = read.core()
-    sane: npt.NDArray[np.bool_] = np.logical_and.reduce(np.abs(core) <= _EXACT, axis=1)
-    block = read if sane.all() else read.select(sane)
-    return block, len(lines) - len(block)
+    # Without a mask, as large as the core, where all are: NaN is not.
+    if len(core) and not (core.min() >= -_EXACT and core.max() <= _EXACT):
+        read = read.select(np.logical_and.reduce(np.abs(core) <= _EXACT, axis=1))
+    return read, len(lines) - len(read)
 
 
 def _rows(lines: Sequence[bytes], width: int) -> list[list[float | None]]:

@@ -15,6 +15,11 @@ from trainperf.core.phases import PHASES
 SCHEMA_VERSION = 1
 """Version of the run directory's files; see the changelog for what each version changed."""
 
+EXACT_LENGTHS = 512
+"""Sequence lengths that are counted one by one; of more, bins are counted."""
+LENGTH_BIN = 16
+"""Width of such a bin, in tokens."""
+
 Scalar = str | int | float | bool | None
 Row = Sequence[int | float | None]
 

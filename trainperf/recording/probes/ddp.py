@@ -70,11 +70,13 @@ class TailProbe(Probe):
             return ends
         (last,) = self._lasts
         guard.when_faulty(self.name, last.give_up)
-        recorder, module, column, now_ns = self.recorder, last.module, self._column, self._now_ns
+        recorder, column, now_ns = self.recorder, self._column, self._now_ns
+        # Not as an attribute: a module is asked for those by its own `__getattr__`, cold and slow.
+        settings = vars(last.module)
 
         def quick() -> None:
             ready_ns = last.ready_ns
-            if ready_ns < 0 or not last.left or not module.require_forward_param_sync:
+            if ready_ns < 0 or not last.left or not settings["require_forward_param_sync"]:
                 ends()
                 return
             tail_ns = now_ns() - ready_ns

@@ -46,9 +46,12 @@ class LossProbe(RingProbe):
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Read or copy the loss.  Runs every micro-batch; no sync."""
         draft = self.recorder.draft
-        value = loss.get("loss") if isinstance(loss, dict) else loss
         if draft is None:
             return
+        if type(loss) is float:  # the loop has read it already
+            self._read[draft.index] = loss
+            return
+        value = loss.get("loss") if isinstance(loss, dict) else loss
         if isinstance(value, torch.Tensor):
             if self._asynchronous or not value.is_cpu:
                 self._later(draft, value.detach())
@@ -58,7 +61,7 @@ class LossProbe(RingProbe):
                     number = value.reshape(-1).tolist()[0] if value.numel() == 1 else None
                 if isinstance(number, float | int):
                     self._read[draft.index] = number
-        elif isinstance(value, float):  # the loop has read it already
+        elif isinstance(value, float):
             self._read[draft.index] = value
 
     def _later(self, draft: Draft, value: torch.Tensor) -> None:

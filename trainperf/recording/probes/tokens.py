@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.steps.records import Scalar
+from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN, Scalar
 from trainperf.recording.probes.base import Batch, RingProbe, add
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.probes.packed_rows import is_packed
@@ -41,11 +41,6 @@ _MOST = 1 << 18
 
 _LOOKED_INTO = 8
 """Batches that may say that their rows are packed: one of few sequences may have a row for each."""
-
-DISTINCT = 512
-"""Sequence lengths that are counted one by one; of more, bins are counted."""
-BIN = 16
-"""Width of such a bin, in tokens."""
 
 
 def demand_mask(tokens: MaskFunction | None) -> None:
@@ -187,16 +182,19 @@ class TokensProbe(RingProbe):
                 if marks is None:  # it raised, which switches us off: what was counted stands
                     self._sum()
             return self._using(marks, 0, "the user's mask function")
-        if isinstance(batch, torch.Tensor) or not isinstance(batch, Mapping):
-            return None  # told apart at once; asking an abstract class takes a while
+        # Told apart at once where that is possible: asking an abstract class takes a while.
+        if type(batch) is not dict and (
+            isinstance(batch, torch.Tensor) or not isinstance(batch, Mapping)
+        ):
+            return None
         mask = batch.get("attention_mask")
-        if isinstance(mask, torch.Tensor) and mask.ndim == 2:
+        if mask is not None and isinstance(mask, torch.Tensor) and mask.ndim == 2:
             self._usual = ("attention_mask", 0) if mask.numel() <= _MOST else None
             return self._using(mask, 0, "attention_mask")
         labels = batch.get("labels")
         if isinstance(labels, torch.Tensor) and labels.ndim == 2:
             return self._using(labels, IGNORE_INDEX, f"labels != {IGNORE_INDEX}")
-        if self._length is None:
+        if self._length is None and "input_ids" in batch:
             self._length = _last(batch.get("input_ids"))
         return None
 
@@ -272,10 +270,10 @@ class TokensProbe(RingProbe):
         edges, counts = np.unique(-(-lengths // self._width) * self._width, return_counts=True)
         for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
             self.lengths[edge] = self.lengths.get(edge, 0) + count
-        if self._width < BIN and len(self.lengths) > DISTINCT:
-            self._width, exact, self.lengths = BIN, self.lengths, {}
+        if self._width < LENGTH_BIN and len(self.lengths) > EXACT_LENGTHS:
+            self._width, exact, self.lengths = LENGTH_BIN, self.lengths, {}
             for length, count in exact.items():
-                edge = -(-length // BIN) * BIN
+                edge = -(-length // LENGTH_BIN) * LENGTH_BIN
                 self.lengths[edge] = self.lengths.get(edge, 0) + count
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from trainperf.analysis.rules.base import dispatched
 from trainperf.analysis.summary.link import link_words
 from trainperf.analysis.summary.schema import Summary
 from trainperf.analysis.summary.trace_agreement import steps_of
@@ -289,6 +290,7 @@ def _loader(summary: Summary) -> str:
     workers = summary.run.config.get("num_workers")
     parts = ["all from update to forward"] if summary.run.loop.coarse else []
     parts += [f"num_workers={workers}"] if workers is not None else []
+    parts += ["rank 0 loads for all"] if dispatched(summary) else []
     if stalled is not None and summary.run.device != "cpu":
         parts.append(f"device idle for {share(stalled)}")
     return "; ".join(parts)

@@ -213,7 +213,8 @@ def headline(summary: Summary) -> str:
 def _where(summary: Summary) -> str:
     run, step = summary.run, summary.readings[STEP_S]
     if not run.steps:
-        return f"No step was recorded in a {run.loop.whole} of {duration(run.fit_s)}."
+        of = f" in a {run.loop.whole} of {duration(run.fit_s)}" if run.fit_s else ""
+        return f"No step was recorded{of}."
     rows = phase_rows(summary)
     largest = _done_to_it(summary) or _largest(summary, rows)
     mean_s = sum(row.seconds for row in rows)

@@ -159,9 +159,11 @@ def _broken(sentence: str, width: int, between: str = " · ") -> list[Text]:
 
 
 def _fit(summary: Summary) -> list[str]:
-    """The terms of the fit's sum, those that would be shown as zero dropped."""
+    """The terms of the fit's sum, those that would be shown as zero dropped; none of no time."""
     fit_s = summary.run.fit_s
-    scale = Scale.of(max(fit_s, 1e-9))
+    if not fit_s:
+        return []
+    scale = Scale.of(fit_s)
     parts = [
         f"{name} {scale.number(spent_s)}"
         for name, spent_s in ledger(summary)

@@ -6,9 +6,11 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from trainperf.analysis.live import LiveLook
+from trainperf.analysis.run.earlier import Earlier
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import Scale, duration, plural, step_range
 from trainperf.core.formatting.wrap import columns_of, words_of
+from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.reports.layout.terminal import flow
 from trainperf.reports.run.machine_view import energy_facts, machine_line, of_machine
 from trainperf.reports.run.ranks_lost import of_job
@@ -22,6 +24,9 @@ from trainperf.reports.run.text import body, finding_lines, table_lines
 _EIGHTHS = "▁▂▃▄▅▆▇█"
 _STATES = {"running": "green", "finished": "cyan", "interrupted": "yellow"}
 """Of a run, to a colour; the others are red."""
+
+_ENDS = {"": "ended without a word", FINISHED: "finished", INTERRUPTED: "was interrupted"}
+"""How an attempt ended, by its end mark; the others are exceptions."""
 
 ONE_RANK = "One rank: there is no other to wait for."
 NO_MACHINE = "No machine was sampled in the latest minute."
@@ -53,12 +58,27 @@ def status(look: LiveLook, width: int) -> list[Text]:
         parts = [f"{ending(look.whole)}, {steps} so far", f"written {_ago(look.silent_s)}"]
     else:
         parts = [f"{ending(look.whole)} after {steps}, {_ago(look.silent_s)}"]
-    if look.earlier_attempts:
-        parts.append(f"after {plural(look.earlier_attempts, 'restart')}")
+    if look.earlier is not None:
+        parts += _earlier(look.earlier, look.now_s)
     if run.window:
         parts.append(f"read {run.window}")
     style = f"bold {_STATES.get(run.state, 'red')}"
     return flow([view.name, view.about, *parts], width, " · ", style)
+
+
+def _earlier(earlier: Earlier, now_s: float) -> list[str]:
+    """Which attempt it is, what there was before it, and what the restarts cost."""
+    number, last = len(earlier.attempts), earlier.attempts[-1]
+    which = "attempt 1" if number == 1 else f"{number} attempts"
+    how = _ENDS.get(last.reason, f"ended by {last.reason}")
+    whose, ago = "which" if number == 1 else "the last", _ago(max(0.0, now_s - last.ended_s))
+    before = f"before it {plural(earlier.steps, 'step')} in {which}, {whose} {how} {ago}"
+    parts = [f"attempt {number + 1}", before]
+    if earlier.without_training_s >= 1:
+        parts.append(f"{duration(earlier.without_training_s)} without training between them")
+    if earlier.again_steps:
+        parts.append(f"{plural(earlier.again_steps, 'step')} done twice")
+    return list(map(plain, parts))
 
 
 def _ago(seconds: float) -> str:

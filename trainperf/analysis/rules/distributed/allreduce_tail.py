@@ -7,6 +7,7 @@ from trainperf.analysis.rules.distributed.base import reduction_fraction, redund
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, rate, share, size
+from trainperf.core.loop_kind import HUGGING_FACE
 
 
 TRACE_TIME: TraceTime = "communication"
@@ -63,15 +64,19 @@ def too_many_buckets(summary: Summary) -> bool:
 
 def _remedy(summary: Summary) -> tuple[str, str]:
     config = summary.run.config
-    ddp = summary.run.loop.ddp
+    loop = summary.run.loop
     if too_many_buckets(summary):
-        return "Reduce larger buckets", f"{ddp}(bucket_cap_mb={BUCKET_MB}) or larger"
+        larger = loop.ddp.format(option=f"bucket_cap_mb={BUCKET_MB}")
+        return "Reduce larger buckets", f"{larger} or larger"
     if setting(summary, "ddp_unused_bytes") == 0:
-        return "Stop looking for unused parameters", f"{ddp}(find_unused_parameters=False)"
-    if config.get("ddp_gradient_as_bucket_view") is False:
+        needless = loop.ddp.format(option="find_unused_parameters=False")
+        return "Stop looking for unused parameters", needless
+    # A Trainer's arguments have no such option.
+    if config.get("ddp_gradient_as_bucket_view") is False and loop is not HUGGING_FACE:
+        views = loop.ddp.format(option="gradient_as_bucket_view=True")
         return (
             "Send less, or less often",
-            f"{ddp}(gradient_as_bucket_view=True), and bf16_compress_hook to send half the bytes",
+            f"{views}, and bf16_compress_hook to send half the bytes",
         )
     return "Send less, or less often", "accumulate more micro-batches under no_sync(), or send bf16"
 

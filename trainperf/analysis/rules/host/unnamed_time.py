@@ -21,9 +21,10 @@ _WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 def unnamed_time(evidence: Evidence) -> Finding | None:
     """Much of the step is in `other`: it names the function that was seen there most.
 
-    What slow steps that come back spend there is theirs.  A loop that does not bracket all of its
-    work has some of it there: no gain is promised then, and what to bracket comes first.  In an
-    imported log it is what the log does not divide.
+    What slow steps that come back spend there is theirs, and a wait for ranks that come later is
+    `straggler`'s: only what even the last rank spends there counts.  A loop that does not bracket
+    all of its work has some of it there: no gain is promised then, and what to bracket comes first.
+    In an imported log it is what the log does not divide.
 
     Wrong where: the loop brackets only some of its phases: the time is ordinary work without a
     name.
@@ -70,6 +71,9 @@ def unnamed_fraction(summary: Summary) -> float | None:
     # Steps after a pause of training are not steady: the mean is without them.
     if slow is not None and slow.every is not None and slow.phase == Phase.OTHER.label:
         lost -= slow.phase_fraction * slow.lost_s / (slow.of_steps * step_s)
+    label = Phase.OTHER.label
+    together = [p.transfer_s / step_s for p in summary.synchronisation if p.point == label]
+    lost = min([lost, *together])
     return max(0.0, lost - (summary.value(OVERHEAD_S) or 0.0) / step_s)
 
 

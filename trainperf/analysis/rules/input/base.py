@@ -29,6 +29,21 @@ def awaits_requests(summary: Summary) -> bool:
     return not summary.run.loop.trains and setting(summary, "num_workers") is None
 
 
+def asleep_fraction(summary: Summary) -> float:
+    """Share of the time in the loader, at least, for which its thread neither ran nor was ready to.
+
+    It waited for a disk, a network or a timer then.  0 where that is not known: with workers, on
+    several ranks (which wait for each other), and where the system does not count it.
+    """
+    host, waited = summary.host, phase_fraction(summary, Phase.DATA_WAIT)
+    if host is None or not waited or len(summary.run.ranks) > 1 or setting(summary, "num_workers"):
+        return 0.0
+    if host.ran_fraction is None or host.waited_fraction is None:
+        return 0.0
+    asleep = 1.0 - host.ran_fraction - host.waited_fraction
+    return min(max((asleep - (1.0 - waited)) / waited, 0.0), 1.0)
+
+
 def lost_to_loader(summary: Summary) -> float | None:
     """Share of the step that is lost: what the device stalls where that is known, else the wait.
 

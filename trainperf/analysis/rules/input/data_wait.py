@@ -3,6 +3,7 @@
 from trainperf.analysis.rules.base import (
     Evidence,
     TraceTime,
+    dispatched,
     late_s,
     phase_fraction,
     setting,
@@ -10,6 +11,7 @@ from trainperf.analysis.rules.base import (
     worst,
 )
 from trainperf.analysis.rules.input.base import (
+    asleep_fraction,
     awaits_requests,
     lost_to_loader,
     micro_batches,
@@ -22,6 +24,7 @@ from trainperf.analysis.rules.input.remedies import (
     unless_waiting,
 )
 from trainperf.analysis.rules.input.workers import (
+    MOSTLY_ASLEEP,
     cheaper_than_a_worker,
     round_trip_s,
     staffing,
@@ -33,6 +36,7 @@ from trainperf.analysis.rules.measured import refuted
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, Level, costs
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.loop_kind import HUGGING_FACE
 from trainperf.core.phases import Phase
 from trainperf.core.readings import DATA_STALL_FRACTION, STEP_MEAN_S
 
@@ -47,7 +51,8 @@ def data_wait(evidence: Evidence) -> Finding | None:
     Judged by the stall where it is known: a wait that hides behind queued device work is
     `data_hidden`.  With an anatomy of the loader the part that costs is named; batches of
     `many_small_tensors`, and more workers than CPUs (`oversubscription`), are left to those rules.
-    Workers that were tried in this training and gain nothing are not advised.
+    Workers that were tried in this training and gain nothing are not advised.  Where rank 0 loads
+    for all ranks, each rank is given a loader of its own.
     A batch that takes less to make than to get from a worker is how loaders are: nothing is said of
     it below a fifth of the step.  An inference loop without a DataLoader waits for requests.
 
@@ -128,6 +133,8 @@ def _details(summary: Summary) -> list[str]:
 
 
 def _remedy(summary: Summary, waited_s: float, step_s: float, no_help: str) -> LoaderRemedy:
+    if dispatched(summary):
+        return _own_loaders(summary)
     if summary.loader is not None:
         return by_anatomy(summary, summary.loader, no_help)
     workers = setting(summary, "num_workers")
@@ -147,6 +154,21 @@ def _remedy(summary: Summary, waited_s: float, step_s: float, no_help: str) -> L
             effort="hours",
         )
     return _more_or_cheaper(summary, int(workers), waited_s, step_s, no_help)
+
+
+def _own_loaders(summary: Summary) -> LoaderRemedy:
+    ranks, option = len(summary.run.ranks), "dispatch_batches"
+    without = (
+        f'TrainingArguments(accelerator_config={{"{option}": False}})'
+        if summary.run.loop is HUGGING_FACE
+        else f"Accelerator(dataloader_config=DataLoaderConfiguration({option}=False))"
+    )
+    return LoaderRemedy(
+        advice="Let each rank load its own batches",
+        evidence=(f"rank 0 loads the batches of all {ranks} ranks and sends them ({option})",),
+        action=f"{without}; a stream is split by rank first (split_dataset_by_node), else every "
+        "rank reads all of it",
+    )
 
 
 def _more_or_cheaper(
@@ -171,5 +193,8 @@ def _more_or_cheaper(
         return remedy if no_help else unless_waiting(remedy, summary, making_s)
     options = f"num_workers={staff.workers}, persistent_workers=True{prefetch}"
     action = summary.run.loop.data_loader(options)
+    asleep = asleep_fraction(summary)
+    if asleep >= MOSTLY_ASLEEP:
+        state += f"; {share(asleep)} of it asleep, so that workers share CPUs"
     remedy = LoaderRemedy(evidence=(state, look), action=action)
     return staffed(remedy, staff, summary, making_s)

@@ -1,11 +1,14 @@
 """Rule about work spent on padding."""
 
+from collections.abc import Mapping
+
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share
 from trainperf.core.phases import Phase
 from trainperf.core.readings import PADDING_FRACTION, STEP_MEAN_S, phase_reading
+from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN
 
 
 PACKED = "packed_rows"
@@ -129,8 +132,17 @@ def _remedy(summary: Summary) -> tuple[str, str, bool]:
 
 def _sorted_already(summary: Summary) -> bool:
     """Whether hardly any token is padding in batches as wide as their longest sequence."""
-    tokens = sum(length * number for length, number in summary.sequence_lengths.items())
-    return 0 < (1 - ALIKE) * summary.longest_tokens <= tokens
+    return 0 < (1 - ALIKE) * summary.longest_tokens <= _tokens(summary.sequence_lengths)
+
+
+def _tokens(lengths: Mapping[int, int]) -> float:
+    """Effective tokens; sequences of a bin count with its middle, as its edge is beyond them.
+
+    With as many bins as a histogram of bins has at least, each edge that may be that of one is.
+    """
+    edges = {edge for edge in lengths if edge % LENGTH_BIN == 0}
+    beyond = (LENGTH_BIN - 1) / 2 if len(edges) > EXACT_LENGTHS / LENGTH_BIN else 0.0
+    return sum(number * (length - beyond * (length in edges)) for length, number in lengths.items())
 
 
 def _evidence(summary: Summary) -> tuple[str, ...]:

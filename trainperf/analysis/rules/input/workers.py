@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 
 from trainperf.analysis.rules.base import setting
-from trainperf.analysis.rules.input.base import micro_batches, rest_s
+from trainperf.analysis.rules.input.base import asleep_fraction, micro_batches, rest_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import CAUTION
 from trainperf.core.formatting.units import plural
@@ -67,6 +67,10 @@ def cpus_of_rank(summary: Summary) -> int | None:
     return None if summary.host is None else max(1, int(summary.host.cpus_per_rank))
 
 
+MOSTLY_ASLEEP = 0.5
+"""Of the time in the loader: from here on workers are limited by what they wait for, not by CPUs.
+"""
+
 WORKERS_COMPETE = 1 / 3
 """Share of the time that workers are ready to run from which on waiting for a CPU slows them."""
 
@@ -97,6 +101,9 @@ def staffing(summary: Summary, making_s: float) -> Staff | None:
     one worker beside one thread a batch of 12 ms before 8 ms of work makes a step of 16 ms instead
     of 20, and one of 3 ms before 17 a step of 34.  Recorded there: one worker beside two threads
     made a step of 17.5 ms take 21.7 ms, and beside one thread 15.8 ms.
+
+    Workers whose batches are mostly waited for, as the loader in this process was seen to do, share
+    CPUs: as many as their work and the model's leave room for.
 
     `None` where no more workers than there are gain anything, or where a cheaper sample probably
     gains more.
@@ -144,6 +151,12 @@ def _options(summary: Summary, making_s: float, available_s: float) -> list[Staf
     if not threads or cpus is None:
         workers = min(workers_for(making_s, available_s), cpus or sys.maxsize)
         return [Staff(workers=workers, step_s=max(available_s, making_s / workers))]
+    awake = 1.0 - asleep_fraction(summary)
+    if awake <= 1.0 - MOSTLY_ASLEEP:
+        busy_s = (available_s * min(threads, cpus) + making_s * awake) / cpus
+        shortest_s = max(available_s, busy_s)
+        workers = workers_for(making_s, shortest_s)
+        return [Staff(workers=workers, step_s=max(shortest_s, making_s / workers))]
     options, computing = [], min(threads, cpus)
     for left in range(min(computing, cpus - 1), 0, -1):
         slower_s = available_s * computing / left

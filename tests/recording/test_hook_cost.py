@@ -1,7 +1,9 @@
 """What the hooks of a recording from outside cost is told in its report."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -12,11 +14,11 @@ from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as optim_module
 
 from trainperf.core.launch_environment import LaunchOptions
-from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.plugins import outside_passes
-from trainperf.plugins.hook_cost import hook_price_ns
 from trainperf.plugins.outside_updates import ProcessUpdates
 from trainperf.recording.bracket_cost import STEPS
+from trainperf.recording.hook_cost import HookPrice
 
 
 __all__ = ["one_thread"]
@@ -66,15 +68,51 @@ def test_what_hooks_cost_is_counted_as_ours(
     assert not nn_module._global_forward_pre_hooks
 
 
-def test_the_price_of_hooks_is_not_taken_where_others_would_hear_of_it() -> None:
+KINDS = (HookPrice.of_call, HookPrice.of_passes)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["call", "passes"])
+def test_the_price_of_hooks_is_not_taken_where_others_would_hear_of_it(
+    kind: Callable[[HostClock], HookPrice],
+) -> None:
     """Hooks that are common to all modules hear of every call; nothing random is drawn."""
+    price = kind(monotonic_ns)
     calls: list[object] = []
     handle = nn_module.register_module_forward_hook(lambda *given: calls.append(given))
     try:
-        assert hook_price_ns(monotonic_ns) == 0
+        for _ in range(4):
+            price.look()
+        assert price.ns == 0
     finally:
         handle.remove()
     assert not calls
     state = torch.get_rng_state()
-    assert hook_price_ns(monotonic_ns) >= 0
+    price.look()
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["call", "passes"])
+def test_the_price_of_hooks_is_what_a_call_takes_more_with_them(
+    kind: Callable[[HostClock], HookPrice],
+) -> None:
+    """By a clock that goes on by one for each reading, and by 1,000 while a module has a hook."""
+    now = 0
+
+    def clock() -> int:
+        nonlocal now
+        now += 1
+        return now
+
+    price = kind(clock)
+    forward = price.module.forward
+
+    def slow_where_hooked(x: torch.Tensor) -> torch.Tensor:
+        nonlocal now
+        now += 1000 * bool(price.module._forward_pre_hooks)
+        return cast("torch.Tensor", forward(x))
+
+    price.module.forward = slow_where_hooked
+    for _ in range(6):
+        price.look()
+
+    assert 1000 <= price.ns < 1005
