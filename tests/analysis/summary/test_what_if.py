@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.runs import MS, WARMUP_STEPS, RankSpec, make_gap, make_info, make_steps, summary_of
 
@@ -11,7 +12,7 @@ from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar, Totals
 from trainperf.reports.run.ranks_lost import of_job, ranks_lost
 from trainperf.reports.run.tables import split_line
-from trainperf.reports.run.text import render
+from trainperf.reports.run.text import lines, render
 
 
 def job(
@@ -188,3 +189,20 @@ def test_a_rank_that_loses_time_outside_every_phase_is_told_so_in_words(tmp_path
     report = render(summary)
     assert "20.0 ms outside every phase" in report
     assert "all-reduce tail not covered: FSDP2 (fully_shard)" in report
+
+
+def test_the_full_report_drops_no_line_and_the_short_one_cuts_none_in_a_word(
+    tmp_path: Path,
+) -> None:
+    """Also where there is more to say than fits: what the job lost, and each prediction whole."""
+    summary = job(tmp_path)
+    summary = msgspec.structs.replace(summary, warnings=("something to know",) * 12)
+    short, whole = ([line.plain for line in lines(summary, whole=every)] for every in (False, True))
+
+    assert not any("lost  of" in line for line in short)
+    text = " ".join(" ".join(whole).split())
+    for sentence in ranks_lost(summary):
+        assert sentence in text
+    assert sum("something to know" in line for line in whole) == 12
+    (cut,) = (line for line in short if "lost  step" in line)
+    assert cut.endswith("if rank 3 were as fast as the median rank,")

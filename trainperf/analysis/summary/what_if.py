@@ -80,12 +80,23 @@ def _uncertain_s(
             return None, None
         varies_s = math.hypot(varies_s, point.margin_s)
     if summary.run.device != "cpu":
-        return varies_s, varies_s
+        return varies_s, varies_s + _covered_s(summary)
     waiting_s = min(REFILL_S, step_s * (1 - 1 / COLD))
     host = summary.host
     crowd = 1.0 if host is None else max(1.0, host.demand / host.cpus_per_rank)
     below_s = min(step_s, varies_s + waiting_s)
     return below_s, varies_s + max(waiting_s, transfer_s, step_s * (crowd - 1))
+
+
+def _covered_s(summary: Summary) -> float:
+    """What is saved on the hosts only: an asynchronous device may have been at work meanwhile.
+
+    A delay that reaches the all-reduce is one of the devices.  Of one after it, seen between two
+    steps alone, no record tells how much the devices' own work covers.
+    """
+    whole_s = saved_s(summary.synchronisation, "named_s", in_step=False)
+    reduced = (point for point in summary.synchronisation if point.point == "backward")
+    return whole_s - saved_s(reduced, "named_s", in_step=False)
 
 
 def saved_s(points: Iterable[SyncPoint], name: str, *, in_step: bool) -> float:
