@@ -27,6 +27,17 @@ READINGS = {
 }
 
 
+def test_a_rank_that_is_killed_in_its_first_steps_leaves_its_header(tmp_path: Path) -> None:
+    """On disk before there is a step: who it was, where, and by which process."""
+    sink = JsonlSink(tmp_path / "steps-rank3.jsonl")
+    sink.begin(RunInfo(rank=3, world_size=4))
+
+    (line,) = (tmp_path / "steps-rank3.jsonl").read_bytes().splitlines()
+    sink.close()
+
+    assert decode_info(line).rank == 3
+
+
 class Logged:
     """A logger that keeps what it is given."""
 

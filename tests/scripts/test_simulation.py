@@ -138,3 +138,46 @@ def test_the_late_rank_of_simulated_traces_is_named(tmp_path: Path) -> None:
     assert [rank.rank for rank in read.ranks] == [0, 1, 2, 3]
     assert [(late.step, late.rank) for late in read.stragglers] == [(5, 2), (6, 2)]
     assert all(late.wait_s == pytest.approx(0.005, abs=0.0001) for late in read.stragglers)
+
+
+WORK_S = 0.045
+"""Of a device in a step of the model: forward, backward and update."""
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "step", "waited"), [(0.0, 0.049, 0.0), (20.0, 0.069, 0.02), (70.0, 0.119, 0.07)]
+)
+def test_what_a_host_waits_for_its_own_device_is_work_and_not_synchronisation(
+    tmp_path: Path, delay_ms: float, step: float, waited: float
+) -> None:
+    """Under Lightning hosts wait in the loop until the devices are done; three of four for a rank.
+
+    With a late loader the three wait as long, and all of them for the reduction of 2 ms.
+    """
+    plants = (Plant(ranks=(1,), piece="data_wait", delay_ms=delay_ms),) if delay_ms else ()
+    records.write(Job(ranks=4, steps=80, device="cuda", struck=0.0, plants=plants), tmp_path)
+
+    split = summarize(Run.open(tmp_path)).dimensions
+
+    assert split is not None
+    assert split.undivided == pytest.approx(WORK_S / step, rel=0.05)
+    assert split.synchronisation == pytest.approx((0.75 * waited + 0.0025) / step, rel=0.1)
+
+
+def test_a_late_rank_that_devices_at_work_may_cover_is_predicted_with_an_interval(
+    tmp_path: Path,
+) -> None:
+    """A callback after backward holds up hosts; their devices have most of their work left."""
+    late = Plant(ranks=(1,), piece="callbacks_end", delay_ms=40)
+    job = Job(ranks=4, steps=80, device="cuda", struck=0.0, plants=(late,))
+    records.write(job, tmp_path)
+
+    predicted = summarize(Run.open(tmp_path)).what_if
+
+    assert predicted is not None
+    assert predicted.ranks == (1,)
+    assert predicted.below_s is not None
+    assert predicted.above_s is not None
+    healthy_s = step_s(job.healthy())
+    assert predicted.without_ranks_s - predicted.below_s <= healthy_s
+    assert healthy_s <= predicted.without_ranks_s + predicted.above_s <= 1.01 * predicted.step_s

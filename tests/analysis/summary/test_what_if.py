@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.runs import MS, WARMUP_STEPS, RankSpec, make_gap, make_info, make_steps, summary_of
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Gap
-from trainperf.core.steps.records import Scalar
+from trainperf.core.steps.records import Scalar, Totals
 from trainperf.reports.run.ranks_lost import of_job, ranks_lost
+from trainperf.reports.run.tables import split_line
+from trainperf.reports.run.text import lines, render
 
 
 def job(
@@ -121,3 +124,85 @@ def test_one_rank_loses_nothing_to_others(tmp_path: Path) -> None:
     assert summary.device_time is None
     assert ranks_lost(summary) == []
     assert of_job(summary) == []
+
+
+def sharded(path: Path, *, collectives: str) -> Summary:
+    """Two ranks with FSDP2, steps of 100 ms: rank 1 is late by 20 ms, outside every phase."""
+    specs = []
+    for rank in range(2):
+        slept = 20.0 * (rank == 1)
+        waited = {"backward" if "backward" in collectives else "forward": 20.0 - slept}
+        planted = make_steps(
+            100,
+            other=slept,
+            forward=20 + waited.get("forward", 0),
+            backward=60 + waited.get("backward", 0),
+        )
+        info = make_info(
+            rank=rank,
+            world_size=2,
+            config={"loop": "plain"},
+            reasons={"tail_ns": "not covered: FSDP2 (fully_shard); only DDP has such a point"},
+        )
+        counted = Totals(at_step=100, config={"collectives": collectives})
+        specs.append(RankSpec(steps=planted, info=info, totals=counted))
+    return summary_of(path, specs)
+
+
+@pytest.mark.parametrize("collectives", ["forward 3", "forward 3, backward 6"])
+def test_without_a_tail_nothing_is_said_of_hidden_reductions(
+    tmp_path: Path, collectives: str
+) -> None:
+    """Of the 60 ms of backward nothing tells what computes; the late rank is known all the same."""
+    summary = sharded(tmp_path, collectives=collectives)
+
+    assert summary.what_if is not None
+    assert summary.what_if.hidden_s is None
+    assert summary.what_if.without_ranks_s == pytest.approx(0.080)
+    assert summary.what_if.above_s == pytest.approx(0.002)
+    assert summary.device_time is not None
+    assert "reductions" not in summary.device_time.parts_s
+    assert summary.device_time.parts_s["stragglers"] == pytest.approx(4.0)
+    assert "hidden" not in ranks_lost(summary)[0]
+
+
+@pytest.mark.parametrize("collectives", ["forward 3", "forward 3, backward 6"])
+def test_what_shards_wait_for_a_late_rank_is_no_computing(tmp_path: Path, collectives: str) -> None:
+    """On average over the two ranks 10 of 100 ms, and the rest of the phases is not all compute."""
+    summary = sharded(tmp_path, collectives=collectives)
+
+    assert summary.dimensions is not None
+    assert summary.dimensions.synchronisation == pytest.approx(0.10)
+    assert summary.dimensions.undivided == pytest.approx(0.80)
+    assert split_line(summary).startswith(
+        "time spent on compute, memory, launches and communication 80 %"
+    )
+
+
+def test_a_rank_that_loses_time_outside_every_phase_is_told_so_in_words(tmp_path: Path) -> None:
+    """`other` says nothing to anybody; and the strategy has its name where a tail would stand."""
+    summary = sharded(tmp_path, collectives="forward 3, backward 6")
+    finding = next(each for each in summary.findings if each.id == "straggler")
+
+    assert finding.title.endswith("; rank 1, outside every phase")
+    assert finding.action == "find what rank 1 does outside every phase that the others do not"
+    report = render(summary)
+    assert "20.0 ms outside every phase" in report
+    assert "all-reduce tail not covered: FSDP2 (fully_shard)" in report
+
+
+def test_the_full_report_drops_no_line_and_the_short_one_cuts_none_in_a_word(
+    tmp_path: Path,
+) -> None:
+    """Also where there is more to say than fits: what the job lost, and each prediction whole."""
+    summary = job(tmp_path)
+    summary = msgspec.structs.replace(summary, warnings=("something to know",) * 12)
+    short, whole = ([line.plain for line in lines(summary, whole=every)] for every in (False, True))
+
+    assert not any("lost  of" in line for line in short)
+    text = " ".join(" ".join(whole).split())
+    for sentence in ranks_lost(summary):
+        assert sentence in text
+    assert sum("something to know" in line for line in whole) == 12
+    (cut,) = (line for line in short if "lost  step" in line)
+    assert cut.endswith("if rank 3 were as fast as the median rank,")

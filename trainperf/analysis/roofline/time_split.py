@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -87,7 +87,11 @@ class StepFacts:
     tail_s: float = 0.0
     """The mean all-reduce tail of a step."""
     loop_wait_s: float = 0.0
-    """Mean wait for other ranks between two steps."""
+    """Mean wait for other ranks between two steps; on an asynchronous device also for that."""
+    skews_s: Mapping[str, float] = field(default_factory=dict)
+    """Label of each other phase in which ranks meet to what they wait there for the last one."""
+    ahead: bool = False
+    """Whether the host runs ahead of an asynchronous device."""
     light: Roofline | None = None
     """The audited step against its chip."""
     timed: bool = False
@@ -100,14 +104,43 @@ class StepFacts:
         return sum(self.phases_s.values())
 
     @property
-    def waited_s(self) -> float:
-        """The tail, as far as backward can hold it: on a device it is the device's time."""
-        return min(self.tail_s, self.phases_s.get("backward", 0.0))
+    def waits_s(self) -> dict[str, float]:
+        """Phase to the wait for other ranks in it, on a host; never more than the phase."""
+        waits_s = {**self.skews_s, "backward": self.tail_s, "loop": self.loop_wait_s}
+        if not self.tail_s:
+            waits_s["backward"] = self.skews_s.get("backward", 0.0)
+        return {
+            phase: min(wait_s, self.phases_s.get(phase, 0.0)) for phase, wait_s in waits_s.items()
+        }
+
+    @property
+    def synchronisation_s(self) -> float:
+        """The wait for other ranks in a step.
+
+        On a device it is the device's time, and the same delay wherever it is seen: the largest
+        counts, as far as the step has room for it beside what is no work.  What the host waits
+        between two steps it mostly waits for the device's work: none of it counts.
+        """
+        if not self.ahead:
+            return sum(self.waits_s.values())
+        return min(max([self.tail_s, *self.skews_s.values()]), self._occupied_s)
 
     @property
     def work_s(self) -> float:
-        """Forward, backward and optimizer without the wait for other ranks."""
-        return sum(self.phases_s.get(phase, 0.0) for phase in WORK) - self.waited_s
+        """Forward, backward and optimizer without the wait for other ranks.
+
+        With the host's wait for its device between two steps: the device works then.
+        """
+        if self.ahead:
+            return self._occupied_s - self.synchronisation_s
+        waits_s = self.waits_s
+        return sum(self.phases_s.get(phase, 0.0) - waits_s.get(phase, 0.0) for phase in WORK)
+
+    @property
+    def _occupied_s(self) -> float:
+        """Time in which a device has work, or waits for other ranks'."""
+        drained_s = min(self.loop_wait_s, self.phases_s.get("loop", 0.0))
+        return drained_s + sum(self.phases_s.get(phase, 0.0) for phase in WORK)
 
 
 def dimensions(facts: StepFacts) -> Dimensions | None:
@@ -119,11 +152,10 @@ def dimensions(facts: StepFacts) -> Dimensions | None:
         return None
     weights = _weights(facts)
     moving_s = facts.phases_s.get("h2d")
-    loop_s = min(facts.loop_wait_s, facts.phases_s.get("loop", 0.0))
     return _named(
         _split(facts.work_s / step_s, weights),
         transfer=None if moving_s is None else moving_s / step_s,
-        synchronisation=(facts.waited_s + loop_s) / step_s,
+        synchronisation=facts.synchronisation_s / step_s,
         facts=facts,
         basis="phases" if weights is None else "audit",
     )

@@ -1,6 +1,6 @@
 """Time split and speed of light of a run's step, from everything that the run recorded."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -42,6 +42,8 @@ def with_time_split(
         phases_s=phases_s,
         tail_s=tail_fraction * sum(phases_s.values()),
         loop_wait_s=_loop_wait_s(summary),
+        skews_s=_skews_s(summary, {"loop", *(["backward"] if tail_fraction else [])}),
+        ahead=summary.run.device != "cpu",
         # Before there is a steady step the audited one has to do.
         light=typical if summary.run.steady_steps else light,
         timed=audit is not None and audit.device == "cpu",
@@ -78,6 +80,15 @@ def _with_one_mfu(summary: Summary, speed: SpeedOfLight) -> tuple[Summary, Speed
 def _loop_wait_s(summary: Summary) -> float:
     waits_s = next((at.wait_s for at in summary.synchronisation if at.point == "loop"), ())
     return sum(waits_s) / len(waits_s) if waits_s else 0.0
+
+
+def _skews_s(summary: Summary, but: Collection[str]) -> dict[str, float]:
+    """Phase to what the mean rank waits there beyond the last one, but for some phases."""
+    return {
+        at.point: sum(at.wait_s) / len(at.wait_s) - at.transfer_s
+        for at in summary.synchronisation
+        if at.wait_s and at.point not in but
+    }
 
 
 def _device_shares(captures: Sequence[CaptureReport]) -> DeviceShares | None:

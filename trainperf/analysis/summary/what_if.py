@@ -18,7 +18,12 @@ from trainperf.analysis.summary.ranks import DeviceTime, WhatIf
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.findings import COLD, REFILL_S
 from trainperf.core.phases import GAPS, Phase
-from trainperf.core.readings import DATA_STALL_FRACTION, STEP_MEAN_S, phase_reading
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    STEP_MEAN_S,
+    phase_reading,
+)
 
 
 STRAGGLERS, STALL, REDUCTIONS = "stragglers", "data stall", "reductions"
@@ -34,17 +39,27 @@ def what_if(summary: Summary) -> WhatIf | None:
         return None
     in_step = summary.run.device == "cpu"
     without_s = max(0.0, step_s - saved_s(points, "named_s", in_step=in_step))
-    transfer_s = next((point.transfer_s for point in points if point.point == "backward"), 0.0)
-    below_s, above_s = _uncertain_s(summary, without_s, transfer_s)
+    transfer_s = _transfer_s(summary)
+    below_s, above_s = _uncertain_s(summary, without_s, transfer_s or 0.0)
     return WhatIf(
         step_s=step_s,
         ranks=tuple(dict.fromkeys(late.rank for point in points for late in point.late)),
         without_ranks_s=without_s,
         even_s=max(0.0, step_s - saved_s(points, "even_s", in_step=in_step)),
-        hidden_s=max(0.0, step_s - transfer_s),
+        hidden_s=None if transfer_s is None else max(0.0, step_s - transfer_s),
         below_s=below_s,
         above_s=above_s,
     )
+
+
+def _transfer_s(summary: Summary) -> float | None:
+    """What even the last rank waits for the all-reduce; `None` where no tail was measured.
+
+    Of shards the smallest wait in backward is the whole phase, with what is computed there.
+    """
+    if summary.value(ALLREDUCE_TAIL_S) is None:
+        return None
+    return next((p.transfer_s for p in summary.synchronisation if p.point == "backward"), None)
 
 
 def _uncertain_s(
@@ -65,12 +80,23 @@ def _uncertain_s(
             return None, None
         varies_s = math.hypot(varies_s, point.margin_s)
     if summary.run.device != "cpu":
-        return varies_s, varies_s
+        return varies_s, varies_s + _covered_s(summary)
     waiting_s = min(REFILL_S, step_s * (1 - 1 / COLD))
     host = summary.host
     crowd = 1.0 if host is None else max(1.0, host.demand / host.cpus_per_rank)
     below_s = min(step_s, varies_s + waiting_s)
     return below_s, varies_s + max(waiting_s, transfer_s, step_s * (crowd - 1))
+
+
+def _covered_s(summary: Summary) -> float:
+    """What is saved on the hosts only: an asynchronous device may have been at work meanwhile.
+
+    A delay that reaches the all-reduce is one of the devices.  Of one after it, seen between two
+    steps alone, no record tells how much the devices' own work covers.
+    """
+    whole_s = saved_s(summary.synchronisation, "named_s", in_step=False)
+    reduced = (point for point in summary.synchronisation if point.point == "backward")
+    return whole_s - saved_s(reduced, "named_s", in_step=False)
 
 
 def saved_s(points: Iterable[SyncPoint], name: str, *, in_step: bool) -> float:
@@ -107,11 +133,9 @@ def _lost_per_step(summary: Summary) -> dict[str, float]:
         return {}
     lost_s = {STALL: _stall_s(summary)}
     if predicted is not None:
-        lost_s = {
-            STRAGGLERS: predicted.step_s - predicted.even_s,
-            **lost_s,
-            REDUCTIONS: predicted.step_s - predicted.hidden_s,
-        }
+        lost_s = {STRAGGLERS: predicted.step_s - predicted.even_s, **lost_s}
+        if predicted.hidden_s is not None:
+            lost_s[REDUCTIONS] = predicted.step_s - predicted.hidden_s
     return lost_s
 
 

@@ -52,10 +52,11 @@ class JsonlSink(Sink):
         self._packer: subprocess.Popen[bytes] | None = None
 
     def begin(self, info: RunInfo) -> None:
-        """Create the file, which must not exist, and write line 1."""
+        """Create the file, which must not exist, and write line 1: a killed rank leaves it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.path.open("xb")
         self._write(encode_entry(info))
+        self.flush()
 
     def rows(self, rows: Sequence[Row]) -> None:
         """One line per step."""

@@ -25,4 +25,4 @@ def rendered(summary: Summary, stream: TextIO, *, full: bool = False) -> str:
     """The text report for a stream: styled if it is a terminal that wants it, else plain."""
     width = width_of(stream)
     more = text.full_lines(summary, width) if full else []
-    return styled([*text.lines(summary, width), *more], stream)
+    return styled([*text.lines(summary, width, whole=full), *more], stream)

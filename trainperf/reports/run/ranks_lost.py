@@ -50,11 +50,9 @@ def _without(predicted: WhatIf) -> str:
     ranks, late_s = predicted.ranks, without_ranks(predicted)
     late = [f"{late_s} if {ranks_named(ranks)} were as fast as the median rank"] if ranks else []
     every = "every rank were" if ranks else "every rank were as fast as the median rank"
-    parts = [
-        *late,
-        f"{duration(predicted.even_s)} if {every}",
-        f"{duration(predicted.hidden_s)} if the all-reduce were hidden",
-    ]
+    parts = [*late, f"{duration(predicted.even_s)} if {every}"]
+    if predicted.hidden_s is not None:
+        parts.append(f"{duration(predicted.hidden_s)} if the all-reduce were hidden")
     return f"step {duration(predicted.step_s)}: {', '.join(parts)}"
 
 

@@ -25,7 +25,7 @@ from trainperf.core.formatting.units import (
 from trainperf.core.loop_kind import imported_from
 from trainperf.core.phases import GAPS, PHASES, Phase
 from trainperf.core.steps.records import NOT_CLOSED
-from trainperf.meters.fold import not_covered
+from trainperf.meters.fold import NOT_COVERED, not_covered
 
 
 DEVICES = {
@@ -142,7 +142,7 @@ def facts(summary: Summary) -> list[NamedValue]:
         if summary.run.window
         else _fact(summary, readings.FIRST_STEP_S, "first step", duration),
         *_percentiles(summary),
-        _fact(summary, readings.ALLREDUCE_TAIL_S, "all-reduce tail", duration),
+        _tail(summary),
         _fact(summary, readings.HOST_BOUND_FRACTION, "host-bound steps", share),
         _fact(summary, readings.MEMORY_PEAK_BYTES, "peak memory", size),
         _fact(summary, readings.RESIDENT_PEAK_BYTES, "peak resident memory", size),
@@ -350,6 +350,25 @@ def _titled(summary: Summary) -> list[NamedValue]:
         for name, reading in summary.readings.items()
         if reading.title and reading.value is not None
     ]
+
+
+def tail_not_covered(summary: Summary) -> str:
+    """With what ranks share the work, of which the all-reduce tail is not covered; else empty.
+
+    E.g. `FSDP2 (fully_shard)`.
+    """
+    tail = summary.readings[readings.ALLREDUCE_TAIL_S]
+    if len(summary.run.ranks) < 2 or tail.value is not None or imported_from(summary.run.config):
+        return ""
+    named = (tail.reason or "").partition(";")[0].partition(f"{NOT_COVERED}: ")[2]
+    return plain(named)
+
+
+def _tail(summary: Summary) -> NamedValue | None:
+    strategy = tail_not_covered(summary)
+    if strategy:
+        return NamedValue(name="all-reduce tail", value=f"not covered: {strategy}")
+    return _fact(summary, readings.ALLREDUCE_TAIL_S, "all-reduce tail", duration)
 
 
 def _fact(

@@ -18,6 +18,7 @@ from trainperf.reports.run.effort_view import of_effort
 from trainperf.reports.run.machine_view import of_machine
 from trainperf.reports.run.ranks_lost import of_job
 from trainperf.reports.run.ranks_view import of_ranks
+from trainperf.reports.run.rows import tail_not_covered
 
 
 SPLIT_HINT = "run an audit or capture a trace to split this"
@@ -32,6 +33,8 @@ DIMENSIONS = {
     "other": "the rest",
 }
 """Names for people."""
+
+_WITH_COMMUNICATION = "compute, memory, launches and communication"
 
 _BASIS = {
     "phases": f"from the phases alone: {SPLIT_HINT}",
@@ -72,7 +75,7 @@ def tables(summary: Summary) -> list[Table]:
 
 def of_step(summary: Summary) -> list[Table]:
     """What the step is spent on, and how far it is from the speed of light."""
-    spent = [] if summary.dimensions is None else [_dimensions(summary.dimensions)]
+    spent = [] if summary.dimensions is None else [_dimensions(summary, summary.dimensions)]
     light = summary.light
     return spent if light is None else [*spent, _speed(light), _operators(light)]
 
@@ -99,7 +102,7 @@ def split_line(summary: Summary) -> str:
         return ""
     shares = {name: fraction for name, fraction in split.shares.items() if fraction >= _WORTH}
     other = shares.pop("other", None)
-    parts = [f"{DIMENSIONS[name]} {share(shares[name])}" for name in _descending(shares)]
+    parts = [f"{_work(summary, name)} {share(shares[name])}" for name in _descending(shares)]
     if "undivided" in shares and split.basis == "phases":
         place = _descending(shares).index("undivided")
         parts[place] += f" ({SPLIT_HINT})"
@@ -127,9 +130,16 @@ def light_line(summary: Summary) -> str:
     return f"speed of light {floor}; the step takes {times(step.over)} that{each}{used}"
 
 
-def _dimensions(split: Dimensions) -> Table:
+def _work(summary: Summary, name: str) -> str:
+    """A dimension; what ranks send each other is in the undivided one where nothing times it."""
+    if name == "undivided" and tail_not_covered(summary):
+        return _WITH_COMMUNICATION
+    return DIMENSIONS[name]
+
+
+def _dimensions(summary: Summary, split: Dimensions) -> Table:
     rows = [
-        (DIMENSIONS[name] + (" ←" if name == split.dominant else ""), fine_share(value))
+        (_work(summary, name) + (" ←" if name == split.dominant else ""), fine_share(value))
         for name in NAMES
         if (value := split.shares.get(name)) is not None
     ]

@@ -1,5 +1,6 @@
 """The report for a terminal: at most 25 lines, the answer first; and the full report below it."""
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -43,11 +44,15 @@ def render(summary: Summary) -> str:
     return "\n".join(line.plain.rstrip() for line in lines(summary)) + "\n"
 
 
-def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
-    """The report line by line, none wider than *width*; styles are Rich's."""
+def lines(summary: Summary, width: int = WIDTH, *, whole: bool = False) -> list[Text]:
+    """The report line by line, none wider than *width*; styles are Rich's.
+
+    With *whole* no line is dropped, however many there are.
+    """
     view = run_view(summary)
     title = flow(["trainperf", view.name, view.about, view.progress], width, " · ", "bold cyan")
-    return _cut([*title, *body(summary, view, width, MOST_LINES - len(title))], width)
+    most = sys.maxsize if whole else MOST_LINES - len(title)
+    return _cut([*title, *body(summary, view, width, most)], width)
 
 
 def body(summary: Summary, view: RunView, width: int, most: int) -> list[Text]:
@@ -142,11 +147,14 @@ def _numbers(summary: Summary, view: RunView, width: int) -> list[Text]:
     return [*why, *facts, *flow(_fit(summary), width, PLUS)]
 
 
-def _broken(sentence: str, width: int) -> list[Text]:
+def _broken(sentence: str, width: int, between: str = " · ") -> list[Text]:
     """Broken between parts where each has room on a line of its own, else between words."""
-    parts = sentence.split(" · ")
+    *parts, last = sentence.split(between)
+    # A comma stays at the end of its line, a dot between two numbers does not.
+    ended = between.rstrip() if between[0] != " " else ""
+    parts = [*(f"{part}{ended}" for part in parts), last]
     if max(map(columns_of, parts)) <= width:
-        return flow(parts, width, " · ")
+        return flow(parts, width, between.removeprefix(ended))
     return flow(words_of(sentence), width)
 
 
@@ -175,12 +183,19 @@ def _ranks(summary: Summary, view: RunView, width: int) -> list[Text]:
     if skew.value is not None:
         interval = confidence_interval(skew.value, skew.low, skew.high)
         spreads.append(f"skew {duration(skew.value)}{interval}")
+    inner = width - len(_CONTINUES)
     measured = [spread for spread in spreads if spread]
-    wrapped = flow(measured, width - len(_CONTINUES), " · ")
+    wrapped = flow(measured, inner, " · ")
     ranks = _hanging("ranks", wrapped)
-    late = [_labelled("skew", late, "red") for late in view.late]
-    lost = [line for sentence in view.ranks_lost for line in _paragraph("lost", sentence, width)]
-    when = late_lines(summary, width - len(_CONTINUES))
+    late = [
+        line for late in view.late for line in _hanging("skew", _broken(late, inner, "; "), "red")
+    ]
+    lost = [
+        line
+        for sentence in view.ranks_lost
+        for line in _hanging("lost", _broken(sentence, inner, ", "))
+    ]
+    when = late_lines(summary, inner)
     timelines = _hanging("when", [Text(line) for line in when], "red") if when else []
     return [*ranks, *late, *lost, *timelines]
 

@@ -14,6 +14,9 @@ from trainperf.core.phases import Phase
 
 TRACE_TIME: TraceTime = "communication"
 
+_OUTSIDE = "outside every phase"
+"""What people are told instead of `other`."""
+
 _MOST_APART = 2
 """Ranks of which each has its own figures in a sentence."""
 
@@ -62,7 +65,7 @@ def _names(named: Sequence[SyncPoint]) -> str:
     for late in (late for point in named for late in point.late):
         by_cause.setdefault(late.cause, []).append(late.rank)
     shown = [
-        f"{ranks_named(ranks)}{f', {words(cause)}' if cause else ''}"
+        f"{ranks_named(ranks)}{f', {_place(cause)}' if cause else ''}"
         for cause, ranks in by_cause.items()
     ]
     return " and ".join(shown)
@@ -92,7 +95,7 @@ def lateness(point: SyncPoint) -> str:
         return f"{duration(point.even_s)} per step at {point.point}{often}"
     if len(point.late) > _MOST_APART:
         most = max(late.late_s for late in point.late)
-        causes = dict.fromkeys(words(late.cause) for late in point.late if late.cause)
+        causes = dict.fromkeys(_place(late.cause) for late in point.late if late.cause)
         return (
             f"{_ranks(point)} late by up to {duration(most)} at {point.point}, "
             f"{share(point.late_fraction)} of steps: {' and '.join(causes) or 'no host phase'}"
@@ -102,7 +105,7 @@ def lateness(point: SyncPoint) -> str:
 
 def _late(point: SyncPoint, late: LateRank) -> str:
     cause = (
-        f"{duration(late.cause_s)} in {words(late.cause)}"
+        f"{duration(late.cause_s)} {_within(late.cause)}"
         if late.cause and late.cause_s is not None
         else "no host phase explains it: a slower device?"
     )
@@ -110,6 +113,15 @@ def _late(point: SyncPoint, late: LateRank) -> str:
         f"rank {late.rank} late by {duration(late.late_s)} at {point.point}, "
         f"{share(point.late_fraction)} of steps: {cause}"
     )
+
+
+def _within(phase: str) -> str:
+    """E.g. `in data wait`."""
+    return _place(phase) if phase == Phase.OTHER.label else f"in {_place(phase)}"
+
+
+def _place(phase: str) -> str:
+    return _OUTSIDE if phase == Phase.OTHER.label else words(phase)
 
 
 def _action(point: SyncPoint | None) -> str:
@@ -122,7 +134,7 @@ def _action(point: SyncPoint | None) -> str:
     cause = point.cause if len(causes) == 1 else None
     does = "does" if point.host or len(point.late) == 1 else "do"
     if cause:
-        return f"find what {ranks} {does} in {words(cause)} that the others do not"
+        return f"find what {ranks} {does} {_within(cause)} that the others do not"
     if any(causes):
         return f"find what {ranks} {does} that the others do not"
     return f"compare the device and host of {ranks} with the others'"
