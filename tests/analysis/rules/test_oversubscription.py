@@ -19,9 +19,14 @@ RANKS = 8
 
 
 def counted(
-    waited: float = 0.0, *, ran: float = 0.2, workers: float | None = None, preemptions: int = 0
+    waited: float = 0.0,
+    *,
+    ran: float = 0.2,
+    workers: float | None = None,
+    together: float = 4.0,
+    preemptions: int = 0,
 ) -> dict[str, int]:
-    """Ten seconds of a rank: shares of its thread's time, and of its workers'."""
+    """Ten seconds of a rank: shares of its thread's time, and of its workers', CPUs they used."""
     sums = {
         "span_ns": 10 * SECOND,
         "ran_ns": round(ran * 10 * SECOND),
@@ -29,8 +34,8 @@ def counted(
         "preemptions": preemptions,
     }
     if workers is not None:
-        sums["workers_waited_ns"] = round(workers * 10 * SECOND)
-        sums["workers_ran_ns"] = round((1 - workers) * 10 * SECOND)
+        sums["workers_ran_ns"] = round(together * 10 * SECOND)
+        sums["workers_waited_ns"] = round(sums["workers_ran_ns"] * workers / (1 - workers))
     return sums
 
 
@@ -102,6 +107,15 @@ def test_thirty_two_workers_of_each_of_eight_ranks_on_32_cpus_are_told_to_be_fou
     assert told.fraction == pytest.approx(0.5)
     assert "data_wait" not in {each.id for each in of.findings}
     assert loader(Case(evidence=Evidence(summary=of))).status == "fail"
+
+
+def test_workers_that_sleep_and_leave_cpus_idle_are_not_too_many(tmp_path: Path) -> None:
+    """They wake together, and wait for each other; the steps wait for what they sleep for."""
+    waits = counted(0.03, ran=0.3, workers=0.6, together=0.4)
+    of = summary(tmp_path, waits, cpus=2, workers=15, device="cuda", ranks=1, stall=1.0)
+
+    assert finding(of) is None
+    assert "data_wait" in {each.id for each in of.findings}
 
 
 def test_threads_and_workers_of_one_rank_divide_its_cpus(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def host_share(
         workers_waited_fraction=_worst(
             contention, "workers_waited_ns", "workers_waited_ns", "workers_ran_ns"
         ),
+        workers_ran=_worst(contention, "workers_ran_ns", "span_ns"),
         throttled_fraction=_worst(contention, "throttled_periods", "quota_periods"),
         preemptions_per_s=_worst(contention, "preemptions", "span_ns", scale=1e9),
     )

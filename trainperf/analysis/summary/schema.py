@@ -121,6 +121,8 @@ class HostShare(msgspec.Struct, frozen=True, kw_only=True):
     """Share for which it had one; of the rank where it is smallest."""
     workers_waited_fraction: float | None = None
     """Of the time for which a loader's workers were ready to run; `None` without workers."""
+    workers_ran: float | None = None
+    """CPUs that a loader's workers used together, in the mean; `None` without workers."""
     throttled_fraction: float | None = None
     """Of the periods of a quota those in which it was used up; `None` without a quota."""
     preemptions_per_s: float | None = None

@@ -75,11 +75,23 @@ WORKERS_COMPETE = 1 / 3
 """Share of the time that workers are ready to run from which on waiting for a CPU slows them."""
 
 
+CPUS_IN_USE = 0.5
+"""Share of a rank's CPUs that its thread and workers use, from which on these may be too many."""
+
+
 def too_many_workers(summary: Summary) -> bool:
-    """Whether workers were seen to wait for CPUs that a rank has too few of for them."""
+    """Whether workers were seen to wait for CPUs that a rank has too few of for them.
+
+    Workers that mostly sleep, and wake together, wait for each other for a moment only: they are
+    not too many where the rank leaves half of its CPUs idle.
+    """
     host = summary.host
     if host is None or host.workers + 1 <= host.cpus_per_rank:
         return False
+    if host.workers_ran is not None:
+        used = host.workers_ran + (host.ran_fraction or 0.0)
+        if used < CPUS_IN_USE * host.cpus_per_rank:
+            return False
     return (host.workers_waited_fraction or 0.0) >= WORKERS_COMPETE
 
 
