@@ -274,7 +274,7 @@ def paced(before: Repeats, after: Repeats) -> Paced | None:
     if len(setups) > 1 or runs[0].device != "cpu" or not first.paced or not second.paced:
         return None
     if any(run.config.get("num_workers") for run in runs):
-        return at_one_pace(first.paced, second.paced)
+        return at_one_pace(first.paced, second.paced, alone=True)
     return at_one_pace(first.paced.undisturbed(), second.paced.undisturbed())
 
 

@@ -1,6 +1,7 @@
 """Runs on a machine whose speed changes as planted, and what is left of their difference."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,6 +100,17 @@ def test_steps_that_waited_for_a_processor_are_set_apart() -> None:
 
     assert ratio.ratio == pytest.approx(1.15, rel=0.02)
     assert ratio.low > 1.05
+
+
+def test_a_run_that_always_shared_its_core_is_no_slower_code() -> None:
+    """All its steps take twice as long, and wait for half of it."""
+    crowded = replace(run(FAST, step=2.0), waited=np.full(400, 0.5))
+    quiet = run(FAST, seed=1)
+    ratio = at_one_pace(crowded.undisturbed(), quiet.undisturbed()).interval(0.02)
+    own = at_one_pace(crowded, quiet, alone=True).interval(0.02)
+
+    assert ratio.low < 1 < ratio.high
+    assert own.high < 0.7
 
 
 def test_where_nearly_all_steps_waited_none_is_set_apart() -> None:

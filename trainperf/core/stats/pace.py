@@ -52,6 +52,7 @@ BLOCKS = 10
 
 _QUANTILES = (0.1, 0.25, 0.5)
 _FASTEST = 0.05
+_MOST_WAITED = 0.99
 
 Column = npt.NDArray[np.float64]
 
@@ -149,8 +150,15 @@ class _Apart:
     """The lesser share of a run's steps that were compared."""
 
 
-def at_one_pace(first: PacedSteps, second: PacedSteps) -> Paced:
-    """Compare the steps of two runs as if the machine had been as fast during both."""
+def at_one_pace(first: PacedSteps, second: PacedSteps, *, alone: bool = False) -> Paced:
+    """Compare the steps of two runs as if the machine had been as fast during both.
+
+    Args:
+        first: Steps of the one run.
+        second: Of the other.
+        alone: Whether it is their own processes that steps wait for.  Otherwise as much as waiting
+            may have made the steps of one run longer than the other's, their ratio may be wrong.
+    """
     machine = float(np.median(second.paces) - np.median(first.paces))
     raw = _raw(first, second)
     apart = _within(first, second)
@@ -168,8 +176,17 @@ def at_one_pace(first: PacedSteps, second: PacedSteps) -> Paced:
         steps=steps,
         machine=machine,
         explained=float(raw[1]) - steps,
-        variance=sampled + ((middle - fast) / 2) ** 2 + doubt + 2 * LEFT**2,
+        variance=sampled
+        + ((middle - fast) / 2) ** 2
+        + doubt
+        + (0.0 if alone else (_lengthened(second) - _lengthened(first)) ** 2)
+        + 2 * LEFT**2,
     )
+
+
+def _lengthened(run: PacedSteps) -> float:
+    """By how much steps are longer for having waited for a processor, as a logarithm."""
+    return -math.log1p(-min(float(run.waited.mean()), _MOST_WAITED))
 
 
 def _raw(first: PacedSteps, second: PacedSteps) -> Column:
