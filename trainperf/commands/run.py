@@ -24,6 +24,9 @@ _REMEDY = "measure the loop itself with trainperf.loop.LoopMonitor"
 _SIGNALLED = 128
 """Added by a shell to the number of the signal that ended a process."""
 
+_LATEST_S = 1.0
+"""A signal that comes right before we wait is passed on after so long."""
+
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 """Signals that a scheduler sends to what it started, which is us.
 
@@ -122,7 +125,9 @@ def _exit_code(command: Sequence[str], environment: dict[str, str]) -> int:
     ):
         while True:
             try:
-                code = process.wait()
+                code = process.wait(_LATEST_S)
+            except subprocess.TimeoutExpired:
+                continue
             except KeyboardInterrupt:
                 # The terminal interrupts the script as well: it ends its fit by itself.
                 continue

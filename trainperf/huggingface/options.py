@@ -1,4 +1,4 @@
-"""What a training under measurement is given: the user's options, and a fit that has begun."""
+"""Options of a training under measurement, and a fit that has begun."""
 
 from dataclasses import dataclass, field
 

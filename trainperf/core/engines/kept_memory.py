@@ -45,15 +45,15 @@ def memory_kept() -> Iterator[bool]:
 
     Does nothing, and gives `False`, where malloc is another one or was not told to return memory.
     """
-    told = os.environ.get(TRIM_THRESHOLD, "")
-    libc = ctypes.CDLL(None) if sys.platform == "linux" and told.isdecimal() else None
+    threshold = os.environ.get(TRIM_THRESHOLD, "")
+    libc = ctypes.CDLL(None) if sys.platform == "linux" and threshold.isdecimal() else None
     mallopt, malloc_trim = (getattr(libc, name, None) for name in ("mallopt", "malloc_trim"))
-    if mallopt is None or malloc_trim is None or int(told) >= _KEPT_BYTES:
+    if mallopt is None or malloc_trim is None or int(threshold) >= _KEPT_BYTES:
         yield False
         return
     mapped = os.environ.get(MMAP_THRESHOLD, "")
     before = {
-        _M_TRIM_THRESHOLD: int(told),
+        _M_TRIM_THRESHOLD: int(threshold),
         _M_MMAP_THRESHOLD: int(mapped) if mapped.isdecimal() else _GLIBC_MMAP_BYTES,
     }
     mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
