@@ -66,6 +66,8 @@ class Verdict:
     rank_right: bool
     """Every plant that matters is named, by one rank of its own at least, and nobody else is."""
     cause_right: bool
+    whole: bool
+    """Right, and every rank of each plant that matters is named."""
     pieces: tuple[str, ...]
     lost_fraction: tuple[float, ...]
     """Of the step, to each plant."""
@@ -150,6 +152,8 @@ def judged(kind: str, ranks: int, seed: int) -> Verdict:
         rank_right=rank_right,
         cause_right=rank_right
         and all(_caused(rank, point, job.plants) for rank, point in named.items()),
+        whole=rank_right
+        and all(plant.rotates or set(named) >= set(plant.ranks) for plant in matters),
         pieces=tuple(plant.piece for plant in job.plants),
         lost_fraction=tuple(round(lost_s / planted_s, 3) for lost_s in lost),
     )
@@ -187,6 +191,7 @@ def summary(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
                     "not_counted": len(mine) - len(judged_here),
                     "right": sum(each.rank_right for each in judged_here),
                     "with_cause": sum(each.cause_right for each in judged_here),
+                    "whole": sum(each.whole for each in judged_here),
                     "named": sum(bool(each.named) for each in judged_here),
                 }
             )

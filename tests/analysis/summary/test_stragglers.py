@@ -532,6 +532,26 @@ def test_late_ranks_that_are_all_of_one_host_are_named_by_it(hosts: str, named: 
     assert backward.host == named
 
 
+@pytest.mark.parametrize(
+    ("second", "named"),
+    [({"data_wait": 18}, [0, 1]), ({"forward": 18}, [0]), ({"data_wait": 8}, [0])],
+)
+def test_a_rank_that_is_as_late_for_the_same_reason_is_named_though_never_the_last(
+    second: Phases, named: list[int]
+) -> None:
+    """Of a slow host one rank is a little slower than the rest: the host is to blame."""
+    early: list[Phases] = [{"data_wait": 20}, second, *[NOTHING] * 4]
+    fold = LatenessFold(range(6), loop_waits=False)
+    schema = StepSchema(("tail_ns",), "cpu")
+    ranks = simulate(early, [NOTHING] * 6)
+    fold.observe([StepBlock.from_records(steps, schema) for steps in ranks])
+
+    (backward,) = fold.points(dict(enumerate("aabbcc")))
+
+    assert [late.rank for late in backward.late] == named
+    assert backward.host == ("a" if len(named) == 2 else "")
+
+
 @pytest.mark.parametrize("every", [4, 20])
 def test_a_rank_that_is_late_now_and_then_is_named_if_nobody_else_is(every: int) -> None:
     """In 50 of 200 steps; ten are too few to tell."""

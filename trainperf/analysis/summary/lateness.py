@@ -43,6 +43,9 @@ those in which anybody is, if that are as many as *LEAST_STEPS*."""
 LEAST_TURN = 0.4
 """Of an equal part of their steps: so often each of several must be the very last."""
 
+LEAST_ALIKE = 0.8
+"""Of how late those are: as late with the same cause is a rank that is hardly ever the last."""
+
 LEAST_ROTATING = 0.5
 """Of the steps in which some rank must be clearly late, if it is not always the same."""
 
@@ -145,6 +148,11 @@ class _Judge:
         at = self.figures[phase]
         group, share = self._group(phase)
         named = self._named(phase, group)
+        if named:
+            alike = self._alike(phase, named)
+            group = [*group, *map(self.ranks.index, (each.rank for each in alike))]
+            share = float(at.late_steps[group].sum()) / at.n
+            named = tuple(sorted((*named, *alike), key=lambda each: self.ranks.index(each.rank)))
         for each in named:
             if each.cause and each.cause_s:
                 self.blamed[_PHASE[each.cause], self.ranks.index(each.rank)] = each.cause_s
@@ -211,6 +219,33 @@ class _Judge:
             )
             for place, cause in causes.items()
         )
+
+    def _alike(self, phase: Phase, named: Sequence[LateRank]) -> list[LateRank]:
+        """Ranks as late as those, and for the same reason, that are the very last one less often.
+
+        Of eight ranks of a slow host one is a little slower still, and last in most of the steps.
+        """
+        at = self.figures[phase]
+        places = [self.ranks.index(each.rank) for each in named]
+        late_s, causes = named[0].late_s, {each.cause for each in named}
+        enough_s = LEAST_ALIKE * float(self.late[phase][places].min())
+        alike = []
+        for place in np.flatnonzero(self.late[phase] >= enough_s).tolist():
+            if place in places:
+                continue
+            cause = self._cause(phase, place, late_s, [*places, place])
+            label = cause.phase.label if cause else None
+            # Without a phase of its own a host was held up, and a device may be slow.
+            if label in causes and not (cause is None and at.synchronous):
+                alike.append(
+                    LateRank(
+                        rank=self.ranks[place],
+                        late_s=late_s,
+                        cause=label,
+                        cause_s=cause.seconds if cause else None,
+                    )
+                )
+        return alike if 2 * (len(places) + len(alike)) <= len(self.ranks) else []
 
     def _who(self, phase: Phase, *, named: bool) -> WhoIsLate:
         at = self.figures[phase]
