@@ -40,7 +40,7 @@ class OutsideProbe(PlainLoopProbe):
 
     def config(self) -> dict[str, Scalar]:
         """With what kind of loop it has turned out to be."""
-        kind = OUTSIDE_WITH_LOADER if self._waits.exact else OUTSIDE
+        kind = OUTSIDE if self._waits.coarse() else OUTSIDE_WITH_LOADER
         return {**super().config(), "loop": kind.name}
 
     def reasons(self) -> dict[str, str]:
@@ -56,12 +56,12 @@ def notes(waits: Waits, *, forwards: int) -> dict[str, str]:
         forwards: How many were seen.
     """
     heard = waits.divided_fraction
-    told = {"data_wait": LOADER_HEARD if waits.exact else COARSE}
-    if heard and not waits.exact:
-        told["data_wait"] = (
+    of_phases = {"data_wait": COARSE if waits.coarse() else LOADER_HEARD}
+    if heard and waits.coarse():
+        of_phases["data_wait"] = (
             f"coarse: recorded from outside. A DataLoader was heard in {share(heard)} of the "
             f"waits; in the others data wait is {_ALL}"
         )
     if not forwards:
-        told["forward"] = FORWARD_UNSEEN_LOADER_HEARD if heard else FORWARD_UNSEEN
-    return told
+        of_phases["forward"] = FORWARD_UNSEEN_LOADER_HEARD if heard else FORWARD_UNSEEN
+    return of_phases

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 
-_TOOLS = (3, 4)
+TOOLS = (3, 4)
 """Numbers of tools that Python leaves to anybody; debuggers, coverage and profilers have others."""
 
 
@@ -43,7 +43,7 @@ class LoaderCalls:
     def __init__(self, begins: Callable[..., object], ends: Callable[..., object]) -> None:
         self._tool: int | None = None
         if sys.version_info >= (3, 12):
-            free = [tool for tool in _TOOLS if sys.monitoring.get_tool(tool) is None]
+            free = [tool for tool in TOOLS if sys.monitoring.get_tool(tool) is None]
             if not free or not _CALLS:
                 return
             self._tool = free[0]

@@ -271,7 +271,8 @@ class OutsideLoop:
         if modules[0] in PRECISIONS:
             config["precision"] = PRECISIONS[modules[0]]
         training = offered(module, self._end_trials)
-        facts = LoopFacts(config=config, software={}, training=training)
+        coarse = self.waits.coarse
+        facts = LoopFacts(config=config, software={}, training=training, coarse=coarse)
         fit = start(self.monitor, self._objects, options, loader, self._notes, facts)
         self._brackets = PhaseContexts(self.recorder, self.monitor.guard, fit.chosen)
         self._watched = self._brackets.watches_backward

@@ -46,7 +46,7 @@ class Waits:
         self._called = self._nested = False
         """Whether a loader is at work; whether it has asked another one meanwhile."""
         self._heard = False
-        """Whether one has answered since a forward began."""
+        """Whether one was asked since a forward began."""
         self._heard_in_step = False
         self._before: Moment | None = None
         """When the wait began in which a loader was heard."""
@@ -72,10 +72,9 @@ class Waits:
         if self._calls is not None:
             self._calls.stop()
 
-    @property
-    def exact(self) -> bool:
-        """Whether data wait is the time in loaders, in next to all waits."""
-        return self._divided > 0 and self._divided >= _SURE * (self._divided + self._whole)
+    def coarse(self) -> bool:
+        """Whether data wait is more than the time in loaders, in some of the waits."""
+        return not self._divided or self.divided_fraction < _SURE
 
     @property
     def divided_fraction(self) -> float:
@@ -103,7 +102,7 @@ class Waits:
                 recorder.rest(_OTHER, since_last=True)
         self.brackets.mark(Mark.FETCH_BEGINS)
         recorder.enter(_DATA_WAIT)
-        self._called = True
+        self._called = self._heard = True
 
     def ends(self, *_: object) -> None:
         """It has answered."""
@@ -114,7 +113,6 @@ class Waits:
         self._recorder.leave()
         self.brackets.mark(Mark.FETCH_ENDS)
         self._called = self._nested = False
-        self._heard = True
 
     def settle(self) -> None:
         """A loader that was asked, and has not answered, had no batch any more."""
