@@ -80,7 +80,17 @@ class LoggedGap(msgspec.Struct, kw_only=True):
     """As in `LoggedSteps`."""
 
 
-LogEvent = LoggedSteps | LoggedColumns | LoggedGap
+class LoggedRestart(msgspec.Struct, kw_only=True):
+    """The job began anew in the same log: what follows is another attempt of the same rank.
+
+    Its times are from its own start, and its first steps warm up again.
+    """
+
+    started_at: str = ""
+    """As in `LoggedFit`."""
+
+
+LogEvent = LoggedSteps | LoggedColumns | LoggedGap | LoggedRestart
 
 
 @dataclass(slots=True, kw_only=True)
