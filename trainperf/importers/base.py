@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.loop_kind import NOT_TOLD
 from trainperf.core.phases import PHASES, Gap, Phase
 from trainperf.core.steps.block import MEAN_OF
 from trainperf.core.steps.records import FACTS, FINISHED, Scalar
@@ -137,7 +138,7 @@ class LogFormat:
     """The fits in some files; of one rank in the order of time."""
     loop: str = "imported"
     """Kind of loop that wrote it, as `core.loop_kind` names it."""
-    device: str = "unknown"
+    device: str = NOT_TOLD
     """Type of the device, where the format tells."""
     clock: str
     """What its times are, in a clause."""

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from trainperf.core.errors import LogError
+from trainperf.core.loop_kind import STEP_CLOCK
 from trainperf.core.formatting.units import plural
 from trainperf.core.phases import PHASES, Gap, Phase, Tag
 from trainperf.core.readings import (
@@ -144,7 +145,7 @@ class _Written:
             at_step=self.steps - 1,
             notes={**fit.notes, "imported": f"{note}; {fit.clock}" if fit.clock else clock},
             reasons={**self._reasons(), **fit.reasons},
-            config=fit.config,
+            config={**fit.config, STEP_CLOCK: fit.clock or kind.clock},
         )
         self._file.write(encode_entry(totals))
         # What the fit says of its end is of its last attempt.
