@@ -11,8 +11,8 @@ from typing import BinaryIO
 import numpy as np
 
 from trainperf.core.errors import LogError
-from trainperf.core.loop_kind import STEP_CLOCK
 from trainperf.core.formatting.units import plural
+from trainperf.core.loop_kind import STEP_CLOCK
 from trainperf.core.phases import PHASES, Gap, Phase, Tag
 from trainperf.core.readings import (
     DATA_STALL_FRACTION,
