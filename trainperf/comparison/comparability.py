@@ -12,6 +12,7 @@ from trainperf.analysis.run.trials_beside import NO_CHANGE
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Difference
+from trainperf.comparison.variables import THREADS, as_without, variables
 from trainperf.core.loop_kind import NOT_TOLD, STEP_CLOCK, imported_from
 from trainperf.core.machine.surroundings import NEW_FACTS, PACKAGES, VARIABLES
 from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, SAMPLES_PER_S, STEP_MEAN_S, STEP_S
@@ -37,6 +38,7 @@ _CHANGES: dict[str, str] = {
         "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length",
         "ranks": "world_size local_world_size strategy wrapper allreduces_per_step collectives",
         "torch": "torch cuda cudnn nccl triton torchvision torchaudio",
+        "threads": f"threads {' '.join(sorted(THREADS))}",
     }.items()
     for name in names.split()
 }
@@ -50,14 +52,13 @@ _NEW_FACTS = frozenset(
 _OF_LOGS = frozenset({"imported_from", "loop"})
 """Facts that say how a run was read, where only one was read from a log."""
 
-UNSET = "not set"
-"""Value of an environment variable that a run did not have."""
-
 _BESIDES_CODE = frozenset(
     {*PACKAGES, *VARIABLES, "python", "torch", "cuda", "cudnn", "nccl", "driver", "kernel"}
     | {"cpu_model", "cpu_governor", "cpu_count", "threads", "device_name", "device_memory_bytes"}
 )
 """Facts that are neither the code nor a setting of it."""
+
+UNCOMMITTED = " with uncommitted changes"
 
 SAME_WORK = 0.005
 """Relative difference in what a step works through up to which steps are the same work."""
@@ -183,6 +184,7 @@ def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
         and not (logs[0] and name not in old)
         and not (logs[1] and name not in new)
         and not (name in _OF_LOGS and not all(logs))
+        and not as_without(name, old, new)
     )
 
 
@@ -191,7 +193,7 @@ def code_version(summary: Summary) -> str:
     commit, dirty = (summary.run.environment.get(name) for name in ("git_commit", "git_dirty"))
     if not isinstance(commit, str):
         return ""
-    return f"{commit[:10]} with uncommitted changes" if dirty else commit[:10]
+    return f"{commit[:10]}{UNCOMMITTED}" if dirty else commit[:10]
 
 
 def obstacle(before: Summary, after: Summary) -> str | None:
@@ -241,6 +243,4 @@ def _facts(summary: Summary) -> Mapping[str, Scalar]:
     run = summary.run
     versions: dict[str, Scalar] = dict(run.software)
     facts = {**run.hardware, **versions, "world_size": run.world_size, **run.config}
-    if run.environment:
-        facts |= {name: run.environment.get(name, UNSET) for name in VARIABLES}
-    return facts
+    return {**facts, **variables(summary)}
