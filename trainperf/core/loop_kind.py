@@ -243,6 +243,12 @@ IMPORTED = replace(PLAIN, name="imported", title="In a log", own=False)
 """One that left a log: advice is that of a plain loop, but nothing of it was bracketed."""
 
 
+STEP_CLOCK = "step_time"
+"""Setting of an imported run: what the time of a step is in its log."""
+NOT_TOLD = "unknown"
+"""Device of an imported run whose log names none."""
+
+
 def imported_from(config: Mapping[str, object]) -> str:
     """Format of the log that a run was imported from; empty for one that was recorded."""
     return str(config.get("imported_from") or "")
