@@ -10,6 +10,9 @@ from trainperf.core.readings import FIRST_STEP_S, STEP_S
 def first_step(evidence: Evidence) -> Finding | None:
     """Compilation or autotuning in the first step takes a notable part of the whole fit.
 
+    The first step's time beyond a steady one's, over the fit; from 10 s on. Where the compiler's
+    time is known to be most of it, `compile_latency` says so.
+
     Wrong where: the real fit is much longer: the first step is paid once.
     To confirm: `first_step_s` against `run.fit_s` of the real run.
     """
