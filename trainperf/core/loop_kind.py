@@ -11,6 +11,9 @@ NO_TRAINING = "not applicable: nothing is trained"
 NO_INFERENCE = "not applicable: a loop that trains"
 """Reason why any other lacks a reading of answers."""
 
+GATHER = "the gather of token counts before forward (average_tokens_across_devices)"
+"""Where the ranks of a Hugging Face training meet before its forward."""
+
 _SCHEDULE = "(wait=5, warmup=2, active=3, repeat=1)"
 
 
@@ -235,6 +238,19 @@ LOOPS = (LIGHTNING, PLAIN, HUGGING_FACE, OUTSIDE, INFERENCE)
 
 IMPORTED = replace(PLAIN, name="imported", title="In a log", own=False)
 """One that left a log: advice is that of a plain loop, but nothing of it was bracketed."""
+
+
+def meeting_place(point: str, config: Mapping[str, object]) -> str:
+    """Where in a step ranks wait for each other, in words, e.g. `backward`.
+
+    Args:
+        point: The phase in which they do.
+        config: The run's configuration.
+    """
+    if point != "other":
+        return point.replace("_", " ")
+    gathers = loop_of(config) is HUGGING_FACE and config.get("average_tokens_across_devices")
+    return GATHER if gathers else "code outside every phase"
 
 
 def imported_from(config: Mapping[str, object]) -> str:
