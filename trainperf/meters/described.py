@@ -1,4 +1,4 @@
-"""What a reading is, in one sentence: for programs that show metrics with a line about each."""
+"""Sentences about readings: for programs that show metrics with a line about each."""
 
 from functools import cache
 

@@ -202,7 +202,7 @@ class _WindowTotals:
         elif self._chosen.last is None or totals.at_step <= self._chosen.last:
             self._last = totals
 
-    def known(self) -> Totals:
+    def learned(self) -> Totals:
         """What was learned by now of how the loop works, without what grows: a step has none."""
         latest = self._before if self._last.at_step < 0 else self._last
         return Totals(at_step=-1, config=latest.config)
@@ -231,7 +231,7 @@ def _chosen(block: StepBlock, window: _WindowTotals | None) -> Iterator[StepBloc
     """Steps to be read, after what is known of their loop."""
     if len(block):
         if window is not None:
-            yield window.known()
+            yield window.learned()
         yield block
 
 
