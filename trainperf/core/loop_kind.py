@@ -11,6 +11,9 @@ NO_TRAINING = "not applicable: nothing is trained"
 NO_INFERENCE = "not applicable: a loop that trains"
 """Reason why any other lacks a reading of answers."""
 
+GATHER = "the gather of token counts before forward (average_tokens_across_devices)"
+"""Where the ranks of a Hugging Face training meet before its forward."""
+
 _SCHEDULE = "(wait=5, warmup=2, active=3, repeat=1)"
 
 
@@ -247,6 +250,19 @@ STEP_CLOCK = "step_time"
 """Setting of an imported run: what the time of a step is in its log."""
 NOT_TOLD = "unknown"
 """Device of an imported run whose log names none."""
+
+
+def meeting_place(point: str, config: Mapping[str, object]) -> str:
+    """Where in a step ranks wait for each other, in words, e.g. `backward`.
+
+    Args:
+        point: The phase in which they do.
+        config: The run's configuration.
+    """
+    if point != "other":
+        return point.replace("_", " ")
+    gathers = loop_of(config) is HUGGING_FACE and config.get("average_tokens_across_devices")
+    return GATHER if gathers else "code outside every phase"
 
 
 def imported_from(config: Mapping[str, object]) -> str:

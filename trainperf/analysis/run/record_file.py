@@ -116,9 +116,7 @@ class RecordFile:
         window = _WindowTotals(chosen) if chosen.is_window else None
         for entry in self._all(most):
             if isinstance(entry, StepBlock):
-                block = chosen.steps(entry)
-                if len(block):
-                    yield block
+                yield from _chosen(chosen.steps(entry), window)
             elif window is None:
                 yield entry
             elif isinstance(entry, Totals):
@@ -208,6 +206,11 @@ class _WindowTotals:
         elif self._behind is None:
             self._behind = totals
 
+    def learned(self) -> Totals:
+        """What was learned by now of how the loop works, without what grows: a step has none."""
+        latest = self._before if self._last.at_step < 0 else self._last
+        return Totals(at_step=-1, config=latest.config)
+
     def totals(self) -> Totals | None:
         """`None` where there is none; without one in the window, what is no count of the nearest.
 
@@ -234,6 +237,14 @@ class _WindowTotals:
             config=last.config,
             contention=_less(last.contention, before.contention),
         )
+
+
+def _chosen(block: StepBlock, window: _WindowTotals | None) -> Iterator[StepBlock | Totals]:
+    """Steps to be read, after what is known of their loop."""
+    if len(block):
+        if window is not None:
+            yield window.learned()
+        yield block
 
 
 def _less(last: Mapping, before: Mapping) -> dict:  # type: ignore[type-arg]

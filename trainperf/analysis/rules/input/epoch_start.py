@@ -2,7 +2,7 @@
 
 from trainperf.analysis.rules.base import (
     Evidence,
-    all_steps_s,
+    first_batches_s,
     leaves_cold_caches,
     own_fit_s,
     setting,
@@ -10,7 +10,6 @@ from trainperf.analysis.rules.base import (
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.core.readings import DATA_WAIT_ALL_FRACTION, DATA_WAIT_FRACTION
 
 
 @leaves_cold_caches
@@ -29,7 +28,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
     fit_s = own_fit_s(summary)
     if epochs < 2 or not workers or setting(summary, "persistent_workers") or not fit_s:
         return None
-    first_s, between_s = _first_batches_s(summary), _between_s(summary)
+    first_s, between_s = first_batches_s(summary), _between_s(summary)
     if first_s is None:
         return None
     spent_s = first_s + between_s
@@ -52,14 +51,6 @@ def epoch_start(evidence: Evidence) -> Finding | None:
         confirm="data_wait_all_fraction comes near data_wait_fraction, and the epoch boundaries "
         "in the ledger shrink",
     )
-
-
-def _first_batches_s(summary: Summary) -> float | None:
-    """What the fit waits for data beyond what it would if every step were a steady one."""
-    steady, every = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_WAIT_ALL_FRACTION)
-    if steady is None or every is None:
-        return None
-    return max(0.0, every - steady) * all_steps_s(summary)
 
 
 def _between_s(summary: Summary) -> float:
