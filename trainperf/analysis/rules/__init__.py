@@ -90,6 +90,7 @@ RULES: tuple[Rule, ...] = tuple(
             "fit.slower_since",
             "fit.slow_drift",
             "fit.growing_pauses",
+            "memory.recompute",
             "memory.alloc_retries",
             "memory.memory_limit",
             "memory.fragmentation",
