@@ -27,6 +27,7 @@ CHANGES = {
     "bfloat16": "bf16",
     "frees the thread": "with a thread",
     "batch_sampler": "similar length",
+    "group_by_length": "similar length",
     "one row": "packing",
     "longest": "shorter rows",
 }
