@@ -15,7 +15,9 @@ from trainperf.analysis.rules.input.base import (
     awaits_requests,
     lost_to_loader,
     micro_batches,
+    restarts_s,
     small_tensors_wait,
+    unknown_loader,
 )
 from trainperf.analysis.rules.input.remedies import (
     LoaderRemedy,
@@ -54,7 +56,9 @@ def data_wait(evidence: Evidence) -> Finding | None:
     Workers that were tried in this training and gain nothing are not advised.  Where rank 0 loads
     for all ranks, each rank is given a loader of its own.
     A batch that takes less to make than to get from a worker is how loaders are: nothing is said of
-    it below a fifth of the step.  An inference loop without a DataLoader waits for requests.
+    it below a fifth of the step.  An inference loop without a DataLoader waits for requests.  From
+    outside, workers that start anew are `epoch_start`, and a loop without a DataLoader waits for
+    `unnamed_time`.
 
     Wrong where: the wait is for another process that uses the CPUs or the disk, and not for the
     loader's own work.
@@ -66,8 +70,11 @@ def data_wait(evidence: Evidence) -> Finding | None:
     step_s = summary.value(STEP_MEAN_S)
     if waited is None or lost is None or not step_s:
         return None
-    if awaits_requests(summary):
+    if awaits_requests(summary) or unknown_loader(summary):
         return None
+    # Steps that wait for workers to start are as steady as others where nobody tells the epochs.
+    restarts = min(restarts_s(summary) / (step_s * summary.run.steady_steps), lost)
+    waited, lost = max(0.0, waited - restarts), lost - restarts
     if lost < LIMITS.notable or small_tensors_wait(summary) or too_many_workers(summary):
         return None
     if lost < LIMITS.critical and cheaper_than_a_worker(summary, waited * step_s):
