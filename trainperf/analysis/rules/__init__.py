@@ -69,6 +69,7 @@ RULES: tuple[Rule, ...] = tuple(
             "host.debug_modes",
             "host.host_bound",
             "host.launch_bound",
+            "host.small_micro_batches",
             "operators.elementwise_chain",
             "operators.attention",
             "operators.matmul_precision",

@@ -2,22 +2,20 @@
 
 import msgspec
 
-from trainperf.analysis.rules.base import Evidence, setting, steady_step_s, worst
+from trainperf.analysis.rules.base import Evidence, steady_step_s
+from trainperf.analysis.rules.memory.base import room_for
 from trainperf.analysis.rules.operators.base import audited, place_of, total_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, costs
 from trainperf.core.formatting.units import duration, share, size
 from trainperf.core.loop_kind import HUGGING_FACE
-from trainperf.core.readings import MEMORY_PEAK_BYTES, PHASE_FORWARD_S, RESIDENT_PEAK_BYTES
+from trainperf.core.readings import PHASE_FORWARD_S
 
 
 KEPT = 20
 """A block that is not recomputed keeps at most so many times as much: some 17 tensors of the size
 of its input without the attention matrix (34 bytes per 16-bit number: Korthikanti et al., arXiv
 2205.05198, section 4.1), and a few more."""
-
-ROOM = 0.8
-"""Part of the memory that may be used."""
 
 SLOWER = 1.2
 """The second forward takes at most so many times as long as the first: it keeps what backward
@@ -36,7 +34,7 @@ def recompute(evidence: Evidence) -> Finding | None:
     To confirm: `trainperf try --only no_checkpointing SCRIPT`; the peak it then has.
     """
     summary, step_s = evidence.summary, steady_step_s(evidence.summary)
-    room = _room(summary)
+    room = room_for(summary, KEPT)
     # Written out, the scores of all blocks outgrow that.
     if room is None or not step_s or summary.run.config.get("attention") == "eager":
         return None
@@ -66,22 +64,6 @@ def recompute(evidence: Evidence) -> Finding | None:
         confirm="phase_backward_s falls; trainperf compare BEFORE AFTER shows the peak, too",
     )
     return msgspec.structs.replace(finding, gain_upper_bound=amdahl(SLOWER * lost))
-
-
-def _room(summary: Summary) -> tuple[float, float] | None:
-    """Peak and capacity of a rank in bytes; `None` where keeping all might not fit, or is unknown.
-
-    Parameters, gradients and two moments stay as they are; all else might grow.
-    """
-    host = summary.run.device == "cpu"
-    reading = RESIDENT_PEAK_BYTES if host else MEMORY_PEAK_BYTES
-    peak, capacity = worst(summary, reading), setting(summary, "device_memory_bytes")
-    if not peak or not capacity:
-        return None
-    if host:  # ranks of one host share its memory
-        capacity /= max(1.0, setting(summary, "local_world_size") or summary.run.world_size)
-    static = min(4 * (setting(summary, "gradient_bytes") or 0.0), peak)
-    return (peak, capacity) if static + KEPT * (peak - static) <= ROOM * capacity else None
 
 
 def _action(summary: Summary) -> str:
