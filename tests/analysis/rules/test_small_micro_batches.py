@@ -29,8 +29,8 @@ def found(
         config={"accumulate_grad_batches": 8, "gradient_bytes": GIB, **(config or {})},
         hardware={"device_memory_bytes": 64 * GIB},
     )
-    known = {peak: 6 * GIB, "samples": 8, **(facts or {})}
-    steps = make_steps(200, facts=known, forward=forward, backward=24)
+    columns = {peak: 6 * GIB, "samples": 8, **(facts or {})}
+    steps = make_steps(200, facts=columns, forward=forward, backward=24)
     return small_micro_batches(
         Evidence(summary=summary_of(path, [RankSpec(steps=steps, info=info)]))
     )

@@ -55,8 +55,8 @@ def small_micro_batches(evidence: Evidence) -> Finding | None:
 def _passes_s(summary: Summary) -> float | None:
     """Forward and backward of a step; `None` where these are not told apart, or too few."""
     parts = [summary.value(name) for name in (PHASE_FORWARD_S, PHASE_BACKWARD_S)]
-    known = [part for part in parts if part]
-    return sum(known) if len(known) == len(parts) and steady_step_s(summary) else None
+    spent = [part for part in parts if part]
+    return sum(spent) if len(spent) == len(parts) and steady_step_s(summary) else None
 
 
 def _brief(summary: Summary, each_s: float) -> bool:
