@@ -230,7 +230,11 @@ OFFERS = (
         rules=("data_wait",),
     ),
     TrialOffer(
-        "no_checkpointing", "change", "activations kept in place of computed twice", _recomputes
+        "no_checkpointing",
+        "change",
+        "activations kept in place of computed twice",
+        _recomputes,
+        rules=("recompute",),
     ),
     TrialOffer(
         "compile",
