@@ -15,16 +15,15 @@ and the broadcast holds rank 1 for it.  Both arrive 5 ms after the others in the
 only rank 3 exceeds them in a phase that is its own work, by 5 ms in `callbacks`: it is named.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trainperf.analysis.summary.point_figures import Numbers, PointFigures, beyond, merged
 from trainperf.analysis.summary.ranks import LateRank, WhoIsLate
 from trainperf.analysis.summary.schema import SyncPoint
 from trainperf.core.phases import PHASES, Phase
-from trainperf.core.stats.quantiles import Distribution
 
 
 LEAST_LATE_S = 0.001
@@ -81,38 +80,6 @@ _UNNAMED_BEFORE_FORWARD = (
 
 _PHASE = {phase.label: phase for phase in PHASES}
 
-Numbers = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointFigures:
-    """What was added up at one point over steady steps; seconds, by place of the rank."""
-
-    phase: Phase
-    """In which the ranks wait there."""
-    always: bool
-    """Whether they are known to, and not only to issue collectives in it."""
-    n: int
-    wait_s: Numbers
-    """Mean wait per rank."""
-    phases_s: Numbers
-    """Mean time per rank and phase, over the same steps."""
-    late_steps: npt.NDArray[np.int64]
-    """Steps in which the rank was the last one, clearly."""
-    late: Mapping[int, Distribution]
-    """By how much it then came after the typical other one."""
-    step_s: float
-    transfer_s: float
-    lost_s: float
-    even_s: float
-    """Mean of what the last rank comes after the typical other one: saved if it did not."""
-    held_s: Numbers
-    """As *even_s*, by the last rank, and up to the first of those that it held up."""
-    skews: Distribution | None
-    whole_step: bool
-    """Whether the ranks may have met at this very point before, within the step."""
-    synchronous: bool
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Excess:
@@ -147,7 +114,7 @@ class _Judge:
         self.figures = figures
         self.blamed: dict[tuple[Phase, int], float] = {}
         """Phase and place to what it was blamed for at an earlier point, seconds."""
-        self.late = {phase: _beyond(-each.wait_s) for phase, each in figures.items()}
+        self.late = {phase: beyond(-each.wait_s) for phase, each in figures.items()}
         """By how much each rank arrives at a point after the typical other one."""
         self.work = {phase: self._work(each) for phase, each in figures.items()}
         self.met = {phase for phase, each in figures.items() if each.always}
@@ -215,7 +182,7 @@ class _Judge:
         with its cause only.
         """
         at = self.figures[phase]
-        late = _merged([at.late[place] for place in group if place in at.late])
+        late = merged([at.late[place] for place in group if place in at.late])
         # Each was the last in some of the steps only: the median is that of them all.
         late_s = late.value() if late else None
         if late_s is None:
@@ -277,7 +244,7 @@ class _Judge:
         backward = self.figures.get(Phase.BACKWARD)
         if backward is not None and backward.always and backward.synchronous:
             phases_s[:, Phase.BACKWARD] -= backward.wait_s
-        return np.stack([_beyond(phases_s[:, phase]) for phase in PHASES], axis=1)
+        return np.stack([beyond(phases_s[:, phase]) for phase in PHASES], axis=1)
 
     def _cause(
         self, phase: Phase, place: int, late_s: float, group: Sequence[int]
@@ -379,29 +346,6 @@ class _Judge:
         ends_s = begins_s + self.work[phase][:, phase]
         apart_s = float(np.ptp(begins_s))
         return apart_s >= enough_s and float(np.ptp(ends_s)) <= (1 - LEAST_MET) * apart_s
-
-
-def _beyond(values: Numbers) -> Numbers:
-    """Each value beyond the median of the others."""
-    n = len(values)
-    if n < 2:
-        return np.zeros(n)
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    out = np.empty(n)
-    # Without the value at place *p* of the order, the middle moves up where it stood below it.
-    low, high = (n - 2) // 2, (n - 1) // 2
-    for place, own in enumerate(order.tolist()):
-        middle = ordered[low + (place <= low)] + ordered[high + (place <= high)]
-        out[own] = values[own] - middle / 2
-    return out
-
-
-def _merged(parts: Collection[Distribution]) -> Distribution | None:
-    merged: Distribution | None = None
-    for part in parts:
-        merged = part if merged is None else merged.merge(part)
-    return merged
 
 
 def _host(late: Sequence[int], ranks: Sequence[int], hosts: Mapping[int, str]) -> str:

@@ -25,9 +25,9 @@ from trainperf.analysis.summary.late_windows import LateWindows
 from trainperf.analysis.summary.lateness import (
     LEAST_LATE_FRACTION,
     LEAST_LATE_S,
-    PointFigures,
     judged,
 )
+from trainperf.analysis.summary.point_figures import PointFigures
 from trainperf.analysis.summary.schema import SyncPoint
 from trainperf.analysis.summary.waits import NO_TAIL, Waits, phase_of, typical_places, wait_at
 from trainperf.core.phases import PHASES, Phase
