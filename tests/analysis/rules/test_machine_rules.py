@@ -56,6 +56,18 @@ def test_a_hot_gpu_is_named_with_its_steps_its_clock_and_what_it_costs(tmp_path:
     assert any("88 °C" in line for line in finding.evidence)
 
 
+@pytest.mark.parametrize("ends", [80, 120])
+def test_a_change_that_the_machine_explains_is_told_once(tmp_path: Path, ends: int) -> None:
+    """No trace has to be captured to find out what the clock says."""
+    hot_gpu = {"sm_mhz": 1305.0, "reasons": 0x40}
+    slower = hot(40, ends, 1.12)
+    explained = evidence(tmp_path / "a", slower, device=between(40, ends, hot_gpu))
+    elsewhere = evidence(tmp_path / "b", slower, device=between(0, 20, hot_gpu))
+
+    assert [each.id for each in diagnose(explained)] == ["device_throttled"]
+    assert "slower_since" in {each.id for each in diagnose(elsewhere)}
+
+
 def test_a_power_brake_has_another_remedy_than_heat(tmp_path: Path) -> None:
     """No fan helps there."""
     finding = device_throttled(evidence(tmp_path, device=between(*HALF, {"reasons": 0x80})))

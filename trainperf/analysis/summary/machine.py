@@ -6,6 +6,7 @@ are counted in bins of their duration.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -50,10 +51,15 @@ class MachineFold:
 
     Args:
         series: Of all hosts and attempts.
+        window: Whether only some steps are read: what the machine did before and after them is
+            left out then.
     """
 
-    def __init__(self, series: Sequence[MachineSeries]) -> None:
+    def __init__(self, series: Sequence[MachineSeries], *, window: bool = False) -> None:
         self._series = series
+        self._window = window
+        self._reached: dict[int, tuple[float, float]] = {}
+        """Attempt to the nanoseconds of its fit that its steps are from and to."""
         self._stretches = [each for host in series for each in stretches_of(host)]
         self._outside: Distribution | None = None
         self._steady_s = 0.0
@@ -62,6 +68,11 @@ class MachineFold:
 
     def observe(self, block: StepBlock, attempt: int) -> None:
         """Take the next steps of an attempt, by its place in the run."""
+        if len(block):
+            ends_ns = block.start_ns + block.wall_ns
+            since, until = self._reached.get(attempt, (np.inf, -np.inf))
+            reached = min(since, float(block.start_ns.min())), max(until, float(ends_ns.max()))
+            self._reached[attempt] = reached
         steady = block.steady()
         if not self._series or not len(steady):
             return
@@ -106,15 +117,37 @@ class MachineFold:
 
     def facts(self, *, tokens_per_step: float | None) -> MachineFacts | None:
         """What there is to say; `None` where nothing was sampled."""
-        if not self._series:
+        read = self._read()
+        if not read:
             return None
         causes = [each for each in map(self._cause, self._by_cause()) if each is not None]
         causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
         return MachineFacts(
-            hosts=tuple(map(_host, _by_host(self._series))),
+            hosts=tuple(map(_host, _by_host(read))),
             causes=tuple(causes),
             energy=self._energy(tokens_per_step),
         )
+
+    def _read(self) -> list[MachineSeries]:
+        """The series; of a window their samples in it."""
+        if not self._window:
+            return list(self._series)
+        read = []
+        for series in self._series:
+            since, until = self._reached.get(series.attempt, (np.inf, -np.inf))
+            inside = (series.at_ns > since) & (series.at_ns <= until)
+            if inside.any():
+                at_ns, values = series.at_ns[inside], series.values[inside]
+                read.append(replace(series, at_ns=at_ns, values=values))
+        return read
+
+    def _span(self, series: MachineSeries) -> tuple[float, float]:
+        """The nanoseconds of an attempt that energy is told of."""
+        since, until = float(series.at_ns[0]), float(series.at_ns[-1])
+        if not self._window:
+            return since, until
+        first, last = self._reached.get(series.attempt, (until, since))
+        return max(since, first), min(until, last)
 
     def _by_cause(self) -> list[list[CauseStretches]]:
         """The stretches of each cause; of one that was there in several attempts those of each."""
@@ -153,15 +186,17 @@ class MachineFold:
         )
 
     def _energy(self, tokens_per_step: float | None) -> Energy | None:
-        spans = [
-            (float(joules[-1] - joules[0]), series)
-            for series, joules in zip(self._series, self._energies, strict=True)
-            if joules is not None
-        ]
+        spans = []
+        for series, joules in zip(self._series, self._energies, strict=True):
+            since, until = self._span(series)
+            if joules is not None and since < until:
+                at_begin, at_end = np.interp([since, until], series.at_ns, joules)
+                spans.append((float(at_end - at_begin), series))
         if not spans:
             return None
         whole_j = sum(joules for joules, _ in spans)
-        seconds = sum({series.attempt: series.span_s for _, series in spans}.values())
+        lasted = {series.attempt: self._span(series) for _, series in spans}.values()
+        seconds = sum(until - since for since, until in lasted) / 1e9
         step_j = self._spent_j / self._metered if self._metered else None
         return Energy(
             joules=whole_j,

@@ -2,6 +2,7 @@
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s
 from trainperf.analysis.rules.fit.long_term import ChangeTime, action_of, cause_of, in_words
+from trainperf.analysis.rules.machine.base import explained
 from trainperf.analysis.summary.long_term import NewLevel
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share, words
@@ -15,13 +16,14 @@ def slower_since(evidence: Evidence) -> Finding | None:
     """From some step on steps take longer, to the end or until they no longer do (change point).
 
     The bound is what they all take beyond the level before.  Silent on a machine whose speed
-    wanders: the jump must be far larger than the others of the same run.
+    wanders: the jump must be far larger than the others of the same run.  Silent as well where the
+    machine is why, by a finding of its own about the same steps.
 
     Wrong where: the work itself changed there on purpose, e.g. by a schedule of batch sizes.
     To confirm: the steps after it against those before: trainperf report RUN --steps FIRST:LAST.
     """
     summary, fit_s = evidence.summary, own_fit_s(evidence.summary)
-    levels = summary.long_term.levels
+    levels = tuple(level for level in summary.long_term.levels if not _of_machine(level, evidence))
     if not levels or not fit_s:
         return None
     level = max(levels, key=lambda level: level.lost_s)
@@ -47,6 +49,12 @@ def slower_since(evidence: Evidence) -> Finding | None:
         confirm=f"trainperf report RUN --steps {level.from_step}: shows the phase as before",
         **costs(min(lost, 0.99), confidence=cause.confidence, scope="fit"),
     )
+
+
+def _of_machine(level: NewLevel, evidence: Evidence) -> bool:
+    """Whether another finding says why: a clock, another process, or pressure."""
+    last = evidence.summary.run.steps if level.until_step is None else level.until_step
+    return explained(evidence, level.from_step, last - 1, level.after_s / level.before_s - 1)
 
 
 def _when(level: NewLevel) -> str:
