@@ -69,28 +69,32 @@ class MachineFold:
     def observe(self, block: StepBlock, attempt: int) -> None:
         """Take the next steps of an attempt, by its place in the run."""
         if len(block):
-            ends_ns = block.start_ns + block.wall_ns
-            since, until = self._reached.get(attempt, (np.inf, -np.inf))
-            reached = min(since, float(block.start_ns.min())), max(until, float(ends_ns.max()))
-            self._reached[attempt] = reached
+            self._reach(block, attempt)
         steady = block.steady()
         if not self._series or not len(steady):
             return
         begins, walls_ns = steady.start_ns, steady.wall_ns
         middle, walls_s = begins + walls_ns / 2, walls_ns / 1e9
-        covered = np.zeros(len(steady), dtype=bool)
         sampled = np.zeros(len(steady), dtype=bool)
         for series in self._series:
             if series.attempt == attempt:
                 sampled |= (middle >= series.at_ns[0]) & (middle <= series.at_ns[-1])
-        for stretches in self._stretches:
-            if stretches.series.attempt == attempt:
-                covered |= stretches.observe(middle, steady.index, walls_s)
-        outside = walls_s[sampled & ~covered]
+        stretches = [each for each in self._stretches if each.series.attempt == attempt]
+        held = [each.observe(middle, steady.index, walls_s) for each in stretches]
+        causes = np.sum(held, axis=0) if held else np.zeros(len(steady))
+        for each, inside in zip(stretches, held, strict=True):
+            if (alone := inside & (causes == 1)).any():
+                each.alone = merged(each.alone, walls_s[alone])
+        outside = walls_s[sampled & (causes == 0)]
         if len(outside):
             self._outside = merged(self._outside, outside)
         self._steady_s += float(walls_s.sum())
         self._meter(begins, begins + walls_ns, attempt)
+
+    def _reach(self, block: StepBlock, attempt: int) -> None:
+        since, until = self._reached.get(attempt, (np.inf, -np.inf))
+        end_ns = float((block.start_ns + block.wall_ns).max())
+        self._reached[attempt] = min(since, float(block.start_ns.min())), max(until, end_ns)
 
     def _meter(self, begins: Column, ends: Column, attempt: int) -> None:
         """Add the energy of steps that every host has sampled to their ends.
@@ -164,11 +168,17 @@ class MachineFold:
             return None
         inside_s = sum(float(each.seconds.sum()) for each in parts)
         typical_s = None if outside is None or outside.n < LIMITS.steps else outside.value()
+        alone = joined(each.alone for each in parts)
+        by_itself = 0 if alone is None else alone.n
+        judged = inside if alone is None or by_itself < LIMITS.steps else alone
         slower, shown, lost_s = None, False, 0.0
-        if typical_s and inside.n >= LIMITS.steps:
-            slower = (inside.value() or typical_s) / typical_s - 1
-            shown = inside.quantile(25.0) > typical_s
+        if typical_s and judged.n >= LIMITS.steps:
+            slower = (judged.value() or typical_s) / typical_s - 1
+            shown = judged.quantile(25.0) > typical_s
             lost_s = max(0.0, inside_s - inside.n * typical_s)
+            if judged.n < inside.n:
+                # What it cost by itself, of all that these steps took.
+                lost_s = min(lost_s, inside_s * max(0.0, slower) / (1 + slower))
         windows = [window for each in parts for window in windows_of(each, typical_s)]
         longest = sorted(windows, key=lambda window: -window.seconds)[:MOST_WINDOWS]
         return CauseFacts(
@@ -180,6 +190,7 @@ class MachineFold:
             slower=slower,
             lost_fraction=min(lost_s / self._steady_s, 0.99),
             shown=shown,
+            with_others=1 - by_itself / inside.n,
             values=means_of([(each, inside_of(each)) for each in parts], outside=True),
             who=who_is_in(parts),
             windows=tuple(sorted(longest, key=lambda window: window.first_step)),

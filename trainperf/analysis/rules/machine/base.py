@@ -77,7 +77,18 @@ def slower_steps(facts: CauseFacts) -> str:
 
 
 def stretches(facts: CauseFacts) -> tuple[str, ...]:
-    """The longest ones by name, where there are several."""
+    """The longest ones by name, where there are several; and that others were at it as well."""
+    return (*_longest(facts), *_together(facts))
+
+
+def _together(facts: CauseFacts) -> tuple[str, ...]:
+    """Where most of its steps are another cause's too, so that nothing tells the two apart."""
+    if facts.with_others <= MOSTLY or facts.slower is None:
+        return ()
+    return (f"in {share(facts.with_others)} of these steps the machine had another trouble too",)
+
+
+def _longest(facts: CauseFacts) -> tuple[str, ...]:
     if len(facts.windows) < 2:
         return ()
     longest = sorted(facts.windows, key=lambda window: -window.seconds)[:_NAMED]
