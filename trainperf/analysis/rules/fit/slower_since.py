@@ -1,7 +1,7 @@
 """Rule about a step from which on all steps take longer."""
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s
-from trainperf.analysis.rules.fit.long_term import ChangeTime, action_of, cause_of, in_words
+from trainperf.analysis.rules.fit.long_term import ALIKE, ChangeTime, action_of, cause_of, in_words
 from trainperf.analysis.rules.machine.base import explained
 from trainperf.analysis.summary.long_term import NewLevel
 from trainperf.core.findings import Finding, costs
@@ -31,11 +31,9 @@ def slower_since(evidence: Evidence) -> Finding | None:
     if lost < LEAST:
         return None
     cause = cause_of(level, level.moved, alike=level.alike)
-    rank = "" if level.rank is None else f" on rank {level.rank}"
     return Finding(
         id="slower_since",
-        title=f"{_when(level)} {share(level.after_s / level.before_s - 1)} longer: "
-        f"{words(level.phase)}{rank}, +{duration(level.phase_s)}",
+        title=_longer(level),
         advice=cause.advice,
         evidence=(
             (
@@ -63,10 +61,15 @@ def _when(level: NewLevel) -> str:
     return f"steps {level.from_step:,} to {level.until_step - 1:,} take"
 
 
+def _longer(level: NewLevel) -> str:
+    """E.g. `from step 41,200 on steps take 18 % longer: data wait, +9 ms`."""
+    rank = "" if level.rank is None else f" on rank {level.rank}"
+    what, more_s = f"{words(level.phase)}{rank}", level.phase_s
+    if level.alike and not rank:
+        what, more_s = ALIKE, level.after_s - level.before_s
+    longer = share(level.after_s / level.before_s - 1)
+    return f"{_when(level)} {longer} longer: {what}, +{duration(more_s)}"
+
+
 def _others(levels: tuple[NewLevel, ...], named: NewLevel) -> tuple[str, ...]:
-    return tuple(
-        f"{_when(level)} {share(level.after_s / level.before_s - 1)} longer: "
-        f"{words(level.phase)}, +{duration(level.phase_s)}"
-        for level in levels
-        if level is not named
-    )[:3]
+    return tuple(map(_longer, (level for level in levels if level is not named)))[:3]
