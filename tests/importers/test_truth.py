@@ -15,6 +15,7 @@ from trainperf.core.loop_kind import imported_from
 from trainperf.core.window import RunWindow
 from trainperf.importers import FORMATS, recognise
 from trainperf.importers.writing import write_run
+from trainperf.reports.html.run import load_page_data, render
 
 
 def imported(tmp_path: Path, *texts: str, name: str = "train.log") -> Summary:
@@ -323,3 +324,15 @@ def test_a_window_of_means_has_no_single_steps_either(tmp_path: Path) -> None:
     assert summary.value("step_mean_s") == about(0.100)
     assert reason(summary, "step_s") == "not covered: the log holds means over 10 steps"
     assert reason(summary, "step_p99_s") == "not covered: the log holds means over 10 steps"
+
+
+def test_a_page_has_no_time_of_what_the_log_does_not_hold(tmp_path: Path) -> None:
+    """Not a part of the bar that says 0.0 ms either."""
+    file = tmp_path / "trainer_state.json"
+    file.write_text(logs.trainer_state(500, 10, 0.5, tokens=2048), encoding="utf-8")
+    run = write_run(recognise([file]).kind, [file], tmp_path / "run")
+
+    page = render(load_page_data(Run.open(run)))
+
+    assert "other: 500.0 ms" in page
+    assert "forward: 0.0 ms" not in page

@@ -32,35 +32,34 @@ from trainperf.importers.base import (
 )
 from trainperf.importers.megatron_alike import Iterations, MegatronStretch, stretches
 from trainperf.importers.megatron_lines import (
+    ARGUMENT,
     ENOUGH,
     GAPS,
+    IN_LINE,
     MARK,
+    MEMORY,
+    OF_RANK,
+    ONE_LINE,
     PHASES,
+    ROWS_OF_RANKS,
     SAMPLES,
     SCALE,
+    SETTING,
     SKIPPED,
     SYNC,
     TIMERS,
     MegatronLine,
+    any_number,
     in_table,
     interval_of,
     is_read,
     line_of,
     loss_in,
+    started_at,
     value_of,
+    whole_number,
 )
 
-
-_ONE_LINE = re.compile(rb"time \(ms\) \|(.*)")
-_IN_LINE = re.compile(rb"([a-z][\w/-]*): ([\d.]+)")
-_OF_RANKS = re.compile(rb"^\s*(?:\d+: *)?([a-z][\w/-]*):\s*$")
-_OF_RANK = re.compile(rb"rank +\d+: ([\d.]+)")
-_MEMORY = re.compile(
-    rb"memory \(MB\) \| allocated: ([\d.]+) \| max allocated: ([\d.]+)"
-    rb" \| reserved: ([\d.]+) \| max reserved: ([\d.]+)"
-)
-_SETTING = re.compile(rb"\b(world_size|seq_length|micro_batch_size|data_parallel_size) \.+ (\d+)")
-_ARGUMENT = re.compile(rb"\b(?:world_size|micro_batch_size) \.+ \d+")
 
 _NAMES = {"world_size": "job_ranks", "seq_length": "sequence_length"}
 _DATA_WAIT, _FORWARD = Phase.DATA_WAIT, Phase.FORWARD
@@ -74,7 +73,7 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
         first = list(islice(_lines_in(file), ENOUGH))
         stamp = first[0].stamp if first else None
         fit = LoggedFit(events=iter(()))
-        fit.started_at = _started_at(stamp)
+        fit.started_at = started_at(stamp)
         if stamp is not None:
             fit.notes["clock"] = "times of day are the log's own and taken for UTC"
         fit.events = _Reader(file, fit, first).events()
@@ -84,10 +83,6 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
 
 def _lines_in(file: Path) -> Iterator[MegatronLine]:
     return filter(None, map(line_of, lines_of(file)))
-
-
-def _started_at(stamp: datetime | None) -> str:
-    return "" if stamp is None else f"{stamp.isoformat()}+00:00"
 
 
 class _Reader:
@@ -149,7 +144,7 @@ class _Reader:
                     self._anew = True
                 if self._anew:
                     self._anew = False
-                    yield LoggedRestart(started_at=_started_at(logged.stamp))
+                    yield LoggedRestart(started_at=started_at(logged.stamp))
                 self._pending = logged
             elif is_read(line):
                 yield from self._around(self._other(line))
@@ -215,7 +210,7 @@ class _Reader:
     def _tabled(self, text: bytes) -> Iterator[LogEvent]:
         """Lines `name .....: (1.00, 2.00)` of timers, or arguments, `name ..... 2`."""
         begun = self._before is not None or self._pending is not None
-        if begun and _ARGUMENT.search(text) is not None:
+        if begun and ARGUMENT.search(text) is not None:
             # Arguments are printed when a job begins.
             yield from self._settled()
             self._begin()
@@ -228,11 +223,11 @@ class _Reader:
 
     def _other(self, line: bytes) -> Sequence[LoggedGap]:
         """Timers in other forms, or a line about memory."""
-        if (in_line := _ONE_LINE.search(line)) is not None:
-            return self._timers(_IN_LINE.findall(in_line[1]))
-        if (of_rank := _OF_RANK.search(line)) is not None and self._in_table:
+        if (in_line := ONE_LINE.search(line)) is not None:
+            return self._timers(IN_LINE.findall(in_line[1]))
+        if (of_rank := OF_RANK.search(line)) is not None and self._in_table:
             return self._timers([(self._in_table, of_rank[1])])
-        if (named := _OF_RANKS.search(line)) is not None:
+        if (named := ROWS_OF_RANKS.search(line)) is not None:
             self._in_table = named[1]
         else:
             self._state(line)
@@ -240,11 +235,11 @@ class _Reader:
 
     def _state(self, line: bytes) -> None:
         """A line about memory, or an argument."""
-        if (memory := _MEMORY.search(line)) is not None and self._pending is not None:
+        if (memory := MEMORY.search(line)) is not None and self._pending is not None:
             held = self._pending.memory
             for name, mb in zip(_MEMORY_FACTS, memory.groups(), strict=True):
                 held[name] = max(held.get(name, 0.0), round(float(mb) * (1 << 20)))
-        elif (setting := _SETTING.search(line)) is not None:
+        elif (setting := SETTING.search(line)) is not None:
             given = setting[1].decode()
             self._fit.config[_NAMES.get(given, given)] = int(setting[2])
 
@@ -329,7 +324,7 @@ class _Reader:
         self, line: MegatronLine, sync_ms: float | None, number: int
     ) -> dict[str, float | None]:
         """Of each step of a line; *sync_ms* is what all of them waited for gradients."""
-        consumed = _int(value_of(line.text, SAMPLES))
+        consumed = whole_number(value_of(line.text, SAMPLES))
         facts: dict[str, float | None] = {}
         if sync_ms is not None:
             facts["tail_ns"] = round(sync_ms * MS / number)
@@ -348,11 +343,11 @@ class _Reader:
     def _of_last(self, line: MegatronLine, number: int) -> dict[str, float | None]:
         last: dict[str, float | None] = dict(line.memory)
         if loss := loss_in(line.text):
-            last["loss"] = self._losses.take(_float(loss), line.iteration)
+            last["loss"] = self._losses.take(any_number(loss), line.iteration)
         scale = value_of(line.text, SCALE)
-        if scale and _float(scale) != 1.0:
-            last["loss_scale"] = _float(scale)
-            skipped = _int(value_of(line.text, SKIPPED))
+        if scale and any_number(scale) != 1.0:
+            last["loss_scale"] = any_number(scale)
+            skipped = whole_number(value_of(line.text, SKIPPED))
             if skipped is not None:
                 last |= {"attempts": number, "overflows": max(0, skipped - self._skipped)}
                 self._skipped = skipped if self._before is None and self._once_more else 0
@@ -364,17 +359,6 @@ class _Reader:
         since_s = (line.stamp - self._began).total_seconds()
         # Stamps of whole seconds are rounded down, either of them.
         return self._first_ns + round((since_s if line.exact else since_s - 1) * SECOND)
-
-
-def _int(text: bytes) -> int | None:
-    return int(text) if text.isdigit() else None
-
-
-def _float(number: bytes) -> float:
-    try:
-        return float(number)
-    except ValueError:
-        return float("nan")
 
 
 FORMAT = LogFormat(

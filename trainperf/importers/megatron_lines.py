@@ -46,6 +46,17 @@ PHASES = (
 SYNC = b"all-grads-sync"
 """Timer of what all ranks wait for gradients."""
 
+ONE_LINE = re.compile(rb"time \(ms\) \|(.*)")
+IN_LINE = re.compile(rb"([a-z][\w/-]*): ([\d.]+)")
+ROWS_OF_RANKS = re.compile(rb"^\s*(?:\d+: *)?([a-z][\w/-]*):\s*$")
+OF_RANK = re.compile(rb"rank +\d+: ([\d.]+)")
+MEMORY = re.compile(
+    rb"memory \(MB\) \| allocated: ([\d.]+) \| max allocated: ([\d.]+)"
+    rb" \| reserved: ([\d.]+) \| max reserved: ([\d.]+)"
+)
+SETTING = re.compile(rb"\b(world_size|seq_length|micro_batch_size|data_parallel_size) \.+ (\d+)")
+ARGUMENT = re.compile(rb"\b(?:world_size|micro_batch_size) \.+ \d+")
+
 
 class MegatronLine(msgspec.Struct):
     """What belongs to one line `iteration …`."""
@@ -130,3 +141,21 @@ def interval_of(first: Sequence[MegatronLine]) -> int:
     if len(numbers) == 2 and numbers[1] > numbers[0]:
         return numbers[1] if numbers[0] == 1 else numbers[1] - numbers[0]
     return 1
+
+
+def started_at(stamp: datetime | None) -> str:
+    """Of a fit whose first line has that stamp, as in `LoggedFit`."""
+    return "" if stamp is None else f"{stamp.isoformat()}+00:00"
+
+
+def whole_number(text: bytes) -> int | None:
+    """`None` for what is none."""
+    return int(text) if text.isdigit() else None
+
+
+def any_number(number: bytes) -> float:
+    """NaN for what is none."""
+    try:
+        return float(number)
+    except ValueError:
+        return float("nan")

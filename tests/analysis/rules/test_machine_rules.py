@@ -56,6 +56,49 @@ def test_a_hot_gpu_is_named_with_its_steps_its_clock_and_what_it_costs(tmp_path:
     assert any("88 °C" in line for line in finding.evidence)
 
 
+def test_troubles_that_overlap_are_each_told_by_what_they_cost_alone(tmp_path: Path) -> None:
+    """A hot GPU costs 12 %, a neighbour 30 %; for twenty seconds there are both."""
+    facts = evidence(
+        tmp_path,
+        lambda second: hot(40, 80, 1.12)(second) * hot(20, 60, 1.3)(second),
+        host=between(20, 60, {"cpu_busy": 14.0, "waited": 0.3}),
+        device=between(40, 80, {"sm_mhz": 1305.0, "reasons": 0x40}),
+    )
+    throttled, shared = device_throttled(facts), host_shared(facts)
+
+    assert throttled is not None
+    assert "were 12 % slower" in throttled.title
+    assert throttled.fraction == pytest.approx(40 / 120 * 0.12 / 1.12, abs=0.005)
+    assert shared is not None
+    assert "were 30 % slower" in shared.title
+
+
+def test_troubles_that_nothing_tells_apart_say_so(tmp_path: Path) -> None:
+    """Each might be the only one that costs anything."""
+    facts = evidence(
+        tmp_path,
+        hot(*HALF, 1.3),
+        host=between(*HALF, {"cpu_busy": 14.0}),
+        device=between(*HALF, {"reasons": 0x40}),
+    )
+
+    for finding in (device_throttled(facts), host_shared(facts)):
+        assert finding is not None
+        assert "in 100 % of these steps the machine had another trouble too" in finding.evidence
+
+
+@pytest.mark.parametrize("ends", [80, 120])
+def test_a_change_that_the_machine_explains_is_told_once(tmp_path: Path, ends: int) -> None:
+    """No trace has to be captured to find out what the clock says."""
+    hot_gpu = {"sm_mhz": 1305.0, "reasons": 0x40}
+    slower = hot(40, ends, 1.12)
+    explained = evidence(tmp_path / "a", slower, device=between(40, ends, hot_gpu))
+    elsewhere = evidence(tmp_path / "b", slower, device=between(0, 20, hot_gpu))
+
+    assert [each.id for each in diagnose(explained)] == ["device_throttled"]
+    assert "slower_since" in {each.id for each in diagnose(elsewhere)}
+
+
 def test_a_power_brake_has_another_remedy_than_heat(tmp_path: Path) -> None:
     """No fan helps there."""
     finding = device_throttled(evidence(tmp_path, device=between(*HALF, {"reasons": 0x80})))

@@ -119,3 +119,13 @@ def test_attempts_come_in_order(tmp_path: Path) -> None:
     directory = make_run_dir(tmp_path / "a", [spec(attempt=k) for k in (10, 0, 2)])
 
     assert [files[0].attempt for files in Run.open(directory).attempts] == [0, 2, 10]
+
+
+def test_a_later_fit_is_named_with_the_directory_that_it_is_in(tmp_path: Path) -> None:
+    """`trainperf-1 against trainperf-1` says nothing; other directories have names of their own."""
+    names = {}
+    for below in ("a/trainperf", "a/trainperf-1", "b/trainperf-1", "c/trainperf-x", "7"):
+        make_run_dir(tmp_path / below, [spec(started_at="2026-11-01T00:00:00+00:00")])
+        names[below] = Run.open(tmp_path / below).name
+
+    assert list(names.values()) == ["a", "a/trainperf-1", "b/trainperf-1", "trainperf-x", "7"]

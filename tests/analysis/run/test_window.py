@@ -137,6 +137,21 @@ def test_a_run_without_a_step_says_so_whatever_the_window(tmp_path: Path) -> Non
         Run.open(tmp_path, RunWindow(first=0, last=10))
 
 
+def test_a_window_without_a_step_is_told_when_the_run_was(tmp_path: Path) -> None:
+    """Whoever asks by time cannot do anything with the numbers of steps."""
+    spec = RankSpec(steps=make_steps(100, forward=10), info=make_info())
+    (tmp_path / "steps-rank0.jsonl").write_bytes(encode_rank(spec))
+    there = "the run has steps 0 to 99, from 2026-11-01T12:00:00 to 2026-11-01T12:00:01 UTC"
+
+    for window in (
+        RunWindow(first=100),
+        RunWindow(since=datetime(2027, 1, 1, tzinfo=timezone.utc)),
+        RunWindow(since=timedelta(seconds=0.1), until=timedelta(seconds=0.5)),
+    ):
+        with pytest.raises(RunError, match=f"no step in this window: {there}"):
+            Run.open(tmp_path, window)
+
+
 def test_a_rank_whose_first_packed_part_is_damaged_is_left_out_and_named(tmp_path: Path) -> None:
     """The others can be read: their report is not refused for it."""
     run = days(tmp_path)

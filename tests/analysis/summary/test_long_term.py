@@ -107,6 +107,35 @@ def test_a_slow_stretch_has_an_end(tmp_path: Path) -> None:
     assert finding(summary, "slower_since").advice == "Look at the machine, not at the code"
 
 
+PARTS = {"forward": 15.0, "backward": 28.0, "optimizer": 4.0, "data_wait": 2.0, "callbacks": 1.0}
+"""Of a step, in ms: what a slower machine makes longer is all of them."""
+
+
+def test_steps_that_get_slower_in_all_their_parts_are_the_machines(tmp_path: Path) -> None:
+    """Bit by bit as at once: no list is gone through as a whole in each of them."""
+
+    def slower(index: int) -> Mapping[str, float]:
+        return {name: 0.12 * ms * index / STEPS for name, ms in PARTS.items()}
+
+    summary = summary_with(tmp_path, steps_with(slower))
+    drift = finding(summary, "slow_drift")
+
+    assert "forward, backward and optimizer alike, from 50" in drift.title
+    assert drift.advice == "Look at the machine, not at the code"
+    assert "clocks" in drift.action
+
+
+def test_a_level_of_all_parts_names_what_the_step_takes_longer(tmp_path: Path) -> None:
+    """Not the share of the largest of them."""
+
+    def slower(index: int) -> Mapping[str, float]:
+        return {name: 0.12 * ms * (index >= 3000) for name, ms in PARTS.items()}
+
+    since = finding(summary_with(tmp_path, steps_with(slower)), "slower_since")
+
+    assert re.search(r"forward, backward and optimizer alike, \+[56]\.\d+ ms", since.title)
+
+
 def test_the_rank_that_slows_down_is_named(tmp_path: Path) -> None:
     """Rank 1 loads from a slow disk; rank 0 only waits for it in backward."""
     waits = steps_with(lambda i: {"backward": 9.0 * (i >= 3_000)})

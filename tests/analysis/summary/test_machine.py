@@ -19,6 +19,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.machine import Neighbour
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord
+from trainperf.core.window import RunWindow
 
 
 STEP_MS = 50.0
@@ -302,3 +303,22 @@ def test_a_stretch_begins_with_the_sample_before_it() -> None:
     begins, ends = intervals(at_ns, mask)
 
     assert (begins.tolist(), ends.tolist()) == ([1 * S], [3 * S])
+
+
+def test_a_window_has_the_machine_and_the_energy_of_its_own_steps(tmp_path: Path) -> None:
+    """Twenty of 120 seconds at 600 W, before anything was hot."""
+    run = run_of(tmp_path, scattered(120, hot(60, 80)))
+    plant_machine(
+        run, 120, device=lambda s: {"sm_mhz": 1305, "reasons": 0x20} if 60 < s <= 80 else {}
+    )
+
+    summary = summarize(Run.open(run, RunWindow(first=0, last=399)))
+
+    assert summary.machine is not None
+    assert summary.machine.energy is not None
+    assert summary.machine.energy.joules == pytest.approx(600 * summary.run.fit_s, rel=0.01)
+    assert summary.machine.energy.mean_w == pytest.approx(600)
+    (host,) = summary.machine.hosts
+    assert host.devices[0].least_mhz == 1980
+    assert host.devices[0].throttled.keys() == {"power cap"}
+    assert host.span_s == pytest.approx(20, abs=2)

@@ -7,12 +7,13 @@ import msgspec
 import pytest
 from analysis.summary.test_machine import STEP_MS, hot, run_of, scattered, summed_up
 from support.machines import H200, plant_machine
+from support.runs import RankSpec, make_run_dir, make_steps
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.cost import cost_of_energy, cost_of_time, prices_of
 from trainperf.commands import main
 from trainperf.reports.html.run import load_page_data, render
-from trainperf.reports.run.machine_view import joules, of_machine
+from trainperf.reports.run.machine_view import energy_facts, joules, of_machine
 from trainperf.reports.run.run_view import run_view
 from trainperf.reports.run.text import render as as_text
 
@@ -83,6 +84,28 @@ def test_energy_and_cost_are_among_the_numbers(report: Callable[..., str]) -> No
 def test_without_a_price_nothing_is_said_of_cost(report: Callable[..., str]) -> None:
     """Nobody knows what others pay."""
     assert "cost" not in report()
+
+
+def test_a_price_of_energy_that_nobody_measured_is_not_passed_over(tmp_path: Path) -> None:
+    """Whoever gives it wants to know what became of it."""
+    spec = RankSpec(steps=make_steps(40, forward=10))
+    summary = summed_up(make_run_dir(tmp_path, [spec]))
+
+    facts = energy_facts(msgspec.structs.replace(summary, prices=prices_of(None, 0.3)))
+
+    assert [each.value for each in facts] == ["not known: no device's power was sampled"]
+
+
+@pytest.mark.parametrize(("per_hour", "shown"), [(999.7, "1,000"), (999.4, "999"), (0.5, "0.5")])
+def test_a_price_is_never_in_powers_of_ten(tmp_path: Path, per_hour: float, shown: str) -> None:
+    """Of a fit of an hour: just below a thousand as well."""
+    spec = RankSpec(steps=make_steps(40, forward=90_000))
+    summary = summed_up(make_run_dir(tmp_path, [spec]))
+    assert summary.run.fit_s == pytest.approx(3600)
+
+    (cost,) = energy_facts(msgspec.structs.replace(summary, prices=prices_of(per_hour, None)))
+
+    assert cost.value.startswith(f"{shown} for the fit")
 
 
 def test_a_price_below_zero_is_refused(report: Callable[..., str]) -> None:

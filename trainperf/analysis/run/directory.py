@@ -82,9 +82,17 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name for people: the directory, or the one above a plain `trainperf`."""
+        """Name for people: the directory, or the one above a plain `trainperf`.
+
+        A later fit beside it, `trainperf-1`, has both: others are called so too.
+        """
         directory = self.path.resolve()
-        return directory.parent.name if directory.name == NAME else directory.name
+        if directory.name == NAME:
+            return directory.parent.name
+        before, later, number = directory.name.partition(f"{NAME}-")
+        if later and not before and number.isdecimal():
+            return f"{directory.parent.name}/{directory.name}"
+        return directory.name
 
     @property
     def address(self) -> str:

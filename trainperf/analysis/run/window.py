@@ -60,8 +60,21 @@ def within(attempts: Attempts, window: RunWindow) -> Attempts:
         begun += max(map(last_step, files)) + 1
     if not any(_has_steps(file) for files in chosen for file in files[:1]):
         there = f"steps 0 to {begun - 1:,}" if begun else "no step at all"
-        raise RunError(f"no step in this window: the run has {there}")
+        raise RunError(f"no step in this window: the run has {there}{_times(whole)}")
     return tuple(chosen) if window.every_step else thinned(tuple(chosen), MOST_ROWS)
+
+
+def _times(attempts: Attempts) -> str:
+    """From when to when a run has steps, for whoever asks by time; empty where it does not say."""
+    begins = start_time(attempts[0][0].info.started_at)
+    latest = attempts[-1][0]
+    last = start_time(latest.info.started_at)
+    if begins is None or last is None:
+        return ""
+    ends = last + timedelta(microseconds=_end(latest)[1] / 1e3)
+    form = "%Y-%m-%dT%H:%M:%S"
+    begins, ends = (at.astimezone(timezone.utc) for at in (begins, ends))
+    return f", from {begins:{form}} to {ends:{form}} UTC"
 
 
 def thinned(attempts: Attempts, most_rows: int) -> Attempts:

@@ -91,6 +91,8 @@ class SlowDrift(msgspec.Struct, frozen=True, kw_only=True):
     """The user's hook whose time grows most; empty where none does."""
     hook_begins_s: float = 0.0
     hook_ends_s: float = 0.0
+    alike: bool = False
+    """As in `NewLevel`."""
     moved: tuple[Moved, ...] = ()
 
 
@@ -307,6 +309,7 @@ def _drift(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> Slow
         hook=hook,
         hook_begins_s=hook_begins_s,
         hook_ends_s=hook_ends_s,
+        alike=_alike(*ends),
         moved=_moved(*ends, (line.begins, line.ends)),
     )
 

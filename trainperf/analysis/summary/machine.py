@@ -6,6 +6,7 @@ are counted in bins of their duration.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -50,10 +51,15 @@ class MachineFold:
 
     Args:
         series: Of all hosts and attempts.
+        window: Whether only some steps are read: what the machine did before and after them is
+            left out then.
     """
 
-    def __init__(self, series: Sequence[MachineSeries]) -> None:
+    def __init__(self, series: Sequence[MachineSeries], *, window: bool = False) -> None:
         self._series = series
+        self._window = window
+        self._reached: dict[int, tuple[float, float]] = {}
+        """Attempt to the nanoseconds of its fit that its steps are from and to."""
         self._stretches = [each for host in series for each in stretches_of(host)]
         self._outside: Distribution | None = None
         self._steady_s = 0.0
@@ -62,24 +68,33 @@ class MachineFold:
 
     def observe(self, block: StepBlock, attempt: int) -> None:
         """Take the next steps of an attempt, by its place in the run."""
+        if len(block):
+            self._reach(block, attempt)
         steady = block.steady()
         if not self._series or not len(steady):
             return
         begins, walls_ns = steady.start_ns, steady.wall_ns
         middle, walls_s = begins + walls_ns / 2, walls_ns / 1e9
-        covered = np.zeros(len(steady), dtype=bool)
         sampled = np.zeros(len(steady), dtype=bool)
         for series in self._series:
             if series.attempt == attempt:
                 sampled |= (middle >= series.at_ns[0]) & (middle <= series.at_ns[-1])
-        for stretches in self._stretches:
-            if stretches.series.attempt == attempt:
-                covered |= stretches.observe(middle, steady.index, walls_s)
-        outside = walls_s[sampled & ~covered]
+        stretches = [each for each in self._stretches if each.series.attempt == attempt]
+        held = [each.observe(middle, steady.index, walls_s) for each in stretches]
+        causes = np.sum(held, axis=0) if held else np.zeros(len(steady))
+        for each, inside in zip(stretches, held, strict=True):
+            if (alone := inside & (causes == 1)).any():
+                each.alone = merged(each.alone, walls_s[alone])
+        outside = walls_s[sampled & (causes == 0)]
         if len(outside):
             self._outside = merged(self._outside, outside)
         self._steady_s += float(walls_s.sum())
         self._meter(begins, begins + walls_ns, attempt)
+
+    def _reach(self, block: StepBlock, attempt: int) -> None:
+        since, until = self._reached.get(attempt, (np.inf, -np.inf))
+        end_ns = float((block.start_ns + block.wall_ns).max())
+        self._reached[attempt] = min(since, float(block.start_ns.min())), max(until, end_ns)
 
     def _meter(self, begins: Column, ends: Column, attempt: int) -> None:
         """Add the energy of steps that every host has sampled to their ends.
@@ -106,15 +121,37 @@ class MachineFold:
 
     def facts(self, *, tokens_per_step: float | None) -> MachineFacts | None:
         """What there is to say; `None` where nothing was sampled."""
-        if not self._series:
+        read = self._read()
+        if not read:
             return None
         causes = [each for each in map(self._cause, self._by_cause()) if each is not None]
         causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
         return MachineFacts(
-            hosts=tuple(map(_host, _by_host(self._series))),
+            hosts=tuple(map(_host, _by_host(read))),
             causes=tuple(causes),
             energy=self._energy(tokens_per_step),
         )
+
+    def _read(self) -> list[MachineSeries]:
+        """The series; of a window their samples in it."""
+        if not self._window:
+            return list(self._series)
+        read = []
+        for series in self._series:
+            since, until = self._reached.get(series.attempt, (np.inf, -np.inf))
+            inside = (series.at_ns > since) & (series.at_ns <= until)
+            if inside.any():
+                at_ns, values = series.at_ns[inside], series.values[inside]
+                read.append(replace(series, at_ns=at_ns, values=values))
+        return read
+
+    def _span(self, series: MachineSeries) -> tuple[float, float]:
+        """The nanoseconds of an attempt that energy is told of."""
+        since, until = float(series.at_ns[0]), float(series.at_ns[-1])
+        if not self._window:
+            return since, until
+        first, last = self._reached.get(series.attempt, (until, since))
+        return max(since, first), min(until, last)
 
     def _by_cause(self) -> list[list[CauseStretches]]:
         """The stretches of each cause; of one that was there in several attempts those of each."""
@@ -131,11 +168,17 @@ class MachineFold:
             return None
         inside_s = sum(float(each.seconds.sum()) for each in parts)
         typical_s = None if outside is None or outside.n < LIMITS.steps else outside.value()
+        alone = joined(each.alone for each in parts)
+        by_itself = 0 if alone is None else alone.n
+        judged = inside if alone is None or by_itself < LIMITS.steps else alone
         slower, shown, lost_s = None, False, 0.0
-        if typical_s and inside.n >= LIMITS.steps:
-            slower = (inside.value() or typical_s) / typical_s - 1
-            shown = inside.quantile(25.0) > typical_s
+        if typical_s and judged.n >= LIMITS.steps:
+            slower = (judged.value() or typical_s) / typical_s - 1
+            shown = judged.quantile(25.0) > typical_s
             lost_s = max(0.0, inside_s - inside.n * typical_s)
+            if judged.n < inside.n:
+                # What it cost by itself, of all that these steps took.
+                lost_s = min(lost_s, inside_s * max(0.0, slower) / (1 + slower))
         windows = [window for each in parts for window in windows_of(each, typical_s)]
         longest = sorted(windows, key=lambda window: -window.seconds)[:MOST_WINDOWS]
         return CauseFacts(
@@ -147,21 +190,24 @@ class MachineFold:
             slower=slower,
             lost_fraction=min(lost_s / self._steady_s, 0.99),
             shown=shown,
+            with_others=1 - by_itself / inside.n,
             values=means_of([(each, inside_of(each)) for each in parts], outside=True),
             who=who_is_in(parts),
             windows=tuple(sorted(longest, key=lambda window: window.first_step)),
         )
 
     def _energy(self, tokens_per_step: float | None) -> Energy | None:
-        spans = [
-            (float(joules[-1] - joules[0]), series)
-            for series, joules in zip(self._series, self._energies, strict=True)
-            if joules is not None
-        ]
+        spans = []
+        for series, joules in zip(self._series, self._energies, strict=True):
+            since, until = self._span(series)
+            if joules is not None and since < until:
+                at_begin, at_end = np.interp([since, until], series.at_ns, joules)
+                spans.append((float(at_end - at_begin), series))
         if not spans:
             return None
         whole_j = sum(joules for joules, _ in spans)
-        seconds = sum({series.attempt: series.span_s for _, series in spans}.values())
+        lasted = {series.attempt: self._span(series) for _, series in spans}.values()
+        seconds = sum(until - since for since, until in lasted) / 1e9
         step_j = self._spent_j / self._metered if self._metered else None
         return Energy(
             joules=whole_j,

@@ -107,6 +107,8 @@ class CauseStretches:
     begins: Column
     ends: Column
     inside: Distribution | None = None
+    alone: Distribution | None = None
+    """Of steps in which no other cause held."""
     seconds: Column = field(init=False)
     first: Column = field(init=False)
     last: Column = field(init=False)

@@ -35,11 +35,14 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the time of steady steps."""
     steps: int
     slower: float | None = None
-    """Median step in it over that outside, minus 1; `None` where there are too few of either."""
+    """Median step in it over that outside of all causes, minus 1; `None` where there are too few of
+    either.  Of steps with no other cause, where there are enough of those."""
     lost_fraction: float = 0.0
     """Share of the time of steady steps that they take longer in it than the median outside."""
     shown: bool = False
-    """Whether three in four of the steps in it are slower than the median outside."""
+    """Whether three in four of the steps that are judged are slower than the median outside."""
+    with_others: float = 0.0
+    """Share of its steps in which another cause held too."""
     values: dict[str, float] = {}
     """Means of what was sampled in it; `outside_sm_mhz` is the clock outside."""
     who: tuple[str, ...] = ()

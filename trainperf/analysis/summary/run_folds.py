@@ -89,7 +89,7 @@ class RunFolds:
         self.times = StepTimesFold()
         self.levels = LevelsFold(len(run.ranks))
         machines, self.machine_problems = replay.machines
-        self.machine = MachineFold(machines)
+        self.machine = MachineFold(machines, window=bool(run.window))
 
     def read(self, observers: Sequence[StepObserver]) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""

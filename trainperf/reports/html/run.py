@@ -287,7 +287,8 @@ def breakdown(view: RunView) -> Markup:
     if not rows:
         return paragraph("No step was recorded.", "absent")
     step_s = sum(row.seconds for row in rows)
-    parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows]
+    timed = [row for row in rows if not row.absent]
+    parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in timed]
     head = ("phase", "time per step", "share", meter(0.0, "aside"), "note")
     longest = max(row.fraction for row in rows)
     cells = [_phase(row, longest) for row in rows]

@@ -53,6 +53,11 @@ def energy_facts(summary: Summary) -> list[NamedValue]:
     for what, cost in (("cost", cost_of_time(summary)), ("electricity", cost_of_energy(summary))):
         if cost is not None:
             facts.append(NamedValue(name=what, value=_cost(cost)))
+    prices = summary.prices
+    if energy is None and prices is not None and prices.per_kwh is not None:
+        facts.append(
+            NamedValue(name="electricity", value="not known: no device's power was sampled")
+        )
     return facts
 
 
@@ -63,7 +68,7 @@ def _cost(cost: Cost) -> str:
 
 
 def _price(amount: float) -> str:
-    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.3g}"
+    return f"{amount:,.0f}" if amount >= 999.5 else f"{amount:.3g}"
 
 
 def machine_line(summary: Summary) -> str:

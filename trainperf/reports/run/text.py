@@ -21,6 +21,7 @@ from trainperf.reports.run.tables import tables
 
 MOST_LINES = 25
 
+_APART = " · "
 _INDENT = "  "
 _LABEL = 6
 _CONTINUES = " " * _LABEL
@@ -50,7 +51,8 @@ def lines(summary: Summary, width: int = WIDTH, *, whole: bool = False) -> list[
     With *whole* no line is dropped, however many there are.
     """
     view = run_view(summary)
-    title = flow(["trainperf", view.name, view.about, view.progress], width, " · ", "bold cyan")
+    parts = ["trainperf", view.name, view.about, *view.progress.split(_APART)]
+    title = flow(parts, width, _APART, "bold cyan")
     most = sys.maxsize if whole else MOST_LINES - len(title)
     return _cut([*title, *body(summary, view, width, most)], width)
 

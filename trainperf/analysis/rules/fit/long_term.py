@@ -73,7 +73,7 @@ _BY_PHASE = {
         confidence="medium",
     ),
 }
-_MACHINE = ChangeCause(
+MACHINE = ChangeCause(
     advice="Look at the machine, not at the code",
     action="see what else ran there {since}, and the clocks, the power and the temperature of its "
     "processors",
@@ -101,6 +101,10 @@ class InPhase(Protocol):
         ...
 
 
+ALIKE = "forward, backward and optimizer alike"
+"""What grows where the machine is slower, or the batch larger: no single phase."""
+
+
 def action_of(cause: ChangeCause, when: ChangeTime) -> str:
     """What to do about a change at that time."""
     return cause.action.format(since=when.since, across=when.across)
@@ -112,7 +116,7 @@ def cause_of(change: InPhase, moved: Iterable[Moved], *, alike: bool = False) ->
     if facts & {*_BATCHES} and change.phase != "data_wait":
         return _LARGER
     if facts & {*_HOST} or alike:
-        return _MACHINE
+        return MACHINE
     return _BY_PHASE.get(change.phase, OTHERWISE)
 
 

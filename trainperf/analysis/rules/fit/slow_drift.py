@@ -2,13 +2,16 @@
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s
 from trainperf.analysis.rules.fit.long_term import (
+    ALIKE,
     BIT_BY_BIT,
+    MACHINE,
     OTHERWISE,
     ChangeCause,
     action_of,
     cause_of,
     in_words,
 )
+from trainperf.analysis.summary.long_term import SlowDrift
 from trainperf.analysis.summary.schema import LineShare, Summary
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import Finding, costs
@@ -40,16 +43,13 @@ def slow_drift(evidence: Evidence) -> Finding | None:
     drift = summary.long_term.drift
     if drift is None or not fit_s or drift.lost_s < LEAST * fit_s:
         return None
-    cause = cause_of(drift, drift.moved)
+    cause = cause_of(drift, drift.moved, alike=drift.alike)
     line, holder = summary.owner(drift.phase), _gathers(evidence)
     per_thousand_s = (drift.ends_s - drift.begins_s) / max(1, drift.steps) * 1000
-    hook = f" ({drift.hook})" if drift.hook else ""
-    rank = "" if drift.rank is None else f" on rank {drift.rank}"
     logger = _logger(summary)
     return Finding(
         id="slow_drift",
-        title=f"steps get slower all the time: {words(drift.phase)}{hook}{rank} grows from "
-        f"{duration(drift.phase_begins_s)} to {duration(drift.phase_ends_s)} per step",
+        title=f"steps get slower all the time: {_grows(drift)} per step",
         advice=_advice(cause, drift.hook or logger, drift.phase),
         evidence=(
             (
@@ -68,6 +68,16 @@ def slow_drift(evidence: Evidence) -> Finding | None:
         confirm="trainperf report RUN --steps of the last tenth: as fast as the first",
         **costs(min(drift.lost_s / fit_s, 0.99), confidence=cause.confidence, scope="fit"),
     )
+
+
+def _grows(drift: SlowDrift) -> str:
+    """What grows, and from what to what."""
+    if drift.alike and not drift.hook and drift.rank is None:
+        return f"{ALIKE}, from {duration(drift.begins_s)} to {duration(drift.ends_s)}"
+    hook = f" ({drift.hook})" if drift.hook else ""
+    rank = "" if drift.rank is None else f" on rank {drift.rank}"
+    ends = f"{duration(drift.phase_begins_s)} to {duration(drift.phase_ends_s)}"
+    return f"{words(drift.phase)}{hook}{rank} grows from {ends}"
 
 
 def _logger(summary: Summary) -> str:
@@ -91,7 +101,7 @@ def _action(cause: ChangeCause, holder: Holder | None, phase: str, line: LineSha
             f"clear {holder.name} after use, or keep a running sum: what goes through all of it "
             "takes longer with every step"
         )
-    if phase in ("callbacks", "loop"):
+    if phase in ("callbacks", "loop") and cause is not MACHINE:
         return (
             "append to the log file instead of writing all of it again (a CSV logger that does is "
             "fixed by a later release), and keep no list of every step's values"

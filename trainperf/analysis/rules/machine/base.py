@@ -1,6 +1,8 @@
 """Slower steps and what the machine did meanwhile: shared by the rules of `machine`."""
 
 from collections.abc import Collection
+from functools import partial
+from typing import get_args
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.summary.machine_facts import Cause, CauseFacts, MachineWindow
@@ -14,6 +16,8 @@ LOST = 0.01
 """Share of the time of steady steps that must be lost, to ask for anything."""
 SUSTAINED = 0.5
 """Share of the time from which on there is hardly anything outside to compare with."""
+MOSTLY = 0.8
+"""Of slower steps, and of how much slower they are, that a cause must account for."""
 _NAMED = 2
 """Stretches of steps that are named."""
 
@@ -25,6 +29,22 @@ def costly(evidence: Evidence, *causes: Cause) -> CauseFacts | None:
         if facts.shown and slower >= SLOWER and facts.lost_fraction >= LOST:
             return facts
     return None
+
+
+def explained(evidence: Evidence, first_step: int, last_step: int, slower: float) -> bool:
+    """Whether the machine is why just these steps are slower, by a finding of its own."""
+    if evidence.summary.machine is None:
+        return False
+    for facts in map(partial(costly, evidence), get_args(Cause)):
+        if facts is None or (facts.slower or 0.0) < MOSTLY * slower:
+            continue
+        inside = sum(
+            max(0, min(last_step, window.last_step) - max(first_step, window.first_step) + 1)
+            for window in facts.windows
+        )
+        if inside >= MOSTLY * (last_step - first_step + 1):
+            return True
+    return False
 
 
 def lasting(evidence: Evidence, *causes: Cause) -> CauseFacts | None:
@@ -57,7 +77,18 @@ def slower_steps(facts: CauseFacts) -> str:
 
 
 def stretches(facts: CauseFacts) -> tuple[str, ...]:
-    """The longest ones by name, where there are several."""
+    """The longest ones by name, where there are several; and that others were at it as well."""
+    return (*_longest(facts), *_together(facts))
+
+
+def _together(facts: CauseFacts) -> tuple[str, ...]:
+    """Where most of its steps are another cause's too, so that nothing tells the two apart."""
+    if facts.with_others <= MOSTLY or facts.slower is None:
+        return ()
+    return (f"in {share(facts.with_others)} of these steps the machine had another trouble too",)
+
+
+def _longest(facts: CauseFacts) -> tuple[str, ...]:
     if len(facts.windows) < 2:
         return ()
     longest = sorted(facts.windows, key=lambda window: -window.seconds)[:_NAMED]
