@@ -456,6 +456,10 @@ def test_packages_of_two_environments_are_narrowed_down(
     assert result.first_slow.title == "delta 1.0 → 2.0"
     assert answer(result).startswith("delta 1.0 → 2.0 is the first slow package: slower, 0.67×")
     assert "5 packages differ" in bisection_text(result)
+    # What was measured has more than the package that it is named by.
+    rows = bisection_text(result).partition("against good")[2].splitlines()[2:]
+    assert rows
+    assert all(row.startswith("  with all up to ") for row in rows)
 
 
 def test_a_cause_that_is_no_package_is_not_blamed_on_one(

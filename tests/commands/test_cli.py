@@ -111,6 +111,7 @@ def test_a_path_may_begin_with_a_dash(tmp_path: Path) -> None:
     [
         (["reprot", "run"], "trainperf: argument COMMAND: invalid choice: 'reprot'"),
         (["trace"], "trainperf: the following arguments are required: PATH; see trainperf trace"),
+        (["run"], "trainperf: the following arguments are required: SCRIPT; see trainperf run"),
         (["trace", "a", "--form", "json"], "trainperf: unrecognized arguments: --form"),
         (["trace", "a", "--format", "pdf"], "trainperf: argument --format: invalid choice: 'pdf'"),
         (["view", "a", "--port", "65536"], "trainperf: argument --port: 65536: must be a number"),

@@ -139,13 +139,13 @@ def test_a_finding_of_a_run_answers_six_questions(
 def test_a_run_without_a_finding_is_explained_by_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """That nothing stands out is an answer, and no fault of the call: an empty list."""
+    """Nothing to do is an answer, and no fault of the call: an empty list."""
     steps = make_steps(200, data_wait=1, forward=60, backward=39)
     run = str(make_run_dir(tmp_path / "well", [RankSpec(steps=steps)]))
 
     assert json.loads(explain(capsys, "--run", run, "--format", "json")) == []
-    assert "no clear bottleneck" in explain(capsys, "--run", run)
-    assert "no clear bottleneck" in explain(capsys, "--run", run, "--format", "markdown")
+    assert ": no finding; " in explain(capsys, "--run", run)
+    assert ": no finding; " in explain(capsys, "--run", run, "--format", "markdown")
 
 
 def test_a_ceiling_is_not_to_be_made() -> None:

@@ -33,7 +33,7 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.escape import encodable, plain
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.verdict import verdict_of
-from trainperf.reports.bisection import name_of, plan_sentence, step_sentence
+from trainperf.reports.bisection import measured_name, plan_sentence, step_sentence
 
 
 Words = tuple[str, ...]
@@ -215,7 +215,7 @@ def measuring(subject: Subject, proof: ProofOptions) -> Measure:
     def measure(first: State, second: State, decides: Decides | None) -> Comparison:
         out = proof.out / f"{next(number):02}"
         with subject.training(first) as before, subject.training(second) as after:
-            _tell(f"{name_of(subject, second)} against {name_of(subject, first)}")
+            _tell(f"{measured_name(subject, second)} against {measured_name(subject, first)}")
             pairs = proof_of(
                 (before, after),
                 replace(proof, out=out, decides=decides),

@@ -127,7 +127,8 @@ class _Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see {self.prog} --help")
+        # Argparse counts what belongs to another program among what has to be given.
+        raise ConfigError(f"{message.removesuffix(', ...')}; see {self.prog} --help")
 
 
 def _top_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:

@@ -63,7 +63,7 @@ def _run(given: argparse.Namespace) -> str:
     if given.format == "json":
         return explanations_json(explanations() if lists else entries)
     if not entries and not lists:
-        return f"{given.run}: no finding, no clear bottleneck\n"
+        return f"{given.run}: no finding; `trainperf report` shows what was measured\n"
     if given.format == "markdown":
         return explanations_markdown(explanations() if lists else entries)
     width = width_of(sys.stdout)

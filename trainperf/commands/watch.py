@@ -67,7 +67,7 @@ def _run(given: argparse.Namespace) -> str:
 
 COMMAND = Command(
     name="watch",
-    about="Show a run in the terminal while it trains, also over SSH; q quits.",
+    about="Show a run in the terminal while it trains, also over SSH; needs trainperf[watch].",
     add_arguments=_add_arguments,
     run=_run,
     examples=("runs/a", "s3://bucket/runs/a --every 10"),

@@ -75,7 +75,15 @@ def name_of(bisection: Ends, state: State) -> str:
 def step_sentence(bisection: Bisection, step: BisectionStep) -> str:
     """E.g. `1f0c2d3e4a “Sort the batches”: slow, 0.668× as fast (95 % CI 0.65–0.69), 2 pairs`."""
     pairs = f", {plural(step.pairs, 'pair')}" if step.pairs else ""
-    return f"{name_of(bisection, step.state)}: {step.pace}, {_measured(step)}{pairs}"
+    return f"{measured_name(bisection, step.state)}: {step.pace}, {_measured(step)}{pairs}"
+
+
+def measured_name(bisection: Ends, state: State) -> str:
+    """Of a mixture, that it has more than the package by which it is named."""
+    name = name_of(bisection, state)
+    if bisection.kind == "commits" or state in (bisection.good, bisection.bad):
+        return name
+    return f"with all up to {name}"
 
 
 def plan_sentence(states: int, took_s: float) -> str:
@@ -113,7 +121,7 @@ def notes(bisection: Bisection) -> list[str]:
         listed = ", ".join(map(_difference, bisection.differences))
         sentences.append(f"{plural(len(bisection.differences), 'package')} differ: {listed}")
     sentences += [
-        f"skipped: {name_of(bisection, step.state)}: {step.reason}"
+        f"skipped: {measured_name(bisection, step.state)}: {step.reason}"
         for step in bisection.steps
         if step.pace in ("broken", "cannot tell") and step.reason
     ]
@@ -143,7 +151,7 @@ def _next(bisection: Bisection) -> str:
 def _table(bisection: Bisection) -> Table:
     rows = tuple(
         (
-            name_of(bisection, step.state),
+            measured_name(bisection, step.state),
             step.pace,
             speed(step.speedup) if step.speedup is not None else "",
             str(step.pairs or ""),

@@ -190,6 +190,21 @@ def test_regular_collections_are_a_finding(tmp_path: Path) -> None:
     assert finding.fraction == pytest.approx(0.6 / 4.6)
 
 
+def test_the_collection_of_the_first_step_is_none(tmp_path: Path) -> None:
+    """0.2 s of a fit of 4 s, as every short script has it; the steps after it collect nothing."""
+    steps = [
+        make_step(
+            index,
+            tags=int(Tag.WARMUP) if index < WARMUP_STEPS else 0,
+            forward=10 if index else 230,
+            facts={"gc_ns": 0 if index else 200 * MS},
+        )
+        for index in range(400)
+    ]
+
+    assert garbage(Evidence(summary=summary_of(tmp_path, [RankSpec(steps=steps)]))) is None
+
+
 def test_a_few_collections_in_a_short_fit_are_none(tmp_path: Path) -> None:
     """The start of a process has some."""
     assert garbage(collected(tmp_path, 150, 300)) is None

@@ -1,9 +1,14 @@
 """Rule about Python's garbage collector."""
 
 from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, own_fit_s, worst
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share
-from trainperf.core.readings import GC_S
+from trainperf.core.readings import FIRST_STEP_S, GC_S, STEP_S
+
+
+LEAST = 0.02
+"""Share of the fit from which pauses are a finding."""
 
 
 @leaves_cold_caches
@@ -11,7 +16,8 @@ def garbage(evidence: Evidence) -> Finding | None:
     """Steps stand still for the garbage collector.
 
     `gc.callbacks` times each collection inside a step. A finding from 2 % of the fit on, unless
-    those steps are so few that they are of the process's start. The bound is all of the pauses.
+    those steps are so few that they are of the process's start, or the first one may have held all
+    of it. The bound is all of the pauses.
 
     Wrong where: the pauses are of the warm-up, and the fit is short.
     To confirm: the reading `gc_s` of a longer run; `gc.freeze()` after set-up.
@@ -21,8 +27,10 @@ def garbage(evidence: Evidence) -> Finding | None:
     if paused_s is None or not own_fit_s(summary):
         return None
     lost, unusual = paused_s / own_fit_s(summary), summary.excluded.get("gc", 0)
+    if not unusual and paused_s - _first_s(summary) < LEAST * own_fit_s(summary):
+        return None  # all of it may have been in the first step, or nearly
     # A few full collections while a process warms up are a notable part of a short fit only.
-    if lost < 0.02 or 0 < unusual < 5:
+    if lost < LEAST or 0 < unusual < 5:
         return None
     return Finding(
         id="garbage",
@@ -33,3 +41,12 @@ def garbage(evidence: Evidence) -> Finding | None:
         **costs(lost, scope="fit"),
         confirm="trainperf compare BEFORE AFTER: gc_s falls",
     )
+
+
+def _first_s(summary: Summary) -> float:
+    """What the first step took beyond another: the most that a collection may have been of it.
+
+    A process of some seconds has imported so much that its first collection takes 0.2 s.
+    """
+    first_s, step_s = summary.value(FIRST_STEP_S), summary.value(STEP_S)
+    return 0.0 if first_s is None or step_s is None else max(0.0, first_s - step_s)
