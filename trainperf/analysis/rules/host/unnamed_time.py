@@ -50,12 +50,24 @@ def unnamed_time(evidence: Evidence) -> Finding | None:
             f"{duration(lost * step_s)} of {duration(step_s)} per step",
             *(_sampled(summary) or ("no line was seen in most of it",)),
         ),
-        action=f"do the work of {name or 'that code'} every n-th step, or after the fit; put what "
-        f"has to stay into {summary.run.loop.user_code}",
+        action=_action(summary, name),
         **costs(lost, confidence="high" if line else "medium"),
         effort="minutes" if line else "hours",
         where=line.where if line else "",
         confirm="trainperf compare BEFORE AFTER: phase_other_s falls",
+    )
+
+
+def _action(summary: Summary, name: str) -> str:
+    """Where nothing was seen, a Trainer's user is told where to look: that code has names there."""
+    if not name and summary.run.loop is HUGGING_FACE:
+        return (
+            "look at what training_step, compute_loss and _prepare_inputs of your Trainer do before "
+            "the model is called; a run of some minutes names the line"
+        )
+    return (
+        f"do the work of {name or 'that code'} every n-th step, or after the fit; put what has to "
+        f"stay into {summary.run.loop.user_code}"
     )
 
 
