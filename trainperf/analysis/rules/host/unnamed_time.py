@@ -62,8 +62,8 @@ def _action(summary: Summary, name: str) -> str:
     """Where nothing was seen, a Trainer's user is told where to look: that code has names there."""
     if not name and summary.run.loop is HUGGING_FACE:
         return (
-            "look at what training_step, compute_loss and _prepare_inputs of your Trainer do before "
-            "the model is called; a run of some minutes names the line"
+            "look at what training_step, compute_loss and _prepare_inputs of your Trainer do "
+            "before the model is called; a run of some minutes names the line"
         )
     return (
         f"do the work of {name or 'that code'} every n-th step, or after the fit; put what has to "
