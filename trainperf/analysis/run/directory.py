@@ -82,9 +82,16 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name for people: the directory, or the one above a plain `trainperf`."""
+        """Name for people: the directory, or the one above a plain `trainperf`.
+
+        A later run of the same place has both, e.g. `gpt2/trainperf-1`.
+        """
         directory = self.path.resolve()
-        return directory.parent.name if directory.name == NAME else directory.name
+        if directory.name == NAME:
+            return directory.parent.name
+        stem, _, number = directory.name.rpartition("-")
+        later = stem == NAME and number.isdigit()
+        return f"{directory.parent.name}/{directory.name}" if later else directory.name
 
     @property
     def address(self) -> str:
