@@ -21,7 +21,7 @@ from trainperf.core.findings import Finding
 from trainperf.lightning import TrainPerf
 
 
-Kind = Literal["single", "healthy", "pairs", "near", "unseen", "fresh", "later"]
+Kind = Literal["single", "healthy", "pairs", "near", "unseen", "fresh", "later", "unchanged"]
 
 
 class Train(Protocol):
@@ -42,6 +42,8 @@ class Script:
     """Whether the twin's gain can be measured: it does the same work in as many steps."""
     change: str = ""
     """Kind of change that the twin makes, of `gains.CHANGES`; empty for its rule's usual one."""
+    own_process: bool = False
+    """Whether it trains in a process of its own, where nothing can be changed for it."""
 
 
 def train(

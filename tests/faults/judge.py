@@ -124,8 +124,10 @@ def trained_as_advised(
 ) -> float | None:
     """How many times faster it gets as advised; `None` unless that is bf16 or workers.
 
-    Both can be had without an edit of the script.
+    Both can be had without an edit of the script, in this process.
     """
+    if script.own_process:
+        return None
     change = change_of(finding)
     number = re.search(r"num_workers=(\d+)", finding.action)
     if change == "bf16" and finding.id == "matmul_precision":

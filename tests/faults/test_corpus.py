@@ -22,6 +22,7 @@ PROMISED = {
     "unseen": 20,
     "fresh": 8,
     "later": 10,
+    "unchanged": 6,
 }
 """Scripts of each kind, at least."""
 

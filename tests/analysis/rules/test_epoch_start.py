@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.batches import Batch
-from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_steps
+from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step, make_steps
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.artifacts import write_document
 from trainperf.core.findings import Finding
-from trainperf.core.phases import Gap
+from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import Scalar
 
 
@@ -78,3 +78,60 @@ def test_a_look_into_the_loader_tells_whether_it_is_the_workers(
     assert (finding is not None) is blamed
     if finding is not None:
         assert finding.evidence[1] == "400 ms to start 4 workers and have a batch"
+
+
+def outside(path: Path, **config: Scalar) -> dict[str, Finding]:
+    """What is said of 400 steps of 10 ms from outside, every 20th of which waits for 200 ms more.
+
+    Nobody tells a loop's epochs from outside; 640 samples are 20 batches of 32.
+    """
+    loader = {"num_workers": 2, "dataset_samples": 640, "batch_size": 32}
+    info = make_info(config={"loop": "outside", "persistent_workers": False, **loader, **config})
+    steps = [
+        make_step(
+            index,
+            start_ns=index * 10_000_000,
+            tags=int(Tag.WARMUP) * (index < 12),
+            data_wait=1.0 + 200.0 * (index % 20 == 0 and index > 0),
+            forward=5.0,
+            backward=4.0,
+        )
+        for index in range(400)
+    ]
+    run = make_run_dir(path, [RankSpec(steps=steps, info=info)])
+    return {finding.id: finding for finding in summarize(Run.open(run)).findings}
+
+
+def test_from_outside_workers_start_where_slow_steps_come_with_the_loaders_epoch(
+    tmp_path: Path,
+) -> None:
+    """And a sample is not to get cheaper, nor is it a slow step that nobody knows."""
+    findings = outside(tmp_path)
+
+    finding = findings["epoch_start"]
+    assert finding.fraction == pytest.approx(19 * 0.2 / (4.0 + 19 * 0.2), rel=0.03)
+    assert finding.action == (
+        "DataLoader(persistent_workers=True); make it once, before the first epoch"
+    )
+    assert "data_wait" not in findings
+    assert "slow_steps" not in findings
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"batch_size": 16},
+        {"persistent_workers": True},
+        {"num_workers": 0},
+        {"dataset_samples": None},
+    ],
+    ids=["another distance", "kept", "no workers", "a stream"],
+)
+def test_slow_steps_of_another_kind_start_no_epoch(
+    tmp_path: Path, config: dict[str, Scalar]
+) -> None:
+    """They stay slow steps, and what is waited for."""
+    findings = outside(tmp_path, **config)
+
+    assert "epoch_start" not in findings
+    assert {"slow_steps", "data_wait"} <= findings.keys()

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.gains import (
     ENOUGH,
     GainTable,
@@ -13,6 +14,8 @@ from trainperf.analysis.rules.gains import (
     gain_table,
     with_expected_gain,
 )
+from trainperf.analysis.rules.input.data_wait import data_wait
+from trainperf.analysis.summary.machine_facts import CauseFacts, MachineFacts
 from trainperf.core.findings import Finding, ranked
 
 
@@ -52,6 +55,37 @@ def test_a_cheaper_dataset_says_nothing_of_workers(tmp_path: Path) -> None:
 
     assert "num_workers=1" in finding.action
     assert finding.expected_gain is None
+
+
+def crowded(path: Path, others: float, fraction: float = 1.0) -> Finding:
+    """Of steps on two CPUs that wait for data, while other processes kept so many busy."""
+    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2, "threads": 1})
+    steps = make_steps(200, data_wait=40, forward=60)
+    summary = summary_of(path, [RankSpec(steps=steps, info=info)])
+    shared = CauseFacts(
+        cause="host shared",
+        host="a",
+        fraction=fraction,
+        steps=200,
+        values={"others_cpus": others},
+    )
+    machine = MachineFacts(hosts=(), causes=(shared,))
+    summary = msgspec.structs.replace(summary, machine=machine)
+    finding = data_wait(Evidence(summary=summary))
+    assert finding is not None
+    table = GainTable(source="", rules={"data_wait: workers": Saved(low=0.5, high=0.8, scripts=3)})
+    return with_expected_gain(finding, summary, table)
+
+
+def test_a_worker_without_a_cpu_gains_what_none_of_the_scripts_did(tmp_path: Path) -> None:
+    """It is advised with what it lacks, and without their range."""
+    busy = crowded(tmp_path / "a", 1.4)
+    free, moment = crowded(tmp_path / "b", 0.3), crowded(tmp_path / "c", 1.4, fraction=0.2)
+
+    assert busy.action.endswith("other processes kept 1.4 of 2 CPUs busy, and a worker needs one")
+    assert busy.expected_gain is None
+    assert free.action == moment.action == "DataLoader(num_workers=1, persistent_workers=True)"
+    assert free.expected_gain == moment.expected_gain == pytest.approx((1 / 0.8, 1 / 0.68))
 
 
 def test_the_table_of_the_package_stands_on_enough_scripts() -> None:

@@ -1,11 +1,13 @@
 """Rules about memory: leaks and who holds them, limits, holes, the allocation that failed."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from support.audits import evidence_of, product
 from support.runs import RankSpec, make_gap, make_info, make_step, make_steps, summary_of
 
 from trainperf.analysis.rules import diagnose
@@ -16,8 +18,10 @@ from trainperf.analysis.rules.memory.graph_held import graph_held
 from trainperf.analysis.rules.memory.leak import leak
 from trainperf.analysis.rules.memory.memory_limit import memory_limit
 from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
+from trainperf.analysis.rules.memory.recompute import recompute
 from trainperf.analysis.rules.training.validation_grad import validation_grad
 from trainperf.analysis.rules.training.zero_grad import zero_grad
+from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, OutOfMemory
 from trainperf.core.phases import Gap
@@ -385,3 +389,69 @@ def test_retries_of_the_warm_up_are_no_finding(tmp_path: Path) -> None:
     """A cache that fills up may overflow once; so may the first few steady steps."""
     assert alloc_retries(retrying(tmp_path / "a", 200)) is None
     assert alloc_retries(retrying(tmp_path / "b", 1000)) is None
+
+
+def checkpointed(path: Path, peak_bytes: int, config: dict[str, Scalar] | None = None) -> Evidence:
+    """Steps of 100 ms, a third of them forward, of a model of 1 GiB that recomputes."""
+    info = make_info(
+        config={"gradient_checkpointing": True, "gradient_bytes": GIB, **(config or {})},
+        hardware=CPU,
+    )
+    steps = make_steps(200, facts={"resident_bytes": peak_bytes}, forward=30, backward=70)
+    return Evidence(summary=summary_of(path, [RankSpec(steps=steps, info=info)]))
+
+
+def test_activations_that_would_fit_are_not_to_be_computed_twice(tmp_path: Path) -> None:
+    """4 GiB of model and update, and 2 GiB of all else: twenty times that is 44 of 64 GiB."""
+    finding = recompute(checkpointed(tmp_path / "a", 6 * GIB, {"loop": "huggingface"}))
+    plain = recompute(checkpointed(tmp_path / "b", 6 * GIB, {"loop": "outside"}))
+
+    assert finding is not None
+    assert plain is not None
+    assert finding.fraction == pytest.approx(0.30)
+    # It keeps what the first forward does not: a fifth more.
+    assert finding.gain_upper_bound == pytest.approx(1 / 0.64)
+    assert finding.action == "TrainingArguments(gradient_checkpointing=False)"
+    assert finding.evidence == (
+        "up to 30.0 ms of 100 ms per step",
+        "6.00 GiB of 64.0 GiB at the peak",
+    )
+    assert plain.action == "model.gradient_checkpointing_disable()"
+
+
+@pytest.mark.parametrize(
+    ("peak_gib", "config"),
+    [
+        (7, {}),  # 3 GiB might become 60
+        (6, {"gradient_checkpointing": False}),
+        (6, {"attention": "eager"}),  # scores grow with the square of the length
+        (6, {"gradient_bytes": None}),  # all of it might grow
+    ],
+)
+def test_activations_that_might_not_fit_are_left_alone(
+    tmp_path: Path, peak_gib: int, config: dict[str, Scalar]
+) -> None:
+    """A finding that runs out of memory when it is followed costs more than it gains."""
+    assert recompute(checkpointed(tmp_path, peak_gib * GIB, config)) is None
+
+
+def test_an_audit_knows_what_is_computed_twice_and_where(tmp_path: Path) -> None:
+    """Ten of thirty milliseconds of backward, in a model of one's own."""
+    rows = [
+        product("addmm", 20.0, line="net.py:5"),
+        product("addmm", 10.0, part="recompute", line="net.py:5"),
+        product("mm", 20.0, part="backward", line="net.py:9"),
+    ]
+    finding = recompute(roomy(tmp_path / "a", rows))
+
+    assert finding is not None
+    assert finding.fraction == pytest.approx(10 / 60, rel=0.02)
+    assert finding.where == "net.py:5"
+    assert recompute(roomy(tmp_path / "b", [rows[0], rows[2]])) is None
+
+
+def roomy(path: Path, rows: list[OperatorUse]) -> Evidence:
+    """An audited step that leaves 63 of 64 GiB."""
+    evidence = evidence_of(path, rows, facts={"resident_bytes": GIB})
+    run = msgspec.structs.replace(evidence.summary.run, hardware=CPU)
+    return replace(evidence, summary=msgspec.structs.replace(evidence.summary, run=run))

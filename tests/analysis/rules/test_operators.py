@@ -283,6 +283,29 @@ def test_eager_attention_keeps_only_the_arithmetic_of_its_products(tmp_path: Pat
     assert "2 × 4 × 128 × 128" in finding.evidence[0]
 
 
+@pytest.mark.parametrize(
+    ("softmax", "more", "advice", "code"),
+    [
+        ("_softmax", "where", "Use fused attention", 'attn_implementation="sdpa"'),
+        ("_safe_softmax", "bernoulli_", "Attend without dropout", "attn_pdrop=0.0"),
+        ("_safe_softmax", "where", "Have attention fused", "SDPBackend.FLASH_ATTENTION"),
+    ],
+)
+def test_where_the_fused_call_is_there_and_does_not_fuse_it_is_not_advised_again(
+    tmp_path: Path, softmax: str, more: str, advice: str, code: str
+) -> None:
+    """Nothing else calls `_safe_softmax`; on a CPU dropout is a reason."""
+    eager = [
+        use(softmax, 5.0, shapes=(SCORES,), kind="reduction") if i == 2 else row
+        for i, row in enumerate(EAGER)
+    ]
+    other = use(more, 2.0, shapes=(SCORES,), read_bytes=MB, written_bytes=MB)
+    finding = found(attention, step(tmp_path, *eager, other))
+
+    assert finding.advice == advice
+    assert code in finding.action
+
+
 def test_what_is_done_to_scores_is_no_chain_of_its_own(tmp_path: Path) -> None:
     """Two findings for one cause would promise it twice."""
     more = use("where", 8.0, shapes=(SCORES,), read_bytes=MB, written_bytes=MB, inner_bytes=2 * MB)

@@ -10,6 +10,7 @@ from support.runs import RankSpec, make_gap, make_info, make_steps, summary_of
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.fit.checkpoint import checkpoint
 from trainperf.analysis.rules.fit.validation import validation
+from trainperf.analysis.rules.gains import change_of
 from trainperf.analysis.rules.input.padding import padding
 from trainperf.analysis.rules.training.scheduler_per_micro_batch import scheduler_per_micro_batch
 from trainperf.analysis.summary.schema import Summary
@@ -126,6 +127,48 @@ def test_short_sequences_are_not_taken_for_as_long_as_the_edge_of_their_bin(tmp_
     assert finding.advice == "Pack the sequences"
 
 
+def test_batches_padded_to_their_own_longest_sequence_are_to_be_drawn_by_length(
+    tmp_path: Path,
+) -> None:
+    """Most of them fit twice into the longest row, and packing would change the model's input."""
+    lengths = {24: 300, 40: 50, 64: 50}
+    tokens = sum(length * number for length, number in lengths.items())
+    totals = Totals(
+        at_step=199,
+        sequence_lengths=lengths,
+        longest_tokens=2 * tokens,
+        config={"sequence_length": 64},
+    )
+    steps = make_steps(200, facts=HALF_FULL, forward=50)
+    summary = summary_of(tmp_path, [RankSpec(steps=steps, totals=totals)])
+    finding = said(padding(Evidence(summary=summary)))
+
+    assert finding.advice == "Batch sequences of similar length"
+
+
+@pytest.mark.parametrize(
+    ("version", "config", "option"),
+    [
+        ("5.23.0", {}, 'TrainingArguments(train_sampling_strategy="group_by_length")'),
+        ("4.57.1", {}, "TrainingArguments(group_by_length=True)"),
+        ("5.23.0", {"group_by_length": True}, "a batch_sampler that sorts"),
+    ],
+)
+def test_a_trainer_of_hugging_face_has_an_option_for_it(
+    tmp_path: Path, version: str, config: dict[str, Scalar], option: str
+) -> None:
+    """It takes no sampler of batches; and it is not told to set what is set."""
+    totals = Totals(at_step=199, sequence_lengths={80: 50, 96: 20, 128: 30})
+    info = make_info(config={"loop": "huggingface", "sequence_length": 128, **config})
+    info = msgspec.structs.replace(info, software={**info.software, "transformers": version})
+    steps = make_steps(200, facts=HALF_FULL, forward=50)
+    summary = summary_of(tmp_path, [RankSpec(steps=steps, totals=totals, info=info)])
+    finding = said(padding(Evidence(summary=summary)))
+
+    assert finding.action.startswith(option)
+    assert change_of(finding) == "similar length"
+
+
 def use(name: str, host_s: float, part: Part = "forward") -> OperatorUse:
     """An operator that took so long."""
     return OperatorUse(
@@ -176,6 +219,9 @@ def test_attention_over_shorter_rows_gains_more_than_its_tokens(
     assert said(padding(evidence)).fraction == pytest.approx(lost)
 
 
+OR_FEWER = "or limit_val_batches=0.053"
+
+
 def paused(
     path: Path, gap: Gap, each_ms: float, number: int, config: Mapping[str, Scalar] | None = None
 ) -> Evidence:
@@ -197,13 +243,40 @@ def paused(
         ),
         (
             {"val_check_interval": 0.25},
-            "Trainer(val_check_interval=1.0), or limit_val_batches=0.053",
+            f"Trainer(check_val_every_n_epoch=5, val_check_interval=1.0), {OR_FEWER}",
+        ),
+        # Lightning refuses an interval of more batches than an epoch has.
+        (
+            {"val_check_interval": 5, "dataset_samples": 800, "batch_size": 16},
+            f"Trainer(check_val_every_n_epoch=2, val_check_interval=1.0), {OR_FEWER}",
+        ),
+        (
+            {"val_check_interval": 5, "dataset_samples": 1600, "batch_size": 16},
+            "Trainer(val_check_interval=95), or limit_val_batches=0.053",
+        ),
+        (
+            {
+                "val_check_interval": 5,
+                "check_val_every_n_epoch": None,
+                "dataset_samples": 800,
+                "batch_size": 16,
+            },
+            "Trainer(val_check_interval=95), or limit_val_batches=0.053",
+        ),
+        # Every 38th of four epochs would be none.
+        (
+            {"val_check_interval": 1.0, "check_val_every_n_epoch": 2, "max_epochs": 4},
+            "Trainer(check_val_every_n_epoch=4), or limit_val_batches=0.053",
         ),
         (
             {"val_check_interval": 1.0, "check_val_every_n_epoch": 2},
             "Trainer(check_val_every_n_epoch=38), or limit_val_batches=0.053",
         ),
-        ({"loop": "plain"}, "validate 19 × less often, or on fewer batches"),
+        ({"loop": "plain"}, "validate 19 × less often, on fewer batches, or in larger ones"),
+        (
+            {"loop": "huggingface", "eval_strategy": "steps", "max_steps": 1000},
+            "TrainingArguments(eval_steps=95)",
+        ),
     ],
 )
 def test_validation_is_told_how_much_less_is_enough(
@@ -214,6 +287,20 @@ def test_validation_is_told_how_much_less_is_enough(
 
     assert finding.action == action
     assert finding.evidence == ("10.0 s in 20 pauses", "500 ms each, one in 5 steps")
+
+
+def test_pauses_farther_apart_than_the_fit_is_long_are_one_shorter_pause(tmp_path: Path) -> None:
+    """Of a hundred steps: with `eval_steps=950` there would be no evaluation at all."""
+    trainer: dict[str, Scalar] = {"loop": "huggingface", "eval_strategy": "steps"}
+    evaluated = said(validation(paused(tmp_path / "a", Gap.VALIDATION, 5000, 2, trainer)))
+    longer = {**trainer, "max_steps": 2000}
+    known = said(validation(paused(tmp_path / "b", Gap.VALIDATION, 5000, 2, longer)))
+    saved = said(checkpoint(paused(tmp_path / "c", Gap.CHECKPOINT, 5000, 2, trainer)))
+
+    assert evaluated.action == "TrainingArguments(eval_steps=100), on 1/10 of its rows"
+    assert known.action == "TrainingArguments(eval_steps=950)"
+    # Its Trainer saves in no background.
+    assert (saved.action, saved.effort) == ("TrainingArguments(save_steps=100)", "minutes")
 
 
 def test_waiting_for_another_run_is_no_part_of_the_fit(tmp_path: Path) -> None:
@@ -320,7 +407,7 @@ def test_accelerate_steps_its_schedule_for_every_rank(
 
 def test_the_steps_between_evaluations_are_a_number_as_python_writes_it(tmp_path: Path) -> None:
     """`eval_steps=4,000` would be two arguments."""
-    steps, config = 4000, {"loop": "huggingface", "eval_strategy": "steps"}
+    steps, config = 4000, {"loop": "huggingface", "eval_strategy": "steps", "max_steps": 100_000}
     spec = RankSpec(
         steps=make_steps(steps, forward=50),
         info=make_info(config=config),

@@ -12,7 +12,7 @@ from trainperf.analysis.rules.host.unnamed_time import unnamed_time
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.findings import Finding
 from trainperf.core.phases import Tag
-from trainperf.core.steps.records import RunInfo, StepRecord
+from trainperf.core.steps.records import RunInfo, Scalar, StepRecord
 
 
 def plain(*missing: str) -> RunInfo:
@@ -159,3 +159,40 @@ def test_unnamed_time_in_a_noisy_run_comes_alone_and_is_less_certain(tmp_path: P
 
     assert finding.id == "unnamed_time"
     assert finding.confidence == "low"
+
+
+def from_outside(path: Path, config: dict[str, Scalar], **ms: float) -> dict[str, Finding]:
+    """What is said of two hundred steps of a loop that was recorded from outside."""
+    spec = RankSpec(
+        steps=make_steps(200, **ms), info=make_info(config={"loop": "outside", **config})
+    )
+    return {finding.id: finding for finding in summary_of(path, [spec]).findings}
+
+
+def test_where_nobody_saw_a_loader_the_time_before_forward_is_the_loops_own(tmp_path: Path) -> None:
+    """An average of weights after the update is no data to wait for, and needs no workers."""
+    findings = from_outside(tmp_path, {"loader": "NoneType"}, data_wait=10, forward=20, backward=10)
+
+    assert "data_wait" not in findings
+    finding = findings["unnamed_time"]
+    assert finding.fraction == pytest.approx(10 / 40)
+    assert "between the update and the next forward" in finding.title
+    assert "phase_data_wait_s" in finding.confirm
+
+
+def test_where_a_loader_was_seen_it_may_be_waited_for(tmp_path: Path) -> None:
+    """What else is there is part of an upper bound."""
+    loader: dict[str, Scalar] = {"loader": "DataLoader", "num_workers": 0}
+    findings = from_outside(tmp_path, loader, data_wait=10, forward=20, backward=10)
+
+    assert "unnamed_time" not in findings
+    assert findings["data_wait"].title.startswith("up to ")
+
+
+def test_work_on_gradients_is_not_to_be_left_out(tmp_path: Path) -> None:
+    """Clipping in every n-th step would be another training; nothing tells it from a log."""
+    finding = finding_of(tmp_path, plain(), forward=4, backward=4, optimizer=1, other=11)
+
+    assert finding is not None
+    assert "if it changes gradients or weights, one call for all of them" in finding.action
+    assert "if it only watches, every n-th step" in finding.action

@@ -273,6 +273,18 @@ def test_unnamed_time_names_the_function_and_a_module_it_calls_is_one_call(
     assert owner.samples == 96
 
 
+def test_what_runs_no_operator_can_be_left_to_every_nth_step(tmp_path: Path) -> None:
+    """Samples saw Python and nothing else: no gradient changes there."""
+    steps = [
+        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
+    ]
+    plain = summary_of(tmp_path / "a", steps, seen(12, range(12, 100))).findings[0]
+    computes = summary_of(tmp_path / "b", steps, seen(1, range(12, 100))).findings[0]
+    assert (plain.id, computes.id) == ("unnamed_time", "unnamed_time")
+    assert plain.action.startswith("do the work of estimate_loss every n-th step")
+    assert computes.action.startswith("if it changes gradients or weights")
+
+
 def test_samples_of_the_warm_up_name_nothing(tmp_path: Path) -> None:
     """Most samples are of step 3."""
     steps = [

@@ -10,6 +10,7 @@ from importlib.resources import files
 
 import msgspec
 
+from trainperf.analysis.rules.input.workers import crowded_out
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 
@@ -27,6 +28,7 @@ CHANGES = {
     "bfloat16": "bf16",
     "frees the thread": "with a thread",
     "batch_sampler": "similar length",
+    "group_by_length": "similar length",
     "one row": "packing",
     "longest": "shorter rows",
 }
@@ -55,10 +57,14 @@ def with_expected_gain(finding: Finding, summary: Summary, table: GainTable) -> 
     """The finding with the range that its gain is expected in, where its bound contains that.
 
     The scripts ran on CPUs: of other devices they say nothing.  Nor do they of changes that are
-    not about time, nor of a training whose bound excludes what they gained: it is unlike them.
+    not about time, nor of a training whose bound excludes what they gained: it is unlike them; nor
+    of workers where other processes have the CPUs.
     """
-    bound, lost = finding.gain_upper_bound, finding.fraction
-    saved = table.rules.get(key(finding.id, change_of(finding)))
+    bound, lost, change = finding.gain_upper_bound, finding.fraction, change_of(finding)
+    saved = table.rules.get(key(finding.id, change))
+    # Each worker of the scripts had a CPU.
+    if "workers" in change and crowded_out(summary) is not None:
+        return finding
     if summary.run.device != "cpu" or not lost or finding.urgent or bound is None or saved is None:
         return finding
     low, high = (1 / (1 - min(lost * part, 0.99)) for part in (saved.low, saved.high))

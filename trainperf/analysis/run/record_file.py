@@ -194,6 +194,8 @@ class _WindowTotals:
     def __init__(self, chosen: ReadSteps) -> None:
         self._chosen = chosen
         self._before = self._last = Totals(at_step=-1)
+        self._behind: Totals | None = None
+        """The first one behind the window."""
 
     def add(self, totals: Totals) -> None:
         """Take the next."""
@@ -201,6 +203,8 @@ class _WindowTotals:
             self._before = totals
         elif self._chosen.last is None or totals.at_step <= self._chosen.last:
             self._last = totals
+        elif self._behind is None:
+            self._behind = totals
 
     def learned(self) -> Totals:
         """What was learned by now of how the loop works, without what grows: a step has none."""
@@ -208,10 +212,18 @@ class _WindowTotals:
         return Totals(at_step=-1, config=latest.config)
 
     def totals(self) -> Totals | None:
-        """`None` where there is none in the window."""
+        """`None` where there is none; without one in the window, what is no count of the nearest.
+
+        What was learned of the run, e.g. that its log has means, holds in all of it.
+        """
         before, last = self._before, self._last
         if last.at_step < 0:
-            return None
+            near = before if before.at_step >= 0 else self._behind
+            if near is None:
+                return None
+            return Totals(
+                at_step=near.at_step, notes=near.notes, reasons=near.reasons, config=near.config
+            )
         return Totals(
             at_step=last.at_step,
             actions_ns=_less(last.actions_ns, before.actions_ns),

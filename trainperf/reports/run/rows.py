@@ -239,7 +239,9 @@ def _restarts(summary: Summary) -> str:
     if restarts is None:
         return ""
     again = f"; {plural(restarts.again_steps, 'step')} done twice" if restarts.again_steps else ""
-    return f" · {plural(restarts.number, 'restart')}, {duration(restarts.lost_s)} lost{again}"
+    # A log without times of day does not tell how long nothing was trained.
+    lost = f", {duration(restarts.lost_s)} lost" if summary.run.started_at else ""
+    return f" · {plural(restarts.number, 'restart')}{lost}{again}"
 
 
 def no_trace(summary: Summary) -> str:

@@ -218,7 +218,7 @@ def _where(summary: Summary) -> str:
     rows = phase_rows(summary)
     largest = _done_to_it(summary) or _largest(summary, rows)
     mean_s = sum(row.seconds for row in rows)
-    if imported_from(run.config) and step.value is None:
+    if imported_from(run.config) and step.value is None and run.steps > 1:
         return f"{_mean_of_log(summary, mean_s)}{largest}."
     if step.value is not None:
         interval = confidence_interval(step.value, step.low, step.high)

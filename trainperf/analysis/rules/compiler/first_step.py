@@ -13,6 +13,9 @@ def first_step(evidence: Evidence) -> Finding | None:
     Of the wait it is the sampler or the dataset that does something once: a sort by length, an
     index, a first download.
 
+    The first step's time beyond a steady one's, over the fit; from 10 s on. Where the compiler's
+    time is known to be most of it, `compile_latency` says so.
+
     Wrong where: the real fit is much longer: the first step is paid once.
     To confirm: `first_step_s` against `run.fit_s` of the real run.
     """

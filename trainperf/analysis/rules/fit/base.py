@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from math import ceil
 
-from trainperf.analysis.rules.base import gap_fraction
+from trainperf.analysis.rules.base import gap_fraction, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Effort, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Gap
+from trainperf.core.readings import SAMPLES_PER_S, STEP_MEAN_S
 
 
 AIM = 0.05
@@ -46,6 +47,31 @@ def less_often(summary: Summary, gap: Gap) -> int:
     lost = min(gap_fraction(summary, gap.label), 0.999)
     exactly = lost * (1 - AIM) / ((1 - lost) * AIM)
     return max(2, ceil(exactly - 1e-6))  # rounding must not make a whole number the next one
+
+
+def planned_steps(summary: Summary) -> int:
+    """Steps of the whole fit as it was configured, as far as that is known; else of what ran."""
+    most = setting(summary, "max_steps") or 0
+    if most > 0:
+        return max(round(most), summary.run.steps)
+    epochs, samples = setting(summary, "max_epochs"), setting(summary, "dataset_samples")
+    rate, step_s = summary.value(SAMPLES_PER_S), summary.value(STEP_MEAN_S)
+    if not epochs or not samples or not rate or not step_s or epochs < 0:
+        return summary.run.steps
+    return max(round(epochs * samples / (rate * step_s)), summary.run.steps)
+
+
+def spaced(summary: Summary, gap: Gap) -> tuple[int, int]:
+    """Steps from one such pause to the next, and by how many times each has to get shorter.
+
+    Together they make the pauses `AIM` of the fit.  None is farther apart than the fit is long:
+    there would be no pause at all.
+    """
+    number, fewer = summary.gaps.get(gap.label, 0), less_often(summary, gap)
+    every, most = summary.run.steps / max(1, number), planned_steps(summary)
+    if every * fewer <= most:
+        return round(every * fewer), 1
+    return most, max(1, round(every * fewer / most))
 
 
 def _pace(summary: Summary, gap: Gap) -> tuple[str, ...]:

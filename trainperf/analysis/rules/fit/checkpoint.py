@@ -1,7 +1,7 @@
 """Rule about time spent saving checkpoints."""
 
 from trainperf.analysis.rules.base import Evidence, leaves_cold_caches
-from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
+from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, spaced
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING
@@ -27,13 +27,17 @@ def checkpoint(evidence: Evidence) -> Finding | None:
 
 def _remedy(summary: Summary) -> PauseRemedy:
     number = summary.gaps.get(Gap.CHECKPOINT.label, 0)
-    steps = max(1, round(summary.run.steps / number)) if number else 1
-    every = f"every_n_train_steps={steps * less_often(summary, Gap.CHECKPOINT):,}"
+    every, _ = spaced(summary, Gap.CHECKPOINT)
     lightning = summary.run.loop is LIGHTNING
-    rarer = f"ModelCheckpoint({every.replace(',', '_')})" if lightning else f"save with {every}"
-    if summary.run.loop is HUGGING_FACE:
-        rarer = f"TrainingArguments(save_steps={every.partition('=')[2].replace(',', '_')})"
+    rarer = f"save every {every:,} steps"
+    if lightning:
+        rarer = f"ModelCheckpoint(every_n_train_steps={every:_})"
     step_s, spent_s = summary.value(STEP_S), summary.ledger_s.get(Gap.CHECKPOINT.label, 0.0)
+    if summary.run.loop is HUGGING_FACE:
+        # Its Trainer has no option that saves in the background.
+        strategy = 'save_strategy="steps", ' if _by_epoch(summary) else ""
+        rarer = f"TrainingArguments({strategy}save_steps={every:_})"
+        return PauseRemedy(advice="Checkpoint less often", action=rarer)
     # A pause as long as twenty steps is worth writing in the background.
     if not number or not step_s or spent_s / number < 20 * step_s:
         return PauseRemedy(advice="Checkpoint less often", action=rarer)
@@ -44,3 +48,11 @@ def _remedy(summary: Summary) -> PauseRemedy:
         action=f"{background}, or {rarer}",
         effort="hours",
     )
+
+
+def _by_epoch(summary: Summary) -> bool:
+    """Whether a Trainer of Hugging Face saves at the end of each epoch, and ignores `save_steps`.
+
+    Where it does so by steps a number of them is enough.
+    """
+    return str(summary.run.config.get("save_strategy")) == "epoch"

@@ -1,6 +1,7 @@
 """Rule about slow steps that come back."""
 
 from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, own_fit_s, setting
+from trainperf.analysis.rules.input.base import restarts_s
 from trainperf.analysis.summary.schema import LineShare, RecurringSteps, Summary
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
@@ -65,6 +66,11 @@ _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
 def _bursts(slow: RecurringSteps, summary: Summary) -> bool:
-    """Workers that bring their batches in turn make one step wait for each round of them."""
+    """Workers that bring their batches in turn make one step wait for each round of them.
+
+    What starts them anew in each epoch is `epoch_start`'s.
+    """
+    if restarts_s(summary):
+        return True
     workers = setting(summary, "num_workers") or 0
     return slow.phase == Phase.DATA_WAIT.label and slow.every is not None and slow.every <= workers

@@ -1,7 +1,7 @@
 """Rule about time spent in validation."""
 
 from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, setting
-from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
+from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often, spaced
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING
@@ -28,21 +28,39 @@ def validation(evidence: Evidence) -> Finding | None:
 def _action(summary: Summary) -> str:
     fewer, config = less_often(summary, Gap.VALIDATION), summary.run.config
     if summary.run.loop is HUGGING_FACE and str(config.get("eval_strategy")) == "steps":
-        return f"TrainingArguments(eval_steps={_evaluated_every(summary) * fewer:_.0f})"
+        every, shorter = spaced(summary, Gap.VALIDATION)
+        rows = f", on 1/{shorter} of its rows" if shorter > 1 else ""
+        return f"TrainingArguments(eval_steps={every:_}){rows}"
     if summary.run.loop is not LIGHTNING:
-        return f"validate {fewer} × less often, or on fewer batches"
-    every = config.get("val_check_interval")
+        return f"validate {fewer} × less often, on fewer batches, or in larger ones"
+    return f"Trainer({_interval(summary, fewer)}), or limit_val_batches={1 / fewer:.2g}"
+
+
+def _interval(summary: Summary, fewer: int) -> str:
+    """Lightning's own options; it refuses an interval of batches that is longer than the epoch."""
+    config = summary.run.config
+    every, epochs = config.get("val_check_interval"), config.get("check_val_every_n_epoch", 1)
     # As an int it counts batches, as a float it is a part of the epoch.
     if isinstance(every, int) and not isinstance(every, bool):
-        interval = f"val_check_interval={every * fewer}"
-    elif isinstance(every, float) and every < 1:
-        interval = f"val_check_interval={min(1.0, every * fewer):.2}"
-    else:
-        epochs = setting(summary, "check_val_every_n_epoch") or 1
-        interval = f"check_val_every_n_epoch={epochs * fewer:.0f}"
-    return f"Trainer({interval}), or limit_val_batches={1 / fewer:.2g}"
+        batches = _epoch_batches(summary)
+        if epochs is None or batches is None or every * fewer <= batches:
+            return f"val_check_interval={every * fewer}"
+        return f"{_epochs(summary, every * fewer / batches)}, val_check_interval=1.0"
+    if isinstance(every, float) and every < 1:
+        if every * fewer <= 1:
+            return f"val_check_interval={every * fewer:.2}"
+        return f"{_epochs(summary, every * fewer)}, val_check_interval=1.0"
+    return _epochs(summary, (setting(summary, "check_val_every_n_epoch") or 1) * fewer)
 
 
-def _evaluated_every(summary: Summary) -> float:
-    """Steps between two evaluations."""
-    return summary.run.steps / max(1, summary.gaps.get(Gap.VALIDATION.label, 0))
+def _epochs(summary: Summary, number: float) -> str:
+    """Every so many epochs, and at least once in the fit."""
+    most = setting(summary, "max_epochs") or 0
+    number = round(min(number, most)) if most > 0 else round(number)
+    return f"check_val_every_n_epoch={max(1, number)}"
+
+
+def _epoch_batches(summary: Summary) -> float | None:
+    """Of each rank; `None` where it is not known."""
+    samples, size = setting(summary, "dataset_samples"), setting(summary, "batch_size")
+    return samples / size / summary.run.world_size if samples and size else None

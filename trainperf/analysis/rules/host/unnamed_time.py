@@ -6,7 +6,8 @@ from trainperf.analysis.rules.base import (
     phase_fraction,
     steady_step_s,
 )
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.rules.input.base import unknown_loader
+from trainperf.analysis.summary.schema import LineShare, Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share, words
 from trainperf.core.loop_kind import HUGGING_FACE, imported_from
@@ -15,6 +16,13 @@ from trainperf.core.readings import OVERHEAD_S
 
 
 _WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+_PLACES = {
+    Phase.OTHER: "outside every phase",
+    Phase.DATA_WAIT: "between the update and the next forward",
+}
+
+MOSTLY = 0.5
+"""Share of a phase's samples from which on one function that runs no operator is what it is."""
 
 
 @leaves_cold_caches
@@ -24,7 +32,8 @@ def unnamed_time(evidence: Evidence) -> Finding | None:
     What slow steps that come back spend there is theirs, and a wait for ranks that come later is
     `straggler`'s: only what even the last rank spends there counts.  A loop that does not bracket
     all of its work has some of it there: no gain is promised then, and what to bracket comes first.
-    In an imported log it is what the log does not divide.
+    In an imported log it is what the log does not divide.  Of a loop recorded from outside, whose
+    DataLoader nobody saw, what lies between update and forward counts as well.
 
     Wrong where: the loop brackets only some of its phases: the time is ordinary work without a
     name.
@@ -36,57 +45,83 @@ def unnamed_time(evidence: Evidence) -> Finding | None:
     missing = _not_bracketed(summary)
     if missing:
         return _bracket(summary, missing) if summary.run.loop.own else None
-    lost, step_s = unnamed_fraction(summary), steady_step_s(summary)
-    if lost is None or not step_s or lost < LIMITS.notable:
+    lost, phase, step_s = *_largest(summary), steady_step_s(summary)
+    if not step_s or lost < LIMITS.notable:
         return None
-    line = summary.owner(Phase.OTHER.label)
-    name = line.subject if line else ""
+    plain = _plain(summary, phase)
+    line = summary.owner(phase.label) or plain
+    name, place = line.subject if line else "", _PLACES[phase]
     return Finding(
         id="unnamed_time",
-        title=f"{share(lost)} of the step is outside every phase"
-        + (f", mostly in {name}" if name else ""),
-        advice=f"Lighten {name}" if name else "Name what runs outside every phase",
+        title=f"{share(lost)} of the step is {place}" + (f", mostly in {name}" if name else ""),
+        advice=f"Lighten {name}" if name else f"Name what runs {place}",
         evidence=(
             f"{duration(lost * step_s)} of {duration(step_s)} per step",
-            *(_sampled(summary) or ("no line was seen in most of it",)),
+            *(_sampled(summary, phase) or ("no line was seen in most of it",)),
         ),
-        action=_action(summary, name),
+        action=_watched(summary, name) if plain else _action(summary, phase),
         **costs(lost, confidence="high" if line else "medium"),
         effort="minutes" if line else "hours",
         where=line.where if line else "",
-        confirm="trainperf compare BEFORE AFTER: phase_other_s falls",
+        confirm=f"trainperf compare BEFORE AFTER: phase_{phase.label}_s falls",
     )
 
 
-def _action(summary: Summary, name: str) -> str:
-    """Where nothing was seen, a Trainer's user is told where to look: that code has names there."""
-    if not name and summary.run.loop is HUGGING_FACE:
-        return (
-            "look at what training_step, compute_loss and _prepare_inputs of your Trainer do "
-            "before the model is called; a run of some minutes names the line"
-        )
-    return (
-        f"do the work of {name or 'that code'} every n-th step, or after the fit; put what has to "
-        f"stay into {summary.run.loop.user_code}"
-    )
-
-
-def unnamed_fraction(summary: Summary) -> float | None:
+def unnamed_fraction(summary: Summary, phase: Phase = Phase.OTHER) -> float | None:
     """Share of a steady step that nothing names and no other rule owns.
 
     `None` without enough steps, and where some of the step's work is not bracketed.
     """
-    lost, step_s = phase_fraction(summary, Phase.OTHER), steady_step_s(summary)
+    lost, step_s = phase_fraction(summary, phase), steady_step_s(summary)
     if lost is None or not step_s or _not_bracketed(summary) or imported_from(summary.run.config):
         return None
     slow = summary.slow_steps
     # Steps after a pause of training are not steady: the mean is without them.
-    if slow is not None and slow.every is not None and slow.phase == Phase.OTHER.label:
+    if slow is not None and slow.every is not None and slow.phase == phase.label:
         lost -= slow.phase_fraction * slow.lost_s / (slow.of_steps * step_s)
-    label = Phase.OTHER.label
-    together = [p.transfer_s / step_s for p in summary.synchronisation if p.point == label]
+    together = [p.transfer_s / step_s for p in summary.synchronisation if p.point == phase.label]
     lost = min([lost, *together])
     return max(0.0, lost - (summary.value(OVERHEAD_S) or 0.0) / step_s)
+
+
+def _largest(summary: Summary) -> tuple[float, Phase]:
+    """Share of the step in the phase in which most is unnamed."""
+    phases = (Phase.OTHER, Phase.DATA_WAIT) if unknown_loader(summary) else (Phase.OTHER,)
+    return max(((unnamed_fraction(summary, phase) or 0.0), phase) for phase in phases)
+
+
+def _plain(summary: Summary, phase: Phase) -> LineShare | None:
+    """What is most of a phase and runs no operator: it trains nothing, and can be left out.
+
+    Before forward it may still be what makes the batch.
+    """
+    lines = next((lines for lines in summary.lines if lines.slot == phase.label), None)
+    if phase is not Phase.OTHER or lines is None or lines.host is None:
+        return None
+    return lines.host.line if lines.host.line.fraction >= MOSTLY else None
+
+
+def _watched(summary: Summary, name: str) -> str:
+    return f"do the work of {name} every n-th step, or after the fit{_stays(summary)}"
+
+
+def _stays(summary: Summary) -> str:
+    loop = summary.run.loop
+    return "" if loop.coarse else f"; put what has to stay into {loop.user_code}"
+
+
+def _action(summary: Summary, phase: Phase) -> str:
+    if summary.run.loop is HUGGING_FACE and summary.owner(phase.label) is None:
+        return (  # no line was seen, but only this can be there
+            "look at what training_step, compute_loss and _prepare_inputs of your Trainer do "
+            "before the model is called; a run of some minutes names the line"
+        )
+    batches = "" if phase is Phase.OTHER else "; if it makes the batch, a DataLoader with workers"
+    return (
+        "if it changes gradients or weights, one call for all of them: "
+        "clip_grad_norm_(model.parameters(), …), AveragedModel(model, multi_avg_fn=…)"
+        f"{batches}; if it only watches, every n-th step or after the fit{_stays(summary)}"
+    )
 
 
 def _bracket(summary: Summary, missing: tuple[str, ...]) -> Finding | None:
@@ -135,8 +170,8 @@ def _not_bracketed(summary: Summary) -> tuple[str, ...]:
     return tuple(phase.label for phase in work if phase.label not in measured)
 
 
-def _sampled(summary: Summary) -> tuple[str, ...]:
-    line = summary.owner(Phase.OTHER.label)
+def _sampled(summary: Summary, phase: Phase = Phase.OTHER) -> tuple[str, ...]:
+    line = summary.owner(phase.label)
     if line is None:
         return ()
     return (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)

@@ -57,6 +57,35 @@ def lost_to_loader(summary: Summary) -> float | None:
     return min(stalled or 0.0, waited) if hidden else waited
 
 
+def restarts_s(summary: Summary) -> float:
+    """Time of the fit in which workers start anew with each epoch, of a loop seen from outside.
+
+    Nothing tells its epochs apart there: steps are theirs that wait much longer for data, and come
+    back after as many as an epoch of the loader has.  0 where there are none.
+    """
+    slow, workers = summary.slow_steps, setting(summary, "num_workers")
+    if slow is None or slow.every is None or slow.phase != Phase.DATA_WAIT.label:
+        return 0.0
+    kept = setting(summary, "persistent_workers")
+    if not summary.run.loop.outside or not workers or kept or slow.every <= workers:
+        return 0.0
+    samples, size = setting(summary, "dataset_samples"), setting(summary, "batch_size")
+    if not samples or not size:
+        return 0.0
+    steps = samples / size / summary.run.world_size / micro_batches(summary)
+    if abs(slow.every - steps) >= 1:
+        return 0.0
+    # Where only the latest steps were looked at, the earlier ones are taken to be like them.
+    times = max(1.0, summary.run.steady_steps / slow.of_steps)
+    return slow.lost_s * slow.phase_fraction * times
+
+
+def unknown_loader(summary: Summary) -> bool:
+    """Whether what is counted as data wait may be any code of the loop, and nobody saw a loader."""
+    settings = setting(summary, "num_workers")
+    return summary.run.loop.coarse and summary.loader is None and settings is None
+
+
 def rest_s(summary: Summary) -> float | None:
     """The step without what is lost to the loader: the time there is for a batch."""
     lost, step_s = lost_to_loader(summary), summary.value(STEP_MEAN_S)

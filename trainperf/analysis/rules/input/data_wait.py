@@ -1,5 +1,7 @@
 """Rule about steps that wait for data."""
 
+from dataclasses import replace
+
 from trainperf.analysis.rules.base import (
     Evidence,
     TraceTime,
@@ -15,7 +17,9 @@ from trainperf.analysis.rules.input.base import (
     awaits_requests,
     lost_to_loader,
     micro_batches,
+    restarts_s,
     small_tensors_wait,
+    unknown_loader,
 )
 from trainperf.analysis.rules.input.remedies import (
     LoaderRemedy,
@@ -26,6 +30,8 @@ from trainperf.analysis.rules.input.remedies import (
 from trainperf.analysis.rules.input.workers import (
     MOSTLY_ASLEEP,
     cheaper_than_a_worker,
+    cpus_of_rank,
+    crowded_out,
     round_trip_s,
     staffing,
     too_many_workers,
@@ -54,10 +60,12 @@ def data_wait(evidence: Evidence) -> Finding | None:
     Workers that were tried in this training and gain nothing are not advised.  Where rank 0 loads
     for all ranks, each rank is given a loader of its own.
     A batch that takes less to make than to get from a worker is how loaders are: nothing is said of
-    it below a fifth of the step.  An inference loop without a DataLoader waits for requests.
+    it below a fifth of the step.  An inference loop without a DataLoader waits for requests.  From
+    outside, workers that start anew are `epoch_start`, and a loop without a DataLoader waits for
+    `unnamed_time`.
 
     Wrong where: the wait is for another process that uses the CPUs or the disk, and not for the
-    loader's own work.
+    loader's own work; of a loop recorded from outside, it may be the loop's own code.
     To confirm: `trainperf try --only free_loader SCRIPT`: batches from memory are the ceiling of
     every remedy.
     """
@@ -66,8 +74,11 @@ def data_wait(evidence: Evidence) -> Finding | None:
     step_s = summary.value(STEP_MEAN_S)
     if waited is None or lost is None or not step_s:
         return None
-    if awaits_requests(summary):
+    if awaits_requests(summary) or unknown_loader(summary):
         return None
+    # Steps that wait for workers to start are as steady as others where nobody tells the epochs.
+    restarts = min(restarts_s(summary) / (step_s * summary.run.steady_steps), lost)
+    waited, lost = max(0.0, waited - restarts), lost - restarts
     if lost < LIMITS.notable or small_tensors_wait(summary) or too_many_workers(summary):
         return None
     if lost < LIMITS.critical and cheaper_than_a_worker(summary, waited * step_s):
@@ -76,7 +87,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
     no_help = refuted(
         () if trials is None else trials.trials, "workers", evidence.documents.trials_from
     )
-    remedy = _remedy(summary, waited * step_s, step_s, no_help)
+    remedy = _beside_others(_remedy(summary, waited * step_s, step_s, no_help), summary)
     # Workers share the processor with the model where the model runs on it too.
     finding = Finding(
         id="data_wait",
@@ -154,6 +165,20 @@ def _remedy(summary: Summary, waited_s: float, step_s: float, no_help: str) -> L
             effort="hours",
         )
     return _more_or_cheaper(summary, int(workers), waited_s, step_s, no_help)
+
+
+def _beside_others(remedy: LoaderRemedy, summary: Summary) -> LoaderRemedy:
+    """The remedy, and what its workers lack where other processes have the CPUs.
+
+    Recorded so: one worker on two CPUs, 1.4 of them busy with others, made a fit of images 0.89
+    times as fast, whose loader took half of the step.
+    """
+    others = crowded_out(summary) if remedy.making else None
+    if others is None:
+        return remedy
+    taken = f"{others:.1f} of {cpus_of_rank(summary)} CPUs"
+    action = f"{remedy.action}; other processes kept {taken} busy, and a worker needs one"
+    return replace(remedy, action=action)
 
 
 def _own_loaders(summary: Summary) -> LoaderRemedy:

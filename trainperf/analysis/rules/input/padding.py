@@ -6,6 +6,7 @@ from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share
+from trainperf.core.loop_kind import HUGGING_FACE
 from trainperf.core.phases import Phase
 from trainperf.core.readings import PADDING_FRACTION, STEP_MEAN_S, phase_reading
 from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN
@@ -117,22 +118,37 @@ def _remedy(summary: Summary) -> tuple[str, str, bool]:
             f"pad to the longest of the batch, or to {longest:,} tokens instead of {capacity:,.0f}",
             True,
         )
-    if _median(lengths) <= capacity / 2:
+    if _median(lengths) <= capacity / 2 and not _as_wide_as_the_longest(summary):
         return (
             "Pack the sequences",
             f"put several into one row of {capacity:,.0f} tokens, with attention kept apart",
             False,
         )
-    return (
-        "Batch sequences of similar length",
-        "a batch_sampler that sorts by length within some batches, and padding to the longest",
-        True,
-    )
+    return "Batch sequences of similar length", _grouping(summary), True
+
+
+def _grouping(summary: Summary) -> str:
+    """Code that batches sequences of similar length; a Trainer of Hugging Face has an option."""
+    if summary.run.loop is HUGGING_FACE and not summary.run.config.get("group_by_length"):
+        newer = not str(summary.run.software.get("transformers", "")).startswith("4.")
+        option = 'train_sampling_strategy="group_by_length"' if newer else "group_by_length=True"
+        return f"TrainingArguments({option}), and a collator that pads to the longest of the batch"
+    return "a batch_sampler that sorts by length within some batches, and padding to the longest"
 
 
 def _sorted_already(summary: Summary) -> bool:
     """Whether hardly any token is padding in batches as wide as their longest sequence."""
     return 0 < (1 - ALIKE) * summary.longest_tokens <= _tokens(summary.sequence_lengths)
+
+
+def _as_wide_as_the_longest(summary: Summary) -> bool:
+    """Whether each batch is padded to its own longest sequence: then their order is all there is.
+
+    Packing would take another model's input; drawing batches by length takes an option.
+    """
+    wasted = summary.value(PADDING_FRACTION) or 0.0
+    computed = _tokens(summary.sequence_lengths) / (1 - wasted) if wasted < 1 else 0.0
+    return 0 < (1 - ALIKE) * computed <= summary.longest_tokens
 
 
 def _tokens(lengths: Mapping[int, int]) -> float:

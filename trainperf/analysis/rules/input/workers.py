@@ -75,6 +75,9 @@ WORKERS_COMPETE = 1 / 3
 """Share of the time that workers are ready to run from which on waiting for a CPU slows them."""
 
 
+CROWDED = 0.5
+"""Share of the time of steady steps from which on other processes count as always there."""
+
 CPUS_IN_USE = 0.5
 """Share of a rank's CPUs that its thread and workers use, from which on these may be too many."""
 
@@ -155,6 +158,20 @@ def no_cpu_free(summary: Summary) -> bool:
     threads, cpus = model_threads(summary), cpus_of_rank(summary)
     workers = setting(summary, "num_workers") or 0
     return bool(threads) and cpus is not None and threads + workers >= cpus
+
+
+def crowded_out(summary: Summary) -> float | None:
+    """CPUs that other processes kept busy, where they leave none for a worker; else `None`.
+
+    Judged where they did so for most of the run, of one rank: the thread that trains has one CPU,
+    and less than half of another is left.
+    """
+    cpus, machine = cpus_of_rank(summary), summary.machine
+    if cpus is None or machine is None or len(summary.run.ranks) > 1:
+        return None
+    lasting = [c for c in machine.causes if c.cause == "host shared" and c.fraction >= CROWDED]
+    others = max((cause.values.get("others_cpus", 0.0) for cause in lasting), default=0.0)
+    return others if others and cpus - others < 1.5 else None
 
 
 def _options(summary: Summary, making_s: float, available_s: float) -> list[Staff]:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from trainperf.analysis.rules.base import Evidence, setting
+from trainperf.analysis.rules.base import Evidence, setting, worst
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS
@@ -27,6 +27,9 @@ DAY_S = 86_400.0
 
 MATTERS_S = 7 * DAY_S
 """A fit of ordinary length is over before the memory is full later than this."""
+
+FULL = 0.8
+"""Part of the memory that a change may fill."""
 
 HELD = 0.5
 """Share of the steps from which something is held, and of the growth that a container explains."""
@@ -85,6 +88,23 @@ def room_bytes(evidence: Evidence) -> float | None:
     capacity = setting(summary, "device_memory_bytes")
     held = summary.value(MEMORY_PEAK_BYTES) or summary.value(RESIDENT_PEAK_BYTES)
     return None if capacity is None or held is None else max(0.0, capacity - held)
+
+
+def room_for(summary: Summary, times: float) -> tuple[float, float] | None:
+    """Peak and capacity of a rank in bytes, where all but the model may grow so many times.
+
+    `None` where that might not fit, or is not known.  Parameters, gradients and two moments of them
+    stay as they are; a fifth of the memory is left.
+    """
+    host = summary.run.device == "cpu"
+    reading = RESIDENT_PEAK_BYTES if host else MEMORY_PEAK_BYTES
+    peak, capacity = worst(summary, reading), setting(summary, "device_memory_bytes")
+    if not peak or not capacity:
+        return None
+    if host:  # ranks of one host share its memory
+        capacity /= max(1.0, setting(summary, "local_world_size") or summary.run.world_size)
+    static = min(4 * (setting(summary, "gradient_bytes") or 0.0), peak)
+    return (peak, capacity) if static + times * (peak - static) <= FULL * capacity else None
 
 
 def lasts_s(evidence: Evidence, bytes_per_step: float) -> float:

@@ -18,6 +18,7 @@ def attention(evidence: Evidence) -> Finding | None:
 
     The bound: of everything that touches the scores only the arithmetic of the products is left.
     On a CPU scores push the rest of the model out of the caches, too, in forward and in backward.
+    Where `scaled_dot_product_attention` is called already and runs unfused, that is said.
 
     Wrong where: the mask or the dropout is of a kind that fused kernels do not take.
     To confirm: `trainperf try --only attention_sdpa SCRIPT`.
@@ -32,12 +33,12 @@ def attention(evidence: Evidence) -> Finding | None:
         return None
     softmax = [row for row in rows if row.use.short_name in SOFTMAX]
     shape = " × ".join(map(str, softmax[0].use.shapes[0]))
+    advice, action = _remedy(rows, step.audit.device)
     finding = Finding(
         id="attention",
         title=f"attention with scores in memory takes {step.share(rows)} of the step",
-        advice="Use fused attention",
-        action="torch.nn.functional.scaled_dot_product_attention(q, k, v), is_causal=True for a "
-        'causal mask; in transformers attn_implementation="sdpa"',
+        advice=advice,
+        action=action,
         **step.fields(
             rows, lost, f"scores of {shape} in memory: {step.spent(rows)}", lines=2, at=softmax
         ),
@@ -46,6 +47,30 @@ def attention(evidence: Evidence) -> Finding | None:
     if evidence.summary.run.device != "cpu":
         return finding
     return warm_bound(finding, evidence.summary, refills=max(1.0, _refills(softmax)))
+
+
+def _remedy(rows: Sequence[Timed], device: str) -> tuple[str, str]:
+    """Its advice and the code: another one where the fused call is there, and does not fuse."""
+    names = {row.use.short_name for row in rows}
+    if UNFUSED not in names:
+        return "Use fused attention", _FUSED
+    if device == "cpu" and names & DROPOUT:
+        return "Attend without dropout", _WITHOUT_DROPOUT
+    return "Have attention fused", _WHY_NOT
+
+
+_FUSED = (
+    "torch.nn.functional.scaled_dot_product_attention(q, k, v), is_causal=True for a causal mask; "
+    'in transformers attn_implementation="sdpa"'
+)
+_WITHOUT_DROPOUT = (
+    "scaled_dot_product_attention is unfused with dropout on a CPU: dropout_p=0.0, in transformers "
+    "attn_pdrop=0.0 or attention_probs_dropout_prob=0.0, if the model can do without"
+)
+_WHY_NOT = (
+    "scaled_dot_product_attention runs unfused here: sdpa_kernel(SDPBackend.FLASH_ATTENTION) of "
+    "torch.nn.attention around it says why, mostly its mask, its dtype or the size of a head"
+)
 
 
 def _refills(softmax: Iterable[Timed]) -> float:
@@ -57,7 +82,10 @@ def _refills(softmax: Iterable[Timed]) -> float:
 
 BYTES = 4
 """Of a score, at most."""
-SOFTMAX = ("_softmax", "_safe_softmax")
+UNFUSED = "_safe_softmax"
+"""Which nothing else calls than `scaled_dot_product_attention` without a fused kernel."""
+SOFTMAX = ("_softmax", UNFUSED)
+DROPOUT = {"bernoulli_", "native_dropout"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Scripts as people post them, none of which names trainperf, under `trainperf run`."""

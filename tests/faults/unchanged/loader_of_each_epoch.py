@@ -1,0 +1,47 @@
+"""A DataLoader with workers is made anew in each of many short epochs; the twin keeps one."""
+
+from pathlib import Path
+
+from faults.base import Script
+from faults.commanded import changed, trained
+
+
+SOURCE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+def main():
+    torch.manual_seed(0)
+    dataset = TensorDataset(torch.randn(640, 128), torch.randint(0, 10, (640,)))
+    layers = nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    model = nn.Sequential(*layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    for epoch in range(12):
+        loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=2)
+        for rows, labels in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(rows), labels)
+            loss.backward()
+            optimizer.step()
+        print(epoch, loss.item())
+
+if __name__ == "__main__":
+    main()
+"""
+
+EACH = """    for epoch in range(12):
+        loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=2)
+"""
+ONCE = """    loader = DataLoader(
+        dataset, batch_size=32, shuffle=True, num_workers=2, persistent_workers=True
+    )
+    for epoch in range(12):
+"""
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    trained(out, changed(SOURCE, fixed=fixed, change=(EACH, ONCE)))
+
+
+SCRIPT = Script(expected=("epoch_start",), train=_train, own_process=True)

@@ -1,0 +1,22 @@
+"""`pad_to_multiple_of=128` for rows of 12 to 30 tokens; the twin pads to the longest of a batch."""
+
+from pathlib import Path
+
+from faults.base import Script
+from faults.commanded import BERT, changed, trained
+
+
+SOURCE = (
+    BERT
+    + """
+train(rows(800, 12, 30), DataCollatorWithPadding(tokenizer, pad_to_multiple_of=128))
+"""
+)
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    change = ", pad_to_multiple_of=128", ""
+    trained(out, changed(SOURCE, fixed=fixed, change=change))
+
+
+SCRIPT = Script(expected=("padding",), train=_train, change="shorter rows", own_process=True)

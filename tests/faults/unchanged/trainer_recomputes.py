@@ -1,0 +1,24 @@
+"""`gradient_checkpointing=True` of a recipe for a large model, for one of some megabytes."""
+
+from pathlib import Path
+
+from faults.base import Script
+from faults.commanded import BERT, changed, trained
+
+
+SOURCE = (
+    BERT
+    + """
+train(
+    rows(800, 64, 64), DataCollatorWithPadding(tokenizer), gradient_checkpointing=True,
+)
+"""
+)
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    change = "gradient_checkpointing=True", "gradient_checkpointing=False"
+    trained(out, changed(SOURCE, fixed=fixed, change=change))
+
+
+SCRIPT = Script(expected=("recompute",), train=_train, own_process=True)
