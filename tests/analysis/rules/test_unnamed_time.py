@@ -55,6 +55,16 @@ def test_a_loop_with_all_its_work_in_phases_has_a_bound_for_the_rest(tmp_path: P
     assert 'monitor.phase("callbacks")' in finding.action
 
 
+def test_a_trainers_user_is_told_where_that_code_is(tmp_path: Path) -> None:
+    """Without a line it can only be what runs between the fetch and the model's call."""
+    info = make_info(config={"loop": "huggingface"})
+    finding = finding_of(tmp_path, info, forward=4, backward=4, optimizer=1, other=11)
+
+    assert finding is not None
+    assert "training_step, compute_loss and _prepare_inputs" in finding.action
+    assert "every n-th step" not in finding.action
+
+
 def test_little_in_no_phase_needs_no_brackets(tmp_path: Path) -> None:
     """Backward in phase("forward") is split where it matters only."""
     assert finding_of(tmp_path, plain("backward"), forward=19, optimizer=1, other=1) is None

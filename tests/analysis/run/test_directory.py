@@ -33,6 +33,16 @@ def test_a_run_directory_of_its_own_name_keeps_it(tmp_path: Path) -> None:
     assert Run.open(make_run_dir(tmp_path / "baseline", [spec()])).name == "baseline"
 
 
+def test_a_later_run_of_the_same_place_is_named_with_it(tmp_path: Path) -> None:
+    """`trainperf-1` says nothing of which training it was; a directory of the user's own does."""
+    names = [
+        Run.open(make_run_dir(tmp_path / "gpt2" / name, [spec()])).name
+        for name in ("trainperf-1", "trainperf-bf16")
+    ]
+
+    assert names == ["gpt2/trainperf-1", "trainperf-bf16"]
+
+
 @pytest.mark.parametrize("place", ["trainperf", "version_0/trainperf", "logs/version_3/trainperf"])
 def test_a_directory_above_the_only_run_will_do(tmp_path: Path, place: str) -> None:
     """`trainperf report lightning_logs` is what people type."""

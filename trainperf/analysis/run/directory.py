@@ -84,15 +84,14 @@ class Run:
     def name(self) -> str:
         """Name for people: the directory, or the one above a plain `trainperf`.
 
-        A later fit beside it, `trainperf-1`, has both: others are called so too.
+        A later run of the same place has both, e.g. `gpt2/trainperf-1`.
         """
         directory = self.path.resolve()
         if directory.name == NAME:
             return directory.parent.name
-        before, later, number = directory.name.partition(f"{NAME}-")
-        if later and not before and number.isdecimal():
-            return f"{directory.parent.name}/{directory.name}"
-        return directory.name
+        stem, _, number = directory.name.rpartition("-")
+        later = stem == NAME and number.isdigit()
+        return f"{directory.parent.name}/{directory.name}" if later else directory.name
 
     @property
     def address(self) -> str:

@@ -111,6 +111,11 @@ def _stays(summary: Summary) -> str:
 
 
 def _action(summary: Summary, phase: Phase) -> str:
+    if summary.run.loop is HUGGING_FACE and summary.owner(phase.label) is None:
+        return (  # no line was seen, but only this can be there
+            "look at what training_step, compute_loss and _prepare_inputs of your Trainer do "
+            "before the model is called; a run of some minutes names the line"
+        )
     batches = "" if phase is Phase.OTHER else "; if it makes the batch, a DataLoader with workers"
     return (
         "if it changes gradients or weights, one call for all of them: "
