@@ -20,6 +20,9 @@ from typing import Any
 TOKEN = "TRAINPERF_ACTION_TOKEN"  # noqa: S105 the name of the variable
 """Of the environment; trainings do not get it."""
 
+LONGEST_REASON = 1_000
+"""Letters of the line that says why there is nothing to show."""
+
 LONGEST = 60_000
 """Letters of a comment; GitHub takes 65,536."""
 
@@ -32,12 +35,28 @@ TIMEOUT_S = 30.0
 COMPARES = ("prove", "compare", "bisect", "try", "report", "doctor")
 """Commands whose output is markdown if they are told so."""
 
+GATES = {
+    "prove": ("--decide", "--fail-on-regression"),
+    "compare": ("--decide", "--fail-on-regression"),
+    "doctor": ("--strict",),
+}
+"""Options that make a command a gate: without one of them it ends with 0 whatever it has found."""
+
 OUTCOMES = {
-    0: "passed",
     1: "**failed**: slower than the limit allows, another loss, or a change to discard",
     2: "**unusable**: the log of the job says why",
     3: "**undecided**: neither shown nor excluded",
 }
+
+OF_OTHERS = {
+    "doctor": {1: "**failed**: a check failed"},
+    "bisect": {
+        0: "the first slow commit is found",
+        1: "the slow end is not slower",
+        3: "it cannot be told which commit made it slow",
+    },
+}
+"""What an exit code of a command means that is no comparison of two."""
 
 
 def arguments_of(command: str) -> list[str]:
@@ -63,13 +82,25 @@ def marker(title: str) -> str:
     return f"<!-- trainperf-action: {name} -->"
 
 
-def body_of(title: str, markdown: str, code: int) -> str:
+def outcome_of(command: str, code: int) -> str:
+    """How it ended, in a line: of a gate only where there was one."""
+    name, *words = arguments_of(command)
+    gates = GATES.get(name, ())
+    is_gate = any(word.partition("=")[0] in gates for word in words)
+    text = OF_OTHERS.get(name, {}).get(code) or OUTCOMES.get(code)
+    if code == 0 and text is None:
+        none = f"none was asked for ({' or '.join(gates)})" if gates else "this command has none"
+        text = "passed" if is_gate else none
+    label = "Result" if name == "bisect" else "Gate"
+    return f"{label}: {text or f'ended with exit code {code}'}."
+
+
+def body_of(title: str, markdown: str, outcome: str) -> str:
     """The comment: heading, result, and how the command ended."""
-    shown = markdown.strip() or "*trainperf printed nothing; the log of the job says why.*"
+    shown = markdown.strip("\n") or "*trainperf printed nothing; the log of the job says why.*"
     if len(shown) > LONGEST:
         shown = shown[:LONGEST].rpartition("\n")[0] + "\n\n*…the rest is in the job's summary.*"
-    outcome = OUTCOMES.get(code, f"ended with exit code {code}")
-    return f"{marker(title)}\n### {title}\n\n{shown}\n\nGate: {outcome}.\n"
+    return f"{marker(title)}\n### {title}\n\n{shown}\n\n{outcome}\n"
 
 
 def pull_request(environment: Mapping[str, str]) -> int | None:
@@ -123,16 +154,33 @@ class GitHub:
 
 
 def compared(command: str, environment: Mapping[str, str]) -> tuple[str, int]:
-    """Run it: what it printed, and its exit code.  Its progress goes to the log."""
+    """Run it: what it printed, or why it printed nothing, and its exit code.
+
+    Its progress goes to the log.
+    """
     without = {name: value for name, value in environment.items() if name != TOKEN}
-    ended = subprocess.run(
-        [sys.executable, "-m", "trainperf", *arguments_of(command)],
-        stdout=subprocess.PIPE,
-        env=without,
-        encoding="utf-8",
-        check=False,
-    )
-    return ended.stdout, ended.returncode
+    last = ""
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as printed,
+        subprocess.Popen(
+            [sys.executable, "-m", "trainperf", *arguments_of(command)],
+            stdout=printed,
+            stderr=subprocess.PIPE,
+            env=without,
+            encoding="utf-8",
+            errors="replace",
+        ) as process,
+    ):
+        for line in process.stderr or ():
+            sys.stderr.write(line)
+            last = line.strip() or last
+        code = process.wait()
+        printed.seek(0)
+        markdown = printed.read()
+    if code and last and not markdown.strip():
+        # Of the user's script, perhaps: indented, nothing in it is markup.
+        markdown = f"    {last[:LONGEST_REASON]}"
+    return markdown, code
 
 
 def commented(title: str, body: str, environment: Mapping[str, str]) -> None:
@@ -160,11 +208,12 @@ def append(environment: Mapping[str, str], variable: str, text: str) -> None:
 def main(environment: Mapping[str, str]) -> int:
     """Compare, publish, and end as trainperf did."""
     title = " ".join(environment.get("TRAINPERF_ACTION_TITLE", "").split()) or "Training speed"
-    markdown, code = compared(environment.get("TRAINPERF_ACTION_COMMAND", ""), environment)
+    command = environment.get("TRAINPERF_ACTION_COMMAND", "")
+    markdown, code = compared(command, environment)
     folder = Path(environment.get("RUNNER_TEMP") or tempfile.gettempdir())
     file = folder / "trainperf.md"
     file.write_text(markdown, encoding="utf-8")
-    body = body_of(title, markdown, code)
+    body = body_of(title, markdown, outcome_of(command, code))
     append(environment, "GITHUB_STEP_SUMMARY", body)
     append(environment, "GITHUB_OUTPUT", f"exit-code={code}\nmarkdown={file}\n")
     if environment.get("TRAINPERF_ACTION_COMMENT", "true") == "true":

@@ -5,8 +5,9 @@
 Two processes train the same model for fixed work, one started with `trainperf run` and one without;
 they take turns block by block, and who goes first changes.  A row shows the median over pairs of
 blocks, with its interval.  `nothing` compares two without; `LoopMonitor` is the loop with one in
-it, three phases bracketed.  `linear` is one layer, `deep` 64 small ones, `dictionary` returns loss
-and logits as models of Hugging Face do.
+it, three phases bracketed, and `the clock alone` stands there instead and reads the clock.
+`linear` is one layer, `deep` 64 small ones, `dictionary` returns loss and logits as models of
+Hugging Face do.
 """
 
 import argparse
@@ -27,13 +28,15 @@ from torch.nn.functional import mse_loss
 from scripts.bench.alternation import Cost, Stopwatch
 from scripts.bench.harness import estimate, installed, machine_line, table, write_json
 from scripts.bench.pipe_turns import MARK, PipeTurns, figures_in_turns
+from scripts.bench.timestamps import Timestamps
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.readings import OVERHEAD_S
 from trainperf.loop import LoopMonitor
 
 
-ROWS = ("nothing", "trainperf run", "LoopMonitor")
+ROWS = ("nothing", "trainperf run", "LoopMonitor", "the clock alone")
+REPORTING = ROWS[1:3]
 
 
 class Returning(nn.Module):
@@ -60,13 +63,13 @@ LOOPS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def train(name: str, watch: Stopwatch, monitor: LoopMonitor | None) -> None:
+def train(name: str, watch: Stopwatch, monitor: LoopMonitor | Timestamps | None) -> None:
     """Train for as many steps as the stopwatch needs."""
     torch.manual_seed(0)
     model = LOOPS[name]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     batches = [torch.randn(4, 32) for _ in range(watch.needed)]
-    if monitor is not None:
+    if isinstance(monitor, LoopMonitor):
         monitor.watch(model, optimizer)
     for step, batch in enumerate(batches if monitor is None else monitor.batches(batches)):
         watch.at(step)
@@ -85,8 +88,14 @@ def train(name: str, watch: Stopwatch, monitor: LoopMonitor | None) -> None:
 _NO_PHASE: AbstractContextManager[None] = nullcontext()
 
 
-def _phase(monitor: LoopMonitor | None, name: str) -> AbstractContextManager[None]:
+def _phase(monitor: LoopMonitor | Timestamps | None, name: str) -> AbstractContextManager[None]:
     return _NO_PHASE if monitor is None else monitor.phase(name)
+
+
+def _standing_in(row: str, place: Path) -> LoopMonitor | Timestamps | None:
+    if row == ROWS[2]:
+        return LoopMonitor(place)
+    return Timestamps() if row == ROWS[3] else None
 
 
 def pair(name: str, row: str, options: argparse.Namespace) -> tuple[list[tuple[Cost, Cost]], float]:
@@ -95,7 +104,7 @@ def pair(name: str, row: str, options: argparse.Namespace) -> tuple[list[tuple[C
         children = [_child(name, each, options, place) for each in (ROWS[0], row)]
         figures = figures_in_turns(children, options.blocks)
         costs = [[Cost(**cost) for cost in own] for own in figures]
-        reported_us = 0.0 if row == ROWS[0] else _reported_us(Path(place), options)
+        reported_us = _reported_us(Path(place), options) if row in REPORTING else 0.0
         return list(zip(*costs, strict=True)), reported_us
 
 
@@ -168,7 +177,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.child:
-        own = LoopMonitor(options.place) if options.child == ROWS[2] else None
+        own = _standing_in(options.child, options.place)
         watch = Stopwatch(PipeTurns(over=True), 0, options.blocks, options.steps)
         train(options.loop[0], watch, own)
         print(MARK + json.dumps([asdict(cost) for cost in watch.costs]), flush=True)

@@ -19,6 +19,7 @@ from trainperf.core.places import RemotePath
 from trainperf.core.readings import STEP_S
 from trainperf.core.run_directory import record_file, record_part
 from trainperf.core.steps.packing import pack_parts
+from trainperf.core.steps.records import Totals
 from trainperf.core.window import RunWindow
 
 
@@ -41,6 +42,38 @@ def rounded(summary: Summary) -> object:
         return float(f"{value:.12g}") if isinstance(value, float) else value
 
     return of(msgspec.to_builtins(summary))
+
+
+def meeting(path: Path) -> Path:
+    """Two ranks that meet in forward, which only their totals tell; the loader of one is slow."""
+    ranks = []
+    for rank in (0, 1):
+        load, forward = (21.0, 9.0) if rank else (1.0, 29.0)
+        ranks.append(
+            RankSpec(
+                steps=make_steps(
+                    120, data_wait=load, forward=forward, backward=9, facts={"tail_ns": MS}
+                ),
+                info=make_info(rank=rank, world_size=2),
+                totals=Totals(at_step=20, config={"collectives": "forward 1, backward 1"}),
+            )
+        )
+    return make_run_dir(path, ranks)
+
+
+def test_every_way_to_look_at_a_run_knows_where_its_ranks_meet(tmp_path: Path) -> None:
+    """All of it, a window of it, the latest minute of it: one slow loader, by the same name."""
+    path = meeting(tmp_path / "run")
+    look = LiveRun(path).look(NOW_S)
+    windows = [
+        summarize(Run.open(path, RunWindow(first=first, last=119)), now_s=NOW_S)
+        for first in (0, 60)
+    ]
+
+    assert look.latest is not None
+    for summary in (reported(path), look.whole, look.latest, *windows):
+        late = {point.point: (point.straggler, point.cause) for point in summary.synchronisation}
+        assert late["forward"] == (1, "data_wait")
 
 
 def test_looks_add_up_to_the_report(tmp_path: Path) -> None:

@@ -22,7 +22,13 @@ from trainperf.comparison.bisection import Bisection, State
 from trainperf.comparison.results import ClockChange, Comparison, ProofFacts, Side, Speedup
 from trainperf.core.errors import ConfigError, RunError
 from trainperf.core.stats.verdict import verdict_of
-from trainperf.reports.bisection import answer, bisection_markdown, bisection_text
+from trainperf.reports.bisection import (
+    answer,
+    bisection_markdown,
+    bisection_text,
+    notes,
+    plan_sentence,
+)
 from trainperf.reports.layout.json import bisection_json
 
 
@@ -195,6 +201,9 @@ def test_commits_that_do_not_train_are_skipped(sixteen: tuple[Path, list[str]]) 
     assert several.end == "several"
     assert {state.title for state in several.candidates} == {"commit 8", "commit 9", "commit 10"}
     assert several.first_slow is None
+    # A pair more of what does not train shows nothing; a look at the commits may.
+    ids = " ".join(state.id[:10] for state in several.candidates)
+    assert notes(several)[-1].startswith(f"next: git show {ids}")
 
 
 def test_noise_that_hides_the_slowdown_ends_it_at_once(sixteen: tuple[Path, list[str]]) -> None:
@@ -241,16 +250,34 @@ def test_a_noisy_commit_is_gone_around(sixteen: tuple[Path, list[str]]) -> None:
     assert result.steps[1].pace == "cannot tell"
 
 
-def test_ends_that_are_equally_fast_are_said_to_be(sixteen: tuple[Path, list[str]]) -> None:
-    """And a good end that does not train ends it with its own words."""
+def test_ends_that_are_equally_fast_are_said_to_be(
+    sixteen: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is skipped or open then; a good end that does not train ends it with its words."""
     place, hashes = sixteen
 
     result = searched(place, (hashes[0], hashes[15]), Planted(lambda _: 0.02, 0.01))
 
     assert result.end == "not slower"
     assert "is not slower than" in answer(result)
+    assert result.steps[0].pace == "fast"
+    assert not any("skipped" in note or "undecided" in note for note in notes(result))
+    assert "cannot tell" not in capsys.readouterr().err
     with pytest.raises(RunError, match="SyntaxError"):
         searched(place, (hashes[0], hashes[15]), Planted(lambda n: None if n == 0 else 0.02))
+
+
+def test_what_is_left_is_told_when_the_ends_are_measured(
+    sixteen: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How many comparisons more, and how long by the first one."""
+    place, hashes = sixteen
+    searched(place, (hashes[0], "HEAD"), Planted(lambda number: 0.02 if number < 9 else 0.03))
+
+    assert "trainperf: 14 between the two: about 5 more comparisons, " in capsys.readouterr().err
+    assert plan_sentence(14, 60.0).endswith("300 s if each takes as long as this one")
+    assert plan_sentence(1, 60.0).startswith("1 between the two: about 2 more comparisons")
+    assert plan_sentence(0, 60.0) == "nothing lies between the two"
 
 
 def test_a_merge_is_searched_on_both_sides(tmp_path: Path) -> None:

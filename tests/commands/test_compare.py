@@ -168,7 +168,10 @@ def test_the_exit_code_is_that_of_the_decision(
     (document,) = json.loads(said[1])
 
     assert (document["decision"], said[0]) == (decision, code)
-    assert f"{decision}: b against a" in compare(before, after, "--decide", *options)[1]
+    shown = " ".join(compare(before, after, "--decide", *options)[1].split())
+    assert f"{decision}: b against a" in shown
+    # What is kept unseen is said to be: these runs have no loss.
+    assert ("Its loss not compared" in shown.rpartition(f"{decision}: ")[2]) == (decision == "keep")
 
 
 def test_runs_that_cannot_be_compared_are_not_decided(compare: Command, tmp_path: Path) -> None:

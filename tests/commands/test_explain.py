@@ -35,13 +35,14 @@ def test_a_name_is_explained_for_everything_that_bears_it(
 
 
 def test_every_finding_reading_check_phase_and_gap_says_what_it_owes() -> None:
-    """What it means, when it is wrong, how to confirm it: all of them."""
+    """What it means, how it is measured, when it is wrong, how to confirm it: all of them."""
     owed = {"finding", "trace_finding", "reading", "check", "phase", "gap"}
     silent = [
         f"{entry.kind} {entry.id}"
         for entry in explanations()
         if entry.kind in owed and not (entry.means and entry.wrong and entry.confirm)
     ]
+    silent += [f"{entry.kind} {entry.id}" for entry in explanations() if not entry.measured]
 
     assert silent == []
 
@@ -133,3 +134,35 @@ def test_a_finding_of_a_run_answers_six_questions(
     assert labels == ["gain", "effort", "return", "better", "ceiling", "how far"]
     assert absent["answers"] == [["in this run", "not found"]]
     assert "usually" in explain(capsys, "data_wait", "--run", run)
+
+
+def test_a_run_without_a_finding_is_explained_by_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That nothing stands out is an answer, and no fault of the call: an empty list."""
+    steps = make_steps(200, data_wait=1, forward=60, backward=39)
+    run = str(make_run_dir(tmp_path / "well", [RankSpec(steps=steps)]))
+
+    assert json.loads(explain(capsys, "--run", run, "--format", "json")) == []
+    assert "no clear bottleneck" in explain(capsys, "--run", run)
+    assert "no clear bottleneck" in explain(capsys, "--run", run, "--format", "markdown")
+
+
+def test_a_ceiling_is_not_to_be_made() -> None:
+    """It is confirmed by a change that removes a part of it: batches from memory train nothing."""
+    trials = {entry.id: entry for entry in explanations() if entry.kind == "trial"}
+
+    assert trials["compile"].confirm.startswith("make the change")
+    assert all(
+        not entry.confirm.startswith("make the change")
+        for entry in trials.values()
+        if "no change to keep" in entry.means
+    )
+
+
+def test_a_share_above_all_says_why() -> None:
+    """Of the callbacks of three scripts more was saved than the time that they took."""
+    (callbacks, _) = explained("callbacks")
+
+    assert "131 % of the lost time" in callbacks.usually
+    assert "above 100 %" in callbacks.usually

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -409,6 +410,23 @@ def test_with_the_callback_a_training_that_raised_ends_there(tmp_path: Path) -> 
     assert written(callback).end.reason == "MemoryError"
     training.train()
     assert len(written(callback).steps) == 12
+
+
+@pytest.mark.parametrize(("inside", "reason"), [(True, "MemoryError"), (False, "not closed")])
+def test_a_process_that_its_training_ends_says_what_was_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inside: bool, reason: str
+) -> None:
+    """Python keeps what a process ends with; what was raised elsewhere is not the training's."""
+    callback = quiet()
+    training = trainer(tmp_path, callback, model=Tiny(short_of_memory_at(4)))
+    with pytest.raises(MemoryError) as raised:
+        training.train()
+    error = raised.value if inside else MemoryError()
+    monkeypatch.setattr(sys, "last_value", error, raising=False)
+
+    assert callback.training is not None
+    callback.training._at_exit()
+    assert written(callback).end.reason == reason
 
 
 def test_a_fault_of_ours_does_not_stop_the_training(

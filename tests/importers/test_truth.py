@@ -12,6 +12,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import LogError
 from trainperf.core.loop_kind import imported_from
+from trainperf.core.window import RunWindow
 from trainperf.importers import FORMATS, recognise
 from trainperf.importers.writing import write_run
 
@@ -309,3 +310,16 @@ def test_nothing_is_left_of_a_log_without_steps(tmp_path: Path) -> None:
     with pytest.raises(LogError, match=r"but no step of it: .*global_batch_size"):
         write_run(recognise([file]).kind, [file], tmp_path / "run")
     assert not list((tmp_path / "run").iterdir())
+
+
+def test_a_window_of_means_has_no_single_steps_either(tmp_path: Path) -> None:
+    """What the end of the log tells of it holds in all of it."""
+    file = tmp_path / "train.log"
+    file.write_text(logs.megatron(logs.steady(600, logs.MEGATRON)), encoding="utf-8")
+    run = write_run(recognise([file]).kind, [file], tmp_path / "run")
+
+    summary = summarize(Run.open(run, RunWindow(first=100, last=300)))
+
+    assert summary.value("step_mean_s") == about(0.100)
+    assert reason(summary, "step_s") == "not covered: the log holds means over 10 steps"
+    assert reason(summary, "step_p99_s") == "not covered: the log holds means over 10 steps"

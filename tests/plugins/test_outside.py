@@ -4,17 +4,14 @@ import copy
 import io
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from support.loops import Written, read
+from support.outside import hearing, network, updates, written
 from support.threads import one_thread
 from torch import Tensor, nn
-from torch.nn.modules import module as nn_module
-from torch.optim import optimizer as optim_module
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -27,7 +24,7 @@ from trainperf.plugins.outside_updates import ProcessUpdates
 from trainperf.trials.batch_source import TrialsOver
 
 
-__all__ = ["one_thread"]
+__all__ = ["one_thread", "updates"]
 
 NAP_S = 0.01
 
@@ -35,43 +32,6 @@ NAP_S = 0.01
 def nap() -> None:
     """Plant a cause of known size."""
     time.sleep(NAP_S)
-
-
-@contextmanager
-def hearing(options: LaunchOptions) -> Iterator[ProcessUpdates]:
-    """What a launched process hears, until the end of this context."""
-    hears = ProcessUpdates(options)
-    handles = (
-        optim_module.register_optimizer_step_pre_hook(lambda o, *_: hears.begins(o)),
-        optim_module.register_optimizer_step_post_hook(lambda o, *_: hears.ends(o)),
-    )
-    yield hears
-    hears.end()
-    for handle in handles:
-        handle.remove()
-    assert not nn_module._global_forward_pre_hooks
-
-
-@pytest.fixture
-def updates(tmp_path: Path) -> Iterator[ProcessUpdates]:
-    """Of a test."""
-    words = tmp_path / "words"
-    words.mkdir()
-    options = LaunchOptions(dirpath=str(tmp_path / "out"), words=str(words))
-    with hearing(options) as hears:
-        yield hears
-
-
-def written(updates: ProcessUpdates, tmp_path: Path, number: int = 0) -> Written:
-    """What a recording has left, once the script is over."""
-    updates.end()
-    name = "trainperf" if not number else f"trainperf-{number}"
-    return read(tmp_path / "out" / name / "steps-rank0.jsonl")
-
-
-def network() -> nn.Module:
-    """A model that does next to nothing."""
-    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
 
 
 def nothing() -> None:

@@ -13,6 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import RunInfo
 from trainperf.loop import LoopMonitor
+from trainperf.meters import METERS
+from trainperf.meters.described import described
 from trainperf.meters.fold import Reading
 from trainperf.recording.sinks.opentelemetry import OpenTelemetrySink
 from trainperf.recording.sinks.prometheus import PrometheusSink, metric_name
@@ -34,6 +36,14 @@ def scraped(sink: PrometheusSink) -> dict[tuple[str, str], float]:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def helped(sink: PrometheusSink) -> dict[str, str]:
+    """Metric to what the endpoint says that it is."""
+    with urlopen(f"http://127.0.0.1:{sink.port}/metrics", timeout=5) as answer:
+        text = answer.read().decode()
+    families = text_string_to_metric_families(text)
+    return {family.name: family.documentation for family in families}
 
 
 @pytest.fixture
@@ -87,13 +97,39 @@ def test_each_rank_of_a_host_has_its_own_port(served: PrometheusSink) -> None:
 def test_a_port_that_is_taken_costs_the_sink_and_not_the_training(
     served: PrometheusSink, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says which."""
+    """The log says which port, and what else to pass."""
     sinks = [PrometheusSink(port=served.port)]
     with LoopMonitor(None, sinks=sinks, report=False) as monitor:
         for _ in monitor.batches([1] * 5):
             monitor.end_step()
 
     assert "Prometheus" in caplog.text
+    assert f"(127.0.0.1:{served.port})" in caplog.text
+    assert "PrometheusSink(port=…)" in caplog.text
+
+
+def test_each_metric_says_what_it_is(served: PrometheusSink) -> None:
+    """By the definition of its reading; a meter of the user's own by its title."""
+    own = {"ratio": Reading(value=2.0, unit="1", title="my ratio")}
+    served.readings(7, {**READINGS, **own})
+    served.all_ranks(7, READINGS)
+
+    assert helped(served) == {
+        "trainperf_steps": "Finished steps",
+        "trainperf_step_seconds": described("step_s"),
+        "trainperf_samples_per_second": described("samples_per_s"),
+        "trainperf_ratio": "my ratio",
+        "trainperf_all_ranks_step_seconds": f"Over all ranks: {described('step_s')}",
+        "trainperf_all_ranks_samples_per_second": f"Over all ranks: {described('samples_per_s')}",
+    }
+
+
+def test_every_reading_is_described_by_a_sentence_of_its_own() -> None:
+    """Its definition's first: no name with spaces in it, and no two alike."""
+    sentences = [described(meter.name) for meter in METERS]
+
+    assert all(len(sentence.split()) > 3 for sentence in sentences)
+    assert len(set(sentences)) == len(METERS)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +139,7 @@ def test_a_port_that_is_taken_costs_the_sink_and_not_the_training(
         ("h2d_bytes_per_s", "B/s", "h2d_bytes_per_second"),
         ("memory_peak_bytes", "B", "memory_peak_bytes"),
         ("overflow_rate", "1", "overflow_rate"),
-        ("memory_slope_bytes_per_step", "B", "memory_slope_bytes_per_step_bytes"),
+        ("memory_slope_bytes_per_step", "B", "memory_slope_bytes_per_step"),
     ],
 )
 def test_names_have_their_unit_at_the_end(name: str, unit: str, metric: str) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from accelerate.data_loader import BatchSamplerShard
+from lightning.fabric.wrappers import _FabricDataLoader
 from torch.utils.data import DataLoader, TensorDataset
 
 import trainperf
@@ -107,9 +109,29 @@ def test_what_is_no_loader_has_a_name() -> None:
     assert run_identity.loader(batch for batch in ()) == {"loader": "generator"}
 
 
-def test_identity_survives_the_file() -> None:
-    """A loader with a batch sampler has no batch size: `None`, not a word."""
+def test_the_batch_size_of_a_loader_that_accelerate_prepared_is_that_of_a_rank() -> None:
+    """It hands its loaders a sampler, and torch then knows no batch size."""
     sampler = torch.utils.data.BatchSampler(range(4), 2, drop_last=False)
+    shard = BatchSamplerShard(sampler, num_processes=2, process_index=0)
+    cut = BatchSamplerShard(sampler, num_processes=2, process_index=0, split_batches=True)
+
+    found = [
+        run_identity.loader(loader(batch_sampler=each))["batch_size"]
+        for each in (sampler, shard, cut)
+    ]
+    assert found == [2, 2, None]
+
+
+def test_the_loader_that_fabric_prepared_is_known() -> None:
+    """Its own is no `DataLoader`; without this nobody knows the workers."""
+    found = run_identity.loader(_FabricDataLoader(loader(batch_size=2, num_workers=1)))
+
+    assert (found["loader"], found["batch_size"], found["num_workers"]) == ("DataLoader", 2, 1)
+
+
+def test_identity_survives_the_file() -> None:
+    """A loader whose sampler decides has no batch size: `None`, not a word."""
+    sampler = [[0, 1], [2, 3]]
     config = run_identity.loader(loader(batch_sampler=sampler))
     info = RunInfo(config=config, hardware=run_identity.hardware(torch.device("cpu")))
 

@@ -117,7 +117,8 @@ def test_the_comparison_is_commented_once_and_then_changed(
     (comment,) = Forge.comments
     begins = "<!-- trainperf-action: speed-of--training- -->\n### Speed of"
     assert comment["body"].startswith(begins)
-    assert "Gate: passed." in comment["body"]
+    # What was no gate has not passed one.
+    assert "Gate: none was asked for (--decide or --fail-on-regression)." in comment["body"]
     summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
     assert "**pr against main: slower" in summary
     assert "Gate: **failed**" in summary
@@ -178,12 +179,45 @@ def test_a_comment_fits_into_one() -> None:
     """A page of hundreds of kilobytes is cut at the end of a line, and says so."""
     import runpy
 
-    body_of = runpy.run_path(str(SCRIPT))["body_of"]
-    body = body_of("t", "| a | b |\n" * 50_000, 3)
+    script = runpy.run_path(str(SCRIPT))
+    outcome = script["outcome_of"]("compare a b --decide", 3)
+    body = script["body_of"]("t", "| a | b |\n" * 50_000, outcome)
 
     assert len(body) < 65_536
     assert "the rest is in the job's summary" in body
     assert "Gate: **undecided**" in body
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "outcome"),
+    [
+        ("compare a b --fail-on-regression=5%", 0, "Gate: passed."),
+        ("prove a b --decide", 1, "Gate: **failed**: slower than the limit allows"),
+        ("prove a b", 0, "Gate: none was asked for"),
+        ("report a", 0, "Gate: this command has none."),
+        ("doctor a --strict", 1, "Gate: **failed**: a check failed."),
+        ("bisect v1 HEAD -- train.py", 0, "Result: the first slow commit is found."),
+        ("bisect v1 HEAD -- train.py", 1, "Result: the slow end is not slower."),
+        ("bisect v1 HEAD -- train.py", 3, "Result: it cannot be told"),
+        ("bisect v1 HEAD -- train.py", 2, "Result: **unusable**"),
+    ],
+)
+def test_a_code_means_what_it_does_of_that_command(command: str, code: int, outcome: str) -> None:
+    """A bisection that finds the slow commit has passed no gate."""
+    import runpy
+
+    assert runpy.run_path(str(SCRIPT))["outcome_of"](command, code).startswith(outcome)
+
+
+def test_what_cannot_run_says_why_in_the_comment(runner: dict[str, str], tmp_path: Path) -> None:
+    """Reviewers do not open the log; what a script has printed is no markup."""
+    ended = run({**runner, "TRAINPERF_ACTION_COMMAND": "compare main nowhere"}, tmp_path)
+
+    (comment,) = Forge.comments
+    assert ended.returncode == 2
+    assert "nowhere: no such file" in ended.stderr
+    assert "\n\n    trainperf: nowhere: no such file" in comment["body"]
+    assert "Gate: **unusable**" in comment["body"]
 
 
 def test_the_action_is_a_valid_composite_one() -> None:

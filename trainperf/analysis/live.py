@@ -30,7 +30,9 @@ class LiveLook:
     step_times_s: tuple[float, ...]
     """Median steps of consecutive pieces, on the lowest rank, over the steps that were read."""
     first_step: int
-    """The first of these steps."""
+    """The first of these steps, which begin when the warm-up is over."""
+    last_step: int
+    """The last of them."""
     silent_s: float
     """Since the run was last written to."""
     now_s: float
@@ -98,6 +100,7 @@ class LiveRun:
             latest=self._latest(now_s),
             step_times_s=_step_times_s(levels),
             first_step=int(levels["first"][0]) if len(levels) else 0,
+            last_step=int(levels["last"][-1]) if len(levels) else 0,
             silent_s=max(0.0, now_s - followed.run.last_write_s()),
             now_s=now_s,
             earlier=followed.earlier,

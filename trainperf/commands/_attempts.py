@@ -319,7 +319,7 @@ def _result(latest: _Attempt, last: _Attempt, ended_by: dict[str, str]) -> Tried
         path=latest.run,
         trials=trials,
         warning=warning,
-        remark=_OUTSIDE if _loop(latest.run).coarse else "",
+        remark=_OUTSIDE if _loop(latest.run).outside else "",
         interrupted=last.interrupted,
     )
 

@@ -31,8 +31,9 @@ from trainperf.comparison.bisection import (
 from trainperf.comparison.results import Clock, Comparison, Speedup
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.escape import encodable, plain
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.verdict import verdict_of
-from trainperf.reports.bisection import step_sentence
+from trainperf.reports.bisection import name_of, plan_sentence, step_sentence
 
 
 Words = tuple[str, ...]
@@ -214,6 +215,7 @@ def measuring(subject: Subject, proof: ProofOptions) -> Measure:
     def measure(first: State, second: State, decides: Decides | None) -> Comparison:
         out = proof.out / f"{next(number):02}"
         with subject.training(first) as before, subject.training(second) as after:
+            _tell(f"{name_of(subject, second)} against {name_of(subject, first)}")
             pairs = proof_of(
                 (before, after),
                 replace(proof, out=out, decides=decides),
@@ -247,7 +249,9 @@ def bisected(subject: Subject, words: Words, slower: float | None, measure: Meas
         command=words,
         differences=subject.differences(),
     )
+    begun_ns = monotonic_ns()
     whole = measure(subject.good, subject.bad, None if slower is None else _beyond(slower))
+    took_s = (monotonic_ns() - begun_ns) / 1e9
     begun = _begun(blank, whole, slower)
     for step in begun.steps:
         _say(begun, step)
@@ -256,6 +260,7 @@ def bisected(subject: Subject, words: Words, slower: float | None, measure: Meas
     search = subject.search()
     if isinstance(search, str):
         return with_fields(begun, end="cannot tell", note=search)
+    _tell(plan_sentence(len(search.left()), took_s))
     judge = _Judge(begun, measure)
     ended = with_fields(begun, steps=(*begun.steps, *searched(search, judge)))
     ended = _ended(ended, subject, search, measure)
@@ -279,6 +284,8 @@ def _begun(blank: Bisection, whole: Comparison, slower: float | None) -> Bisecti
         end = _ENDS.get(step.pace, "cannot tell")
     elif end == "found":  # its interval may well reach across half of what it is
         step = with_fields(step, pace="slow", reason="")
+    elif end == "not slower":
+        step = with_fields(step, pace="fast", reason="")
     return with_fields(blank, end=end, clock=clock.clock, limit=limit, steps=(step,))
 
 
@@ -371,6 +378,9 @@ def _against(before: State, first: State, ended: Bisection, measure: Measure) ->
 
 
 def _say(bisection: Bisection, step: BisectionStep) -> None:
-    sentence = plain(step_sentence(bisection, step))
-    sys.stderr.write(encodable(f"trainperf: {sentence}\n", sys.stderr))
+    _tell(step_sentence(bisection, step))
+
+
+def _tell(sentence: str) -> None:
+    sys.stderr.write(encodable(f"trainperf: {plain(sentence)}\n", sys.stderr))
     sys.stderr.flush()

@@ -33,7 +33,12 @@ from trainperf.core.stats.bootstrap import ASSUMED_NOISE
 from trainperf.core.stats.sequential import Looks
 from trainperf.core.stats.verdict import MARGIN
 from trainperf.core.window import RunWindow
-from trainperf.reports.comparison import answer, comparison_markdown, comparison_text
+from trainperf.reports.comparison import (
+    answer,
+    comparison_markdown,
+    comparison_text,
+    loss_sentence,
+)
 from trainperf.reports.html.compare import Pair, read
 from trainperf.reports.html.compare import render as page
 from trainperf.reports.layout.json import comparison_json, comparison_line
@@ -153,13 +158,20 @@ def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Com
 
 def _decided(comparisons: Sequence[Comparison], undecided: Undecided) -> tuple[int, list[str]]:
     """The exit code of `--decide`, and a line for each comparison."""
-    lines = [f"{each.decision}: {answer(each)}" for each in comparisons]
+    lines = [f"{each.decision}: {answer(each)}{_unseen(each)}" for each in comparisons]
     decisions: list[Decision] = [each.decision for each in comparisons]
     if any(each.verdict == "not comparable" for each in comparisons):
         return UNUSABLE, lines
     if "discard" in decisions:
         return REGRESSION, lines
     return (UNDECIDED if "cannot tell" in decisions and undecided == "fail" else 0), lines
+
+
+def _unseen(comparison: Comparison) -> str:
+    """What a change that is kept was not checked for."""
+    if comparison.decision != "keep" or comparison.parity.verdict != "unknown":
+        return ""
+    return f" Its {loss_sentence(comparison.parity)}."
 
 
 def _judged(

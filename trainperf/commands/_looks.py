@@ -19,19 +19,18 @@ from trainperf.comparison.clocks import gate
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison, FirstSteps, ProofEnd, ProofFacts
 from trainperf.core.formatting.escape import encodable
-from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.formatting.units import duration, plural
 from trainperf.core.interleaving import TurnsSoFar
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.bootstrap import LEAST_STEPS
 from trainperf.core.stats.sequential import (
-    ASSUMED_PAIRS,
-    ASSUMED_SPREAD,
     Looks,
     PairState,
     TurnTimes,
     pair_state,
     pairs_to_decide,
 )
+from trainperf.meters.fold import NO_STEADY_STATE
 from trainperf.reports.comparison import answer
 
 
@@ -237,7 +236,7 @@ class Proof:
         taken = plural(self.pairs, "pair")
         why = f"{taken} of at most {self.looks.most} decided it"
         if not self.comparable:
-            why = f"{taken}; more would not make these runs comparable"
+            why = f"{taken}; more would not make these runs comparable{self._longer()}"
         elif not self.decided:
             why = (
                 f"interrupted after {taken}"
@@ -250,12 +249,15 @@ class Proof:
                 "; trainings were ended when the change was clear or more steps would have shown "
                 "nothing new, so what happens less often is not included (--to-the-end)"
             )
-        if self.pairs <= ASSUMED_PAIRS:
-            sentence += (
-                f"; so few cannot show how much two processes of one program differ: "
-                f"{share(ASSUMED_SPREAD)} is assumed"
-            )
         return f"{sentence}."
+
+    def _longer(self) -> str:
+        """What would, where the trainings were too short."""
+        comparison = self.comparison
+        if comparison is None or not comparison.reason.startswith(NO_STEADY_STATE):
+            return ""
+        steps = min(side[-1].summary.run.steps for side in self.runs)
+        return f", trainings of more than {plural(steps, 'step')} may"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from trainperf.commands._last_words import last_words
 from trainperf.commands.run import command_of, why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError, RunError
@@ -29,9 +30,6 @@ _POLL_S = 0.05
 
 _GRACE_S = 10.0
 """Time for a training to end after a signal."""
-
-_LAST_LINES = 5
-"""Quoted from the output of a training that failed."""
 
 _PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 """Where the ranks of a training meet; the second is what torchrun reads."""
@@ -235,8 +233,9 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _failure(out: Path, code: int) -> str:
-    lines = _output(out).read_text(errors="replace").rstrip().splitlines()[-_LAST_LINES:]
-    return f"{out}: the training ended with exit code {code}: " + " | ".join(lines)
+    words = last_words(_output(out).read_text(encoding="utf-8", errors="replace"))
+    ended = f"{out}: the training ended with exit code {code}"
+    return f"{ended}: {words}; see {_output(out)}" if words else ended
 
 
 def _run_in(out: Path, side: int) -> Path:

@@ -25,8 +25,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--run",
         metavar="RUN",
         type=path_of,
-        help="of findings: what this run says: how much, how long, what return, what is better, "
-        "where the ceiling is and how far; without a name all of its findings (default: no run)",
+        help="of findings, answers for this run: what the change gains, the days it takes, their "
+        "ratio, what would be better, the ceiling and how far it is; without a name of all "
+        "findings that the run has (default: no run)",
     )
     add_format_option(parser, NAMES)
     parser.add_argument(
@@ -58,12 +59,15 @@ def _run(given: argparse.Namespace) -> str:
         entries = explained_in_run(given.name, summarize(Run.open(given.run)))
     else:
         entries = [entry for name in given.name for entry in explained(name)]
+    lists = given.run is None and not entries
     if given.format == "json":
-        return explanations_json(entries or explanations())
+        return explanations_json(explanations() if lists else entries)
+    if not entries and not lists:
+        return f"{given.run}: no finding, no clear bottleneck\n"
     if given.format == "markdown":
-        return explanations_markdown(entries or explanations())
+        return explanations_markdown(explanations() if lists else entries)
     width = width_of(sys.stdout)
-    return styled(lines(entries, width) if entries else index(width), sys.stdout)
+    return styled(index(width) if lists else lines(entries, width), sys.stdout)
 
 
 def _schema(name: str) -> str:

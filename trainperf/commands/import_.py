@@ -38,14 +38,16 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.summarize import save_summary
     from trainperf.core.formatting.units import plural
     from trainperf.importers import recognise
+    from trainperf.importers.plain import plain
     from trainperf.importers.writing import write_run
     from trainperf.reports.html.run import load_page_data, save
     from trainperf.reports.run.formats import rendered
 
-    recognised = recognise(given.files, given.format)
-    kind = recognised.kind
-    base = given.out or _FOLDER / given.files[0].stem
-    run = Run.open(write_run(kind, given.files, base))
+    with plain(given.files) as files:
+        recognised = recognise(files, given.format)
+        kind = recognised.kind
+        base = given.out or _FOLDER / files[0].stem
+        run = Run.open(write_run(kind, files, base))
     data = load_page_data(run)
     save_summary(data.evidence.summary, run.path)
     save(data, run.path)

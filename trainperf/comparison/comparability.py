@@ -12,7 +12,8 @@ from trainperf.analysis.run.trials_beside import NO_CHANGE
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Difference
-from trainperf.core.loop_kind import imported_from
+from trainperf.comparison.variables import THREADS, as_without, variables
+from trainperf.core.loop_kind import NOT_TOLD, STEP_CLOCK, imported_from
 from trainperf.core.machine.surroundings import NEW_FACTS, PACKAGES, VARIABLES
 from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, SAMPLES_PER_S, STEP_MEAN_S, STEP_S
 from trainperf.core.steps.records import Scalar
@@ -37,6 +38,7 @@ _CHANGES: dict[str, str] = {
         "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length",
         "ranks": "world_size local_world_size strategy wrapper allreduces_per_step collectives",
         "torch": "torch cuda cudnn nccl triton torchvision torchaudio",
+        "threads": f"threads {' '.join(sorted(THREADS))}",
     }.items()
     for name in names.split()
 }
@@ -47,14 +49,16 @@ _NEW_FACTS = frozenset(
 )
 """Which older runs lack: what one side does not say is no change."""
 
-UNSET = "not set"
-"""Value of an environment variable that a run did not have."""
+_OF_LOGS = frozenset({"imported_from", "loop"})
+"""Facts that say how a run was read, where only one was read from a log."""
 
 _BESIDES_CODE = frozenset(
     {*PACKAGES, *VARIABLES, "python", "torch", "cuda", "cudnn", "nccl", "driver", "kernel"}
     | {"cpu_model", "cpu_governor", "cpu_count", "threads", "device_name", "device_memory_bytes"}
 )
 """Facts that are neither the code nor a setting of it."""
+
+UNCOMMITTED = " with uncommitted changes"
 
 SAME_WORK = 0.005
 """Relative difference in what a step works through up to which steps are the same work."""
@@ -88,14 +92,22 @@ def deciding_reading(before: Repeats, after: Repeats) -> DecidingReading:
     counted = [pair for pair in pairs if all(_in_both(rate, pair) for rate in rates[:1])]
     if not all(_same_work(rates, pair) for pair in counted):
         return _of_rates(rates, tokens_differ, "a step is not the same work in both")
-    imported = any(imported_from(run.run.config) for run in runs)
-    if imported and not _in_both(STEP_S, runs) and _in_both(STEP_MEAN_S, runs):
+    if _in_both(STEP_S, runs):
+        return DecidingReading(name=STEP_S, why="a step is the same work in both")
+    if not any(imported_from(run.run.config) for run in runs):
+        return DecidingReading(name=None, why=_why_none(STEP_S, runs))
+    if _in_both(STEP_MEAN_S, runs):
         why = "a step is the same work in both; the log has means, so the mean is compared"
         return DecidingReading(name=STEP_MEAN_S, why=why)
-    if not _in_both(STEP_S, runs):
-        reasons = [run.readings[STEP_S].reason for run in runs if STEP_S in run.readings]
-        return DecidingReading(name=None, why=next(filter(None, reasons), "no step time"))
-    return DecidingReading(name=STEP_S, why="a step is the same work in both")
+    return DecidingReading(name=None, why=_why_none(STEP_MEAN_S, runs))
+
+
+def _why_none(name: str, runs: Sequence[Summary]) -> str:
+    """Why one of the runs has no such reading."""
+    lacking = next(run for run in runs if run.value(name) is None)
+    reading = lacking.readings.get(name)
+    why = (reading.reason if reading is not None else None) or "no step time"
+    return f"{lacking.run.name}: {why}" if imported_from(lacking.run.config) else why
 
 
 def _of_rates(
@@ -151,8 +163,12 @@ def _shape(run: Summary) -> tuple[object, ...]:
 
 
 def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
-    """Every fact that differs, except those that make no difference to a step."""
+    """Every fact that differs, except those that make no difference to a step.
+
+    What the log of an imported run does not hold is no change.
+    """
     old, new = _facts(before), _facts(after)
+    logs = [imported_from(run.run.config) for run in (before, after)]
     return tuple(
         Difference(
             name=name,
@@ -165,6 +181,10 @@ def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
         if old.get(name) != new.get(name)
         and name not in NO_CHANGE
         and not (name in _NEW_FACTS and None in (old.get(name), new.get(name)))
+        and not (logs[0] and name not in old)
+        and not (logs[1] and name not in new)
+        and not (name in _OF_LOGS and not all(logs))
+        and not as_without(name, old, new)
     )
 
 
@@ -173,7 +193,7 @@ def code_version(summary: Summary) -> str:
     commit, dirty = (summary.run.environment.get(name) for name in ("git_commit", "git_dirty"))
     if not isinstance(commit, str):
         return ""
-    return f"{commit[:10]} with uncommitted changes" if dirty else commit[:10]
+    return f"{commit[:10]}{UNCOMMITTED}" if dirty else commit[:10]
 
 
 def obstacle(before: Summary, after: Summary) -> str | None:
@@ -183,12 +203,25 @@ def obstacle(before: Summary, after: Summary) -> str | None:
         same = name == "dataset" and _as_many_samples(before, after)
         if old != new and None not in (old, new) and not same:
             return f"the {what} differs: {old} and {new}"
+    if (why := _told_by_logs(before, after)) is not None:
+        return why
     if before.run.device != after.run.device:
         return f"the hardware differs: {before.run.device} and {after.run.device}"
     sizes = [_facts(run).get("parameters") for run in (before, after)]
     counted = sorted(size for size in sizes if isinstance(size, int) and size)
     if len(counted) == 2 and counted[1] > counted[0] * (1 + SAME_SIZE):
         return f"the model differs: {counted[0]:,} and {counted[1]:,} parameters"
+    return None
+
+
+def _told_by_logs(before: Summary, after: Summary) -> str | None:
+    """Why steps of logs are not the same time, or are not known to be of the same device."""
+    clocks = [run.run.config.get(STEP_CLOCK) for run in (before, after)]
+    if None not in clocks and clocks[0] != clocks[1]:
+        return f"a step is not the same time in both: {clocks[0]}; and {clocks[1]}"
+    silent = [run for run in (before, after) if run.run.device == NOT_TOLD]
+    if len(silent) == 1:
+        return f"the log of {silent[0].run.name} does not tell its device"
     return None
 
 
@@ -210,6 +243,4 @@ def _facts(summary: Summary) -> Mapping[str, Scalar]:
     run = summary.run
     versions: dict[str, Scalar] = dict(run.software)
     facts = {**run.hardware, **versions, "world_size": run.world_size, **run.config}
-    if run.environment:
-        facts |= {name: run.environment.get(name, UNSET) for name in VARIABLES}
-    return facts
+    return {**facts, **variables(summary)}

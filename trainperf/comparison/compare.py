@@ -33,7 +33,7 @@ from trainperf.comparison.results import (
 )
 from trainperf.comparison.slow_versions import slow_versions
 from trainperf.comparison.trace_differences import trace_differences
-from trainperf.core.readings import STEP_S
+from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import (
     ASSUMED_NOISE,
     RatioInterval,
@@ -100,7 +100,8 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     runs = _Runs(before=before, after=after, method=method, machine=paced(before, after))
     intervals = {} if problem else _intervals(deciding, runs)
     if not problem and not intervals:
-        problem = f"too few steady steps for an interval of {deciding.name}"
+        what = "means in the steady part of a log" if _is_mean(deciding) else "steady steps"
+        problem = f"too few {what} for an interval"
     clocks = tuple(
         _clock(clock, name, interval, _scale(deciding, before, after), margin)
         for clock, (name, interval) in intervals.items()
@@ -132,6 +133,10 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     if not clocks or comparison.verdict != "undecided" or method.looks is not None:
         return comparison
     return replace(comparison, remedy=remedy(comparison, (before, after)))
+
+
+def _is_mean(deciding: DecidingReading) -> bool:
+    return deciding.name == STEP_MEAN_S
 
 
 def _intervals(deciding: DecidingReading, runs: _Runs) -> dict[Clock, tuple[str, RatioInterval]]:

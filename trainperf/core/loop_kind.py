@@ -11,6 +11,9 @@ NO_TRAINING = "not applicable: nothing is trained"
 NO_INFERENCE = "not applicable: a loop that trains"
 """Reason why any other lacks a reading of answers."""
 
+GATHER = "the gather of token counts before forward (average_tokens_across_devices)"
+"""Where the ranks of a Hugging Face training meet before its forward."""
+
 _SCHEDULE = "(wait=5, warmup=2, active=3, repeat=1)"
 
 
@@ -68,8 +71,10 @@ class LoopKind:
     """Whether a step ends with an update; otherwise it is a batch of requests that is answered."""
     whole: str = "fit"
     """What all of it is called."""
+    outside: bool = False
+    """Whether it was recorded from outside, where nothing takes its batches over."""
     coarse: bool = False
-    """Whether it was recorded from outside: data wait is all between update and forward."""
+    """Whether data wait is all between update and forward."""
     loader: str = "DataLoader"
     """Takes the loader's options."""
     loader_prefix: str = ""
@@ -227,14 +232,37 @@ OUTSIDE = replace(
     user_code=f"{_MONITOR} {PLAIN.user_code}",
     logging="one in {steps} steps, in the loop itself",
     own=False,
+    outside=True,
     coarse=True,
 )
 
 LOOPS = (LIGHTNING, PLAIN, HUGGING_FACE, OUTSIDE, INFERENCE)
 """Those that can be measured."""
 
+OUTSIDE_WITH_LOADER = replace(OUTSIDE, name="outside, loader heard", coarse=False)
+"""Of which it turned out that its waits for a `DataLoader` were heard."""
+
 IMPORTED = replace(PLAIN, name="imported", title="In a log", own=False)
 """One that left a log: advice is that of a plain loop, but nothing of it was bracketed."""
+
+
+STEP_CLOCK = "step_time"
+"""Setting of an imported run: what the time of a step is in its log."""
+NOT_TOLD = "unknown"
+"""Device of an imported run whose log names none."""
+
+
+def meeting_place(point: str, config: Mapping[str, object]) -> str:
+    """Where in a step ranks wait for each other, in words, e.g. `backward`.
+
+    Args:
+        point: The phase in which they do.
+        config: The run's configuration.
+    """
+    if point != "other":
+        return point.replace("_", " ")
+    gathers = loop_of(config) is HUGGING_FACE and config.get("average_tokens_across_devices")
+    return GATHER if gathers else "code outside every phase"
 
 
 def imported_from(config: Mapping[str, object]) -> str:
@@ -244,4 +272,5 @@ def imported_from(config: Mapping[str, object]) -> str:
 
 def loop_of(config: Mapping[str, object]) -> LoopKind:
     """The loop of a run by its configuration; one that names none counts as plain."""
-    return next((loop for loop in (*LOOPS, IMPORTED) if loop.name == config.get("loop")), PLAIN)
+    kinds = (*LOOPS, OUTSIDE_WITH_LOADER, IMPORTED)
+    return next((kind for kind in kinds if kind.name == config.get("loop")), PLAIN)

@@ -58,19 +58,20 @@ class Gap(IntEnum):
 
 _ABOUT: dict[Phase | Gap, str] = {
     Phase.DATA_WAIT: """blocked in the loader's `next`
-        Wrong where: the device still has work queued; then the wait costs nothing.
+        Wrong where: the device still has work queued (then the wait costs nothing), or the loop was
+        recorded from outside: then it is everything between an update and the next forward.
         To confirm: the reading `data_stall_fraction`; `trainperf try --only free_loader SCRIPT`.
         """,
     Phase.H2D: """in the batch transfer call (on a CPU: its hooks, nothing is copied)
         Wrong where: the copy is non-blocking: the call returns before it is done.
         To confirm: the reading `h2d_s`; in a trace, the copies and what they overlap.
         """,
-    Phase.FORWARD: """in `training_step`, without the backward it may call itself
-        Wrong where: a device computes (the host only launches there), or the step calls
+    Phase.FORWARD: """in forward and the loss (Lightning: `training_step`), without backward
+        Wrong where: a device computes (the host only launches there), or a Lightning step calls
         `loss.backward()` itself without `manual_backward`, which counts as forward.
         To confirm: an audit (`--audit-at 20`) times each operator; a trace, each kernel.
         """,
-    Phase.BACKWARD: """in backward, from after `on_before_backward` to before `on_after_backward`
+    Phase.BACKWARD: """in backward (Lightning: between `on_before_backward` and `on_after_backward`)
         Wrong where: a device computes (the host only launches there), or several ranks reduce:
         the wait for the last of them is in it.
         To confirm: the reading `allreduce_tail_s`; an audit (`--audit-at 20`) for the operators.

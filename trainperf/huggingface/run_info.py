@@ -1,5 +1,7 @@
 """Objects and settings of a Hugging Face training, as probes and comparisons look at them."""
 
+import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, cast
@@ -119,6 +121,16 @@ def group_by_length(args: TrainingArguments) -> bool:
     """Whether batches are drawn by length, which sorts the whole dataset before the first step."""
     strategy = getattr(args, "train_sampling_strategy", None)
     return bool(getattr(args, "group_by_length", False)) or strategy == "group_by_length"
+
+
+def ended_by() -> str:
+    """Name of what was raised in the training that this process ends with; empty for nothing."""
+    error = getattr(sys, "last_value", None)
+    if not isinstance(error, Exception):  # it came to its end, or was told to stop
+        return ""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    inside = any(frame.f_globals.get("__name__") == "transformers.trainer" for frame in frames)
+    return type(error).__name__ if inside else ""
 
 
 class ClosingWriter(Writer, Protocol):

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.core.loop_kind import NOT_TOLD
 from trainperf.core.phases import PHASES, Gap, Phase
 from trainperf.core.steps.block import MEAN_OF
 from trainperf.core.steps.records import FACTS, FINISHED, Scalar
@@ -80,7 +81,17 @@ class LoggedGap(msgspec.Struct, kw_only=True):
     """As in `LoggedSteps`."""
 
 
-LogEvent = LoggedSteps | LoggedColumns | LoggedGap
+class LoggedRestart(msgspec.Struct, kw_only=True):
+    """The job began anew in the same log: what follows is another attempt of the same rank.
+
+    Its times are from its own start, and its first steps warm up again.
+    """
+
+    started_at: str = ""
+    """As in `LoggedFit`."""
+
+
+LogEvent = LoggedSteps | LoggedColumns | LoggedGap | LoggedRestart
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +138,7 @@ class LogFormat:
     """The fits in some files; of one rank in the order of time."""
     loop: str = "imported"
     """Kind of loop that wrote it, as `core.loop_kind` names it."""
-    device: str = "unknown"
+    device: str = NOT_TOLD
     """Type of the device, where the format tells."""
     clock: str
     """What its times are, in a clause."""

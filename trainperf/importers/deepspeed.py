@@ -10,6 +10,7 @@ and in logs that its users published.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 from trainperf.core.phases import Gap, Phase
@@ -22,6 +23,7 @@ from trainperf.importers.base import (
     LogFormat,
     LoggedFit,
     LoggedGap,
+    LoggedRestart,
     LoggedSteps,
     lines_of,
     phases_ns,
@@ -37,15 +39,18 @@ _PIPELINE = re.compile(
 _PROGRESS = re.compile(rb"\bstep=(\d+), skipped=(\d+), lr=")
 _MEMORY = re.compile(rb"MemAllocated=([\d.]+)GB, MaxMemAllocated=([\d.]+)GB")
 _SETTING = re.compile(
-    rb"\b(train_batch_size|gradient_accumulation_steps|world_size|zero_optimization_stage)"
-    rb" \.+ (\d+)"
+    rb"\b(train_batch_size|gradient_accumulation_steps|world_size|zero_optimization_stage"
+    rb"|steps_per_print) \.+ (\d+)"
 )
 _SETTINGS: Mapping[bytes, str] = {
     b"train_batch_size": "batch_size",
     b"gradient_accumulation_steps": "accumulate_grad_batches",
     b"world_size": "job_ranks",
     b"zero_optimization_stage": "zero_stage",
+    b"steps_per_print": "steps_per_print",
 }
+_ENGINE_BEGINS = re.compile(rb"DeepSpeed info: version=|\btrain_batch_size \.+ \d")
+"""Printed when an engine is made: behind steps, the job began anew in the same log."""
 _SAVING = re.compile(rb"is about to be saved|Saving model checkpoint")
 _SAVED = re.compile(rb"is ready now|\[Torch\] Saved|zero checkpoint saved")
 
@@ -56,10 +61,31 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
     """One fit for each file, as a restart writes a log of its own."""
     fits = []
     for file in files:
-        fit = LoggedFit(events=iter(()))
+        first = next((line for line in lines_of(file) if _is_update(line)), b"")
+        fit = LoggedFit(events=iter(()), started_at=_started_at(first))
+        if fit.started_at:
+            fit.notes["clock"] = "times of day are the log's own and taken for UTC"
         fit.events = _Reader(file, fit).events()
         fits.append(fit)
     return fits
+
+
+def _is_update(line: bytes) -> bool:
+    return _TIMERS in line and b"fwd: " in line
+
+
+def _moment(line: bytes) -> datetime | None:
+    """Time of day of a line; `None` where it has none."""
+    stamp = _STAMP.search(line)
+    if stamp is None:
+        return None
+    return datetime.fromisoformat(f"{stamp[1].decode()}.{stamp[2].decode()}")
+
+
+def _started_at(first: bytes) -> str:
+    """When the first update of an attempt was over: nothing before it has a time."""
+    at = _moment(first)
+    return "" if at is None else f"{at.isoformat()}+00:00"
 
 
 class _Reader:
@@ -67,6 +93,10 @@ class _Reader:
 
     def __init__(self, file: Path, fit: LoggedFit) -> None:
         self._file, self._fit = file, fit
+        self._begin()
+
+    def _begin(self) -> None:
+        """An attempt, whose times, checkpoints and counts are its own."""
         self._began: datetime | None = None
         self._last_ns: int | None = None
         """End of the step before, by the log's stamps."""
@@ -78,12 +108,18 @@ class _Reader:
         self._reported = 0
         self._skipped: int | None = None
         self._steps = 0
+        """Of the job, by its pipeline engine; here, by another one."""
         self._last: dict[str, float | None] = {}
+        self._anew = False
+        """Whether an engine was made behind the steps of another one."""
 
     def events(self) -> Iterator[LogEvent]:
         """The steps and gaps, in order."""
         for line in lines_of(self._file):
             at = line.find(_TIMERS)
+            if self._anew and (_is_update(line) or _PIPELINE.search(line)):
+                self._anew = False
+                yield LoggedRestart(started_at=_started_at(line))
             if at < 0:
                 yield from self._other(line)
             elif b"fwd_microstep: " in line:
@@ -131,6 +167,10 @@ class _Reader:
 
     def _other(self, line: bytes) -> Iterator[LogEvent]:
         """A line without timers."""
+        if self._steps and _ENGINE_BEGINS.search(line):
+            self._fit.config.pop("steps_per_print", None)
+            self._begin()
+            self._anew = True
         if (progress := _PROGRESS.search(line)) is not None:
             self._progress(int(progress[1]), int(progress[2]))
         elif (memory := _MEMORY.search(line)) is not None:
@@ -148,7 +188,7 @@ class _Reader:
 
     def _progress(self, step: int, skipped: int) -> None:
         """What `steps_per_print` prints: updates so far, and how many of them were skipped."""
-        if self._skipped is not None:
+        if self._skipped is not None and step > self._reported:
             since = {"attempts": step - self._reported, "overflows": skipped - self._skipped}
             self._last |= since
         self._reported, self._skipped = step, skipped
@@ -156,7 +196,7 @@ class _Reader:
     def _printed(self, printed: re.Match[bytes]) -> Iterator[LogEvent]:
         """What the pipeline engine prints: a mean, and before it the sums of its timers."""
         step, mean_s, per_s = int(printed[1]), float(printed[3]), float(printed[4])
-        number = step - self._steps if self._steps < step else 1
+        number = step - self._steps if 0 < self._steps < step else min(step, self._printed_every())
         timed_ns = {
             phase: self._sums.get(name, 0.0) * MS / number for name, phase in _ENGINE.items()
         }
@@ -173,6 +213,15 @@ class _Reader:
         )
         self._steps, self._sums, self._last, self._micro_batches = step, {}, {}, 0
 
+    def _printed_every(self) -> int:
+        """Updates that the first line of an attempt is the mean of: it may have been resumed."""
+        every = self._fit.config.get("steps_per_print")
+        if isinstance(every, int):
+            return every
+        lines = (printed for line in lines_of(self._file) if (printed := _PIPELINE.search(line)))
+        first, *more = (int(printed[1]) for printed in islice(lines, 2))
+        return more[0] - first if more and more[0] > first else first
+
     def _checkpoint(self) -> Iterator[LogEvent]:
         if saved_ns := self._saved_ns():
             yield LoggedGap(gap=Gap.CHECKPOINT, duration_ns=saved_ns, end_ns=self._saving[-1])
@@ -183,10 +232,9 @@ class _Reader:
 
     def _stamp(self, line: bytes) -> int | None:
         """Nanoseconds from the first stamp to that of a line; `None` where it has none."""
-        stamp = _STAMP.search(line)
-        if stamp is None:
+        at = _moment(line)
+        if at is None:
             return None
-        at = datetime.fromisoformat(f"{stamp[1].decode()}.{stamp[2].decode()}")
         if self._began is None:
             self._began = at
         return round((at - self._began).total_seconds() * SECOND)

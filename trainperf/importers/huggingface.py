@@ -9,7 +9,7 @@ written when it is over.  Read in Transformers 5.23.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from trainperf.importers.base import (
     LogFormat,
     LoggedFit,
     LoggedGap,
+    LoggedRestart,
     LoggedSteps,
     LossWatch,
     phases_ns,
@@ -46,6 +47,8 @@ class _Stretch:
     """Of the steps alone."""
     evaluations: Sequence[float]
     """Seconds, behind them."""
+    anew: bool = False
+    """Whether the training was resumed before them, and its clock began anew."""
 
 
 def read(files: Sequence[Path]) -> list[LoggedFit]:
@@ -85,20 +88,19 @@ def _timed(history: Sequence[Entry], state: Entry) -> Iterator[_Stretch]:
         elif "loss" in entry and _RUNTIME in entry:
             if waiting is not None:
                 yield _behind(waiting, evaluations)
-            if entry[_RUNTIME] < at_s:  # resumed from a checkpoint: the clock began anew
+            anew = entry[_RUNTIME] < at_s
+            if anew:  # resumed from a checkpoint: the clock began anew
                 at_s, evaluations = 0.0, []
                 step = max(step, _saved_before(entry["step"], state))
             seconds = entry[_RUNTIME] - at_s - sum(evaluations)
-            waiting = _Stretch([entry], step, entry["step"], max(0.0, seconds), ())
+            waiting = _Stretch([entry], step, entry["step"], max(0.0, seconds), (), anew)
             step, at_s, evaluations = entry["step"], entry[_RUNTIME], []
     if waiting is not None:
         yield _behind(waiting, evaluations)
 
 
 def _behind(stretch: _Stretch, evaluations: Sequence[float]) -> _Stretch:
-    return _Stretch(
-        stretch.entries, stretch.first, stretch.last, stretch.seconds, tuple(evaluations)
-    )
+    return replace(stretch, evaluations=tuple(evaluations))
 
 
 def _saved_before(step: int, state: Entry) -> int:
@@ -145,14 +147,15 @@ def _events(
 ) -> Iterator[LogEvent]:
     losses, tokens = LossWatch(fit), 0.0
     of_each: dict[str, float | None] = {}
-    trained = sum(stretch.last - stretch.first for stretch in stretches)
-    if final is not None and "train_samples_per_second" in final and trained:
+    if final is not None and (trained := _trained(stretches, final)):
         samples = final["train_samples_per_second"] * final[_RUNTIME] / trained
         of_each["samples"] = round(samples) or samples
     for stretch in stretches:
         number = stretch.last - stretch.first
         if number < 1:
             continue
+        if stretch.anew:
+            yield LoggedRestart()
         host_ns, _ = phases_ns(round(stretch.seconds * SECOND / number), {})
         step, mean_of = stretch.first, number
         ends = [*stretch.entries, *([{"step": stretch.last}] if _cut(stretch) else [])]
@@ -172,6 +175,17 @@ def _events(
             step, mean_of = entry["step"], 0
         for seconds in stretch.evaluations:
             yield LoggedGap(gap=Gap.VALIDATION, duration_ns=round(seconds * SECOND))
+
+
+def _trained(stretches: Sequence[_Stretch], final: Entry) -> int:
+    """Steps that the rates of the last entry are of: of all, or since the training was resumed."""
+    if "train_samples_per_second" not in final:
+        return 0
+    begin = max((place for place, stretch in enumerate(stretches) if stretch.anew), default=0)
+    numbers = [stretch.last - stretch.first for stretch in stretches]
+    # Releases differ in this, and the rate has three digits behind the point.
+    about = final["train_steps_per_second"] * final[_RUNTIME]
+    return min(sum(numbers), sum(numbers[begin:]), key=lambda number: abs(number - about))
 
 
 def _cut(stretch: _Stretch) -> bool:

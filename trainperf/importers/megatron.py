@@ -24,6 +24,7 @@ from trainperf.importers.base import (
     LoggedColumns,
     LoggedFit,
     LoggedGap,
+    LoggedRestart,
     LoggedSteps,
     LossWatch,
     lines_of,
@@ -59,6 +60,7 @@ _MEMORY = re.compile(
     rb" \| reserved: ([\d.]+) \| max reserved: ([\d.]+)"
 )
 _SETTING = re.compile(rb"\b(world_size|seq_length|micro_batch_size|data_parallel_size) \.+ (\d+)")
+_ARGUMENT = re.compile(rb"\b(?:world_size|micro_batch_size) \.+ \d+")
 
 _NAMES = {"world_size": "job_ranks", "seq_length": "sequence_length"}
 _DATA_WAIT, _FORWARD = Phase.DATA_WAIT, Phase.FORWARD
@@ -72,8 +74,8 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
         first = list(islice(_lines_in(file), ENOUGH))
         stamp = first[0].stamp if first else None
         fit = LoggedFit(events=iter(()))
+        fit.started_at = _started_at(stamp)
         if stamp is not None:
-            fit.started_at = f"{stamp.isoformat()}+00:00"
             fit.notes["clock"] = "times of day are the log's own and taken for UTC"
         fit.events = _Reader(file, fit, first).events()
         fits.append(fit)
@@ -82,6 +84,10 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
 
 def _lines_in(file: Path) -> Iterator[MegatronLine]:
     return filter(None, map(line_of, lines_of(file)))
+
+
+def _started_at(stamp: datetime | None) -> str:
+    return "" if stamp is None else f"{stamp.isoformat()}+00:00"
 
 
 class _Reader:
@@ -94,6 +100,13 @@ class _Reader:
         early = bool(first) and self._interval > 1 and first[0].iteration % self._interval != 0
         self._once_more = early or (bool(first) and self._interval == 1 and first[0].exact)
         """Whether the second line is a mean over the first iteration too."""
+        self._cut = self._lines = 0
+        self._anew = False
+        """Whether the job began anew behind iterations, and none of it was read yet."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """An attempt, whose times and counts are its own."""
         self._pending: MegatronLine | None = None
         self._before: MegatronLine | None = None
         self._alone: dict[bytes, float] = {}
@@ -103,7 +116,6 @@ class _Reader:
         self._samples: int | None = None
         self._startup_ns = 0
         self._began: datetime | None = None
-        self._cut = self._lines = 0
         self._in_table = b""
 
     def events(self) -> Iterator[LogEvent]:
@@ -128,14 +140,20 @@ class _Reader:
                 table.append(line)
                 continue
             if table:
-                yield from self._around(self._table(b"".join(table)))
+                yield from self._tabled(b"".join(table))
                 table.clear()
             if MARK in line and (logged := line_of(line)) is not None:
                 yield from self._settled()
+                if self._before is not None and logged.iteration <= self._before.iteration:
+                    self._begin()
+                    self._anew = True
+                if self._anew:
+                    self._anew = False
+                    yield LoggedRestart(started_at=_started_at(logged.stamp))
                 self._pending = logged
             elif is_read(line):
                 yield from self._around(self._other(line))
-        yield from self._around(self._table(b"".join(table)))
+        yield from self._tabled(b"".join(table))
 
     def _read_alike(self, stretch: MegatronStretch) -> Iterator[LogEvent]:
         """Iterations at once where each goes on from the one before; the others singly."""
@@ -194,13 +212,19 @@ class _Reader:
             yield from self._settled()
             yield gap
 
-    def _table(self, text: bytes) -> Sequence[LoggedGap]:
+    def _tabled(self, text: bytes) -> Iterator[LogEvent]:
         """Lines `name .....: (1.00, 2.00)` of timers, or arguments, `name ..... 2`."""
+        begun = self._before is not None or self._pending is not None
+        if begun and _ARGUMENT.search(text) is not None:
+            # Arguments are printed when a job begins.
+            yield from self._settled()
+            self._begin()
+            self._anew = True
         gaps = self._timers(TIMERS.findall(text))
         if self._before is None:
             for line in text.splitlines():
                 self._state(line)
-        return gaps
+        yield from self._around(gaps)
 
     def _other(self, line: bytes) -> Sequence[LoggedGap]:
         """Timers in other forms, or a line about memory."""
@@ -271,8 +295,7 @@ class _Reader:
         before = self._before
         if before is None:
             return 1 if self._once_more else max(1, min(self._interval, line.iteration))
-        # After a restart in the same log the count goes back.
-        return max(1, line.iteration - before.iteration) if line.iteration > before.iteration else 1
+        return line.iteration - before.iteration
 
     def _own(self, line: MegatronLine, number: int) -> tuple[float, dict[bytes, float]]:
         """Milliseconds of the line's own iterations, and those of its timers."""
@@ -357,8 +380,8 @@ def _float(number: bytes) -> float:
 FORMAT = LogFormat(
     name="megatron",
     title="a Megatron-LM log",
-    marks="lines `iteration … | elapsed time per iteration (ms): …`",
-    mark=re.compile(rb"iteration\s+\d+\s*/\s*\d+ ?\|[^\n]*elapsed time per iteration \(ms\):"),
+    marks="lines `iteration … | elapsed time per iteration (ms): …`, or (s)",
+    mark=re.compile(rb"iteration\s+\d+\s*/\s*\d+ ?\|[^\n]*elapsed time per iteration \(m?s\):"),
     read=read,
     device="cuda",
     clock="a step is the mean of its log interval, without evaluation and checkpoints; timers are "

@@ -272,7 +272,7 @@ def _form_of(text: bytes) -> Form | None:
     end = text.find(b"\n") + 1
     head, tables = text[:end], text[end:]
     line = line_of(head)
-    if line is None or in_table(head) or line.text[:1] != b"|":
+    if line is None or ELAPSED not in head or in_table(head) or line.text[:1] != b"|":
         return None
     if any(is_read(other) and not in_table(other) for other in io.BytesIO(tables)):
         return None

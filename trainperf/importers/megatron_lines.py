@@ -16,7 +16,7 @@ MARK = b"elapsed time per iteration"
 ACROSS_RANKS = b" across ranks (ms):"
 _DOTS = b" ."
 """Between the name of a timer or an argument and what it is."""
-_TIME = re.compile(rb"elapsed time per iteration \(ms\): *([\d.]+)")
+_TIME = re.compile(rb"elapsed time per iteration \((m?)s\): *(\d+\.?\d*)")
 STAMPED = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)?\]\s*$")
 ITERATION = b"iteration "
 ELAPSED = b"elapsed time per iteration (ms):"
@@ -82,7 +82,8 @@ def line_of(line: bytes) -> MegatronLine | None:
     stamp = STAMPED.search(line, 0, at)
     return MegatronLine(
         iteration=int(number),
-        elapsed_ms=float(elapsed[1]),
+        # Megatron-DeepSpeed's forks print seconds.
+        elapsed_ms=float(elapsed[2]) * (1 if elapsed[1] else 1000),
         text=line[bar:],
         stamp=None if stamp is None else _moment(stamp[1], stamp[2]),
         exact=stamp is not None and stamp[2] is not None,

@@ -23,6 +23,7 @@ from trainperf.importers.base import (
     LogFormat,
     LoggedFit,
     LoggedGap,
+    LoggedRestart,
     LoggedSteps,
     LossWatch,
     lines_of,
@@ -45,6 +46,7 @@ _SETTINGS: Mapping[str, str] = {
 }
 _LOSSES = ("reduced_train_loss", "train_loss", "loss")
 _BLOCKS = frozenset({"block_start", "block_stop", "epoch_start", "epoch_stop"})
+_BEGINS = frozenset({"init_start", "submission_benchmark", "run_start"})
 _POINTS = frozenset({"tracked_stats", "train_loss"})
 """Events inside of a block after which the samples seen are known."""
 
@@ -67,11 +69,14 @@ def read(files: Sequence[Path]) -> list[LoggedFit]:
         first = next(_events_of(file), None)
         if first is None:
             raise LogError(f"{file}: no event of an MLPerf log in it: {FORMAT.marks}")
-        began = datetime.fromtimestamp(first.time_ms / 1e3, tz=timezone.utc)
-        fit.started_at = began.isoformat()
+        fit.started_at = _started_at(first)
         fit.events = _Reader(file, fit, first).events()
         fits.append(fit)
     return fits
+
+
+def _started_at(first: _Event) -> str:
+    return datetime.fromtimestamp(first.time_ms / 1e3, tz=timezone.utc).isoformat()
 
 
 def _events_of(file: Path) -> Iterator[_Event]:
@@ -99,8 +104,13 @@ class _Reader:
     """One log while it is read."""
 
     def __init__(self, file: Path, fit: LoggedFit, first: _Event) -> None:
-        self._file, self._fit, self._first = file, fit, first
+        self._file, self._fit = file, fit
         self._losses = LossWatch(fit)
+        self._begin(first)
+
+    def _begin(self, first: _Event) -> None:
+        """An attempt, whose times and samples are its own."""
+        self._first = first
         self._samples = 0.0
         """Seen so far."""
         self._since_ms: float | None = None
@@ -119,6 +129,11 @@ class _Reader:
                 other = f"lines of {self._first.namespace or 'no namespace'!r} alone are read"
                 self._fit.notes["namespace"] = other
                 continue
+            if event.key in _BEGINS and self._samples:
+                # Another job behind this one, or the same once more.
+                self._begin(event)
+                self._fit.end_ns = None
+                yield LoggedRestart(started_at=_started_at(event))
             yield from self._take(event)
 
     def _take(self, event: _Event) -> Iterator[LogEvent]:

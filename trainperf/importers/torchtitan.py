@@ -23,6 +23,7 @@ from trainperf.importers.base import (
     LoggedColumns,
     LoggedFit,
     LoggedGap,
+    LoggedRestart,
     LoggedSteps,
     lines_of,
     phases_ns,
@@ -61,6 +62,7 @@ NAMES = (
     _PHASES.keys()
     | {name + end for name in (b"step", *_GAPS) for end in (b"_start", b"_end")}
     | {b"fwd_bwd_end", b"gc_collect_end", b"metric_value", b"step_error"}
+    | {b"structured_logger_started"}
 )
 _TOKENS = "local_valid_tokens"
 _TOKENS_KEY = f'"{_TOKENS}"'.encode()
@@ -170,11 +172,15 @@ def _fit(file: Path, rank: int, world_size: int, began_us: int) -> LoggedFit:
         events=iter(()),
         rank=rank,
         world_size=world_size,
-        started_at=datetime.fromtimestamp(began_us / 1e6, tz=timezone.utc).isoformat(),
+        started_at=_started_at(began_us),
     )
     fit.notes["tokens"] = "labels != -100"
     fit.events = _Reader(file, fit, began_us).events()
     return fit
+
+
+def _started_at(began_us: int) -> str:
+    return datetime.fromtimestamp(began_us / 1e6, tz=timezone.utc).isoformat()
 
 
 class _Reader:
@@ -214,6 +220,7 @@ class _Reader:
             b"fwd_bwd_end": self._pass_end,
             b"metric_value": self._metric,
             b"step_error": self._error,
+            b"structured_logger_started": self._begun,
             **{name + b"_start": self._span_start for name in _GAPS},
             **{name + b"_end": self._span_end for name in (b"gc_collect", *_GAPS)},
         }
@@ -269,6 +276,27 @@ class _Reader:
             else:
                 self._gc_ns += ms * MS
         return ()
+
+    def _begun(self, named: _Named) -> Sequence[LogEvent]:
+        """A process began to log: behind steps it is another attempt.
+
+        Raises:
+            LogError: It is one of another rank, whose spans would be taken for this one's.
+        """
+        event = _decoded(named[1])
+        if event is None:
+            return ()
+        if event.rank != self._fit.rank:
+            raise LogError(
+                f"{self._file}: lines of rank {self._fit.rank} and of rank {event.rank}: "
+                "give a file for each rank, as torchtitan writes them"
+            )
+        if not self._steps:
+            return ()
+        self._began_us = self._last_us = event.time_us
+        self._steps = 0
+        self._clear()
+        return [LoggedRestart(started_at=_started_at(event.time_us))]
 
     def _error(self, named: _Named) -> Sequence[LogEvent]:
         self._inside = b""

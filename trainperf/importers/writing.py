@@ -1,7 +1,8 @@
 """Run directories written from logs: what they hold, and the reasons for what they do not."""
 
 import shutil
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice, repeat
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from trainperf.core.errors import LogError
 from trainperf.core.formatting.units import plural
+from trainperf.core.loop_kind import STEP_CLOCK
 from trainperf.core.phases import PHASES, Gap, Phase, Tag
 from trainperf.core.readings import (
     DATA_STALL_FRACTION,
@@ -32,8 +34,24 @@ from trainperf.core.run_directory import create, record_file
 from trainperf.core.stats.warmup import WINDOW, WarmupDetector
 from trainperf.core.steps.block import MEAN_OF
 from trainperf.core.steps.codec import encode_entry, encode_rows
-from trainperf.core.steps.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
-from trainperf.importers.base import LogFormat, LoggedColumns, LoggedFit, LoggedGap, LoggedSteps
+from trainperf.core.steps.records import (
+    FACTS,
+    INTERRUPTED,
+    EndMark,
+    GapRecord,
+    Row,
+    RunInfo,
+    Totals,
+)
+from trainperf.importers.base import (
+    LogEvent,
+    LogFormat,
+    LoggedColumns,
+    LoggedFit,
+    LoggedGap,
+    LoggedRestart,
+    LoggedSteps,
+)
 
 
 _OF_SINGLE_STEPS = (STEP_S, STEP_P95_S, STEP_P99_S, STEP_IQR_S)
@@ -63,14 +81,21 @@ def write_run(kind: LogFormat, files: Sequence[Path], base: Path) -> Path:
     run = create(base)
     with ExitStack() as undone:
         undone.callback(shutil.rmtree, run)
-        attempts: dict[int, int] = {}
+        attempts: Counter[int] = Counter()
         for fit in fits:
-            attempt = attempts.get(fit.rank, 0)
-            attempts[fit.rank] = attempt + 1
-            with record_file(run, fit.rank, attempt).open("wb") as file:
-                written = _Written(kind, fit, file, attempt)
-                written.write(files)
-            if not written.steps:
+            steps = 0
+            more: LoggedRestart | None = LoggedRestart(started_at=fit.started_at)
+            while more is not None:
+                path = record_file(run, fit.rank, attempts[fit.rank])
+                with path.open("wb") as file:
+                    written = _Written(kind, fit, file, attempts[fit.rank])
+                    more = written.write(files, more.started_at)
+                steps += written.steps
+                if written.steps:
+                    attempts[fit.rank] += 1
+                else:  # it began and was over before its first step
+                    path.unlink()
+            if not steps:
                 raise LogError(f"{_named(files)}: {kind.title}, but no step of it: {kind.marks}")
         undone.pop_all()
     return run
@@ -97,13 +122,13 @@ class _Written:
         self._first_is_mean = False
         self._present: set[str] = set()
 
-    def write(self, files: Sequence[Path]) -> None:
-        """Write the whole file."""
+    def write(self, files: Sequence[Path], started_at: str) -> LoggedRestart | None:
+        """Write the whole file; what its log goes on with, if that is another attempt."""
         kind, fit = self._kind, self._fit
         note = f"imported from {kind.title}: {_named([Path(file.name) for file in files])}"
         clock = f"{note}; {kind.clock}"
         header = RunInfo(
-            started_at=fit.started_at,
+            started_at=started_at,
             rank=fit.rank,
             world_size=fit.world_size,
             columns=kind.columns,
@@ -114,23 +139,33 @@ class _Written:
             attempt=self._attempt,
         )
         self._file.write(encode_entry(header))
-        for event in fit.events:
-            if isinstance(event, LoggedSteps):
-                self._add_steps(event)
-            elif isinstance(event, LoggedColumns):
-                self._add_columns(event)
-            else:
-                self._add_gap(event)
+        restart = self._add(fit.events)
         self._flush()
         totals = Totals(
             at_step=self.steps - 1,
             notes={**fit.notes, "imported": f"{note}; {fit.clock}" if fit.clock else clock},
             reasons={**self._reasons(), **fit.reasons},
-            config=fit.config,
+            config={**fit.config, STEP_CLOCK: fit.clock or kind.clock},
         )
         self._file.write(encode_entry(totals))
-        fit_ns = max(self._ends_ns, fit.end_ns or 0)
-        self._file.write(encode_entry(EndMark(reason=fit.ended, fit_ns=fit_ns, steps=self.steps)))
+        # What the fit says of its end is of its last attempt.
+        fit_ns = self._ends_ns if restart else max(self._ends_ns, fit.end_ns or 0)
+        ended = INTERRUPTED if restart else fit.ended
+        self._file.write(encode_entry(EndMark(reason=ended, fit_ns=fit_ns, steps=self.steps)))
+        return restart
+
+    def _add(self, events: Iterator[LogEvent]) -> LoggedRestart | None:
+        """All events of this attempt."""
+        for event in events:
+            if isinstance(event, LoggedSteps):
+                self._add_steps(event)
+            elif isinstance(event, LoggedColumns):
+                self._add_columns(event)
+            elif isinstance(event, LoggedGap):
+                self._add_gap(event)
+            else:
+                return event
+        return None
 
     def _add_steps(self, logged: LoggedSteps) -> None:
         number, host_ns = logged.steps, logged.host_ns

@@ -11,14 +11,15 @@ from typing import Any
 
 import torch
 
+from trainperf.audit.loader.probe_loader import OF_FABRIC
 from trainperf.trials.batch_source import BatchSource
 
 
 Copies = AbstractContextManager[None]
 Mover = Callable[..., object]
 
-ACCELERATED, OF_FABRIC = "base_dataloader", "_dataloader"
-"""Under which name a prepared loader has the one underneath."""
+ACCELERATED = "base_dataloader"
+"""Under which name a loader of Accelerate's has the one underneath; Fabric's has `OF_FABRIC`."""
 
 
 class BracketedBatches:

@@ -79,6 +79,8 @@ class LoopFacts:
     software: Mapping[str, str]
     training: Callable[[Objects, BatchSource | None], Training] | None = None
     """What trials may touch of it; by default what they may of a plain one."""
+    coarse: Callable[[], bool] = bool
+    """Whether it has turned out by now that data wait is not the loader's alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +158,8 @@ class _Start:
         objects, options, facts = self.objects, self.options, self.facts
         kind = options.kind if facts is None else loop_of(facts.config)
         own = {} if facts is None else facts.config
-        say = partial(_say, written=self.outputs.run is not None, kind=kind)
+        coarse = bool if facts is None else facts.coarse
+        say = partial(_say, written=self.outputs.run is not None, coarse=coarse, whole=kind.whole)
         return FitPlan(
             objects=objects,
             outputs=self.outputs,
@@ -345,8 +348,10 @@ def _show(writer: Writer, step: int, figures: Mapping[str, float]) -> None:
         writer.add_scalar(tag, value, step)
 
 
-def _say(readings: dict[str, Reading], *, written: bool, kind: LoopKind) -> None:
-    sentence = first_answer(readings, written=written, coarse=kind.coarse, whole=kind.whole)
+def _say(
+    readings: dict[str, Reading], *, written: bool, coarse: Callable[[], bool], whole: str
+) -> None:
+    sentence = first_answer(readings, written=written, coarse=coarse(), whole=whole)
     if sentence is not None:
         sys.stdout.write(f"{sentence}\n")
         sys.stdout.flush()

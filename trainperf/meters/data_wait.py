@@ -12,7 +12,8 @@ class DataWait(Meter):
     A quotient of sums over steady steps.  It is not the share the *device* lost: a loader hidden
     behind queued device work costs nothing; see `data_stall_fraction`.
 
-    Wrong where: a device still has work queued while the host waits.
+    Wrong where: a device still has work queued while the host waits; or the loop was recorded from
+    outside: then it is everything between an update and the next forward.
     To confirm: `data_stall_fraction`; `trainperf try --only free_loader SCRIPT`.
     """
 

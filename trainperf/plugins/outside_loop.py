@@ -1,14 +1,13 @@
 """Recording of a plain loop from outside: the phases that hooks of PyTorch can tell, coarsely.
 
 A step is one update of the optimizer.  What lies between an update and the next forward is counted
-as data wait: nothing in PyTorch tells from outside when a loader is asked.
+as data wait, unless Python tells when a `DataLoader` is asked (see `outside_loader`).
 """
 
 import atexit
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 import torch
 from torch.optim import Optimizer
@@ -16,7 +15,7 @@ from torch.optim import Optimizer
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.loop_kind import OUTSIDE
 from trainperf.core.machine.clocks import monotonic_ns, wall_clock_anchor
-from trainperf.core.phases import FIRST_GAP, Gap, Phase
+from trainperf.core.phases import FIRST_GAP, Phase
 from trainperf.core.places import storage
 from trainperf.core.steps.records import FINISHED, INTERRUPTED, Scalar
 from trainperf.loop.finish import finish_rank
@@ -24,13 +23,14 @@ from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.start import LoopFacts, LoopOptions, StartedFit, device_of, start
 from trainperf.plugins import outside_objects
 from trainperf.plugins.fabric_setup import PRECISIONS
+from trainperf.plugins.outside_facts import OutsideProbe, notes
 from trainperf.plugins.outside_passes import OutsidePasses
 from trainperf.plugins.outside_trials import offered, trial_options
+from trainperf.plugins.outside_waits import Waits
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.probes.plain_loop import PlainLoopProbe
 from trainperf.recording.probes.selection import Chosen, Objects
 from trainperf.recording.timeline import leaving_to, switch_to
 from trainperf.recording.upload import Upload
@@ -38,26 +38,7 @@ from trainperf.trials.batch_source import TrialsOver
 
 
 _DATA_WAIT, _FORWARD = int(Phase.DATA_WAIT), int(Phase.FORWARD)
-
-COARSE = (
-    "coarse: recorded from outside. Data wait is everything between an update and the next "
-    "forward: the loader, the copy to the device, logging, the loop's own code; "
-    "trainperf.loop.LoopMonitor tells them apart"
-)
-FORWARD_UNSEEN = (
-    "no forward of a trained module was seen: a step has no phases but its update, and the rest is "
-    "other"
-)
-
-
-class OutsideProbe(PlainLoopProbe):
-    """The loop's autocast and accumulation, as for a plain one, where nobody brackets anything."""
-
-    name: ClassVar[str] = "loop from outside"
-
-    def reasons(self) -> dict[str, str]:
-        """Why a phase has no time."""
-        return dict.fromkeys(super().reasons(), "not measured: not to be told from outside")
+_OTHER = int(Phase.OTHER)
 
 
 class OutsideLoop:
@@ -91,10 +72,9 @@ class OutsideLoop:
         self.cost: HookCost | None = HookCost(monotonic_ns, guard, price)
         """Times what runs every step, until it is clear what that costs."""
         self.passes = OutsidePasses(self, self._guarded)
+        self.waits = Waits(self.recorder, self._brackets)
         self._objects = Objects(device=torch.device("cpu"))
-        self._waiting = self._pending = self._updated = False
-        self._between = False
-        """Whether what goes on since backward may have been the wait for another micro-batch."""
+        self._pending = self._updated = False
         self._tried = False
         """Whether the process ends, which was started for trials."""
         self._evaluated_in = -2
@@ -106,7 +86,7 @@ class OutsideLoop:
         self._fit = guard.run(self.part, self._start)
         atexit.register(self._at_exit)
         if self._fit is not None:
-            self._await_forward()
+            self.waits.begin_step()
 
     def _make_switches(self) -> None:
         """What moves from phase to phase.  Run every step."""
@@ -143,16 +123,18 @@ class OutsideLoop:
         if self._fit is None:
             return
         recorder = self.recorder
-        self._between = False
         if self.passes.forwarding or self.passes.backwarding:
             self.passes.end()
+        waits = self.waits
+        waits.micro_batch = False
+        waits.settle()
         slot = recorder.slot
         if self._watched and slot == _FORWARD:  # no gradient of it was seen
             self._brackets.mark(Mark.FORWARD_ENDS)
-        if self._waiting or slot >= FIRST_GAP:
-            # Where nothing was called since then, nothing tells what the time was for.
-            recorder.rest(Phase.OTHER, since_last=self._waiting)
-            self._waiting = False
+        if waits.step:  # nothing was called since then, and nothing tells what the time was for
+            waits.end(_OTHER)
+        else:
+            self._leave_gap()
         scaler = self._fit.chosen.scaler
         if scaler is not None:
             scaler.attempt(optimizer)
@@ -175,36 +157,42 @@ class OutsideLoop:
         recorder = self.recorder
         if self._fit is None or recorder.draft is None:
             return
-        if self._between:
-            self._between = False
-            recorder.rest(Phase.DATA_WAIT, since_last=True)
-            self._brackets.mark(Mark.FETCH_ENDS)
+        waits = self.waits
+        if waits.micro_batch:
+            waits.end()
         if self._pending and not self._updated:
             self._micro_batch_over()
         self._pending = True
         if self.cost is not None:
             self.cost.forward()
-        slot = recorder.slot
-        if not (self._waiting and slot == _DATA_WAIT):
-            if slot >= FIRST_GAP:
-                recorder.rest(Phase.OTHER)
-            self._to_forward()
+        if waits.step:
+            waits.end()
         else:
+            waits.settle()
+        if recorder.slot == _DATA_WAIT:
             self._fetched()
-        self._waiting = False
+        else:
+            self._leave_gap()
+            self._to_forward()
         if self._fit.audit is not None:
             self._fit.audit.begin_batch()
 
+    def _leave_gap(self) -> None:
+        """Training goes on, where it had stopped."""
+        if self.recorder.slot >= FIRST_GAP:
+            self.recorder.rest(_OTHER)
+
     def evaluates(self) -> None:
         """Between two steps it is a validation; in each step it is part of the training."""
-        if self._fit is None or not (self._waiting or self._between):
+        waits = self.waits
+        if self._fit is None or not (waits.step or waits.micro_batch):
             return
-        self._waiting = self._between = False
         step = self.recorder.index
         if step > self._evaluated_in + 1:
-            self.recorder.rest(Gap.VALIDATION, since_last=True)
+            waits.validate()
         else:
-            self.recorder.rest(Phase.OTHER)
+            waits.end()
+            self.recorder.rest(_OTHER)
         self._evaluated_in = step
 
     def _backward_begins(self) -> None:
@@ -221,7 +209,7 @@ class OutsideLoop:
             self._brackets.mark(Mark.BACKWARD_ENDS)
             self._brackets.tail_ends()
             self._brackets.mark(Mark.FETCH_BEGINS)
-        self._between = True
+        self.waits.micro_batch = True
         self._to_other()
 
     # -- the end ------------------------------------------------------------------------------
@@ -231,7 +219,7 @@ class OutsideLoop:
         atexit.unregister(self._at_exit)
         if self.monitor.finished:
             return
-        self.monitor.guard.last(self.hooks, self.passes.detach)
+        self.monitor.guard.last(self.hooks, self._unhook)
         self.monitor.finish(reason)
         fit = self._fit
         if fit is None:
@@ -266,7 +254,7 @@ class OutsideLoop:
             schedulers=outside_objects.schedulers_of(self.optimizers),
             scaler=outside_objects.scaler_of(self.optimizers[0]),
         )
-        probe = OutsideProbe(modules[0], device.type)
+        probe = OutsideProbe(modules[0], device.type, self.waits)
         options = LoopOptions(
             base=storage(self._launch.dirpath or "runs"),
             writer=None,
@@ -283,14 +271,17 @@ class OutsideLoop:
         if modules[0] in PRECISIONS:
             config["precision"] = PRECISIONS[modules[0]]
         training = offered(module, self._end_trials)
-        facts = LoopFacts(config=config, software={}, training=training)
+        coarse = self.waits.coarse
+        facts = LoopFacts(config=config, software={}, training=training, coarse=coarse)
         fit = start(self.monitor, self._objects, options, loader, self._notes, facts)
         self._brackets = PhaseContexts(self.recorder, self.monitor.guard, fit.chosen)
         self._watched = self._brackets.watches_backward
         if self._watched:
             self.backward_begins, self._fetched = self._backward_begins, self._fetch_ends
         self.passes.reads = fit.chosen.clock is None
+        self.waits.brackets = self._brackets
         self._attach(self.optimizers, modules)
+        self.waits.listen(self._guarded)
         return fit
 
     def _attach(self, optimizers: Sequence[Optimizer], modules: Sequence[torch.nn.Module]) -> None:
@@ -303,8 +294,7 @@ class OutsideLoop:
             self._fit.chosen.scaler.attempt(self.optimizers[0])
         self._tell(complete=skipped)
         if skipped:
-            self._brackets.fetch_begins()
-            self._waiting = True
+            self.waits.begin_step(waited=True)
 
     def _update_skipped(self) -> bool:
         """Whether the gradients are gone although nothing was updated: an overflow."""
@@ -317,7 +307,7 @@ class OutsideLoop:
         self._tell(complete=True)
         if self.cost is not None:
             self._settle_hooks(self.cost)
-        self._await_forward()
+        self.waits.begin_step()
         if self._tried:
             raise TrialsOver
 
@@ -356,22 +346,19 @@ class OutsideLoop:
         if switch_ns is not None:
             self.cost, self.monitor.switch_ns = None, switch_ns
             self.passes.renew(self._guarded)
-
-    def _await_forward(self) -> None:
-        """A step is over, and the next one begins with whatever comes before its forward."""
-        self._waiting = True
-        self._brackets.fetch_begins()
+            self.waits.listen(self._guarded)
 
     def _give_up(self) -> None:
         """After a fault of ours no step is measured any more: a part of one would be no step."""
-        self.passes.detach()
+        self._unhook()
         self.recorder.abandon()
 
+    def _unhook(self) -> None:
+        self.passes.detach()
+        self.waits.leave()
+
     def _notes(self) -> dict[str, str]:
-        notes = {"data_wait": COARSE}
-        if not self.passes.forwards:
-            notes["forward"] = FORWARD_UNSEEN
-        return notes
+        return notes(self.waits, forwards=self.passes.forwards)
 
     def _at_exit(self) -> None:
         if os.getpid() == self._pid:  # a forked child has inherited us

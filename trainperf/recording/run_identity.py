@@ -3,11 +3,12 @@
 import platform
 from collections import Counter
 from collections.abc import Sized
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parameter import is_lazy
-from torch.utils.data import IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 import trainperf
 from trainperf.audit.loader.probe_loader import loaders
@@ -114,12 +115,24 @@ def loader(source: object) -> dict[str, Scalar]:
         "loader": type(first).__name__,
         "dataset": type(first.dataset).__qualname__,
         "dataset_samples": _samples(first.dataset),
-        "batch_size": first.batch_size,
+        "batch_size": _batch_size(first),
         "num_workers": first.num_workers,
         "pin_memory": bool(first.pin_memory),
         "prefetch_factor": first.prefetch_factor,
         "persistent_workers": first.persistent_workers,
     }
+
+
+def _batch_size(first: "DataLoader[Any]") -> int | None:
+    """Samples of a batch of this rank; `None` where a sampler of the user's own decides.
+
+    Accelerate leaves it to a sampler, torch's or its own, which may cut batches up among ranks.
+    """
+    sampler = first.batch_sampler
+    fixed = type(sampler) is BatchSampler or type(sampler).__module__.startswith("accelerate.")
+    size = getattr(sampler, "batch_size", None) if fixed else first.batch_size
+    cut = getattr(first, "split_batches", False) or getattr(sampler, "split_batches", False)
+    return size if isinstance(size, int) and not cut else None
 
 
 def _samples(dataset: object) -> int | None:

@@ -7,11 +7,15 @@ Nothing else reads the host clock.
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from trainperf.core.machine.clocks import HostClock
 from trainperf.core.phases import FIRST_GAP, GAPS, SLOTS, Gap, Phase
 from trainperf.core.steps.records import GapRecord
+
+
+Moment: TypeAlias = tuple[int, list[int]]
+"""Where an account of phases stood, to go back to."""
 
 
 class PhaseListener(Protocol):
@@ -81,6 +85,21 @@ class Timeline:
             self.slot = self._stack.pop()
         if self.listener is not None:
             self.listener.left()
+
+    def retract(self) -> None:
+        """Undo the last `enter`: the time since belongs to the phase around it."""
+        if self._stack:
+            self.slot = self._stack.pop()
+        if self.listener is not None:
+            self.listener.left()
+
+    def moment(self) -> Moment:
+        """As it stood at the last switch."""
+        return self._since, self._spent[:FIRST_GAP]
+
+    def back_to(self, moment: Moment) -> None:
+        """Take back what the phases were given since; what goes on since is the current one."""
+        self._since, self._spent[:FIRST_GAP] = moment
 
     @property
     def switched_ns(self) -> int:

@@ -1,9 +1,11 @@
 """A bisection in words: the first slow state and what it costs, then what was measured."""
 
+from typing import Literal, Protocol
+
 from trainperf.comparison.bisection import Bisection, BisectionStep, PackageDifference, State
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table, text_table
-from trainperf.core.formatting.units import plural, share
+from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.formatting.wrap import WIDTH, wrapped
 from trainperf.reports.comparison import speed
 from trainperf.reports.layout.finding_view import NEXT
@@ -44,7 +46,26 @@ def _noun(bisection: Bisection) -> str:
     return "commit" if bisection.kind == "commits" else "package"
 
 
-def name_of(bisection: Bisection, state: State) -> str:
+class Ends(Protocol):
+    """What is searched, from a good state to a bad one."""
+
+    @property
+    def kind(self) -> Literal["commits", "packages"]:
+        """What the states are."""
+        ...
+
+    @property
+    def good(self) -> State:
+        """The fast end."""
+        ...
+
+    @property
+    def bad(self) -> State:
+        """The slow end."""
+        ...
+
+
+def name_of(bisection: Ends, state: State) -> str:
     """E.g. `1f0c2d3e4a “Sort the batches”`, `torch 2.5.1 → 2.6.0`, `/envs/new/bin/python`."""
     if bisection.kind == "commits":
         return f"{state.id[:_HASH]} “{state.title}”"
@@ -55,6 +76,21 @@ def step_sentence(bisection: Bisection, step: BisectionStep) -> str:
     """E.g. `1f0c2d3e4a “Sort the batches”: slow, 0.668× as fast (95 % CI 0.65–0.69), 2 pairs`."""
     pairs = f", {plural(step.pairs, 'pair')}" if step.pairs else ""
     return f"{name_of(bisection, step.state)}: {step.pace}, {_measured(step)}{pairs}"
+
+
+def plan_sentence(states: int, took_s: float) -> str:
+    """How long it may take, where that many states are left and the first comparison took so long.
+
+    Example: 7 states take 3 comparisons, halving them, and one of the first slow state with the one
+    before it.
+    """
+    comparisons = states.bit_length() + (states > 0)
+    if not comparisons:
+        return "nothing lies between the two"
+    return (
+        f"{states} between the two: about {plural(comparisons, 'more comparison')}, "
+        f"{duration(comparisons * took_s)} if each takes as long as this one"
+    )
 
 
 def _measured(step: BisectionStep) -> str:
@@ -94,6 +130,11 @@ def _difference(difference: PackageDifference) -> str:
 def _next(bisection: Bisection) -> str:
     if bisection.kind == "commits" and bisection.first_slow is not None:
         return f"git show {bisection.first_slow.id[:_HASH]}"
+    broken = {step.state.id for step in bisection.steps if step.pace == "broken"}
+    unclear = bisection.candidates[:-1]  # the last is known to be slow
+    if bisection.kind == "commits" and unclear and all(each.id in broken for each in unclear):
+        names = " ".join(each.id[:_HASH] for each in bisection.candidates)
+        return f"git show {names}; more pairs tell nothing of what does not train"
     if bisection.end == "several" or (bisection.end == "cannot tell" and bisection.steps):
         return "more pairs (--pairs), longer trainings (--to-the-end), or a quieter machine"
     return ""

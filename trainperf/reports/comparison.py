@@ -309,6 +309,9 @@ def _noise(comparison: Comparison) -> str:
             f"run-to-run noise {share(noise.relative)}, measured on repeats ({repeats} runs, "
             f"{turns}); {least}"
         )
+    if comparison.proof is not None:
+        few = f"{plural(comparison.proof.pairs, 'pair')}, too few to show run-to-run noise"
+        return f"{few}: {share(noise.relative)} is assumed; {least}"
     why = "expected, since parts of each run differ too" if noise.source == "drift" else "assumed"
     apart, repeat = "", "repeat both to measure the noise"
     if noise.apart_s is not None and noise.apart_s > TOGETHER_S:

@@ -54,6 +54,14 @@ _TRIAL = documented(
     """
 )
 
+_CEILING = documented(
+    """A cause is taken away and given back in blocks of steps of one training, in turns.
+
+    Wrong where: what the cause costs falls outside of the blocks: at an epoch's end, in validation.
+    To confirm: a change that removes a part of the cause, and gains no more than this; `trainperf
+    prove` with the training before it and after it.
+    """
+)
 
 _DERIVED: dict[str, tuple[str, str, str]] = {
     ALLREDUCE_SKEW_S: (
@@ -93,9 +101,10 @@ _DERIVED: dict[str, tuple[str, str, str]] = {
     HFU: (
         "1",
         "higher",
-        """The same with the FLOPs that repeat forward work, as activation checkpointing does.
+        """FLOPs per second over the chip's dense peak, those that repeat forward work included.
 
-        It says what the device does, `mfu` what of it trains.
+        Activation checkpointing repeats it.  `hfu` says what the device does, `mfu` what of it
+        trains.
 
         Wrong where: as `mfu`; higher is no better where the extra work could be left out.
         To confirm: `trainperf try --only no_checkpointing SCRIPT`.
@@ -222,7 +231,8 @@ def _usually(rule: str) -> str:
                 f"saves {share(part.low).removesuffix(' %')}–{share(part.high)} of the lost time"
             )
             how = f"{change}: {saves}" if change else saves
-            parts.append(f"{how} ({plural(part.scripts, 'script')})")
+            more = ", above 100 %: the rest got faster, too" if part.high > 1 else ""
+            parts.append(f"{how} ({plural(part.scripts, 'script')}{more})")
     return "; ".join(parts)
 
 
@@ -230,14 +240,13 @@ def explained_in_run(names: Sequence[str], summary: Summary) -> list[Explanation
     """The findings of those names, with the answers for a run; without names all that it has.
 
     Raises:
-        ConfigError: None of them is a finding, or the run has none.
+        ConfigError: None of the names is a finding's.
     """
     findings = {finding.id: finding for finding in summary.findings}
     named = [entry for name in names or findings for entry in explained(name)]
     entries = [entry for entry in named if entry.kind == "finding"]
-    if not entries:
-        none = f"{', '.join(names)}: no finding" if names else "the run has no finding"
-        raise ConfigError(f"{none}; `trainperf explain` lists all names")
+    if names and not entries:
+        raise ConfigError(f"{', '.join(names)}: no finding; `trainperf explain` lists all names")
     return [
         msgspec.structs.replace(entry, answers=_answers(findings.get(entry.id), summary))
         for entry in entries
@@ -303,14 +312,16 @@ def _slots() -> Iterator[Explanation]:
 
 def _trials() -> Iterator[Explanation]:
     for offer in OFFERS:
-        kind = "A change" if offer.kind == "change" else "A ceiling, no change to keep"
+        is_change = offer.kind == "change"
+        kind = "A change" if is_change else "A ceiling, no change to keep"
+        text = _TRIAL if is_change else _CEILING
         yield Explanation(
             kind="trial",
             id=offer.id,
             means=f"{kind}: {offer.does}.",
-            measured=_TRIAL.means,
-            wrong=_TRIAL.wrong,
-            confirm=_TRIAL.confirm,
+            measured=text.means,
+            wrong=text.wrong,
+            confirm=text.confirm,
             rules=offer.rules,
             page="concepts/trials.md",
         )

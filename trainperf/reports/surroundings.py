@@ -1,5 +1,6 @@
 """Surroundings of two compared runs: what they were run on, in sentences near the verdict."""
 
+from trainperf.comparison.comparability import UNCOMMITTED
 from trainperf.comparison.results import Comparison
 
 
@@ -15,10 +16,12 @@ def surroundings(comparison: Comparison) -> list[str]:
     # A single change is named by the sentence on the settings.
     several = len(comparison.changes) > 1
     besides = f"besides the code and its settings there changed: {', '.join(changed)}"
-    code = f"code: {before} → {after}"
+    code = [f"code: {before} → {after}"] if before and after and before != after else []
+    if before == after and before.endswith(UNCOMMITTED):
+        code = [f"code: {before} in both runs, which need not be the same ones"]
     return [
         *([besides] if changed and several else []),
-        *([code] if before and after and before != after else []),
+        *code,
         *(f"{side.name} used {slow}" for side in sides for slow in side.slow_versions),
     ]
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
 from trainperf.analysis.rules.base import Evidence
@@ -12,6 +13,7 @@ from trainperf.analysis.rules.compiler.graph_breaks import graph_breaks
 from trainperf.analysis.rules.compiler.recompiles import recompiles
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep, GraphBreak
 from trainperf.core.artifacts.folder import Documents
+from trainperf.core.findings import ranked
 
 
 SIZE = "tensor 'rows' size mismatch at index 1. expected 128, actual 136"
@@ -128,6 +130,63 @@ def test_a_break_is_named_with_its_line_and_without_a_bound(tmp_path: Path) -> N
     assert (finding.fraction, finding.gain_upper_bound) == (None, None)
     assert finding.where == "model.py:15"
     assert finding.action.startswith("take the print out")
+
+
+LIBRARY = "/x/lib/python3.11/site-packages/transformers/modeling_utils.py:4769"
+
+
+@pytest.mark.parametrize(
+    ("reason", "action"),
+    [
+        ("logging.Logger methods are not supported", "ignore_logging_functions"),
+        ("step_unsupported", "another version or setting of transformers"),
+    ],
+)
+def test_a_break_inside_a_package_is_not_the_users_to_take_out(
+    tmp_path: Path, reason: str, action: str
+) -> None:
+    """It is named by its line in the package, with what can be done without touching that."""
+    document = Compilation(graphs=2, breaks=(GraphBreak(reason=reason, where=LIBRARY, times=2),))
+
+    finding = graph_breaks(evidence(tmp_path, document))
+
+    assert finding is not None
+    assert finding.title == "compiled code breaks at 1 place, all inside transformers"
+    assert finding.evidence[0] == f"transformers/modeling_utils.py:4769: {reason}"
+    assert action in finding.action
+    assert "layer.compile()" in finding.action
+    assert "print" not in finding.action
+    assert finding.severity == "low"
+    assert ranked([finding, replace(finding, id="other", severity="medium")])[1] == finding
+
+
+def test_a_break_of_the_users_own_comes_before_those_of_packages(tmp_path: Path) -> None:
+    """It is the one that can be removed."""
+    own = GraphBreak(reason="cannot trace builtin `print`", where="/home/me/model.py:15", times=1)
+    theirs = GraphBreak(reason="step_unsupported", where=LIBRARY, times=9)
+
+    finding = graph_breaks(evidence(tmp_path, Compilation(graphs=3, breaks=(theirs, own))))
+
+    assert finding is not None
+    assert finding.title == "compiled code breaks at 2 places"
+    assert finding.where == "/home/me/model.py:15"
+    assert (finding.severity, finding.action[:18]) == ("medium", "take the print out")
+
+
+def test_a_first_batch_that_takes_long_is_not_blamed_on_compiling(tmp_path: Path) -> None:
+    """A sampler that sorts by length: keep its result, and nothing about compilation."""
+    made = make_steps(200, data_wait=2, forward=48)
+    made[0] = make_steps(1, data_wait=30_000, forward=48)[0]
+    summary = summary_of(tmp_path, [RankSpec(steps=made, info=make_info())])
+
+    finding = first_step(Evidence(summary=summary))
+
+    assert finding is not None
+    assert finding.advice == "Have the first batch sooner"
+    assert finding.evidence[0].startswith("30.0 s of waiting for it")
+    assert "sampler" in finding.action
+    assert "compil" not in finding.action
+    assert finding.fraction == pytest.approx(30.0 / 40.0, rel=0.01)
 
 
 def test_whole_graphs_are_no_finding(tmp_path: Path) -> None:

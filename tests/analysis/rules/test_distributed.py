@@ -12,9 +12,11 @@ from trainperf.analysis.rules.distributed.allreduce_tail import allreduce_tail
 from trainperf.analysis.rules.distributed.data_parallel import data_parallel
 from trainperf.analysis.rules.distributed.no_sync import no_sync
 from trainperf.analysis.rules.distributed.straggler import straggler
+from trainperf.analysis.rules.host.unnamed_time import unnamed_time
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
-from trainperf.core.steps.records import Scalar
+from trainperf.core.steps.records import Scalar, Totals
+from trainperf.reports.run import text
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.results import Collective, RankTrace, TraceTotals
 
@@ -321,3 +323,36 @@ def test_another_wrapper_is_not_data_parallel(tmp_path: Path) -> None:
     summary = ranks(tmp_path, config={"wrapper": "DistributedDataParallel"})
 
     assert data_parallel(Evidence(summary=summary)) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        ({"loop": "huggingface", "average_tokens_across_devices": True}, "the gather of token"),
+        ({"loop": "huggingface", "average_tokens_across_devices": False}, "code outside every"),
+        ({"loop": "plain"}, "code outside every phase"),
+    ],
+)
+def test_a_wait_that_no_phase_names_is_said_where_it_is_known(
+    tmp_path: Path, config: dict[str, Scalar], place: str
+) -> None:
+    """`late at other` says nothing; a Trainer's ranks gather token counts before forward."""
+    specs = []
+    for rank in (0, 1):
+        wait, work = (0.5, 21.0) if rank else (20.5, 1.0)
+        steps = [
+            make_step(i, data_wait=work, other=wait, forward=9, facts={"tail_ns": MS})
+            for i in range(60)
+        ]
+        totals = Totals(at_step=59, config={"collectives": "backward 1, other 1"})
+        info = make_info(rank=rank, world_size=2, config=config)
+        specs.append(RankSpec(steps=steps, info=info, totals=totals))
+    summary = summary_of(tmp_path, specs)
+    finding = said(straggler(Evidence(summary=summary)))
+
+    (late,) = (fact for fact in finding.evidence if fact.startswith("rank 1 late by"))
+    assert f"at {place}" in late
+    assert late.endswith("20.0 ms in data wait")
+    assert "at other" not in text.render(summary)
+    assert f"at {place}" in text.render(summary)
+    assert unnamed_time(Evidence(summary=summary)) is None

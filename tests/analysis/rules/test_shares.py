@@ -374,6 +374,37 @@ def test_a_schedule_by_the_update_or_the_epoch_is_right(
     assert scheduler_per_micro_batch(scheduled(tmp_path, config)) is None
 
 
+@pytest.mark.parametrize(
+    ("loop", "software", "steps", "named"),
+    [
+        ("plain", {"accelerate": "1.15"}, 200, False),
+        ("outside", {"accelerate": "1.15"}, 200, False),
+        ("plain", {"accelerate": "1.15"}, 400, True),
+        ("plain", {}, 200, True),
+        ("huggingface", {"accelerate": "1.15"}, 200, True),
+    ],
+)
+def test_accelerate_steps_its_schedule_for_every_rank(
+    tmp_path: Path,
+    *,
+    loop: str,
+    software: dict[str, str],
+    steps: int,
+    named: bool,
+) -> None:
+    """Two ranks, two steps an update: its own doing, right for a schedule made for one rank."""
+    counted = {"scheduler_steps": steps, "updates": 100, "micro_batches": 200}
+    specs = []
+    for rank in (0, 1):
+        info = make_info(rank=rank, world_size=2, config={"loop": loop})
+        info = msgspec.structs.replace(info, software=software)
+        totals = Totals(at_step=99, config=counted)
+        specs.append(RankSpec(steps=make_steps(100, forward=9), info=info, totals=totals))
+    evidence = Evidence(summary=summary_of(tmp_path, specs))
+
+    assert (scheduler_per_micro_batch(evidence) is not None) is named
+
+
 def test_the_steps_between_evaluations_are_a_number_as_python_writes_it(tmp_path: Path) -> None:
     """`eval_steps=4,000` would be two arguments."""
     steps, config = 4000, {"loop": "huggingface", "eval_strategy": "steps", "max_steps": 100_000}

@@ -175,6 +175,14 @@ def test_too_few_steps_decide_nothing() -> None:
     assert compare_losses([curve(2.0, steps=36)], [curve(2.0, steps=36)]).verdict == "unknown"
 
 
+def test_runs_without_any_loss_say_how_they_get_one() -> None:
+    """As loops that are measured from outside: that there are too few steps would be no help."""
+    silent = LossCurve(loss=np.full(400, np.nan), work={"samples": np.arange(1.0, 401.0)})
+
+    assert "end_step(loss)" in compare_losses([silent], [silent]).why
+    assert "fewer than 20 steps" in compare_losses([curve(2.0)], [silent]).why
+
+
 def test_the_curve_is_read_from_the_records(tmp_path: Path) -> None:
     """Mean over ranks, samples of all of them together; a step without a loss is a hole."""
     losses = [3.0, None, 1.0]

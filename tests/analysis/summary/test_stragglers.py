@@ -436,6 +436,42 @@ def test_ranks_that_meet_in_forward_are_judged_there(rank: int) -> None:
     assert found["backward"].late == ()
 
 
+def gathered(rank: int, ms: float, *, late: str = "data_wait") -> list[list[StepRecord]]:
+    """Two ranks that meet between fetch and forward, in no phase; one is late before or after."""
+    rng = np.random.default_rng(6)
+    ranks: list[list[StepRecord]] = [[], []]
+    for index in range(STEPS):
+        for place, steps in enumerate(ranks):
+            own = {**BASE, "backward": 21.0, "other": 0.5 + rng.uniform(0, 0.1)}
+            wait_ms = 0.0 if place == rank else ms + rng.uniform(0, 0.1)
+            if place == rank:
+                own[late] += ms
+            own["other" if late == "data_wait" else "backward"] += wait_ms
+            tail = wait_ms * (late != "data_wait")
+            steps.append(make_step(index, facts={"tail_ns": round((1.0 + tail) * MS)}, **own))
+    return ranks
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_that_meet_before_forward_outside_every_phase_are_judged_there(rank: int) -> None:
+    """A Trainer gathers token counts there: a late loader never reaches the all-reduce."""
+    found = with_collectives(gathered(rank, 20.0), "backward 2, other 1")
+
+    assert list(found) == ["backward", "other"]
+    assert (found["other"].straggler, found["other"].cause) == (rank, "data_wait")
+    assert found["other"].cause_s == pytest.approx(0.020, rel=0.02)
+    assert found["other"].transfer_s < 0.001
+    assert found["backward"].late == ()
+
+
+def test_what_is_slow_after_the_gather_is_late_at_backward() -> None:
+    """The ranks have met before, and forward comes after."""
+    found = with_collectives(gathered(1, 20.0, late="forward"), "backward 2, other 1")
+
+    assert list(found) == ["backward"]
+    assert (found["backward"].straggler, found["backward"].cause) == (1, "forward")
+
+
 def test_ranks_that_are_slow_in_different_phases_do_not_meet_without_a_collective() -> None:
     """The same times: rank 0 has a slow forward, and rank 1 a slow loader."""
     found = with_collectives(meeting(1, 20.0), "backward 2")

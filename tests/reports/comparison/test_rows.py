@@ -9,6 +9,7 @@ from trainperf.comparison.results import (
     Comparison,
     FirstSteps,
     Noise,
+    ProofFacts,
     ReadingChange,
     Side,
     Speedup,
@@ -55,6 +56,18 @@ def test_the_noise_is_said_with_where_it_comes_from(source: Source, runs: int, s
 
     assert note.startswith(f"{said}a change below 25 % cannot be resolved")
     assert note.endswith("repeat both to measure the noise") == (runs == 1)
+
+
+def test_a_proof_gives_one_figure_of_noise_and_no_advice_that_it_follows_itself() -> None:
+    """It repeats both by itself until that shows, in turns."""
+    noise = Noise(relative=0.025, assumed=True, source="assumed", resolution=0.3)
+    proof = ProofFacts(pairs=1, most_pairs=10, ended_by="decided", ended_early=True, took_s=20.0)
+    note = notes(msgspec.structs.replace(comparison(noise), proof=proof))[1]
+
+    assert note == (
+        "1 pair, too few to show run-to-run noise: 2.5 % is assumed; a change below 30 % cannot be "
+        "resolved"
+    )
 
 
 @pytest.mark.parametrize(("apart_s", "said"), [(None, False), (60.0, False), (7200.0, True)])

@@ -138,6 +138,29 @@ def test_no_action_is_invented_where_nothing_can_be_removed(tmp_path: Path) -> N
     assert "No clear bottleneck" in headline(summary)
 
 
+@pytest.mark.parametrize(("steady", "few"), [(19, True), (20, False)])
+def test_too_few_steps_are_no_proof_that_nothing_is_wrong(
+    tmp_path: Path, *, steady: int, few: bool
+) -> None:
+    """Rules abstain below twenty steady steps: that is not `no clear bottleneck`."""
+    steps = make_steps(12 + steady, data_wait=0.5, forward=9)
+    first = headline(summary_of(tmp_path, [RankSpec(steps=steps)]))
+
+    assert ("Too few steady steps to say what to change: 19 of at least 20." in first) is few
+    assert ("No clear bottleneck." in first) is not few
+
+
+@pytest.mark.parametrize(("overhead_us", "ours"), [(300, False), (3_000, True)])
+def test_callbacks_of_the_users_own_are_not_called_trainperf(
+    tmp_path: Path, *, overhead_us: int, ours: bool
+) -> None:
+    """A plain loop: `end_step()` is in `callbacks`, and so is what the user brackets as such."""
+    steps = make_steps(100, forward=9, callbacks=5, facts={"overhead_ns": overhead_us * 1000})
+    spec = RankSpec(steps=steps, info=make_info(config={"loop": "plain"}))
+
+    assert ("trainperf itself" in text.render(summary_of(tmp_path, [spec]))) is ours
+
+
 def test_the_wait_for_data_is_no_answer_where_the_device_hides_it(tmp_path: Path) -> None:
     """Named for what it is, and nothing is promised for it."""
     summary = summary_of_case(CASES["hidden_wait"](), tmp_path)
@@ -161,11 +184,21 @@ def test_a_running_fit_says_how_far_it_is(tmp_path: Path) -> None:
 
 def test_a_run_that_was_not_closed_is_not_called_an_error(tmp_path: Path) -> None:
     """The script came to its end, and nobody called `close()`."""
-    spec = RankSpec(steps=make_steps(50, forward=9), end="not closed")
+    spec = RankSpec(steps=make_steps(50, forward=9), info=make_info(), end="not closed")
     report = text.render(summary_of(tmp_path, [spec]))
 
-    assert "ended without close() after 50 steps" in report
+    assert "ended before its training was over after 50 steps" in report
     assert "ended by" not in report
+    assert "close()" not in report
+
+
+def test_a_loop_of_ones_own_is_told_how_it_is_ended(tmp_path: Path) -> None:
+    """Its monitor has a `close()`, and a `with`."""
+    spec = RankSpec(
+        steps=make_steps(50, forward=9), info=make_info(config={"loop": "plain"}), end="not closed"
+    )
+
+    assert "ended without close() after 50 steps" in text.render(summary_of(tmp_path, [spec]))
 
 
 @pytest.mark.parametrize("format_", ["text", "markdown"])

@@ -57,6 +57,16 @@ def test_a_run_that_ended_says_how(tmp_path: Path) -> None:
     assert "ended by OutOfMemoryError after 100 steps" in status_of(looked(tmp_path / "b", failed))
 
 
+def test_the_trend_names_the_steps_that_it_shows(tmp_path: Path) -> None:
+    """From the end of the warm-up to the last step; not as many steps again from there."""
+    look = looked(tmp_path, RankSpec(steps=make_steps(200, forward=10), end=None))
+
+    first = 16  # the first piece of sixteen steps after the warm-up's twelve begins there
+    shown = words(look, "Latest").splitlines()[0]
+    assert shown.endswith(f"steps {look.first_step}–199")
+    assert look.first_step <= first
+
+
 def test_a_restart_says_what_there_was_before(tmp_path: Path) -> None:
     """Which attempt is shown, how far the others came, and what the restarts cost."""
     failed = EndedAttempt(steps=12_000, reason="OutOfMemoryError", ended_s=1.0e9 - 7200)

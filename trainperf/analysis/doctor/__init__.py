@@ -4,10 +4,19 @@ To add a check: a function in a file of its own, or in the file of its subject, 
 `CHECKS`.  Offline only: a check reads what was recorded.
 """
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
-from trainperf.analysis.doctor.base import Case, Check, Checked, Checkup, Outcome, Status
+from trainperf.analysis.doctor.base import (
+    MEASURE_IT,
+    Case,
+    Check,
+    Checked,
+    Checkup,
+    Outcome,
+    Status,
+)
 from trainperf.core.families import each
+from trainperf.core.loop_kind import imported_from
 
 
 CHECKS: tuple[Check, ...] = tuple(
@@ -51,7 +60,12 @@ def examined(case: Case) -> Checkup:
 
 
 def _checked(check: Check, case: Case) -> Checked:
-    return Checked(id=check.__name__, title=title_of(check), **asdict(check(case)))
+    outcome = check(case)
+    imported = imported_from(case.summary.run.config)
+    if imported and outcome.status == "unknown" and "--baseline" not in outcome.action:
+        # No option of a monitor adds anything to a log.
+        outcome = replace(outcome, action=MEASURE_IT)
+    return Checked(id=check.__name__, title=title_of(check), **asdict(outcome))
 
 
 def title_of(check: Check) -> str:

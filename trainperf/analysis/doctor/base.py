@@ -25,6 +25,9 @@ Status = Literal["pass", "fail", "not_applicable", "unknown"]
 
 CHECKUP_VERSION = 1
 
+MEASURE_IT = "trainperf run SCRIPT measures the same training for 200 steps"
+"""How to learn what a log does not hold."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:

@@ -1,6 +1,7 @@
 """Checks of lower precision: it pays off, and the GradScaler skips few updates."""
 
 from trainperf.analysis.doctor.base import (
+    MEASURE_IT,
     Case,
     Outcome,
     failed,
@@ -15,6 +16,7 @@ from trainperf.analysis.doctor.base import (
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.formatting.units import duration, scale_factor, share, size, times
+from trainperf.core.loop_kind import imported_from
 from trainperf.core.readings import LOSS_SCALE, MEMORY_PEAK_BYTES, OVERFLOW_RATE, STEP_S
 
 
@@ -30,6 +32,8 @@ def mixed_precision(case: Case) -> Outcome:
     To confirm: `trainperf try --only autocast_bf16 SCRIPT` in the run in fp32.
     """
     used = precision(case.summary)
+    if used is None and imported_from(case.summary.run.config):
+        return unknown("the log does not tell the precision", MEASURE_IT)
     if used is None:
         return _in_fp32(case.summary)
     bad = failed_by(case, ("autocast_casts", "half_sensitive"))

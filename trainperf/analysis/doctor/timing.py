@@ -1,10 +1,19 @@
 """Checks of what is timed: warm-up, steady steps, the unit of throughput, the same loss."""
 
-from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
+from trainperf.analysis.doctor.base import (
+    MEASURE_IT,
+    Case,
+    Outcome,
+    failed,
+    passed,
+    reason,
+    unknown,
+)
 from trainperf.analysis.rules.base import setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, share, times, words
+from trainperf.core.loop_kind import STEP_CLOCK, imported_from
 from trainperf.core.readings import (
     ALLREDUCE_TAIL_S,
     DATA_STALL_FRACTION,
@@ -16,6 +25,7 @@ from trainperf.core.readings import (
     PADDING_FRACTION,
     SAMPLES_PER_S,
     STEP_IQR_S,
+    STEP_MEAN_S,
     STEP_S,
 )
 
@@ -34,7 +44,7 @@ def warmed_up(case: Case) -> Outcome:
     """
     summary = case.summary
     run = summary.run
-    step_s = summary.value(STEP_S)
+    step_s = _step_s(summary)
     steady = f"{plural(run.steady_steps, 'steady step')} of {run.steps:,}"
     if step_s is None or run.steady_steps < LIMITS.steps:
         more = f"run on: {LIMITS.steps} steady steps are the least to judge by"
@@ -42,6 +52,9 @@ def warmed_up(case: Case) -> Outcome:
     spread_s = summary.value(STEP_IQR_S)
     spread = "" if spread_s is None else f", middle half within {duration(spread_s)}"
     clock = _clock(summary)
+    if clock is None and imported_from(run.config):
+        times = run.config.get(STEP_CLOCK) or "the log does not tell what its times are"
+        return unknown(f"{times}", MEASURE_IT)
     if clock is None:
         return failed(
             f"{case.loop.everything}: its events time the device without waiting for it",
@@ -50,8 +63,18 @@ def warmed_up(case: Case) -> Outcome:
     return passed(f"{duration(step_s)} per step over {steady}{spread}", clock)
 
 
+def _step_s(summary: Summary) -> float | None:
+    """The steady step; of a log that has only means, their mean."""
+    step_s = summary.value(STEP_S)
+    if step_s is None and imported_from(summary.run.config) and summary.run.steady_steps:
+        return summary.value(STEP_MEAN_S)
+    return step_s
+
+
 def _clock(summary: Summary) -> str | None:
     """What the times stand on; `None` if nothing tells when the device is done."""
+    if imported_from(summary.run.config):
+        return None
     if summary.run.device == "cpu":
         return "on a CPU an operator has run when it returns: the host's clock is exact"
     timed = [name for name in EVENTS if summary.value(name) is not None]
@@ -67,7 +90,7 @@ def steady_state(case: Case) -> Outcome:
     To confirm: the reading `step_iqr_s`, and a longer run.
     """
     summary = case.summary
-    run, step_s = summary.run, summary.value(STEP_S)
+    run, step_s = summary.run, _step_s(summary)
     first_s = summary.value(FIRST_STEP_S)
     if not run.steps:
         return unknown("no step was recorded", "run some steps")
@@ -103,6 +126,8 @@ def throughput_unit(case: Case) -> Outcome:
         less = "" if padded is None else f"padding of {share(padded)} is not counted"
         return passed(f"{count(round(effective))} effective tokens/s ({mask})", less)
     length = setting(summary, "sequence_length")
+    if imported_from(summary.run.config) and (length is not None or samples is None):
+        return unknown("the log does not tell which tokens count", MEASURE_IT)
     if length is not None:
         return failed(
             f"{case.loop.tokens} says which tokens count",

@@ -16,7 +16,13 @@ from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import COLD, LIMITS, REFILL_S, Finding, amdahl
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.phases import PHASES, Gap, Phase
-from trainperf.core.readings import HOST_BOUND_FRACTION, STEP_MEAN_S, phase_reading
+from trainperf.core.readings import (
+    DATA_WAIT_ALL_FRACTION,
+    DATA_WAIT_FRACTION,
+    HOST_BOUND_FRACTION,
+    STEP_MEAN_S,
+    phase_reading,
+)
 from trainperf.traces.capture_files import CaptureReport
 
 
@@ -184,6 +190,15 @@ def gap_fraction(summary: Summary, gap: str) -> float:
 def all_steps_s(summary: Summary) -> float:
     """Time of all steps of the fit, steady or not."""
     return sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES)
+
+
+def first_batches_s(summary: Summary) -> float | None:
+    """What the fit waits for data beyond what it would if every step were a steady one."""
+    steady, every = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_WAIT_ALL_FRACTION)
+    if steady is None or every is None or steady >= 1.0:
+        return None
+    # Without it all steps would be shorter, and the steady share one of what is left.
+    return max(0.0, every - steady) * all_steps_s(summary) / (1.0 - steady)
 
 
 def steps_fraction(summary: Summary) -> float:

@@ -102,6 +102,8 @@ class FollowedRun(Replay):
         A rank that is far behind is not waited for.
         """
         lanes = list(self._lanes_of.values())
+        # What a rank has told of its loop is known while its steps are looked at.
+        self.journals = {rank: lane.journal for rank, lane in self._lanes_of.items()}
         while True:
             grew = [lane.grow(self._content.parts[lane.rank], self._most_held) for lane in lanes]
             yield from self._common(lanes)
@@ -198,9 +200,10 @@ class _FollowedRank:
         self.recent: deque[StepBlock] = deque()
         self.others: list[Entry] = []
         self._queue: deque[StepBlock] = deque()
-        self._journal = Journal(file.rank)
+        self.journal = Journal(file.rank)
+        """Of its file so far, which is still open."""
         begins = ReadSteps() if self.tail.lines.is_whole else ReadSteps(first=1)
-        self._journal.begin(file.info, 0, begins)
+        self.journal.begin(file.info, 0, begins)
 
     def __iter__(self) -> "_FollowedRank":
         return self
@@ -232,10 +235,10 @@ class _FollowedRank:
             if isinstance(entry, StepBlock):
                 self._take(entry)
             else:
-                self._journal.add(entry)
+                self.journal.add(entry)
                 if not isinstance(entry, Damaged):
                     self.others.append(entry)
-        self._journal.gaps_after.clear()
+        self.journal.gaps_after.clear()
         self._forget(most)
         return True
 
@@ -247,7 +250,7 @@ class _FollowedRank:
         if self.first_step is None:
             self.first_step = int(block.index[0])
         self.last_step = float(block.index[-1])
-        self._journal.add_steps(block)
+        self.journal.add_steps(block)
         self._queue.append(block)
         self.recent.append(block)
 
@@ -284,7 +287,7 @@ class _FollowedRank:
 
     def closed(self) -> Journal:
         """The journal as if its file ended here."""
-        journal = copy(self._journal)
+        journal = copy(self.journal)
         journal.close()
         return journal
 

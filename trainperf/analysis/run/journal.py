@@ -135,7 +135,8 @@ class Journal:
             self._reached_ns = max(self._reached_ns, entry.start_ns + entry.duration_ns)
         elif isinstance(entry, Totals):
             self.learned, self.totals = entry, _continued(self._earlier, entry)
-            self.hooks.append((entry.at_step + self._begun, self.totals.actions_ns))
+            if entry.at_step >= 0:
+                self.hooks.append((entry.at_step + self._begun, self.totals.actions_ns))
             if len(self.hooks) > MOST_HOOK_LOOKS:
                 del self.hooks[1::2]
         elif isinstance(entry, EndMark):

@@ -116,9 +116,7 @@ class RecordFile:
         window = _WindowTotals(chosen) if chosen.is_window else None
         for entry in self._all(most):
             if isinstance(entry, StepBlock):
-                block = chosen.steps(entry)
-                if len(block):
-                    yield block
+                yield from _chosen(chosen.steps(entry), window)
             elif window is None:
                 yield entry
             elif isinstance(entry, Totals):
@@ -196,6 +194,8 @@ class _WindowTotals:
     def __init__(self, chosen: ReadSteps) -> None:
         self._chosen = chosen
         self._before = self._last = Totals(at_step=-1)
+        self._behind: Totals | None = None
+        """The first one behind the window."""
 
     def add(self, totals: Totals) -> None:
         """Take the next."""
@@ -203,12 +203,27 @@ class _WindowTotals:
             self._before = totals
         elif self._chosen.last is None or totals.at_step <= self._chosen.last:
             self._last = totals
+        elif self._behind is None:
+            self._behind = totals
+
+    def learned(self) -> Totals:
+        """What was learned by now of how the loop works, without what grows: a step has none."""
+        latest = self._before if self._last.at_step < 0 else self._last
+        return Totals(at_step=-1, config=latest.config)
 
     def totals(self) -> Totals | None:
-        """`None` where there is none in the window."""
+        """`None` where there is none; without one in the window, what is no count of the nearest.
+
+        What was learned of the run, e.g. that its log has means, holds in all of it.
+        """
         before, last = self._before, self._last
         if last.at_step < 0:
-            return None
+            near = before if before.at_step >= 0 else self._behind
+            if near is None:
+                return None
+            return Totals(
+                at_step=near.at_step, notes=near.notes, reasons=near.reasons, config=near.config
+            )
         return Totals(
             at_step=last.at_step,
             actions_ns=_less(last.actions_ns, before.actions_ns),
@@ -222,6 +237,14 @@ class _WindowTotals:
             config=last.config,
             contention=_less(last.contention, before.contention),
         )
+
+
+def _chosen(block: StepBlock, window: _WindowTotals | None) -> Iterator[StepBlock | Totals]:
+    """Steps to be read, after what is known of their loop."""
+    if len(block):
+        if window is not None:
+            yield window.learned()
+        yield block
 
 
 def _less(last: Mapping, before: Mapping) -> dict:  # type: ignore[type-arg]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from trainperf.core.artifacts.trials import TrialKind, TrialResult, Trials
-from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, OUTSIDE, PLAIN
+from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, loop_of
 from trainperf.core.steps.records import RunInfo
 
 
@@ -55,12 +55,13 @@ class OfferedTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _lightning_only(info: RunInfo) -> str:
-    plain = info.config.get("loop") in (PLAIN.name, OUTSIDE.name)
+    kind = loop_of(info.config)
+    plain = kind.outside or kind is PLAIN
     return "a plain loop names neither loggers nor callbacks" if plain else ""
 
 
 def _batches(info: RunInfo) -> str:
-    outside = _is(info, "loop", OUTSIDE.name)
+    outside = loop_of(info.config).outside
     return "its batches cannot be taken over from outside; LoopMonitor can" if outside else ""
 
 

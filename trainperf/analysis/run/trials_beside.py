@@ -8,6 +8,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
+from trainperf.core.loop_kind import STEP_CLOCK
 from trainperf.core.places import RemotePath
 from trainperf.core.run_directory import NAME
 from trainperf.core.steps.records import RunInfo, Scalar
@@ -25,6 +26,7 @@ NO_CHANGE = frozenset(
         "host_cpus",
         "cpu_mask",
         "host",
+        STEP_CLOCK,
     }
 )
 """Facts that change neither the work of a step nor its speed."""

@@ -62,7 +62,19 @@ _CYCLE = (
     Phase.FORWARD,
     Phase.BACKWARD,
 )
-"""From the all-reduce to the next one."""
+"""From the all-reduce to the next one.  What no phase names is after the step's callbacks."""
+
+_UNNAMED_BEFORE_FORWARD = (
+    Phase.OPTIMIZER,
+    Phase.CALLBACKS,
+    Phase.LOOP,
+    Phase.DATA_WAIT,
+    Phase.H2D,
+    Phase.OTHER,
+    Phase.FORWARD,
+    Phase.BACKWARD,
+)
+"""The same of a loop in which it is between the fetch and forward."""
 
 _PHASE = {phase.label: phase for phase in PHASES}
 
@@ -136,7 +148,9 @@ class _Judge:
         """By how much each rank arrives at a point after the typical other one."""
         self.work = {phase: self._work(each) for phase, each in figures.items()}
         self.met = {phase for phase, each in figures.items() if each.always}
-        for phase in _CYCLE:
+        self.cycle: tuple[Phase, ...] = _CYCLE
+        self.cycle = self._ordered()
+        for phase in self.cycle:
             if phase in figures and phase not in self.met and self._meet(phase):
                 self.met.add(phase)
 
@@ -286,9 +300,9 @@ class _Judge:
         """Phases since the point before, that point, and those between it and backward."""
         at = self.figures[phase]
         if at.whole_step:
-            return [each for each in _CYCLE if each is not phase], None, []
-        after = _CYCLE.index(phase)
-        back = [*reversed(_CYCLE[:after]), *reversed(_CYCLE[after + 1 :])]
+            return [each for each in self.cycle if each is not phase], None, []
+        after = self.cycle.index(phase)
+        back = [*reversed(self.cycle[:after]), *reversed(self.cycle[after + 1 :])]
         # Of a tail the wait is a part of the phase: the rest is work of the rank's own.
         direct: list[Phase] = [phase] if phase is Phase.BACKWARD and at.always else []
         before: Phase | None = None
@@ -306,6 +320,16 @@ class _Judge:
             return direct, None, []
         unmet = (each for each in earlier if each not in self.met)
         return direct, before, [each for each in unmet if each is not Phase.CALLBACKS]
+
+    def _ordered(self) -> tuple[Phase, ...]:
+        """The phases in their order: what no phase names is where its collectives hold the ranks.
+
+        A Trainer gathers token counts there, between the fetch and forward.
+        """
+        if Phase.OTHER not in self.figures or self._meet(Phase.OTHER):
+            return _CYCLE
+        self.cycle = _UNNAMED_BEFORE_FORWARD
+        return _UNNAMED_BEFORE_FORWARD if self._meet(Phase.OTHER) else _CYCLE
 
     def _meet(self, phase: Phase) -> bool:
         """Whether ranks that begin a phase apart end it together.

@@ -48,6 +48,9 @@ overrules any gain, and one training in twenty must not be stopped by chance."""
 LEAST_LEVEL = 0.1
 """Share of the baseline's first losses that is divided by at least: never by a loss near 0."""
 
+NO_LOSS = "no loss was recorded; a loop of your own gives it to LoopMonitor.end_step(loss)"
+"""Of a loop that is measured from outside, unless its model returns the loss."""
+
 Verdict = Literal["same", "differs", "unknown"]
 Unit = Literal["effective tokens", "samples"]
 
@@ -154,6 +157,8 @@ def compare_losses(
     divergence = next((curve.diverged for curve in ours if curve.diverged), "")
     if divergence and not any(curve.diverged for curve in theirs):
         return Parity(verdict="differs", why=f"the loss is {divergence}; the baseline's is not")
+    if not any(np.isfinite(curve.loss).any() for curve in curves):
+        return Parity(verdict="unknown", why=NO_LOSS)
     unit = next((unit for unit in _FACTS if all(unit in curve.work for curve in curves)), None)
     if unit is None:
         return Parity(

@@ -31,14 +31,22 @@ from trainperf.audit.nested import walker
 from trainperf.core.errors import ConfigError
 
 
-loaders: Callable[[object], Iterator["DataLoader[Any]"]] = walker(DataLoader)
-"""The loaders in a source: it, or the members of a mapping or sequence."""
+_loaders: Callable[[object], Iterator["DataLoader[Any]"]] = walker(DataLoader)
+
+OF_FABRIC = "_dataloader"
+"""Under which name a loader that Fabric has prepared has the one underneath."""
 
 PATIENCE_S = 60.0
 """A worker that takes longer for a batch is given up."""
 
 _DEPTH, _MEMBERS = 4, 64
 """How deep, and in how many members of a container, to look for an open file."""
+
+
+def loaders(source: object) -> Iterator["DataLoader[Any]"]:
+    """The loaders in a source: it, the one under Fabric's, or those of a mapping or sequence."""
+    inside = vars(source).get(OF_FABRIC) if hasattr(source, "__dict__") else None
+    return _loaders(source if inside is None else inside)
 
 
 def second(loader: "DataLoader[Any]") -> "DataLoader[Any]":

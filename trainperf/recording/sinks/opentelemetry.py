@@ -12,6 +12,7 @@ from typing import Any
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import Row, RunInfo
+from trainperf.meters.described import described
 from trainperf.meters.fold import Reading
 from trainperf.recording.sinks.base import Sink
 
@@ -57,7 +58,7 @@ class OpenTelemetrySink(Sink):
         if "steps" not in self._offered:
             self._offered.add("steps")
             self._meter.create_observable_counter(
-                "trainperf.steps", callbacks=[self._count], description="finished steps"
+                "trainperf.steps", callbacks=[self._count], description="Finished steps"
             )
 
     def rows(self, rows: Sequence[Row]) -> None:
@@ -74,7 +75,7 @@ class OpenTelemetrySink(Sink):
                     f"trainperf.{name}",
                     callbacks=[self._observed(name)],
                     unit=_UCUM.get(reading.unit, reading.unit),
-                    description=reading.title or name.replace("_", " "),
+                    description=described(name, reading.title),
                 )
 
     def close(self) -> None:

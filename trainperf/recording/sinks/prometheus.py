@@ -9,6 +9,7 @@ from types import ModuleType
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import Row, RunInfo
+from trainperf.meters.described import described
 from trainperf.meters.fold import Reading
 from trainperf.recording.sinks.base import Sink
 
@@ -68,7 +69,13 @@ class PrometheusSink(Sink):
         registry.register(self)
         on_host = int(info.hardware.get("local_world_size") or 1)
         wanted = self._first_port and self._first_port + info.rank % on_host
-        server, thread = self._client.start_http_server(wanted, self._address, registry)
+        try:
+            server, thread = self._client.start_http_server(wanted, self._address, registry)
+        except OSError as error:
+            raise OSError(
+                f"{error.strerror or error} ({self._address}:{wanted}); choose another port, "
+                "PrometheusSink(port=…), or 0 for any that is free"
+            ) from error
         self.port = server.server_port
 
         def stop() -> None:
@@ -100,16 +107,16 @@ class PrometheusSink(Sink):
         families = self._client.metrics_core
         names = list(self._labels)
         values = list(self._labels.values())
-        steps = families.CounterMetricFamily("trainperf_steps", "finished steps", labels=names)
+        steps = families.CounterMetricFamily("trainperf_steps", "Finished steps", labels=names)
         steps.add_metric(values, self._steps)
         yield steps
-        for prefix, readings in (
-            ("trainperf_", self._readings),
-            ("trainperf_all_ranks_", self._of_all_ranks),
+        for prefix, of, readings in (
+            ("trainperf_", "", self._readings),
+            ("trainperf_all_ranks_", "Over all ranks: ", self._of_all_ranks),
         ):
             for name, reading in readings.items():
                 if reading.value is not None:
-                    about = reading.title or name.replace("_", " ")
+                    about = f"{of}{described(name, reading.title)}"
                     gauge = families.GaugeMetricFamily(
                         prefix + metric_name(name, reading.unit), about, labels=names
                     )
@@ -126,6 +133,8 @@ def metric_name(name: str, unit: str) -> str:
     stem = name.removesuffix(ending) if ending else name
     if unit in ("1/s", "B/s"):
         return f"{stem}{'_bytes' if unit == 'B/s' else ''}_per_second"
+    if f"{ending}_per_" in name and unit == "B":  # the step, or the token, is a part of its unit
+        return name
     whole = _UNITS.get(unit)
     return name if whole is None else f"{stem}_{whole}"
 

@@ -6,6 +6,7 @@ from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.formatting.html.figures import HeatLane, heat_lanes, keys
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.units import duration, plural
+from trainperf.core.loop_kind import meeting_place
 from trainperf.core.readings import ALLREDUCE_TAIL_S
 from trainperf.reports.html.components import heading, missing, shown
 from trainperf.reports.run.ranks_lost import of_job
@@ -28,15 +29,16 @@ def ranks(summary: Summary, view: RunView) -> Markup:
     nothing = "" if summary.synchronisation else missing([("All-reduce tail", why)])
     return Markup(
         bullets([*view.late, *view.ranks_lost])
-        + "".join(map(_point, summary.synchronisation))
+        + "".join(_point(point, summary) for point in summary.synchronisation)
         + nothing
         + ("" if view.rank_map is None else _map(summary, view.rank_map))
         + "".join(map(shown, of_job(summary)))
     )
 
 
-def _point(point: SyncPoint) -> Markup:
-    where = _POINTS.get(point.point, f"at {point.point}")
+def _point(point: SyncPoint, summary: Summary) -> Markup:
+    place = meeting_place(point.point, summary.run.config)
+    where = _POINTS.get(point.point, f"at {place}")
     # Elsewhere a phase's own work is in the least time that any rank spends there.
     least = "waits" if point.point in _POINTS else "spends"
     what = " for the transfer" if point.point in _POINTS else " there, waiting or not"

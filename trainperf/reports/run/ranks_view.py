@@ -10,6 +10,7 @@ from trainperf.analysis.summary.rank_map import NOTABLE, RankColumn, RankMap, Ra
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.formatting.table import UNKNOWN, Table
 from trainperf.core.formatting.units import Scale, duration, plural, share, step_range, words
+from trainperf.core.loop_kind import meeting_place
 from trainperf.core.readings import STEP_MEAN_S
 
 
@@ -92,7 +93,7 @@ def ranks_view(summary: Summary) -> RanksView | None:
     if of is None:
         return None
     scales = [Scale.of(max(1e-9, float(np.nanmax(column.values_s)))) for column in of.columns]
-    timelines = list(map(_timeline, _eventful(summary)))
+    timelines = [_timeline(point, summary) for point in _eventful(summary)]
     return RanksView(
         columns=[_head(column) for column in of.columns],
         typical=[
@@ -128,9 +129,10 @@ def late_lines(summary: Summary, width: int) -> list[str]:
     """The timelines of the ranks that were late notably often, for a short report."""
     out = []
     for point in _eventful(summary):
-        timeline = _timeline(point)
+        timeline = _timeline(point, summary)
+        place = meeting_place(point.point, summary.run.config)
         for row in timeline.rows[1:]:
-            about = f"{row.label} late at {words(point.point)} in {row.total} of {timeline.span}"
+            about = f"{row.label} late at {place} in {row.total} of {timeline.span}"
             room = max(_LEAST_WINDOWS, width - len(about) - 2)
             out.append(f"{_spark(_coarse(row.shares, room))}  {about}")
     return out[:MOST_LATE]
@@ -189,14 +191,14 @@ def _heat(excess: float) -> float:
     return 0.0 if heat < _FAINTEST else round(heat, 2)
 
 
-def _timeline(point: SyncPoint) -> LateTimeline:
+def _timeline(point: SyncPoint, summary: Summary) -> LateTimeline:
     windows = point.windows
     late = [
         (sum(window.of_ranks[place] for window in windows), place, rank)
         for place, rank in enumerate(point.often_late)
     ]
     return LateTimeline(
-        title=f"Who was late at {words(point.point)}",
+        title=f"Who was late at {meeting_place(point.point, summary.run.config)}",
         steps=[step_range(window.first_step, window.last_step) for window in windows],
         rows=[
             _timed("any rank", point, [window.late_steps for window in windows]),
@@ -225,6 +227,8 @@ def _notes(summary: Summary, of: RankMap) -> list[str]:
         f"means of a steady step, {step}; typical is the median rank, and late is after it",
         "backward is without the wait in it",
     ]
+    if any(point.point == "other" for point in summary.synchronisation):
+        notes.append(f"at other: at {meeting_place('other', summary.run.config)}")
     if of.groups:
         number = plural(len(summary.run.ranks), "rank")
         which = f"the {len(of.ranks)} that differ most" if of.ranks else "none differs notably"

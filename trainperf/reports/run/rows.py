@@ -206,12 +206,19 @@ def ending(summary: Summary) -> str:
     run = summary.run
     names = {
         "finished": "finished",
-        "interrupted": "ended without close()" if run.end_reason == NOT_CLOSED else "interrupted",
+        "interrupted": _unclosed(summary) if run.end_reason == NOT_CLOSED else "interrupted",
         "failed": f"ended by {run.end_reason}",
         "running": "still running",
         "killed": "ended without saying so (killed?)",
     }
     return plain(names[run.state])
+
+
+def _unclosed(summary: Summary) -> str:
+    """Who measures a loop of their own closes it; any other is over when its Trainer says so."""
+    if summary.run.loop.own:
+        return "ended without close()"
+    return "ended before its training was over"
 
 
 def progress(summary: Summary) -> str:
@@ -232,7 +239,9 @@ def _restarts(summary: Summary) -> str:
     if restarts is None:
         return ""
     again = f"; {plural(restarts.again_steps, 'step')} done twice" if restarts.again_steps else ""
-    return f" · {plural(restarts.number, 'restart')}, {duration(restarts.lost_s)} lost{again}"
+    # A log without times of day does not tell how long nothing was trained.
+    lost = f", {duration(restarts.lost_s)} lost" if summary.run.started_at else ""
+    return f" · {plural(restarts.number, 'restart')}{lost}{again}"
 
 
 def no_trace(summary: Summary) -> str:
@@ -273,7 +282,9 @@ def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.DATA_WAIT:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
-        ours = OURS if summary.run.loop.own and summary.value(readings.OVERHEAD_S) else ""
+        callbacks_s = summary.phases_s().get(phase.label, 0.0)
+        mostly = 2 * (summary.value(readings.OVERHEAD_S) or 0.0) > callbacks_s
+        ours = OURS if summary.run.loop.own and mostly else ""
         return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "includes waiting for ranks"

@@ -12,7 +12,7 @@ import msgspec
 
 from trainperf.analysis.rules.distributed.straggler import lateness
 from trainperf.analysis.summary.schema import State, Summary
-from trainperf.core.findings import Finding
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import confidence_interval, duration, plural, share
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from
@@ -136,7 +136,7 @@ def run_view(summary: Summary) -> RunView:
         findings=list(map(worded, summary.findings)),
         no_finding=_nothing(summary),
         others=list(map(worded, others)),
-        late=[plain(lateness(p)) for p in summary.synchronisation if p.late],
+        late=[plain(lateness(p, summary)) for p in summary.synchronisation if p.late],
         ranks_lost=ranks_lost(summary),
         rank_map=ranks_view(summary),
         readings=[
@@ -218,7 +218,7 @@ def _where(summary: Summary) -> str:
     rows = phase_rows(summary)
     largest = _done_to_it(summary) or _largest(summary, rows)
     mean_s = sum(row.seconds for row in rows)
-    if imported_from(run.config) and step.value is None:
+    if imported_from(run.config) and step.value is None and run.steps > 1:
         return f"{_mean_of_log(summary, mean_s)}{largest}."
     if step.value is not None:
         interval = confidence_interval(step.value, step.low, step.high)
@@ -256,7 +256,12 @@ def _what_first(summary: Summary) -> str:
 
 def _nothing(summary: Summary) -> str:
     """In place of findings."""
-    return NO_FINDING_IN_LOG if imported_from(summary.run.config) else NO_FINDING
+    if imported_from(summary.run.config):
+        return NO_FINDING_IN_LOG
+    steady = summary.run.steady_steps
+    if 0 < steady < LIMITS.steps:
+        return f"Too few steady steps to say what to change: {steady} of at least {LIMITS.steps}."
+    return NO_FINDING
 
 
 def _lowered(advice: str) -> str:

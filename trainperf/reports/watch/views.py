@@ -171,8 +171,7 @@ def _trend(look: LiveLook, width: int) -> list[Text]:
         return []
     scale = Scale.of(max(times_s))
     reach = f"{scale.number(min(times_s))}–{scale.say(max(times_s))}"
-    last = look.first_step + max(0, look.whole.run.steps - 1)
-    about = f"{reach}, {step_range(look.first_step, last)}"
+    about = f"{reach}, {step_range(look.first_step, look.last_step)}"
     room = width - len("  step time  ") - columns_of(about) - 2
     line = Text("  step time ").append(_spark(times_s, max(8, room)), "green")
     of = f"below: the latest {plural(summary.run.steps, 'step')}, {duration(summary.run.fit_s)}"

@@ -9,6 +9,7 @@ from trainperf.analysis.summary.what_if import saved_s
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, plural, ranks_named, share, words
+from trainperf.core.loop_kind import meeting_place
 from trainperf.core.phases import Phase
 
 
@@ -46,7 +47,7 @@ def straggler(evidence: Evidence) -> Finding | None:
         id="straggler",
         title=f"{share(min(lost, 0.99))} of the step is lost to stragglers; {_names(named)}",
         advice="Even out the ranks" if first is None else f"Look at {_ranks(first)}",
-        evidence=(*map(lateness, points), *_gained(summary)),
+        evidence=(*(lateness(point, summary) for point in points), *_gained(summary)),
         action=_action(first),
         **costs(min(lost, 0.99), confidence="medium" if first is None else "high"),
         effort="hours",
@@ -88,29 +89,30 @@ def _gained(summary: Summary) -> tuple[str, ...]:
     return (f"as fast as the median rank, a step would take {without}",)
 
 
-def lateness(point: SyncPoint) -> str:
+def lateness(point: SyncPoint, summary: Summary) -> str:
     """One synchronisation point in a line, e.g. for a report's block about ranks."""
+    place = meeting_place(point.point, summary.run.config)
     if not point.late:
         often = "" if point.who == "nobody" else ", not always for the same rank"
-        return f"{duration(point.even_s)} per step at {point.point}{often}"
+        return f"{duration(point.even_s)} per step at {place}{often}"
     if len(point.late) > _MOST_APART:
         most = max(late.late_s for late in point.late)
         causes = dict.fromkeys(_place(late.cause) for late in point.late if late.cause)
         return (
-            f"{_ranks(point)} late by up to {duration(most)} at {point.point}, "
+            f"{_ranks(point)} late by up to {duration(most)} at {place}, "
             f"{share(point.late_fraction)} of steps: {' and '.join(causes) or 'no host phase'}"
         )
-    return "; ".join(_late(point, each) for each in point.late)
+    return "; ".join(_late(point, each, place) for each in point.late)
 
 
-def _late(point: SyncPoint, late: LateRank) -> str:
+def _late(point: SyncPoint, late: LateRank, place: str) -> str:
     cause = (
         f"{duration(late.cause_s)} {_within(late.cause)}"
         if late.cause and late.cause_s is not None
         else "no host phase explains it: a slower device?"
     )
     return (
-        f"rank {late.rank} late by {duration(late.late_s)} at {point.point}, "
+        f"rank {late.rank} late by {duration(late.late_s)} at {place}, "
         f"{share(point.late_fraction)} of steps: {cause}"
     )
 

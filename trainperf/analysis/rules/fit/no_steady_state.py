@@ -3,7 +3,7 @@
 from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural, share
-from trainperf.core.readings import STEP_MEAN_S
+from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.warmup import TOLERANCE, WINDOW
 from trainperf.meters.fold import not_covered
 
@@ -27,12 +27,26 @@ def no_steady_state(evidence: Evidence) -> Finding | None:
     if run.steps < least:
         if run.state != "finished":
             return None
+        are = "is" if run.steps == 1 else "are"
         return Finding(
             id="no_steady_state",
-            title=f"{plural(run.steps, 'step')} are too few for a steady state",
+            title=f"{plural(run.steps, 'step')} {are} too few for a steady state",
             advice="Train longer",
             evidence=(f"at least {least} ordinary steps are needed to see the warm-up end",),
             action="200 steps are enough for a first answer",
+            severity="low",
+            confirm="trainperf report counts steady steps",
+        )
+    if not_covered(summary.reading(STEP_S)):
+        return Finding(
+            id="no_steady_state",
+            title="the means in the log are too few, or too far apart, for a steady state",
+            advice="Log more of it",
+            evidence=(
+                f"{plural(run.steps, 'step')}; means of {WINDOW} of them differ by over "
+                + share(TOLERANCE),
+            ),
+            action="a log of more steps, or trainperf run SCRIPT for 200 of them",
             severity="low",
             confirm="trainperf report counts steady steps",
         )

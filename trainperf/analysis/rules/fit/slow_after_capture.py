@@ -8,6 +8,9 @@ from trainperf.core.formatting.units import duration, share, step_range
 def slow_after_capture(evidence: Evidence) -> Finding | None:
     """The steady steps after a capture are slower than those before it.
 
+    The medians of up to 50 steady steps on either side: from 5 % on, if the middle halves are
+    apart.  The bound is the difference.
+
     Wrong where: the machine or the data changed at the same time as the capture ended.
     To confirm: a second run without captures (`trainperf compare`).
     """

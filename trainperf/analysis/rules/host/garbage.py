@@ -10,6 +10,9 @@ from trainperf.core.readings import GC_S
 def garbage(evidence: Evidence) -> Finding | None:
     """Steps stand still for the garbage collector.
 
+    `gc.callbacks` times each collection inside a step. A finding from 2 % of the fit on, unless
+    those steps are so few that they are of the process's start. The bound is all of the pauses.
+
     Wrong where: the pauses are of the warm-up, and the fit is short.
     To confirm: the reading `gc_s` of a longer run; `gc.freeze()` after set-up.
     """

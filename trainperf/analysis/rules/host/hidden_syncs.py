@@ -24,6 +24,10 @@ TRACE_TIME: TraceTime = "host"
 def hidden_syncs(evidence: Evidence) -> Finding | None:
     """Lines of the step read values back, and settings do so in every batch.
 
+    On a CPU, where nobody waits for a device, it is the time of Python loops over values, from an
+    audit. On a device: the lines of the audit that read values back, the settings that do so in
+    every batch, and from a trace the time in which host and device both wait, which is the bound.
+
     Wrong where: the value decides the next operation, so that somebody has to wait for it.
     To confirm: `trainperf.smoke.assert_no_sync(step, batch)`; idle time while synchronising in a
     trace.

@@ -67,7 +67,7 @@ def restarts_s(summary: Summary) -> float:
     if slow is None or slow.every is None or slow.phase != Phase.DATA_WAIT.label:
         return 0.0
     kept = setting(summary, "persistent_workers")
-    if not summary.run.loop.coarse or not workers or kept or slow.every <= workers:
+    if not summary.run.loop.outside or not workers or kept or slow.every <= workers:
         return 0.0
     samples, size = setting(summary, "dataset_samples"), setting(summary, "batch_size")
     if not samples or not size:

@@ -65,7 +65,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
     `unnamed_time`.
 
     Wrong where: the wait is for another process that uses the CPUs or the disk, and not for the
-    loader's own work.
+    loader's own work; of a loop recorded from outside, it may be the loop's own code.
     To confirm: `trainperf try --only free_loader SCRIPT`: batches from memory are the ceiling of
     every remedy.
     """

@@ -2,7 +2,7 @@
 
 from trainperf.analysis.rules.base import (
     Evidence,
-    all_steps_s,
+    first_batches_s,
     leaves_cold_caches,
     own_fit_s,
     setting,
@@ -11,7 +11,6 @@ from trainperf.analysis.rules.input.base import restarts_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.core.readings import DATA_WAIT_ALL_FRACTION, DATA_WAIT_FRACTION
 
 
 @leaves_cold_caches
@@ -27,13 +26,13 @@ def epoch_start(evidence: Evidence) -> Finding | None:
     (`--to-the-end`).
     """
     summary = evidence.summary
-    if summary.run.loop.coarse:
+    if summary.run.loop.outside:
         return _from_outside(summary)
     epochs, workers = summary.gaps.get("epoch_boundary", 0), setting(summary, "num_workers")
     fit_s = own_fit_s(summary)
     if epochs < 2 or not workers or setting(summary, "persistent_workers") or not fit_s:
         return None
-    first_s, between_s = _first_batches_s(summary), _between_s(summary)
+    first_s, between_s = first_batches_s(summary), _between_s(summary)
     if first_s is None:
         return None
     spent_s = first_s + between_s
@@ -78,16 +77,8 @@ def _from_outside(summary: Summary) -> Finding | None:
 def _kept_workers(summary: Summary) -> str:
     """In a loop of one's own the loader may be made in each epoch: then nothing is kept."""
     loop = summary.run.loop
-    once = "; make it once, before the first epoch" if loop.own or loop.coarse else ""
+    once = "; make it once, before the first epoch" if loop.own or loop.outside else ""
     return loop.data_loader("persistent_workers=True") + once
-
-
-def _first_batches_s(summary: Summary) -> float | None:
-    """What the fit waits for data beyond what it would if every step were a steady one."""
-    steady, every = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_WAIT_ALL_FRACTION)
-    if steady is None or every is None:
-        return None
-    return max(0.0, every - steady) * all_steps_s(summary)
 
 
 def _between_s(summary: Summary) -> float:

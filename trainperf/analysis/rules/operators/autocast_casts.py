@@ -20,6 +20,9 @@ TRACE_TIME: TraceTime = "operators"
 def autocast_casts(evidence: Evidence) -> Finding | None:
     """Conversions take a notable part of the step: labels, masks, weights per micro-batch.
 
+    Summed over the operators of the audited step. The bound: those conversions are gone,
+    and what their results push out of the caches stays there.
+
     Wrong where: the casts are of weights, once per update, that a compiled step shares.
     To confirm: `trainperf prove` with the tensor made in that precision where it is loaded.
     """

@@ -12,6 +12,9 @@ TRACE_TIME: TraceTime = "operators"
 def layout_copies(evidence: Evidence) -> Finding | None:
     """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step.
 
+    Summed over the operators of the audited step. The bound: those copies are gone, and
+    what their results push out of the caches stays there.
+
     Wrong where: the copy makes the kernels after it faster than it costs.
     To confirm: `trainperf prove` without the call; `trainperf try --only channels_last SCRIPT`.
     """

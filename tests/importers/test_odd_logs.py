@@ -1,0 +1,229 @@
+"""Logs as people have them: restarted in one file, in seconds, packed, coloured, of many ranks."""
+
+import gzip
+import json
+import re
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from support import logs
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.schema import Summary
+from trainperf.commands import main
+from trainperf.core.errors import LogError
+from trainperf.importers import recognise
+from trainperf.importers.plain import plain
+from trainperf.importers.writing import write_run
+from trainperf.reports.run.rows import progress
+from trainperf.reports.run.run_view import headline
+
+
+def imported(tmp_path: Path, written: str | bytes, name: str = "train.log") -> Summary:
+    """The summary of what a log becomes."""
+    file = tmp_path / name
+    file.write_bytes(written if isinstance(written, bytes) else written.encode())
+    with plain([file]) as files:
+        run = write_run(recognise(files).kind, files, tmp_path / "run")
+    return summarize(Run.open(run))
+
+
+def an_hour_later(written: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is written when the job begins then."""
+    with monkeypatch.context() as later:
+        later.setattr(logs, "BEGAN", logs.BEGAN + timedelta(hours=1))
+        return written()
+
+
+def titan() -> str:
+    """A hundred steps of 100 ms, and one of a second before them."""
+    return logs.torchtitan(logs.steady(100, logs.TITAN))
+
+
+def deepspeed() -> str:
+    """The same, with times of day: 25 ms between two updates are outside of the engine."""
+    return logs.deepspeed(logs.steady(100, logs.DEEPSPEED), outside_ms=25)
+
+
+def megatron() -> str:
+    """Means over ten iterations."""
+    return logs.megatron(logs.steady(600, logs.MEGATRON))
+
+
+def megatron_singly() -> str:
+    """Each iteration."""
+    return logs.megatron(logs.steady(100, logs.MEGATRON), interval=1)
+
+
+@pytest.mark.parametrize(
+    ("written", "mean_s"),
+    [(titan, 0.1), (deepspeed, 0.125), (megatron, 0.1), (megatron_singly, 0.1)],
+)
+def test_a_job_that_was_restarted_into_the_same_log_is_two_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Callable[[], str], mean_s: float
+) -> None:
+    """The hour between them is no step, and the second first step is none of the steady ones."""
+    once = imported(tmp_path, written(), "once.log")
+
+    summary = imported(tmp_path, written() + an_hour_later(written, monkeypatch))
+
+    assert summary.run.steps == 2 * once.run.steps
+    assert summary.run.steady_steps == 2 * once.run.steady_steps
+    assert summary.value("step_mean_s") == pytest.approx(mean_s, rel=0.02)
+    assert summary.restarts is not None
+    assert summary.restarts.number == 1
+    assert summary.restarts.without_training_s == pytest.approx(3600, rel=0.05)
+
+
+def test_a_megatron_job_that_went_on_where_it_was_is_known_by_its_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its count does not go back then."""
+    arguments = "  world_size ...................................... 8\n"
+    again = re.sub(
+        r"iteration +(\d+)/",
+        lambda found: f"iteration {int(found[1]) + 600:8d}/",
+        an_hour_later(megatron, monkeypatch),
+    )
+
+    summary = imported(tmp_path, arguments + megatron() + arguments + again)
+
+    assert summary.run.steps == 1200
+    assert summary.restarts is not None
+    assert summary.restarts.number == 1
+
+
+def test_a_pipeline_that_was_resumed_has_no_mean_over_what_was_before(tmp_path: Path) -> None:
+    """Its first line is of as many updates as the others, not of all until then."""
+    text = logs.pipeline(600, 10, 0.2, {"fwd": 60.0, "bwd": 100.0, "step": 10.0})
+    lines = text.splitlines(keepends=True)
+    at = next(place for place, line in enumerate(lines) if line.startswith("steps: 310 "))
+
+    summary = imported(tmp_path, "".join(lines[at - 2 :]))
+
+    assert summary.run.steps == 300
+    assert summary.value("step_mean_s") == pytest.approx(0.2)
+
+
+def test_an_mlperf_job_behind_another_one_is_not_swallowed(tmp_path: Path) -> None:
+    """Its samples are counted from none again."""
+    text = logs.mlperf(40, 48, 1200.0, 60_000.0)
+
+    once = imported(tmp_path, text, "a.log")
+    twice = imported(tmp_path, text + text, "b.log")
+
+    assert twice.run.steps == 2 * once.run.steps
+    assert [f.title for f in twice.findings] == [f.title for f in once.findings]
+
+
+def test_a_trainer_that_was_resumed_says_so_and_counts_its_samples_once(tmp_path: Path) -> None:
+    """The rates of its last entry are of the steps since then alone."""
+    state = json.loads(logs.trainer_state(500, 10, 0.5, tokens=2048))
+    for entry in state["log_history"]:
+        if entry["step"] > 300:
+            entry["train_runtime"] -= 150
+    state["log_history"][-1] |= {"train_samples_per_second": 16.0, "train_steps_per_second": 2.0}
+
+    summary = imported(tmp_path, json.dumps(state), "trainer_state.json")
+
+    assert summary.run.steps == 500
+    assert summary.value("step_mean_s") == pytest.approx(0.5)
+    assert summary.value("samples_per_s") == pytest.approx(16.0)
+    assert summary.restarts is not None
+    assert summary.restarts.number == 1
+    # Nothing of the log says how long it stood still.
+    assert progress(summary).endswith("1 restart")
+
+
+def test_seconds_are_no_milliseconds(tmp_path: Path) -> None:
+    """Forks of Megatron-DeepSpeed print an iteration's seconds."""
+    in_seconds = re.sub(
+        r"iteration \(ms\): ([\d.]+)",
+        lambda found: f"iteration (s): {float(found[1]) / 1e3:.4f}",
+        megatron(),
+    )
+
+    assert imported(tmp_path, in_seconds).value("step_mean_s") == pytest.approx(0.1, rel=0.02)
+
+
+@pytest.mark.parametrize("order", ["in turns", "one behind the other"])
+def test_ranks_in_one_file_are_refused_with_what_to_give(tmp_path: Path, order: str) -> None:
+    """The spans of one would be taken for another's: 40 % data wait in place of 20."""
+    texts = [logs.torchtitan(logs.steady(20, logs.TITAN), rank=rank) for rank in (0, 1)]
+    both = "".join(texts)
+    if order == "in turns":
+        pairs = zip(*(text.splitlines(keepends=True) for text in texts), strict=True)
+        both = "".join(line for pair in pairs for line in pair)
+
+    with pytest.raises(LogError, match="lines of rank 0 and of rank 1: give a file for each rank"):
+        imported(tmp_path, both)
+
+
+def test_a_log_that_is_packed_coloured_or_in_utf_16_is_read_as_what_is_in_it(
+    tmp_path: Path,
+) -> None:
+    """And files that can be read as they are, are."""
+    text = megatron()
+    coloured = "".join(f"\x1b[32m{line}\x1b[0m\n" for line in text.splitlines())
+    expected = imported(tmp_path, text)
+    forms = {
+        "a.log": coloured.encode(),
+        "b.log": text.encode("utf-16"),
+        "c.log": b"\xef\xbb\xbf" + text.encode(),
+        "d.log.gz": gzip.compress(coloured.encode()),
+        "e.log": text.replace("\n", "\r\n").encode(),
+    }
+    for name, packed in forms.items():
+        summary = imported(tmp_path, packed, name)
+        assert summary.readings["phase_optimizer_s"] == expected.readings["phase_optimizer_s"], name
+        assert summary.run.fit_s == expected.run.fit_s, name
+
+    with plain([tmp_path / "train.log", tmp_path / "d.log.gz"]) as (same, copy):
+        assert same == tmp_path / "train.log"
+        assert copy.name == "d.log"
+    assert not copy.exists()
+
+    (tmp_path / "f.log.gz").write_bytes(gzip.compress(text.encode())[:500])
+    with (
+        pytest.raises(LogError, match=r"f\.log\.gz: packed, and damaged"),
+        plain([tmp_path / "f.log.gz"]),
+    ):
+        pass
+
+
+def test_the_command_takes_packed_logs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is called after the log in it."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.log.gz").write_bytes(gzip.compress(megatron().encode()))
+
+    monkeypatch.setattr(sys, "argv", ["trainperf", "import", "train.log.gz"])
+
+    assert main() == 0
+
+    assert "imported from a Megatron-LM log: train.log" in " ".join(capsys.readouterr().out.split())
+    assert (tmp_path / "imported" / "train").is_dir()
+
+
+def test_a_log_of_one_step_is_said_in_the_singular(tmp_path: Path) -> None:
+    """Neither `all 1 step` nor `1 step are`."""
+    summary = imported(tmp_path, logs.trainer_state(1, 1, 0.5), "trainer_state.json")
+
+    assert headline(summary).startswith("One step of 500 ms; ")
+    assert summary.findings[0].title == "1 step is too few for a steady state"
+
+
+def test_means_that_do_not_settle_do_not_blame_the_training(tmp_path: Path) -> None:
+    """Four means that differ say nothing of changing shapes."""
+    times = [{**logs.MEGATRON, "forward-backward": 70.0 + 40 * (n // 10)} for n in range(40)]
+
+    summary = imported(tmp_path, logs.megatron(times))
+
+    finding = next(f for f in summary.findings if f.id == "no_steady_state")
+    assert "means in the log" in finding.title
+    assert "shapes" not in finding.action

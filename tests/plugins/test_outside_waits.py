@@ -1,0 +1,222 @@
+"""How waits of a loop are divided, by when a loader is asked and answers; on a clock of our own."""
+
+from collections.abc import Callable
+from threading import Thread
+
+import pytest
+
+from trainperf.core.phases import PHASES, Gap, Phase
+from trainperf.loop.phase_contexts import PhaseContexts
+from trainperf.plugins.outside_facts import COARSE, LOADER_HEARD, OutsideProbe, notes
+from trainperf.plugins.outside_waits import Waits
+from trainperf.recording.guard import Guard
+from trainperf.recording.probes.selection import Chosen
+from trainperf.recording.recorder import Recorder
+from trainperf.recording.timeline import switch_to
+
+
+class Loop:
+    """A loop of which only the waits are told, and what it did by its own clock."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.recorder = Recorder(lambda: self.now_ns)
+        self.waits = Waits(self.recorder, PhaseContexts(self.recorder, Guard(), Chosen()))
+        self.waits.begin_step()
+
+    def spend(self, ns: int) -> None:
+        """Code of the loop's own."""
+        self.now_ns += ns
+
+    def fetch(self, ns: int) -> None:
+        """A batch, from a loader that is heard."""
+        self.waits.begins()
+        self.spend(ns)
+        self.waits.ends()
+
+    def forward(self, ns: int = 0) -> None:
+        """What the first hook of a forward does; then the forward."""
+        if self.waits.step or self.waits.micro_batch:
+            self.waits.end()
+        switch_to(self.recorder, Phase.FORWARD)()
+        self.spend(ns)
+
+    def backward(self) -> None:
+        """It is over, and another micro-batch may follow."""
+        switch_to(self.recorder, Phase.OTHER)()
+        self.waits.micro_batch = True
+
+    def update(self) -> None:
+        """The step is over."""
+        self.waits.micro_batch = False
+        self.waits.settle()
+        switch_to(self.recorder, Phase.OTHER)()
+        self.recorder.micro_batch_done(complete=True)
+        self.waits.begin_step()
+
+    def phases_ns(self, step: int = -1) -> dict[str, int]:
+        """What a step that is over spent in which phase."""
+        spent = zip(PHASES, self.recorder.closed[step].host_ns, strict=True)
+        return {phase.label: ns for phase, ns in spent if ns}
+
+
+@pytest.fixture
+def loop() -> Loop:
+    """One that waits for its first forward."""
+    return Loop()
+
+
+def test_a_pause_in_the_loops_own_code_is_other_and_a_slow_loader_is_data_wait(loop: Loop) -> None:
+    """In each step by itself, also in the first, of which nobody knew that it would be heard."""
+    for step in range(3):
+        loop.spend(5)  # logging, and zero_grad
+        loop.fetch(20 + step)
+        loop.spend(7)  # a copy to the device
+        loop.forward(2)
+        loop.update()
+
+    assert [loop.phases_ns(step) for step in range(3)] == [
+        {"data_wait": 20 + step, "forward": 2, "other": 12} for step in range(3)
+    ]
+    assert not loop.waits.coarse()
+
+
+def test_where_no_loader_is_heard_all_from_update_to_forward_is_data_wait(loop: Loop) -> None:
+    """As without anything that listens."""
+    for _ in range(3):
+        loop.spend(25)
+        loop.forward(2)
+        loop.update()
+
+    assert [loop.phases_ns(step) for step in range(3)] == 3 * [{"data_wait": 25, "forward": 2}]
+    assert loop.waits.coarse()
+
+
+def test_a_loader_that_is_heard_no_more_leaves_it_coarse(loop: Loop) -> None:
+    """Of each such step all is data wait, and the run says in how many a loader was heard."""
+    for step in range(4):
+        loop.spend(5)
+        if step % 2:
+            loop.spend(20)
+        else:
+            loop.fetch(20)
+        loop.forward()
+        loop.update()
+
+    data_wait = [loop.phases_ns(step)["data_wait"] for step in range(4)]
+    assert data_wait == [20, 25, 20, 25]
+    assert "heard in 50 % of the waits" in notes(loop.waits, forwards=4)["data_wait"]
+    assert OutsideProbe(None, "cpu", loop.waits).config()["loop"] == "outside"
+
+
+def test_each_micro_batch_is_waited_for(loop: Loop) -> None:
+    """Those that are cut from a batch that is there wait for nothing."""
+    for fetched in (True, False):
+        loop.fetch(20)
+        for micro_batch in range(3):
+            if fetched and micro_batch:
+                loop.fetch(20)
+            loop.spend(3)
+            loop.forward(2)
+            loop.backward()
+        loop.spend(4)
+        loop.update()
+
+    assert loop.phases_ns(0) == {"data_wait": 60, "forward": 6, "other": 13}
+    assert loop.phases_ns(1) == {"data_wait": 20, "forward": 6, "other": 13}
+    assert not loop.waits.coarse()
+
+
+def test_a_batch_that_is_fetched_ahead_is_data_wait_of_the_step_it_delays(loop: Loop) -> None:
+    """As nanoGPT does; what waits for it then is the loop's own code."""
+    for _ in range(3):
+        loop.spend(5)
+        loop.forward(2)
+        loop.fetch(20)
+        loop.backward()
+        loop.update()
+
+    assert loop.phases_ns(0) == {"data_wait": 25, "forward": 2}  # nobody could know
+    for step in (1, 2):
+        assert loop.phases_ns(step) == {"data_wait": 20, "forward": 2, "other": 5}
+    assert not loop.waits.coarse()
+
+
+def test_the_end_of_an_epoch_is_the_loops_own_code(loop: Loop) -> None:
+    """A loader that has no batch any more does not answer."""
+    loop.fetch(20)
+    loop.forward()
+    loop.update()
+    loop.waits.begins()
+    loop.spend(1000)  # it raised StopIteration: a checkpoint, say
+    loop.fetch(30)
+    loop.forward()
+    loop.update()
+
+    assert loop.phases_ns() == {"data_wait": 30, "other": 1000}
+
+
+@pytest.mark.parametrize("usual", [False, True])
+def test_a_validation_takes_its_batches_with_it(loop: Loop, *, usual: bool) -> None:
+    """Between steps it is a gap from the update on, as long as it is."""
+    if usual:
+        loop.fetch(20)
+        loop.forward()
+        loop.update()
+    begun_ns = loop.now_ns
+    loop.spend(5)
+    loop.fetch(40)
+    loop.waits.validate()
+    loop.spend(100)
+    loop.fetch(30)
+    loop.recorder.rest(Phase.OTHER)
+    loop.forward(2)
+    loop.update()
+
+    (gap,) = [gap for gap in loop.recorder.gaps if gap.gap == Gap.VALIDATION.label]
+    assert (gap.start_ns, gap.duration_ns) == (begun_ns, 175)
+    assert loop.phases_ns() == {"forward": 2}
+
+
+def test_a_step_without_a_forward_has_its_data_wait_all_the_same(loop: Loop) -> None:
+    """Where nothing was heard either, nothing tells what its time was for."""
+    for fetch in (loop.fetch, loop.spend):
+        loop.spend(5)
+        fetch(20)
+        loop.spend(5)
+        loop.waits.end(Phase.OTHER)
+        loop.update()
+
+    assert loop.phases_ns(0) == {"data_wait": 20, "other": 10}
+    assert loop.phases_ns(1) == {"other": 30}
+
+
+def test_a_loader_in_another_thread_is_not_waited_for(loop: Loop) -> None:
+    """What the loop does meanwhile counts."""
+    thread = Thread(target=loop.fetch, args=(20,))
+    thread.start()
+    thread.join()
+    loop.forward()
+    loop.update()
+
+    assert loop.waits.coarse()
+    assert loop.phases_ns() == {"data_wait": 20}
+
+
+@pytest.mark.parametrize(
+    ("wait", "kind", "note"),
+    [(Loop.fetch, "outside, loader heard", LOADER_HEARD), (Loop.spend, "outside", COARSE)],
+    ids=["heard", "not heard"],
+)
+def test_a_recording_says_which_it_was(
+    wait: Callable[[Loop, int], None], kind: str, note: str, loop: Loop
+) -> None:
+    """In its configuration, and in the words of the report."""
+    for _ in range(3):
+        wait(loop, 20)
+        loop.forward()
+        loop.update()
+
+    assert OutsideProbe(None, "cpu", loop.waits).config()["loop"] == kind
+    assert notes(loop.waits, forwards=3) == {"data_wait": note}
+    assert ("data wait" in notes(loop.waits, forwards=0)["forward"]) == (wait is Loop.fetch)

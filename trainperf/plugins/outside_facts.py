@@ -1,0 +1,67 @@
+"""What a recording from outside says of itself."""
+
+from typing import ClassVar
+
+from trainperf.core.formatting.units import share
+from trainperf.core.loop_kind import OUTSIDE, OUTSIDE_WITH_LOADER
+from trainperf.core.steps.records import Scalar
+from trainperf.plugins.outside_waits import Waits
+from trainperf.recording.probes.plain_loop import PlainLoopProbe
+
+
+_MONITOR = "trainperf.loop.LoopMonitor tells them apart"
+_ALL = (
+    "everything between an update and the next forward: the loader, the copy to the device, "
+    f"logging, the loop's own code; {_MONITOR}"
+)
+COARSE = f"coarse: recorded from outside. Data wait is {_ALL}"
+LOADER_HEARD = (
+    "recorded from outside: data wait is the time in the DataLoader; the copy to the device, "
+    f"logging and the loop's own code are other; {_MONITOR}"
+)
+FORWARD_UNSEEN = (
+    "no forward of a trained module was seen: a step has no phases but its update, and the rest is "
+    "other"
+)
+FORWARD_UNSEEN_LOADER_HEARD = (
+    "no forward of a trained module was seen: a step has no phases but data wait and its update, "
+    "and the rest is other"
+)
+
+
+class OutsideProbe(PlainLoopProbe):
+    """The loop's autocast and accumulation, as for a plain one, where nobody brackets anything."""
+
+    name: ClassVar[str] = "loop from outside"
+
+    def __init__(self, module: object, device: str, waits: Waits) -> None:
+        super().__init__(module, device)
+        self._waits = waits
+
+    def config(self) -> dict[str, Scalar]:
+        """With what kind of loop it has turned out to be."""
+        kind = OUTSIDE if self._waits.coarse() else OUTSIDE_WITH_LOADER
+        return {**super().config(), "loop": kind.name}
+
+    def reasons(self) -> dict[str, str]:
+        """Why a phase has no time."""
+        return dict.fromkeys(super().reasons(), "not measured: not to be told from outside")
+
+
+def notes(waits: Waits, *, forwards: int) -> dict[str, str]:
+    """What the report says of the phases.
+
+    Args:
+        waits: Of the loop.
+        forwards: How many were seen.
+    """
+    heard = waits.divided_fraction
+    of_phases = {"data_wait": COARSE if waits.coarse() else LOADER_HEARD}
+    if heard and waits.coarse():
+        of_phases["data_wait"] = (
+            f"coarse: recorded from outside. A DataLoader was heard in {share(heard)} of the "
+            f"waits; in the others data wait is {_ALL}"
+        )
+    if not forwards:
+        of_phases["forward"] = FORWARD_UNSEEN_LOADER_HEARD if heard else FORWARD_UNSEEN
+    return of_phases
