@@ -409,9 +409,9 @@ def test_activations_that_would_fit_are_not_to_be_computed_twice(tmp_path: Path)
     assert finding is not None
     assert plain is not None
     assert finding.fraction == pytest.approx(0.30)
-    # It keeps what the first forward does not: a fifth more.
-    assert finding.gain_upper_bound == pytest.approx(1 / 0.64)
-    assert finding.action == "TrainingArguments(gradient_checkpointing=False)"
+    # It keeps what the first forward does not: a fifth more, and 2 ms of Python around it.
+    assert finding.gain_upper_bound == pytest.approx(1 / 0.62)
+    assert finding.action.startswith("TrainingArguments(gradient_checkpointing=False)")
     assert finding.evidence == (
         "up to 30.0 ms of 100 ms per step",
         "6.00 GiB of 64.0 GiB at the peak",

@@ -1,4 +1,4 @@
-"""A DataLoader with workers is made anew in each of many short epochs; the twin keeps one."""
+"""A DataLoader with a worker is made anew in each of many short epochs; the twin keeps one."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def main():
     model = nn.Sequential(*layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     for epoch in range(12):
-        loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=2)
+        loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=1)
         for rows, labels in loader:
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(rows), labels)
@@ -31,10 +31,10 @@ if __name__ == "__main__":
 """
 
 EACH = """    for epoch in range(12):
-        loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=2)
+        loader = DataLoader(dataset, batch_size=32, shuffle=True, num_workers=1)
 """
 ONCE = """    loader = DataLoader(
-        dataset, batch_size=32, shuffle=True, num_workers=2, persistent_workers=True
+        dataset, batch_size=32, shuffle=True, num_workers=1, persistent_workers=True
     )
     for epoch in range(12):
 """

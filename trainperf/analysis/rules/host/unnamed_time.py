@@ -107,7 +107,7 @@ def _watched(summary: Summary, name: str) -> str:
 
 def _stays(summary: Summary) -> str:
     loop = summary.run.loop
-    return "" if loop.coarse else f"; put what has to stay into {loop.user_code}"
+    return "" if loop.outside else f"; put what has to stay into {loop.user_code}"
 
 
 def _action(summary: Summary, phase: Phase) -> str:

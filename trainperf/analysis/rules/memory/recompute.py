@@ -2,7 +2,7 @@
 
 import msgspec
 
-from trainperf.analysis.rules.base import Evidence, steady_step_s
+from trainperf.analysis.rules.base import Evidence, steady_step_s, warm_bound
 from trainperf.analysis.rules.memory.base import room_for
 from trainperf.analysis.rules.operators.base import audited, place_of, total_s
 from trainperf.analysis.summary.schema import Summary
@@ -63,12 +63,18 @@ def recompute(evidence: Evidence) -> Finding | None:
         where=place_of(rows),
         confirm="phase_backward_s falls; trainperf compare BEFORE AFTER shows the peak, too",
     )
-    return msgspec.structs.replace(finding, gain_upper_bound=amdahl(SLOWER * lost))
+    most = SLOWER * lost
+    high = msgspec.structs.replace(finding, fraction=most, gain_upper_bound=amdahl(most))
+    # Python sets it up for each block, in forward and in backward.
+    return msgspec.structs.replace(warm_bound(high, summary), fraction=lost)
 
 
 def _action(summary: Summary) -> str:
     if summary.run.loop is HUGGING_FACE:
-        return "TrainingArguments(gradient_checkpointing=False)"
+        return (
+            "TrainingArguments(gradient_checkpointing=False), and no "
+            "model.gradient_checkpointing_enable()"
+        )
     if summary.run.config.get("gradient_checkpointing") is True:
         return "model.gradient_checkpointing_disable()"
     return "no torch.utils.checkpoint around the blocks, or around fewer of them"
