@@ -42,6 +42,9 @@ from trainperf.core.readings import DATA_STALL_FRACTION, STEP_MEAN_S
 
 
 TRACE_TIME: TraceTime = "data_wait"
+LOADER_IS_HEARD = (3, 12)
+"""The Python from which on a recording from outside tells the loader from the loop's own code."""
+
 SAMPLED = Phase.DATA_WAIT
 
 
@@ -55,6 +58,8 @@ def data_wait(evidence: Evidence) -> Finding | None:
     for all ranks, each rank is given a loader of its own.
     A batch that takes less to make than to get from a worker is how loaders are: nothing is said of
     it below a fifth of the step.  An inference loop without a DataLoader waits for requests.
+    Where the wait may be the loop's own code, and no DataLoader was found, the two are told apart
+    first.
 
     Wrong where: the wait is for another process that uses the CPUs or the disk, and not for the
     loader's own work.
@@ -138,6 +143,8 @@ def _remedy(summary: Summary, waited_s: float, step_s: float, no_help: str) -> L
     if summary.loader is not None:
         return by_anatomy(summary, summary.loader, no_help)
     workers = setting(summary, "num_workers")
+    if workers is None and summary.run.loop.coarse:
+        return _tell_apart(summary)
     if workers is None:
         return LoaderRemedy(
             evidence=("the loader's settings are unknown",),
@@ -154,6 +161,28 @@ def _remedy(summary: Summary, waited_s: float, step_s: float, no_help: str) -> L
             effort="hours",
         )
     return _more_or_cheaper(summary, int(workers), waited_s, step_s, no_help)
+
+
+def _tell_apart(summary: Summary) -> LoaderRemedy:
+    """Where the wait may be anything between an update and the next forward."""
+    line = summary.owner(Phase.DATA_WAIT.label)
+    seen = () if line is None else (f"{line.name}: {share(line.fraction)} of it, sampled",)
+    newer = ""
+    if _python(summary) < LOADER_IS_HEARD:
+        newer = f"run it with Python {'.'.join(map(str, LOADER_IS_HEARD))} or newer, or "
+    return LoaderRemedy(
+        advice="Tell the loader from the loop's own code",
+        evidence=("no DataLoader of this loop was found", *seen),
+        action=f"{newer}{summary.run.loop.measures['data wait']}: then it is the loader's time "
+        "alone",
+        where="" if line is None else line.where,
+    )
+
+
+def _python(summary: Summary) -> tuple[int, ...]:
+    """The version that trained: major and minor."""
+    major_minor = summary.run.software.get("python", "").split(".")[:2]
+    return tuple(int(part) for part in major_minor if part.isdigit())
 
 
 def _own_loaders(summary: Summary) -> LoaderRemedy:
