@@ -109,6 +109,19 @@ def test_a_loader_that_is_heard_no_more_leaves_it_coarse(loop: Loop) -> None:
     assert OutsideProbe(None, "cpu", loop.waits).config()["loop"] == "outside"
 
 
+def test_what_is_sampled_meanwhile_is_in_the_phase_that_it_is_counted_in(loop: Loop) -> None:
+    """Lines are sampled with the current phase: a pause is other while it lasts."""
+    loop.fetch(20)
+    loop.forward()
+    loop.update()
+
+    assert loop.recorder.slot == Phase.OTHER
+    loop.waits.begins()
+    assert loop.recorder.slot == Phase.DATA_WAIT
+    loop.waits.ends()
+    assert loop.recorder.slot == Phase.OTHER
+
+
 def test_each_micro_batch_is_waited_for(loop: Loop) -> None:
     """Those that are cut from a batch that is there wait for nothing."""
     for fetched in (True, False):
@@ -173,9 +186,15 @@ def test_a_validation_takes_its_batches_with_it(loop: Loop, *, usual: bool) -> N
     loop.forward(2)
     loop.update()
 
+    loop.spend(25)
+    loop.forward(2)
+    loop.update()
+
     (gap,) = [gap for gap in loop.recorder.gaps if gap.gap == Gap.VALIDATION.label]
     assert (gap.start_ns, gap.duration_ns) == (begun_ns, 175)
-    assert loop.phases_ns() == {"forward": 2}
+    assert loop.phases_ns(-2) == {"forward": 2}
+    # What the validation's loader took says nothing of the next step, which asked none.
+    assert loop.phases_ns(-1) == {"data_wait": 25, "forward": 2}
 
 
 def test_a_step_without_a_forward_has_its_data_wait_all_the_same(loop: Loop) -> None:
