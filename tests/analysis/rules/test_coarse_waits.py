@@ -36,6 +36,8 @@ def test_workers_are_advised_where_the_wait_is_known_to_be_for_a_loader(
     assert (finding.id, finding.advice) == ("data_wait", advice)
     assert action in finding.action
     assert finding.title.startswith("up to ") == (loop == "outside")
+    # To tell two things apart has gained nobody anything.
+    assert (finding.expected_gain is None) == (advice != "Fix the loader")
 
 
 @pytest.mark.parametrize(("python", "newer"), [("3.11.9", True), ("3.12.1", False), ("", True)])
