@@ -10,6 +10,7 @@ from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.plugins.outside_facts import COARSE, LOADER_HEARD, OutsideProbe, notes
 from trainperf.plugins.outside_waits import Waits
 from trainperf.recording.guard import Guard
+from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import Chosen
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import switch_to
@@ -120,6 +121,26 @@ def test_what_is_sampled_meanwhile_is_in_the_phase_that_it_is_counted_in(loop: L
     assert loop.recorder.slot == Phase.DATA_WAIT
     loop.waits.ends()
     assert loop.recorder.slot == Phase.OTHER
+
+
+def test_a_device_stalls_for_the_loader_alone(loop: Loop) -> None:
+    """The last mark before the loader answers is the one that counts."""
+    marks: list[tuple[Mark, int]] = []
+    loop.fetch(20)
+    loop.forward()
+    loop.waits.brackets.mark = lambda mark: marks.append((mark, loop.now_ns))
+    loop.update()
+    begun_ns = loop.now_ns
+    loop.spend(5)
+    loop.fetch(20)
+    loop.spend(7)
+    loop.forward()
+
+    assert [(mark, at_ns - begun_ns) for mark, at_ns in marks] == [
+        (Mark.FETCH_BEGINS, 0),
+        (Mark.FETCH_BEGINS, 5),
+        (Mark.FETCH_ENDS, 25),
+    ]
 
 
 def test_each_micro_batch_is_waited_for(loop: Loop) -> None:
