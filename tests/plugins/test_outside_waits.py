@@ -8,7 +8,7 @@ import pytest
 from trainperf.core.phases import PHASES, Gap, Phase
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.plugins.outside_facts import COARSE, LOADER_HEARD, OutsideProbe, notes
-from trainperf.plugins.outside_waits import Waits
+from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import Chosen
@@ -22,7 +22,7 @@ class Loop:
     def __init__(self) -> None:
         self.now_ns = 0
         self.recorder = Recorder(lambda: self.now_ns)
-        self.waits = Waits(self.recorder, PhaseContexts(self.recorder, Guard(), Chosen()))
+        self.waits = BatchWaits(self.recorder, PhaseContexts(self.recorder, Guard(), Chosen()))
         self.waits.begin_step()
 
     def spend(self, ns: int) -> None:

@@ -166,13 +166,13 @@ def _remedy(summary: Summary, waited_s: float, step_s: float, no_help: str) -> L
 def _tell_apart(summary: Summary) -> LoaderRemedy:
     """Where the wait may be anything between an update and the next forward."""
     line = summary.owner(Phase.DATA_WAIT.label)
-    seen = () if line is None else (f"{line.name}: {share(line.fraction)} of it, sampled",)
+    sampled = () if line is None else (f"{line.name}: {share(line.fraction)} of it, sampled",)
     newer = ""
     if _python(summary) < LOADER_IS_HEARD:
         newer = f"run it with Python {'.'.join(map(str, LOADER_IS_HEARD))} or newer, or "
     return LoaderRemedy(
         advice="Tell the loader from the loop's own code",
-        evidence=("no DataLoader of this loop was found", *seen),
+        evidence=("no DataLoader of this loop was found", *sampled),
         action=f"{newer}{summary.run.loop.measures['data wait']}: then it is the loader's time "
         "alone",
         where="" if line is None else line.where,
