@@ -7,7 +7,10 @@ they take turns block by block, and who goes first changes.  A row shows the med
 blocks, with its interval.  `nothing` compares two without; `LoopMonitor` is the loop with one in
 it, three phases bracketed, and `the clock alone` stands there instead and reads the clock.
 `linear` is one layer, `deep` 64 small ones, `dictionary` returns loss and logits as models of
-Hugging Face do.
+Hugging Face do; `loader` is one layer whose batches come from a
+`DataLoader`, in this process.  `loader not heard` is `trainperf run` where `sys.monitoring` has no
+number free: with `--base "loader not heard" --only "trainperf run" --loop loader` a row is what it
+costs to hear of the loader, from Python 3.12 on.
 """
 
 import argparse
@@ -16,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +27,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
+from torch.utils.data import DataLoader, TensorDataset
 
 from scripts.bench.alternation import Cost, Stopwatch
 from scripts.bench.harness import estimate, installed, machine_line, table, write_json
@@ -33,10 +37,11 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.readings import OVERHEAD_S
 from trainperf.loop import LoopMonitor
+from trainperf.plugins.outside_loader import TOOLS
 
 
-ROWS = ("nothing", "trainperf run", "LoopMonitor", "the clock alone")
-REPORTING = ROWS[1:3]
+ROWS = ("nothing", "trainperf run", "LoopMonitor", "loader not heard", "the clock alone")
+WITHOUT_REPORT = (ROWS[0], ROWS[4])
 
 
 class Returning(nn.Module):
@@ -60,6 +65,7 @@ LOOPS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Linear(32, 32),
     "deep": _deep,
     "dictionary": Returning,
+    "loader": lambda: nn.Linear(32, 32),
 }
 
 
@@ -68,7 +74,7 @@ def train(name: str, watch: Stopwatch, monitor: LoopMonitor | Timestamps | None)
     torch.manual_seed(0)
     model = LOOPS[name]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
-    batches = [torch.randn(4, 32) for _ in range(watch.needed)]
+    batches = _batches(name, watch.needed)
     if isinstance(monitor, LoopMonitor):
         monitor.watch(model, optimizer)
     for step, batch in enumerate(batches if monitor is None else monitor.batches(batches)):
@@ -85,6 +91,20 @@ def train(name: str, watch: Stopwatch, monitor: LoopMonitor | Timestamps | None)
             monitor.end_step(loss)
 
 
+def _batches(name: str, number: int) -> Iterable[Tensor]:
+    if name != "loader":
+        return [torch.randn(4, 32) for _ in range(number)]
+    rows = TensorDataset(torch.randn(4 * number, 32))
+    return DataLoader(rows, batch_size=4, collate_fn=lambda rows: torch.stack([x for (x,) in rows]))
+
+
+def _deafen() -> None:
+    """Take what a recording would hear of a loader with."""
+    if sys.version_info >= (3, 12):
+        for tool in TOOLS:
+            sys.monitoring.use_tool_id(tool, "another")
+
+
 _NO_PHASE: AbstractContextManager[None] = nullcontext()
 
 
@@ -95,23 +115,27 @@ def _phase(monitor: LoopMonitor | Timestamps | None, name: str) -> AbstractConte
 def _standing_in(row: str, place: Path) -> LoopMonitor | Timestamps | None:
     if row == ROWS[2]:
         return LoopMonitor(place)
-    return Timestamps() if row == ROWS[3] else None
+    return Timestamps() if row == ROWS[4] else None
 
 
 def pair(name: str, row: str, options: argparse.Namespace) -> tuple[list[tuple[Cost, Cost]], float]:
     """Two processes in turns: costs block by block, and microseconds a step as reported."""
     with tempfile.TemporaryDirectory() as place:
-        children = [_child(name, each, options, place) for each in (ROWS[0], row)]
+        places = [Path(place) / side for side in ("base", "own")]
+        rows = (options.base, row)
+        children = [_child(name, *each, options) for each in zip(rows, places, strict=True)]
         figures = figures_in_turns(children, options.blocks)
         costs = [[Cost(**cost) for cost in own] for own in figures]
-        reported_us = _reported_us(Path(place), options) if row in REPORTING else 0.0
+        reported_us = 0.0 if row in WITHOUT_REPORT else _reported_us(places[1], options)
         return list(zip(*costs, strict=True)), reported_us
 
 
-def _child(name: str, row: str, options: argparse.Namespace, place: str) -> "subprocess.Popen[str]":
+def _child(
+    name: str, row: str, place: Path, options: argparse.Namespace
+) -> "subprocess.Popen[str]":
     own = ["-m", "scripts.bench.overhead_outside", "--child", row, "--loop", name]
-    own += ["--blocks", str(options.blocks), "--steps", str(options.steps), "--place", place]
-    launched = ["-m", "trainperf", "run", "--out", place] if row == ROWS[1] else []
+    own += ["--blocks", str(options.blocks), "--steps", str(options.steps), "--place", str(place)]
+    launched = ["-m", "trainperf", "run", "--out", str(place)] if row in ROWS[1::2] else []
     pipe = subprocess.PIPE
     command = [sys.executable, *launched, *own]
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=installed())
@@ -168,6 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--loop", choices=LOOPS, action="append", help="default: all")
     parser.add_argument("--only", choices=ROWS, action="append", help="default: all")
+    parser.add_argument("--base", choices=ROWS, default=ROWS[0], help="default: nothing")
     parser.add_argument("--pairs", type=int, default=4, help="of processes for a row")
     parser.add_argument("--blocks", type=int, default=20, help="timed blocks in a process")
     parser.add_argument("--steps", type=int, default=200, help="steps in a block")
@@ -177,6 +202,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.child:
+        if options.child == ROWS[3]:
+            _deafen()
         own = _standing_in(options.child, options.place)
         watch = Stopwatch(PipeTurns(over=True), 0, options.blocks, options.steps)
         train(options.loop[0], watch, own)
@@ -184,7 +211,7 @@ def main() -> None:
         return
     rows: list[dict[str, object]] = []
     for name in options.loop or LOOPS:
-        for row in options.only or ROWS:
+        for row in options.only or ROWS[:3]:
             rows.append(measured(name, row, options))
             print(shown(rows[-1:]), flush=True)
     print(f"{options.pairs} pairs of {options.blocks} blocks of {options.steps}; {machine_line()}")

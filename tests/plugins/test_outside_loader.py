@@ -1,7 +1,9 @@
 """Loaders that nobody has wrapped, in scripts as their authors wrote them, where Python tells."""
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.util import Finalize
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -207,6 +209,30 @@ def test_workers_are_waited_for(updates: ProcessUpdates, tmp_path: Path) -> None
     assert all(a > b - 1e-5 for a, b in zip(run.phase_s("other"), pauses, strict=True))
     assert min(run.phase_s("data_wait")) > 0
     assert run.totals.notes["data_wait"] == LOADER_HEARD
+
+
+EXIT_S = 0.05
+"""So long a worker takes to end."""
+
+
+def slow_to_end(_: int) -> None:
+    """Of a worker; the process that trains waits for it as the epoch ends."""
+    Finalize(None, time.sleep, args=(EXIT_S,), exitpriority=1)
+
+
+def test_the_end_of_workers_is_waited_for(updates: ProcessUpdates, tmp_path: Path) -> None:
+    """A loader that has no batch any more has still something to do; the loop's pause is other."""
+    script = Script()
+    loader = script.loader(4, workers=1)
+    loader.worker_init_fn = slow_to_end
+    for _ in range(2):
+        for batch in loader:
+            script.step(batch)
+        script.pause()
+
+    run = written(updates, tmp_path)
+    assert run.phase_s("data_wait")[3] > EXIT_S
+    assert run.phase_s("other")[3] > script.sleeper.naps["other"][0] - 1e-5
 
 
 def test_a_validation_takes_its_loader_with_it(updates: ProcessUpdates, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 from trainperf.core.phases import PHASES, Gap, Phase
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.plugins.outside_facts import COARSE, LOADER_HEARD, OutsideProbe, notes
-from trainperf.plugins.outside_waits import OutsideWaits
+from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.guard import Guard
+from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import Chosen
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import switch_to
@@ -21,7 +22,7 @@ class Loop:
     def __init__(self) -> None:
         self.now_ns = 0
         self.recorder = Recorder(lambda: self.now_ns)
-        self.waits = OutsideWaits(self.recorder, PhaseContexts(self.recorder, Guard(), Chosen()))
+        self.waits = BatchWaits(self.recorder, PhaseContexts(self.recorder, Guard(), Chosen()))
         self.waits.begin_step()
 
     def spend(self, ns: int) -> None:
@@ -109,6 +110,39 @@ def test_a_loader_that_is_heard_no_more_leaves_it_coarse(loop: Loop) -> None:
     assert OutsideProbe(None, "cpu", loop.waits).config()["loop"] == "outside"
 
 
+def test_what_is_sampled_meanwhile_is_in_the_phase_that_it_is_counted_in(loop: Loop) -> None:
+    """Lines are sampled with the current phase: a pause is other while it lasts."""
+    loop.fetch(20)
+    loop.forward()
+    loop.update()
+
+    assert loop.recorder.slot == Phase.OTHER
+    loop.waits.begins()
+    assert loop.recorder.slot == Phase.DATA_WAIT
+    loop.waits.ends()
+    assert loop.recorder.slot == Phase.OTHER
+
+
+def test_a_device_stalls_for_the_loader_alone(loop: Loop) -> None:
+    """The last mark before the loader answers is the one that counts."""
+    marks: list[tuple[Mark, int]] = []
+    loop.fetch(20)
+    loop.forward()
+    loop.waits.brackets.mark = lambda mark: marks.append((mark, loop.now_ns))
+    loop.update()
+    begun_ns = loop.now_ns
+    loop.spend(5)
+    loop.fetch(20)
+    loop.spend(7)
+    loop.forward()
+
+    assert [(mark, at_ns - begun_ns) for mark, at_ns in marks] == [
+        (Mark.FETCH_BEGINS, 0),
+        (Mark.FETCH_BEGINS, 5),
+        (Mark.FETCH_ENDS, 25),
+    ]
+
+
 def test_each_micro_batch_is_waited_for(loop: Loop) -> None:
     """Those that are cut from a batch that is there wait for nothing."""
     for fetched in (True, False):
@@ -173,9 +207,15 @@ def test_a_validation_takes_its_batches_with_it(loop: Loop, *, usual: bool) -> N
     loop.forward(2)
     loop.update()
 
+    loop.spend(25)
+    loop.forward(2)
+    loop.update()
+
     (gap,) = [gap for gap in loop.recorder.gaps if gap.gap == Gap.VALIDATION.label]
     assert (gap.start_ns, gap.duration_ns) == (begun_ns, 175)
-    assert loop.phases_ns() == {"forward": 2}
+    assert loop.phases_ns(-2) == {"forward": 2}
+    # What the validation's loader took says nothing of the next step, which asked none.
+    assert loop.phases_ns(-1) == {"data_wait": 25, "forward": 2}
 
 
 def test_a_step_without_a_forward_has_its_data_wait_all_the_same(loop: Loop) -> None:

@@ -1,11 +1,11 @@
-"""Settings and notes of a run that is recorded from outside."""
+"""Words of a recording from outside about itself."""
 
 from typing import ClassVar
 
 from trainperf.core.formatting.units import share
 from trainperf.core.loop_kind import OUTSIDE, OUTSIDE_WITH_LOADER
 from trainperf.core.steps.records import Scalar
-from trainperf.plugins.outside_waits import OutsideWaits
+from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
 
 
@@ -34,7 +34,7 @@ class OutsideProbe(PlainLoopProbe):
 
     name: ClassVar[str] = "loop from outside"
 
-    def __init__(self, module: object, device: str, waits: OutsideWaits) -> None:
+    def __init__(self, module: object, device: str, waits: BatchWaits) -> None:
         super().__init__(module, device)
         self._waits = waits
 
@@ -48,7 +48,7 @@ class OutsideProbe(PlainLoopProbe):
         return dict.fromkeys(super().reasons(), "not measured: not to be told from outside")
 
 
-def notes(waits: OutsideWaits, *, forwards: int) -> dict[str, str]:
+def notes(waits: BatchWaits, *, forwards: int) -> dict[str, str]:
     """What the report says of the phases.
 
     Args:

@@ -26,7 +26,7 @@ from trainperf.plugins.fabric_setup import PRECISIONS
 from trainperf.plugins.outside_facts import OutsideProbe, notes
 from trainperf.plugins.outside_passes import OutsidePasses
 from trainperf.plugins.outside_trials import offered, trial_options
-from trainperf.plugins.outside_waits import OutsideWaits
+from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.monitor import Monitor
@@ -72,7 +72,7 @@ class OutsideLoop:
         self.cost: HookCost | None = HookCost(monotonic_ns, guard, price)
         """Times what runs every step, until it is clear what that costs."""
         self.passes = OutsidePasses(self, self._guarded)
-        self.waits = OutsideWaits(self.recorder, self._brackets)
+        self.waits = BatchWaits(self.recorder, self._brackets)
         self._objects = Objects(device=torch.device("cpu"))
         self._pending = self._updated = False
         self._tried = False

@@ -21,7 +21,7 @@ _SURE = 0.99
 """Share of the waits in which a loader has to be heard, for data wait to be loaders' alone."""
 
 
-class OutsideWaits:
+class BatchWaits:
     """Where a loop waits for its batches, as far as it was heard.
 
     Only the thread that makes this is listened to.

@@ -21,6 +21,9 @@ _PLACES = {
     Phase.DATA_WAIT: "between the update and the next forward",
 }
 
+LOADER_IS_HEARD = (3, 12)
+"""The Python from which on a recording from outside tells the loader from the loop's own code."""
+
 MOSTLY = 0.5
 """Share of a phase's samples from which on one function that runs no operator is what it is."""
 
@@ -116,12 +119,23 @@ def _action(summary: Summary, phase: Phase) -> str:
             "look at what training_step, compute_loss and _prepare_inputs of your Trainer do "
             "before the model is called; a run of some minutes names the line"
         )
+    if phase is Phase.DATA_WAIT and summary.owner(phase.label) is None:
+        return _apart(summary)
     batches = "" if phase is Phase.OTHER else "; if it makes the batch, a DataLoader with workers"
     return (
         "if it changes gradients or weights, one call for all of them: "
         "clip_grad_norm_(model.parameters(), …), AveragedModel(model, multi_avg_fn=…)"
         f"{batches}; if it only watches, every n-th step or after the fit{_stays(summary)}"
     )
+
+
+def _apart(summary: Summary) -> str:
+    """How to tell a loader from the loop's own code."""
+    version = summary.run.software.get("python", "").split(".")[:2]
+    newer = ""
+    if tuple(int(part) for part in version if part.isdigit()) < LOADER_IS_HEARD:
+        newer = f"run it with Python {'.'.join(map(str, LOADER_IS_HEARD))} or newer, or "
+    return f"{newer}{summary.run.loop.measures['data wait']}: then the loader's time has a name"
 
 
 def _bracket(summary: Summary, missing: tuple[str, ...]) -> Finding | None:
