@@ -360,4 +360,5 @@ def test_a_batch_fetched_between_loss_and_backward_is_no_forward(
 
     steps = written(updates, tmp_path)
     assert min(steps.phase_s("other")) >= NAP_S
-    assert NAP_S <= sorted(steps.phase_s("forward"))[3] < 1.5 * NAP_S
+    # With the other nap in it each would be twice as long, whatever else the machine does.
+    assert NAP_S <= min(steps.phase_s("forward")) < 1.5 * NAP_S
