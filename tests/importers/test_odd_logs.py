@@ -227,3 +227,36 @@ def test_means_that_do_not_settle_do_not_blame_the_training(tmp_path: Path) -> N
     finding = next(f for f in summary.findings if f.id == "no_steady_state")
     assert "means in the log" in finding.title
     assert "shapes" not in finding.action
+
+
+def test_a_log_that_is_given_twice_is_not_counted_twice(tmp_path: Path) -> None:
+    """Not by another path to it either."""
+    (tmp_path / "a.log").write_text(megatron(), encoding="utf-8")
+
+    with (
+        pytest.raises(LogError, match="given twice"),
+        plain([tmp_path / "a.log", tmp_path / "." / "a.log"]),
+    ):
+        pass
+
+
+def test_files_of_two_formats_are_told_apart(tmp_path: Path) -> None:
+    """Each is named with what it is."""
+    (tmp_path / "a.log").write_text(megatron(), encoding="utf-8")
+    (tmp_path / "b.json").write_text(logs.trainer_state(20, 1, 0.5), encoding="utf-8")
+
+    both = r"60 of megatron \(a\.log\) and 1 of huggingface \(b\.json\)"
+    with pytest.raises(LogError, match=both):
+        recognise([tmp_path / "a.log", tmp_path / "b.json"])
+
+
+def test_a_loss_that_is_no_number_is_none(tmp_path: Path) -> None:
+    """A callback may log anything by that name."""
+    state = json.loads(logs.trainer_state(50, 1, 0.5, tokens=10))
+    for entry in state["log_history"][:20]:
+        entry["loss"] = "n/a"
+
+    summary = imported(tmp_path, json.dumps(state), "trainer_state.json")
+
+    assert summary.run.steps == 50
+    assert summary.value("loss") == pytest.approx(2.995)

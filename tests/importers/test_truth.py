@@ -294,7 +294,9 @@ def test_a_format_that_is_not_known_is_refused_with_what_was_looked_for(tmp_path
 
     both = logs.deepspeed(logs.steady(20, logs.DEEPSPEED))
     file.write_text(both + logs.megatron(logs.steady(20, logs.MEGATRON)), encoding="utf-8")
-    with pytest.raises(LogError, match="several formats, 40 of deepspeed and 2 of megatron"):
+    with pytest.raises(
+        LogError, match=r"several formats, 40 of deepspeed \(a\.log\) and 2 of megatron"
+    ):
         recognise([file])
     assert recognise([file], "megatron").kind.name == "megatron"
 

@@ -42,15 +42,21 @@ def recognise(files: Sequence[Path], name: str | None = None) -> Recognised:
     if name is not None:
         return Recognised(next(kind for kind in FORMATS if kind.name == name), 0)
     counts: Counter[str] = Counter()
+    first: dict[str, Path] = {}
     for file in files:
         of_file = _counts(file)
         if not of_file:
             looked = "; ".join(f"{kind.name}: {kind.marks}" for kind in FORMATS)
             raise LogError(f"{file}: no format that is known; looked for {looked}")
         counts += of_file
+        first = {**dict.fromkeys(of_file, file), **first}
     if len(counts) > 1:
-        both = " and ".join(f"{number:,} of {name}" for name, number in counts.most_common())
-        raise LogError(f"{files[0]}: lines of several formats, {both}: choose one with --format")
+        both = " and ".join(
+            f"{number:,} of {name} ({first[name].name})" for name, number in counts.most_common()
+        )
+        raise LogError(
+            f"lines of several formats, {both}: give one of them, or choose with --format"
+        )
     (only, number), *_ = counts.items()
     return Recognised(next(kind for kind in FORMATS if kind.name == only), number)
 

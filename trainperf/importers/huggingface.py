@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from trainperf.core.errors import LogError
 from trainperf.core.loop_kind import HUGGING_FACE
@@ -170,7 +170,7 @@ def _events(
                 steps=entry["step"] - step,
                 mean_of=mean_of,
                 facts=facts,
-                last={} if loss is None else {"loss": losses.take(loss, entry["step"])},
+                last={"loss": losses.take(loss, entry["step"])} if _is_number(loss) else {},
             )
             step, mean_of = entry["step"], 0
         for seconds in stretch.evaluations:
@@ -186,6 +186,10 @@ def _trained(stretches: Sequence[_Stretch], final: Entry) -> int:
     # Releases differ in this, and the rate has three digits behind the point.
     about = final["train_steps_per_second"] * final[_RUNTIME]
     return min(sum(numbers), sum(numbers[begin:]), key=lambda number: abs(number - about))
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float))
 
 
 def _cut(stretch: _Stretch) -> bool:

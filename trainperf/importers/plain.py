@@ -27,9 +27,12 @@ def plain(files: Sequence[Path]) -> Iterator[list[Path]]:
     A copy has the name of its file, without `.gz`, and is there until the block is left.
 
     Raises:
-        LogError: A packed file is damaged.
+        LogError: A packed file is damaged, or a file is given twice.
         OSError: A file cannot be read or written.
     """
+    for place, file in enumerate(files):
+        if file.resolve() in (other.resolve() for other in files[:place]):
+            raise LogError(f"{file}: given twice: its steps would count twice")
     with TemporaryDirectory(prefix="trainperf-import-") as folder:
         places = (Path(folder, str(number)) for number, _ in enumerate(files))
         yield [_unpacked(file, place) for file, place in zip(files, places, strict=True)]
