@@ -50,7 +50,6 @@ from trainperf.reports.html.ranks import ranks
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.step_times import WallsFold, histogram
 from trainperf.reports.html.tried import tried
-from trainperf.reports.layout.finding_view import NO_FINDING
 from trainperf.reports.run.effort_view import of_effort
 from trainperf.reports.run.machine_view import of_machine
 from trainperf.reports.run.rows import PhaseRow, excluded
@@ -278,7 +277,7 @@ def first(view: RunView) -> Markup:
 def findings(view: RunView) -> Markup:
     """What to change, by expected gain."""
     if not view.findings:
-        return paragraph(NO_FINDING, "soft")
+        return paragraph(view.no_finding, "soft")
     return Markup("".join(map(finding_card, view.findings)))
 
 

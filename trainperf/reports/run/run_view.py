@@ -12,7 +12,7 @@ import msgspec
 
 from trainperf.analysis.rules.distributed.straggler import lateness
 from trainperf.analysis.summary.schema import State, Summary
-from trainperf.core.findings import Finding
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import confidence_interval, duration, plural, share
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from
@@ -255,8 +255,13 @@ def _what_first(summary: Summary) -> str:
 
 
 def _nothing(summary: Summary) -> str:
-    """In place of findings."""
-    return NO_FINDING_IN_LOG if imported_from(summary.run.config) else NO_FINDING
+    """In place of findings: where there are few steps, nothing was looked for."""
+    if imported_from(summary.run.config):
+        return NO_FINDING_IN_LOG
+    steps = summary.run.steady_steps
+    if steps < LIMITS.steps:
+        return f"Too few steady steps to find a bottleneck: {steps} of at least {LIMITS.steps}."
+    return NO_FINDING
 
 
 def _lowered(advice: str) -> str:
