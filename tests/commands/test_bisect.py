@@ -280,6 +280,22 @@ def test_what_is_left_is_told_when_the_ends_are_measured(
     assert plan_sentence(0, 60.0) == "nothing lies between the two"
 
 
+def test_changes_that_are_in_no_commit_are_said_to_be_left_out(tmp_path: Path) -> None:
+    """They may be what somebody has in mind; they are still there at the end."""
+    place = tmp_path / "repository"
+    hashes = history(place, 4, lambda number: f"SLEEP_S = {number}")
+    clean = searched(place, (hashes[0], "HEAD"), Planted(lambda _: 0.02, 0.01))
+    name = git(place, "ls-files").splitlines()[0]
+    (place / name).write_text("SLEEP_S = 99")
+    (place / "data.txt").write_text("no file of git's")
+
+    result = searched(place, (hashes[0], "HEAD"), Planted(lambda _: 0.02, 0.01))
+
+    assert clean.warnings == ()
+    assert result.warnings == (f"changes of {name} are in no commit, so they were not measured",)
+    assert (place / name).read_text() == "SLEEP_S = 99"
+
+
 def test_a_merge_is_searched_on_both_sides(tmp_path: Path) -> None:
     """The slow commit is on a branch that was merged."""
     place = tmp_path / "repository"

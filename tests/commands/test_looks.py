@@ -75,3 +75,14 @@ def test_an_epoch_of_an_hour_is_not_waited_for() -> None:
     number, whole = ended_after(replace(TURN, period=360_000))
 
     assert (number < 100, whole) == (True, False)
+
+
+def test_a_busy_machine_is_named_with_what_the_proof_took() -> None:
+    """It is why so many pairs did not decide; half a minute of somebody's compiling is not."""
+    busy = Proof(shown=SHOWN, others_cpus=[1.4, 1.2, 0.0])
+    quiet = Proof(shown=SHOWN, others_cpus=[0.0, 1.4, 0.1])
+
+    assert "other processes kept 1.2 of" in busy.ending()
+    facts = [proof.options().proof for proof in (busy, Proof(shown=SHOWN))]
+    assert [fact.others_cpus for fact in facts if fact is not None] == [1.2, None]
+    assert "other processes" not in quiet.ending()

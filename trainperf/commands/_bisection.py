@@ -31,6 +31,7 @@ from trainperf.comparison.bisection import (
 from trainperf.comparison.results import Clock, Comparison, Speedup
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.escape import encodable, plain
+from trainperf.core.formatting.units import plural
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.verdict import verdict_of
 from trainperf.reports.bisection import measured_name, plan_sentence, step_sentence
@@ -192,8 +193,18 @@ def commit_subject(
     good, bad = map(repository.state, revisions)
     repository.check_order(good, bad)
     checkouts = Checkouts(repository=repository, folder=folder, outside=outside)
+    changed = repository.uncommitted()
+    warnings = []
+    if changed:
+        more = f" and {plural(len(changed) - 1, 'other file')}" if changed[1:] else ""
+        warnings = [f"changes of {changed[0]}{more} are in no commit, so they were not measured"]
     return CommitSubject(
-        repository=repository, checkouts=checkouts, good=good, bad=bad, words=words
+        repository=repository,
+        checkouts=checkouts,
+        good=good,
+        bad=bad,
+        words=words,
+        warnings=warnings,
     )
 
 
@@ -256,7 +267,7 @@ def bisected(subject: Subject, words: Words, slower: float | None, measure: Meas
     for step in begun.steps:
         _say(begun, step)
     if begun.end != "found":
-        return begun
+        return with_fields(begun, warnings=tuple(subject.warnings))
     search = subject.search()
     if isinstance(search, str):
         return with_fields(begun, end="cannot tell", note=search)

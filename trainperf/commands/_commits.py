@@ -53,6 +53,11 @@ class Repository:
             raise ConfigError(f"{revision}: no such commit; give a hash, tag or branch") from None
         return State(id=commit, title=_git(self.root, "show", "-s", "--format=%s", commit))
 
+    def uncommitted(self) -> list[str]:
+        """Tracked files of the user's checkout that differ from its commit."""
+        changed = _git(self.root, "diff", "--name-only", "-z", "HEAD", raw=True)
+        return [name for name in changed.split("\0") if name]
+
     def parent(self, commit: str) -> State:
         """The first parent of a commit."""
         return self.state(f"{commit}^1")

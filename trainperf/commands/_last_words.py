@@ -1,4 +1,4 @@
-"""Error of a training that failed, and where, from what it has printed; not our report of it."""
+"""Reason of a failed training, from what it has printed: its error, and where, not our report."""
 
 import re
 
@@ -27,8 +27,8 @@ def last_words(output: str) -> str:
         own = [error for error in errors if _LAUNCHER not in error]
         if own or errors:
             return (own or errors)[-1]
-    kept = [line for line in lines[:report] if line] or [line for line in lines if line]
-    return " | ".join(kept[-_LAST_LINES:])
+    printed = [line for line in lines[:report] if line] or [line for line in lines if line]
+    return " | ".join(printed[-_LAST_LINES:])
 
 
 def _error(lines: list[str]) -> str:

@@ -6,7 +6,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import psutil
+
 from trainperf.commands._comparison import ComparisonOptions, compare_sides, compared
+from trainperf.commands._others import NOTABLE_CPUS, typical
 from trainperf.commands._paired_runs import (
     PairOfRuns,
     PairOptions,
@@ -131,6 +134,8 @@ class Proof:
     periods: "Periods | None" = None
     """What came back in the pair that was looked at last."""
     interrupted: bool = False
+    others_cpus: list[float] = field(default_factory=list)
+    """Kept busy by other processes, in stretches of all pairs."""
 
     @property
     def looks(self) -> Looks:
@@ -179,6 +184,7 @@ class Proof:
             first = FirstSteps(steps=steps, period=self.periods.period)
             self.shown = replace(self.shown, first_steps=first.least(self.shown.first_steps))
         self.interrupted = pair.interrupted
+        self.others_cpus += pair.others_cpus
         self.comparison = comparison = compared(*self.runs, self.shown)
         self.comparable = comparison.headline is not None
         if self.decides is None:
@@ -229,6 +235,7 @@ class Proof:
             ended_by=ended_by,
             ended_early=self.ended,
             took_s=self._spent_s(),
+            others_cpus=typical(self.others_cpus),
         )
 
     def ending(self) -> str:
@@ -248,6 +255,12 @@ class Proof:
             sentence += (
                 "; trainings were ended when the change was clear or more steps would have shown "
                 "nothing new, so what happens less often is not included (--to-the-end)"
+            )
+        others = typical(self.others_cpus)
+        if others is not None and others >= NOTABLE_CPUS:
+            sentence += (
+                f"; other processes kept {others:.1f} of {psutil.cpu_count()} CPUs busy meanwhile: "
+                "a quieter machine takes fewer pairs"
             )
         return f"{sentence}."
 

@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from trainperf.commands._last_words import last_words
+from trainperf.commands._others import Others
 from trainperf.commands.run import command_of, why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError, RunError
@@ -63,6 +64,8 @@ class PairOfRuns:
     """Whether the trainings were ended because more turns would have been wasted."""
     interrupted: bool = False
     """Whether that was the user's wish."""
+    others_cpus: tuple[float, ...] = ()
+    """CPUs that other processes kept busy, in stretches of some seconds; empty if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +125,9 @@ def _run_pair(
             launch = LaunchOptions(dirpath=dirpath, words=str(words[side]))
             place = Participant(address=str(address), side=side, dirpath=dirpath)
             trainings.append(stack.enter_context(_training(command, folder, launch, place)))
+        others = Others(training.pid for training in trainings)
         try:
-            _wait(trainings, referee, folders)
+            _wait(trainings, referee, folders, others)
         except KeyboardInterrupt:
             if number > 1 or not all(referee.passed):
                 raise
@@ -134,7 +138,13 @@ def _run_pair(
                 why = _why_no_turns(folder, words[side], options.steps)
                 raise TrainingError(side, f"{folder}: did not take turns: {why}")
     runs = (_run_in(folders[0], 0), _run_in(folders[1], 1))
-    return PairOfRuns(number=number, runs=runs, ended=referee.settled, interrupted=interrupted)
+    return PairOfRuns(
+        number=number,
+        runs=runs,
+        ended=referee.settled,
+        interrupted=interrupted,
+        others_cpus=tuple(others.cpus),
+    )
 
 
 def _why_no_turns(folder: Path, words: Path, steps: int) -> str:
@@ -181,7 +191,9 @@ def _own_ports() -> dict[str, str]:
         return dict.fromkeys(_PORTS, str(free.getsockname()[1]))
 
 
-def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Path]) -> None:
+def _wait(
+    trainings: Sequence[Training], referee: Referee, folders: Sequence[Path], others: Others
+) -> None:
     """Wait until both have ended, one has failed, or there were turns enough."""
     running = dict(enumerate(trainings))
     while running and not referee.settled:
@@ -196,6 +208,7 @@ def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Pat
                 raise TrainingError(side, _failure(folders[side], code))
         for side, why in list(referee.refused.items()):
             raise TrainingError(side, f"{folders[side]}: {why}")
+        others.look()
         time.sleep(_POLL_S)
 
 

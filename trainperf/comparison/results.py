@@ -179,6 +179,8 @@ class ProofFacts(msgspec.Struct, frozen=True, kw_only=True):
     ended_early: bool
     """Whether trainings were ended before they were through."""
     took_s: float
+    others_cpus: float | None = None
+    """CPUs that other processes of the machine kept busy meanwhile; `None`: not known."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,9 +10,10 @@ from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
 
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Totals
+from trainperf.reports.html.run import findings
 from trainperf.reports.run import text
 from trainperf.reports.run.formats import FORMATS
-from trainperf.reports.run.run_view import headline
+from trainperf.reports.run.run_view import headline, run_view
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
@@ -159,6 +160,18 @@ def test_callbacks_of_the_users_own_are_not_called_trainperf(
     spec = RankSpec(steps=steps, info=make_info(config={"loop": "plain"}))
 
     assert ("trainperf itself" in text.render(summary_of(tmp_path, [spec]))) is ours
+
+
+def test_of_few_steps_it_is_not_said_that_nothing_stands_out(tmp_path: Path) -> None:
+    """60 % of 14 steps is data wait: nothing was looked for in so few, here as on the page."""
+    info = make_info(config={"num_workers": 0})
+    steps = make_steps(14, warmup=0, data_wait=60, forward=40)
+    summary = summary_of(tmp_path, [RankSpec(steps=steps, info=info)])
+    too_few = "Too few steady steps to say what to change: 14 of at least 20."
+
+    assert summary.run.steady_steps == 14
+    assert too_few in headline(summary)
+    assert too_few in findings(run_view(summary))
 
 
 def test_the_wait_for_data_is_no_answer_where_the_device_hides_it(tmp_path: Path) -> None:
