@@ -412,16 +412,32 @@ def test_with_the_callback_a_training_that_raised_ends_there(tmp_path: Path) -> 
     assert len(written(callback).steps) == 12
 
 
-@pytest.mark.parametrize(("inside", "reason"), [(True, "MemoryError"), (False, "not closed")])
+@pytest.mark.parametrize(
+    ("raised", "inside", "reason"),
+    [
+        (MemoryError, True, "MemoryError"),
+        (KeyboardInterrupt, True, "interrupted"),
+        (MemoryError, False, "not closed"),
+    ],
+)
 def test_a_process_that_its_training_ends_says_what_was_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, inside: bool, reason: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    raised: type[BaseException],
+    inside: bool,
+    reason: str,
 ) -> None:
     """Python keeps what a process ends with; what was raised elsewhere is not the training's."""
+
+    def planted() -> None:
+        raise raised
+
     callback = quiet()
-    training = trainer(tmp_path, callback, model=Tiny(short_of_memory_at(4)))
-    with pytest.raises(MemoryError) as raised:
+    training = trainer(tmp_path, callback, model=Tiny(planted))
+    with pytest.raises(raised) as caught:
         training.train()
-    error = raised.value if inside else MemoryError()
+    error = caught.value if inside else raised()
     monkeypatch.setattr(sys, "last_value", error, raising=False)
 
     assert callback.training is not None
