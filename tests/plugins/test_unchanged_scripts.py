@@ -158,6 +158,15 @@ def recorded(place: Path, name: str = "trainperf", rank: int = 0) -> Written:
     return read(place / "runs" / name / f"steps-rank{rank}.jsonl")
 
 
+def test_an_audited_step_does_not_end_the_training(tmp_path: Path) -> None:
+    """The step is over in a hook of its update, where the audit's own hooks are gone through."""
+    command = (sys.executable, "-m", "trainperf", "run", "--out", "runs", "--audit-at", "8")
+    ended = run(tmp_path, PLAIN, *command, "train.py")
+
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "runs" / "trainperf" / "audit.json").exists()
+
+
 @pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("script", "loop", "steps"),

@@ -12,18 +12,14 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim.optimizer import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.hooks import RemovableHandle
 from typing_extensions import Self
 
 from trainperf.audit.attribution import Attribution, Shield, as_it_is
 from trainperf.audit.operator_call import Operator
 from trainperf.audit.traffic import is_traced, tensors_in
+from trainperf.audit.update_hooks import UpdateHooks
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.artifacts.memory import Category
 
@@ -79,22 +75,22 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         self._alive: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._part: Part = "forward"
         self._observed = shield(self._observe)
-        self._stepped = shield(self._update)
-        self._handles: list[RemovableHandle] = []
+        # After, because backward may run inside the update, as under Lightning.
+        stepped = shield(self._update)
+        self._updates = UpdateHooks(stepped, stepped)
 
     def __enter__(self) -> Self:
-        # After, because backward may run inside the update, as under Lightning.
-        self._handles = [
-            register_optimizer_step_pre_hook(self._stepped),
-            register_optimizer_step_post_hook(self._stepped),
-        ]
+        self._updates.attach()
         super().__enter__()  # type: ignore[no-untyped-call]  # same
         return self
 
     def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)  # type: ignore[no-untyped-call]  # same
-        for handle in self._handles:
-            handle.remove()
+        self._updates.detach()
+
+    def release(self) -> None:
+        """Leave no hook behind, where `__exit__` came amid an update."""
+        self._updates.release()
 
     def __torch_dispatch__(
         self,

@@ -15,14 +15,11 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 from typing_extensions import ParamSpec, Self
 
 from trainperf.audit.operator_call import Site
 from trainperf.audit.stack_frames import Owner, frames, in_closure, is_torchmetrics, line_of
+from trainperf.audit.update_hooks import UpdateHooks
 from trainperf.core.artifacts.audit import Part
 
 
@@ -60,6 +57,9 @@ class Attribution:
         self._sites: dict[int, Site] = {}
         """Sequence number of a graph node to the call that made it."""
         self._hooks = ExitStack()
+        self._updates = UpdateHooks(
+            shield(partial(self._update, 1)), shield(partial(self._update, -1))
+        )
         self.last: tuple[Part, Site] = ("forward", Site(module=None, line=None))
         """The last result of `here`."""
 
@@ -70,14 +70,19 @@ class Attribution:
         for handle in (
             register_module_forward_pre_hook(shield(self._enter_module)),
             register_module_forward_hook(shield(self._leave_module), always_call=True),
-            register_optimizer_step_pre_hook(shield(partial(self._update, 1))),
-            register_optimizer_step_post_hook(shield(partial(self._update, -1))),
         ):
             self._hooks.callback(handle.remove)
+        self._updates.attach()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._hooks.close()
+        self._updates.detach()
+        self._updating = 0
+
+    def release(self) -> None:
+        """Leave no hook behind, where `__exit__` came amid an update."""
+        self._updates.release()
 
     def here(self) -> tuple[Part, Site]:
         """Part and place of the operator call that is being dispatched."""

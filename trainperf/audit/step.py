@@ -70,6 +70,11 @@ class Audit:
         self._entered.close()
         self._wall_ns += monotonic_ns() - self._start_ns
 
+    def release(self) -> None:
+        """Leave no hook behind, where `__exit__` came amid an update; call it outside of any."""
+        self._where.release()
+        self.allocations.release()
+
     def result(self, *, step: int | None = None, micro_batches: int = 1) -> StepAudit:
         """What was seen; after `__exit__`."""
         calls = self._mode.calls

@@ -1,5 +1,6 @@
 """The rules on the operators of an audited step: planted operators, exact bounds, abstention."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from trainperf.analysis.rules.operators.layout_copies import layout_copies
 from trainperf.analysis.rules.operators.optimizer_not_fused import optimizer_not_fused
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import Finding
+from trainperf.core.steps.records import Scalar
 
 
 MB = 10**6
@@ -197,6 +199,24 @@ def test_weights_converted_per_micro_batch_want_fewer_of_them(tmp_path: Path) ->
     evidence = evidence_of(tmp_path, [casts, BACKWARD, UPDATE], micro_batches=4)
 
     assert "micro-batch" in found(autocast_casts, evidence).action
+
+
+@pytest.mark.parametrize(
+    ("config", "advice"),
+    [({"autocast": "bfloat16"}, "Compare with fp32"), ({}, "Convert once")],
+)
+def test_conversions_of_autocast_are_its_price(
+    tmp_path: Path, config: dict[str, Scalar], advice: str
+) -> None:
+    """Nobody wrote `.to(dtype)` there, and without it every product is another one: no bound."""
+    casts = use("_to_copy", 15.0, kind="copy", result_dtype="bf16")
+    evidence = step(tmp_path, casts)
+    run = msgspec.structs.replace(evidence.summary.run, config=config)
+    summary = msgspec.structs.replace(evidence.summary, run=run)
+
+    finding = found(autocast_casts, replace(evidence, summary=summary))
+    assert finding.advice == advice
+    assert (finding.gain_upper_bound is None) is bool(config)
 
 
 def test_casts_that_keep_the_dtype_are_none(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 def main():
     torch.manual_seed(0)
     dataset = TensorDataset(torch.randn(640, 128), torch.randint(0, 10, (640,)))
-    layers = nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    wide = 1024
+    layers = nn.Linear(128, wide), nn.ReLU(), nn.Linear(wide, wide), nn.ReLU(), nn.Linear(wide, 10)
     model = nn.Sequential(*layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     for epoch in range(12):

@@ -42,6 +42,8 @@ class AuditProbe(Probe):
         self._audit = Audit(module, lambda function: guard.wrap(self.name, function))
         self._running = False
         self._interrupted = False
+        self._left = False
+        """Whether hooks may be left, because a step ended with its update."""
         self.over = False
         """Whether nothing more will be audited."""
         self.ledger: LedgerProbe | None = None
@@ -53,6 +55,8 @@ class AuditProbe(Probe):
 
     def begin_batch(self) -> None:
         """A batch is about to be trained.  Runs every micro-batch until the audit is over."""
+        if self._left:
+            self._release()
         draft = self.recorder.draft
         if self.over or draft is None or draft.index < self._at:
             return
@@ -64,6 +68,7 @@ class AuditProbe(Probe):
         if self._running:
             self._running = False
             self._guard.last(self.name, self._audit.__exit__)
+            self._left = True
 
     def settle(self) -> bool:
         """Write the result if the step is complete; whether it was written now."""
@@ -89,12 +94,17 @@ class AuditProbe(Probe):
     def detach(self) -> None:
         """The fit is over, perhaps in the middle of the audit."""
         self.pause()
+        self._release()
         if not self.over:
             log.warning(
                 "trainperf: no step was audited, the fit ended before step %d was complete",
                 self._at,
             )
         self.over = True
+
+    def _release(self) -> None:
+        self._left = False
+        self._guard.last(self.name, self._audit.release)
 
     def _resume(self) -> None:
         self._running = True

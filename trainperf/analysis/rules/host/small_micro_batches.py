@@ -27,8 +27,9 @@ def small_micro_batches(evidence: Evidence) -> Finding | None:
     On a device: where it waits for its host.  A larger micro-batch launches as much once as each of
     them does; what that gains is not known beforehand, so no bound is given.
 
-    Wrong where: the loss or a norm is taken over the micro-batch, or its rows are so unlike in
-    length that a larger one is padded more.
+    Wrong where: the loss or a norm is taken over the micro-batch, or summed over them undivided,
+    as transformers 5.23 does for classifiers; or rows are so unlike in length that it is padded
+    more.
     To confirm: `trainperf prove` with the larger micro-batch, in samples per second.
     """
     summary, number = evidence.summary, micro_batches(evidence.summary)

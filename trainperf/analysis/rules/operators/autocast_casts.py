@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import (
     PASSES,
@@ -10,6 +12,7 @@ from trainperf.analysis.rules.operators.base import (
     audited,
     total_s,
 )
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.loop_kind import LoopKind
 
@@ -19,6 +22,9 @@ TRACE_TIME: TraceTime = "operators"
 
 def autocast_casts(evidence: Evidence) -> Finding | None:
     """Conversions take a notable part of the step: labels, masks, weights per micro-batch.
+
+    Where most are autocast's own, once per step, to do without it is the advice: that changes every
+    product, so what it gains is not bounded by the conversions.
 
     Summed over the operators of the audited step. The bound: those conversions are gone,
     and what their results push out of the caches stays there.
@@ -33,15 +39,35 @@ def autocast_casts(evidence: Evidence) -> Finding | None:
     if step.fraction(total_s(rows)) < LIMITS.notable:
         return None
     lost = step.fraction(step.with_aftermath_s(rows))
+    own = _autocasts_own(rows, step, evidence.summary)
+    loop = evidence.summary.run.loop
     finding = Finding(
         id="autocast_casts",
         title=f"conversions to another dtype take {step.share(rows)} of the step",
-        advice="Convert once",
-        action=_action(rows, step, evidence.summary.run.loop),
+        advice="Compare with fp32" if own else "Convert once",
+        action=f"{_WITHOUT}; or {loop.bf16_weights}" if own else _action(rows, step, loop),
         **step.fields(rows, lost, f"{step.spent(rows)}: {_kinds(rows)}"),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer _to_copy",
     )
+    if own:
+        return msgspec.structs.replace(finding, gain_upper_bound=None, confidence="low")
     return step.refilled_bound(finding, rows, evidence.summary)
+
+
+_WITHOUT = (
+    "trainperf prove with and without autocast: on narrow layers its conversions cost more than "
+    "its products save"
+)
+_HALF = ("fp16", "bf16")
+
+
+def _autocasts_own(rows: Sequence[Timed], step: AuditedStep, summary: Summary) -> bool:
+    """Whether most convert between fp32 and half precision under autocast, each once in a step."""
+    config = summary.run.config
+    on = bool(config.get("autocast")) or "mixed" in str(config.get("precision") or "")
+    pairs = [(row, set(_dtypes(row))) for row in rows]
+    own = [row for row, pair in pairs if "fp32" in pair and pair & set(_HALF)]
+    return on and step.audit.micro_batches == 1 and 2 * total_s(own) >= total_s(rows)
 
 
 def is_cast(row: Timed) -> bool:
