@@ -62,8 +62,11 @@ def test_the_trend_names_the_steps_that_it_shows(tmp_path: Path) -> None:
     look = looked(tmp_path, RankSpec(steps=make_steps(200, forward=10), end=None))
 
     first = 16  # the first piece of sixteen steps after the warm-up's twelve begins there
-    shown = words(look, "Latest").splitlines()[0]
-    assert shown.endswith(f"steps {look.first_step}–199")
+    shown = words(look, "Latest").splitlines()
+    (trend,) = (line for line in shown if line.startswith("  step time"))
+    assert trend.endswith(f"steps {look.first_step}–199")
+    # The answer comes first.
+    assert shown[1].startswith("  Step time")
     assert look.first_step <= first
 
 

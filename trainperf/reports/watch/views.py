@@ -88,20 +88,19 @@ def _ago(seconds: float) -> str:
 
 
 def latest(look: LiveLook, width: int, most: int) -> list[Text]:
-    """The latest minute: step time, where it goes, what it gains to change, ranks, machine."""
+    """The latest minute: what to change first, where its steps go, ranks, the trend, machine."""
     if look.latest is None:
         return _without_latest(look, width, most)
     # Who is silent, and what is wrong with the files, is known of the whole run.
     summary = replace(look.latest, warnings=look.whole.warnings)
     machine = machine_line(summary)
-    below = _paragraph(f"machine {machine}", width) if machine else []
-    above = _trend(look, width)
+    below = [*_trend(look, width), *(_paragraph(f"machine {machine}", width) if machine else ())]
     view = run_view(summary)
     if most < _TALL:
         # Who is late comes before phases that take nothing, and before what an audit would say.
         spent = [row for row in view.phases if row.fraction >= _NOTHING]
         view = replace(view, phases=spent, why=[])
-    return [*above, *body(summary, view, width, most - len(above) - len(below)), *below]
+    return [*body(summary, view, width, most - len(below)), *below]
 
 
 def _without_latest(look: LiveLook, width: int, most: int) -> list[Text]:
@@ -174,8 +173,8 @@ def _trend(look: LiveLook, width: int) -> list[Text]:
     about = f"{reach}, {step_range(look.first_step, look.last_step)}"
     room = width - len("  step time  ") - columns_of(about) - 2
     line = Text("  step time ").append(_spark(times_s, max(8, room)), "green")
-    of = f"below: the latest {plural(summary.run.steps, 'step')}, {duration(summary.run.fit_s)}"
-    return [line.append(f" {about}"), *_paragraph(of, width, "dim")]
+    of = f"above: the latest {plural(summary.run.steps, 'step')}, {duration(summary.run.fit_s)}"
+    return [Text(), line.append(f" {about}"), *_paragraph(of, width, "dim")]
 
 
 def _spark(values: Sequence[float], most: int) -> str:
