@@ -19,6 +19,7 @@ from trainperf.core.readings import DATA_WAIT_FRACTION, STEP_S
 from trainperf.core.run_directory import attempt, has_ended, record_file
 from trainperf.core.steps.records import FINISHED
 from trainperf.meters.fold import Reading
+from trainperf.recording.fit import PATIENCE
 from trainperf.recording.guard import Guard
 from trainperf.recording.profiling.background_reader import Analyst, Errand
 from trainperf.recording.sinks.base import Writer
@@ -30,6 +31,12 @@ WAIT_NS = 5_000_000_000
 
 JOIN_NS = 30_000_000_000
 """Longest wait for traces of several ranks to be read together."""
+
+NEVER_ENDED = f"end_step() was not called in {PATIENCE} batches, so every batch counts as a step"
+NO_BATCHES = (
+    "no step was measured: end_step() was called, but no batch came through the monitor; iterate "
+    "over monitor.batches(loader)"
+)
 
 
 def first_answer(

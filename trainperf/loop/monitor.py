@@ -29,11 +29,12 @@ from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_an
 from trainperf.core.phases import Phase
 from trainperf.core.places import storage
 from trainperf.core.steps.records import FINISHED, INTERRUPTED, NOT_CLOSED
-from trainperf.loop.finish import finish_rank
+from trainperf.loop.finish import NEVER_ENDED, NO_BATCHES, finish_rank
 from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepped_optimizer
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.prepared_loaders import batches_of
 from trainperf.loop.start import LoopOptions, demand_nothing_trained, device_of, kind_named, start
+from trainperf.loop.timed_steps import TimedSteps
 from trainperf.meters import Meter
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.fit import PATIENCE
@@ -56,12 +57,6 @@ T = TypeVar("T")
 
 _CALLBACKS = int(Phase.CALLBACKS)
 _NO_BATCH = object()
-
-NEVER_ENDED = f"end_step() was not called in {PATIENCE} batches, so every batch counts as a step"
-NO_BATCHES = (
-    "no step was measured: end_step() was called, but no batch came through the monitor; iterate "
-    "over monitor.batches(loader)"
-)
 
 
 class LoopMonitor:
@@ -135,6 +130,7 @@ class LoopMonitor:
         """The run directory, once the first epoch has begun; of one behind a URL, its spool."""
         self._upload: Upload | None = None
         self._chosen = Chosen()
+        self._cost: TimedSteps | None = None
         self._brackets = self._contexts()
         self._audit: AuditProbe | None = None
         self._batch: object = _NO_BATCH
@@ -245,19 +241,19 @@ class LoopMonitor:
             for batch in loader:  # `yield from` would close a loader that is a generator
                 yield batch
             return
-        fetch_begins, fetch_ends = self._brackets.fetch_begins, self._brackets.fetch_ends
         iterator = batches_of(loader, self._brackets[Phase.H2D.label], self._source)
         try:
             while True:
                 if self._batch is not _NO_BATCH:
                     self._unended_batch()
-                fetch_begins()
+                brackets = self._brackets  # others, once it is clear what these cost
+                brackets.fetch_begins()
                 try:
                     batch = next(iterator)
                 except StopIteration:
                     break
                 finally:
-                    fetch_ends()
+                    brackets.fetch_ends()
                 self._batch = batch
                 if self._audit is not None:
                     self._audit.begin_batch()
@@ -330,10 +326,8 @@ class LoopMonitor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.close(INTERRUPTED if issubclass(kind, KeyboardInterrupt) else kind.__name__)
+        raised = FINISHED if kind is None else kind.__name__
+        self.close(INTERRUPTED if issubclass(kind or object, KeyboardInterrupt) else raised)
 
     def _demand_not_started(self, method: str) -> None:
         if self.monitor.started:
@@ -351,11 +345,18 @@ class LoopMonitor:
         fit = start(self.monitor, self._objects, self._options, loader, self._notes)
         self.run, self._rank, self._chosen, self._audit = fit.run, fit.rank, fit.chosen, fit.audit
         self._source, self._upload = fit.source, fit.upload
+        if type(self).end_step is LoopMonitor.end_step:
+            self._cost = TimedSteps.of(self.monitor, self, self._settle)
+        self._brackets = self._contexts()
+
+    def _settle(self) -> None:
+        """Time no more: it is clear what a step costs."""
+        self._cost = None
         self._brackets = self._contexts()
 
     def _contexts(self) -> PhaseContexts:
-        monitor, trains = self.monitor, self._options.kind.trains
-        return PhaseContexts(monitor.recorder, monitor.guard, self._chosen, trains=trains)
+        own, trains = self.monitor, self._options.kind.trains
+        return PhaseContexts(own.recorder, own.guard, self._chosen, trains=trains, cost=self._cost)
 
     def _unended_batch(self) -> None:
         """The loop went on without ending the step: more of its batches follow."""

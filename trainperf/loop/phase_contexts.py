@@ -6,6 +6,7 @@ from functools import partial
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Gap, Phase
+from trainperf.recording.bracket_cost import BracketCost, TimedBracket
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import Chosen
@@ -26,18 +27,26 @@ _GAPS = {gap.label: gap for gap in (Gap.VALIDATION, Gap.CHECKPOINT)}
 class PhaseContexts(dict[str, AbstractContextManager[None]]):
     """Contexts of one run by phase, with the device's marks and the tail where there are any.
 
-    Asking for one that is neither a phase nor a gap raises `ConfigError`.
+    With a *cost* each is timed.  Asking for one that is neither a phase nor a gap raises
+    `ConfigError`.
     """
 
     part = "loop phases"
 
     def __init__(
-        self, recorder: Recorder, guard: Guard, chosen: Chosen, *, trains: bool = True
+        self,
+        recorder: Recorder,
+        guard: Guard,
+        chosen: Chosen,
+        *,
+        trains: bool = True,
+        cost: BracketCost | None = None,
     ) -> None:
         super().__init__()
         self._recorder = recorder
         self._trains = trains
         self._guard = guard
+        self._cost = cost
         self._on_device = chosen.marks is not None
         self.fetch_begins: Callable[[], object] = recorder.fetch
         """The loop asks for a batch.  Runs every micro-batch, as the next."""
@@ -53,9 +62,13 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
             self.fetch_begins, self.fetch_ends = self._fetch_begins, self._fetch_ends
         if chosen.tail is not None:
             self.tail_ends = chosen.tail.ending(guard)
+        if cost is not None:
+            self.fetch_begins = cost.timed(self.fetch_begins)
+            self.fetch_ends = cost.timed(self.fetch_ends)
 
     def __missing__(self, name: str) -> AbstractContextManager[None]:
-        bracket = self[name] = self._make(name)
+        bracket, cost = self._make(name), self._cost
+        self[name] = bracket = bracket if cost is None else TimedBracket(cost, bracket)
         return bracket
 
     def _make(self, name: str) -> AbstractContextManager[None]:

@@ -1,16 +1,23 @@
-"""Cost of the relay's brackets, timed in the loop that they stand in.
+"""Cost of brackets, timed in the loop that they stand in.
 
 A bracket in a running loop, whose work fills the caches in between, takes several times what it
 takes in a row.  So in the first steps of a fit each one is timed in its place.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from statistics import median
 from types import TracebackType
+from typing import TypeVar
+
+from typing_extensions import ParamSpec
 
 from trainperf.core.machine.clocks import HostClock
 from trainperf.recording.recorder import Draft
 
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 STEPS = 40
 """Steps in which brackets are timed."""
@@ -39,6 +46,19 @@ class BracketCost:
             return None
         usual = self._steps[-COUNTED:]
         return median(spent for spent, _ in usual) / max(1, median(number for _, number in usual))
+
+    def timed(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, timed."""
+        clock = self.clock
+
+        def call(*given: P.args, **named: P.kwargs) -> R:
+            begun = clock()
+            try:
+                return function(*given, **named)
+            finally:
+                self.spent_ns += clock() - begun
+
+        return call
 
 
 class TimedBracket:

@@ -66,19 +66,6 @@ class HookCost(BracketCost):
 
         return self.timed(call)
 
-    def timed(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, timed."""
-        clock = self.clock
-
-        def call(*given: P.args, **named: P.kwargs) -> R:
-            begun = clock()
-            try:
-                return function(*given, **named)
-            finally:
-                self.spent_ns += clock() - begun
-
-        return call
-
     def untimed(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, whose time is not ours although it is called by one that is timed."""
         clock = self.clock
