@@ -29,18 +29,18 @@ class Forgetting(Sink):
 
 
 def grown(steps: Callable[[int], None], number: int) -> int:
-    """Bytes that the last third of so many steps leaves behind beyond the second.
+    """Bytes that a quarter of so many steps leaves behind, of the last two the one with less.
 
-    The first may still fill caches and sketches.
+    The first ones may still fill caches and sketches, and another thread may keep something once.
     """
     tracemalloc.start()
     try:
         held = []
-        for _ in range(3):
-            steps(number // 3)
+        for _ in range(4):
+            steps(number // 4)
             gc.collect()
             held.append(tracemalloc.get_traced_memory()[0])
-        return held[2] - held[1]
+        return min(held[2] - held[1], held[3] - held[2])
     finally:
         tracemalloc.stop()
 
