@@ -1,11 +1,15 @@
 """A pair of trainings that is ended early has whole periods of what comes back, or says so."""
 
 from dataclasses import replace as with_options
+from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
+from support.runs import RankSpec, make_run_dir, make_steps
 
 from trainperf.commands._comparison import ComparisonOptions
 from trainperf.commands._looks import Periods, Proof
+from trainperf.commands._paired_runs import PairOfRuns
 from trainperf.core.interleaving.wire import TurnTime
 from trainperf.core.stats.sequential import Looks
 
@@ -86,3 +90,21 @@ def test_a_busy_machine_is_named_with_what_the_proof_took() -> None:
     facts = [proof.options().proof for proof in (busy, Proof(shown=SHOWN))]
     assert [fact.others_cpus for fact in facts if fact is not None] == [1.2, None]
     assert "other processes" not in quiet.ending()
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"), [(6, "no steady state"), (18, "too few steady steps for an interval")]
+)
+def test_where_trainings_were_too_short_longer_ones_are_advised(
+    steps: int, reason: str, tmp_path: Path
+) -> None:
+    """However it is that they were."""
+    spec = RankSpec(steps=make_steps(steps, forward=10))
+    runs = [make_run_dir(tmp_path / side / "trainperf", [spec]) for side in ("before", "after")]
+    proof = Proof(shown=SHOWN)
+
+    proof.add(PairOfRuns(number=1, runs=(runs[0], runs[1]), ended=False))
+
+    assert proof.comparison is not None
+    assert proof.comparison.reason.startswith(reason)
+    assert f"comparable, trainings of more than {steps} steps may" in proof.ending()

@@ -19,6 +19,7 @@ from trainperf.commands._paired_runs import (
 )
 from trainperf.commands.cli import CommandResult
 from trainperf.comparison.clocks import gate
+from trainperf.comparison.compare import TOO_FEW
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison, FirstSteps, ProofEnd, ProofFacts
 from trainperf.core.formatting.escape import encodable
@@ -267,7 +268,7 @@ class Proof:
     def _longer(self) -> str:
         """What would, where the trainings were too short."""
         comparison = self.comparison
-        if comparison is None or not comparison.reason.startswith(NO_STEADY_STATE):
+        if comparison is None or not comparison.reason.startswith((NO_STEADY_STATE, TOO_FEW)):
             return ""
         steps = min(side[-1].summary.run.steps for side in self.runs)
         return f", trainings of more than {plural(steps, 'step')} may"

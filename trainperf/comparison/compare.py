@@ -72,6 +72,9 @@ class Method:
 
 _DEFAULTS = Method()
 
+TOO_FEW = "too few"
+"""Begins the reason of a comparison that longer trainings may allow."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Runs:
@@ -101,7 +104,7 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     intervals = {} if problem else _intervals(deciding, runs)
     if not problem and not intervals:
         what = "means in the steady part of a log" if _is_mean(deciding) else "steady steps"
-        problem = f"too few {what} for an interval"
+        problem = f"{TOO_FEW} {what} for an interval"
     clocks = tuple(
         _clock(clock, name, interval, _scale(deciding, before, after), margin)
         for clock, (name, interval) in intervals.items()
