@@ -7,7 +7,7 @@ from trainperf.commands._last_words import last_words
 
 TRACEBACK = """\
 Traceback (most recent call last):
-  File "/work/train.py", line 30, in <module>
+  File "/jobs/train.py", line 30, in <module>
     raise RuntimeError("no more data")
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 RuntimeError: no more data
@@ -27,7 +27,7 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 ============================================================
 train.py FAILED
 """
-ERROR = 'RuntimeError: no more data (File "/work/train.py", line 30, in <module>)'
+ERROR = 'RuntimeError: no more data (File "/jobs/train.py", line 30, in <module>)'
 
 
 @pytest.mark.parametrize(
