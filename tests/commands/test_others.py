@@ -1,41 +1,28 @@
-"""How busy other processes keep the machine, from a `/proc` of our own."""
+"""How busy other processes keep the machine while trainings run."""
 
-import os
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
-from trainperf.commands._others import EVERY_S, Others, typical
+from trainperf.commands._others import EVERY_S, Others, spent_by_others_s, typical
+from trainperf.core.machine.limits import busy_s
 
 
-TICKS = os.sysconf("SC_CLK_TCK")
-TRAINING, RANK, OTHER = 4_000_001, 4_000_002, 4_000_003
+BURN = "import time\nwhile time.process_time() < 0.5: pass"
+"""Half a second of a CPU."""
 
 
-def write(root: Path, busy_s: float, used_s: dict[int, float]) -> None:
-    """A look at it: what all CPUs did, and each process; the rank is the training's child."""
-    root.mkdir(exist_ok=True)
-    half = round(busy_s * TICKS) // 2
-    (root / "stat").write_text(f"cpu  {half} 0 {half} 999 5 0 0 0 0 0\ncpu0 1 2 3\n")
-    for pid, seconds in used_s.items():
-        parent = TRAINING if pid == RANK else 1
-        ticks = round(seconds * TICKS)
-        rest = f"{pid} (a) b) S {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0"
-        (root / str(pid)).mkdir(exist_ok=True)
-        (root / str(pid) / "stat").write_text(rest)
-
-
-def test_what_is_neither_ours_nor_of_a_training_counts(tmp_path: Path) -> None:
+def test_what_is_neither_ours_nor_of_a_training_counts() -> None:
     """In 4 s all processes used 6 s, a training and its rank 2 s of them: one CPU is others'."""
-    now = [0]
-    others = Others([TRAINING], root=tmp_path / "proc", clock_ns=lambda: now[0])
-    write(tmp_path / "proc", 100.0, {TRAINING: 10.0, RANK: 5.0, OTHER: 7.0})
+    now, others_s = [0], [78.0]
+    others = Others(lambda: others_s[0], lambda: now[0])
     others.look()
     now[0] = round((EVERY_S - 0.1) * 1e9)
     others.look()
     assert others.cpus == []
 
-    write(tmp_path / "proc", 106.0, {TRAINING: 10.5, RANK: 6.5, OTHER: 11.0})
+    others_s[0] += 6.0 - 2.0
     now[0] = round(4.0 * 1e9)
     others.look()
 
@@ -43,9 +30,22 @@ def test_what_is_neither_ours_nor_of_a_training_counts(tmp_path: Path) -> None:
     assert typical([*others.cpus, 0.0, 0.2]) == 0.2
 
 
-def test_where_the_system_does_not_tell_nothing_is_known(tmp_path: Path) -> None:
-    """As on a Mac; no training ends for that."""
-    others = Others([TRAINING], root=tmp_path / "nowhere")
+def test_what_our_children_and_theirs_use_is_not_others() -> None:
+    """The machine was busy with it, also once it has ended and was waited for."""
+    nested = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])"
+    others_s, all_s = spent_by_others_s(), busy_s()[0]
+    subprocess.run([sys.executable, "-c", nested], check=True)
+    after_s, all_after_s = spent_by_others_s(), busy_s()[0]
+
+    if others_s is None or after_s is None:
+        pytest.skip("the system does not tell")
+    # The kernel counts all CPUs in ticks of ten milliseconds.
+    assert (all_after_s - all_s) - (after_s - others_s) >= 0.4
+
+
+def test_where_the_system_does_not_tell_nothing_is_known() -> None:
+    """No training ends for that."""
+    others = Others(lambda: None)
     others.look()
     others.look()
 

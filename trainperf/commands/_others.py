@@ -1,94 +1,68 @@
-"""Other processes that keep processors busy while trainings run: what makes a proof take long.
+"""Other processes that keep processors busy while trainings run: what makes a proof take long."""
 
-Linux tells, in `/proc`; elsewhere nothing is known.
-"""
-
-import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
-from trainperf.core.machine.clocks import monotonic_ns
+import psutil
+
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
+from trainperf.core.machine.limits import busy_s
 
 
 EVERY_S = 3.0
-"""Between two looks, each of which reads a file per process: some milliseconds."""
+"""Between two looks, each of which takes some milliseconds."""
 
 NOTABLE_CPUS = 0.25
 """From so many busy CPUs on they are mentioned."""
 
-_BUSY = (0, 1, 2, 5, 6, 7)
-"""Of the machine's times: user, nice, system, interrupts of both kinds, and what a hypervisor gave
-to somebody else."""
-
-
-class _Look(NamedTuple):
-    at_ns: int
-    busy_ticks: int
-    ours_ticks: int
-
 
 class Others:
-    """How many CPUs are kept busy by processes that are neither ours nor the trainings'."""
+    """How many CPUs are kept busy by processes that are neither this one nor started by it.
+
+    Args:
+        spent_s: Processor time of those so far, seconds; `None` where the system does not tell.
+        clock: Monotonic, nanoseconds.
+    """
 
     def __init__(
-        self,
-        pids: Iterable[int],
-        *,
-        root: Path = Path("/proc"),
-        clock_ns: Callable[[], int] = monotonic_ns,
+        self, spent_s: Callable[[], float | None] | None = None, clock: HostClock = monotonic_ns
     ) -> None:
         self.cpus: list[float] = []
         """Of each stretch between two looks."""
-        self._pids = {os.getpid(), *pids}
-        self._root = root
-        self._clock_ns = clock_ns
-        self._last: _Look | None = None
+        self._spent_s = spent_s or spent_by_others_s
+        self._clock = clock
+        self._then: tuple[int, float] | None = None
 
     def look(self) -> None:
         """Look, if it is time for it."""
-        now_ns = self._clock_ns()
-        if self._last is not None and now_ns - self._last.at_ns < EVERY_S * 1e9:
+        now_ns = self._clock()
+        if self._then is not None and now_ns - self._then[0] < EVERY_S * 1e9:
             return
-        try:
-            look = _Look(now_ns, self._busy_ticks(), self._ours_ticks())
-        except (OSError, ValueError, IndexError):
-            return  # another system, or one that hides its processes
-        if self._last is not None:
-            others = (
-                look.busy_ticks - self._last.busy_ticks - (look.ours_ticks - self._last.ours_ticks)
-            )
-            span_s = (now_ns - self._last.at_ns) / 1e9
-            self.cpus.append(max(0.0, others / os.sysconf("SC_CLK_TCK") / span_s))
-        self._last = look
+        spent_s = self._spent_s()
+        if spent_s is None:
+            return
+        if self._then is not None:
+            then_ns, before_s = self._then
+            self.cpus.append(max(0.0, (spent_s - before_s) / ((now_ns - then_ns) / 1e9)))
+        self._then = now_ns, spent_s
 
-    def _busy_ticks(self) -> int:
-        with (self._root / "stat").open(encoding="ascii") as file:
-            times = file.readline().split()[1:]
-        return sum(int(times[place]) for place in _BUSY)
 
-    def _ours_ticks(self) -> int:
-        """Of our processes and what they have started, also of those that were waited for."""
-        parents, ticks = {}, {}
-        for path in self._root.iterdir():
-            if not path.name.isdigit():
-                continue
-            try:
-                text = (path / "stat").read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue  # it has ended
-            words = text.rpartition(")")[2].split()
-            parents[int(path.name)] = int(words[1])
-            ticks[int(path.name)] = sum(map(int, words[11:15]))
-        return sum(used for pid, used in ticks.items() if self._is_ours(pid, parents))
+def spent_by_others_s() -> float | None:
+    """Processor time of processes that are neither this one nor its descendants, so far."""
+    try:
+        itself = psutil.Process()
+        own_s = sum(map(_spent_s, [itself, *itself.children(recursive=True)]))
+        return busy_s()[0] - own_s
+    except (psutil.Error, OSError, NotImplementedError):
+        return None
 
-    def _is_ours(self, pid: int, parents: dict[int, int]) -> bool:
-        while pid in parents:
-            if pid in self._pids:
-                return True
-            pid = parents[pid]
-        return False
+
+def _spent_s(process: psutil.Process) -> float:
+    """With what it waited for; that of one that has ended is now its parent's."""
+    try:
+        return sum(process.cpu_times()[:4])
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def typical(cpus: Iterable[float]) -> float | None:

@@ -125,7 +125,7 @@ def _run_pair(
             launch = LaunchOptions(dirpath=dirpath, words=str(words[side]))
             place = Participant(address=str(address), side=side, dirpath=dirpath)
             trainings.append(stack.enter_context(_training(command, folder, launch, place)))
-        others = Others(training.pid for training in trainings)
+        others = Others()
         try:
             _wait(trainings, referee, folders, others)
         except KeyboardInterrupt:

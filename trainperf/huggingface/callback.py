@@ -11,7 +11,7 @@ from typing_extensions import Self, override
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.places import storage
-from trainperf.core.steps.records import FINISHED, INTERRUPTED
+from trainperf.core.steps.records import FINISHED, INTERRUPTED, ended_by
 from trainperf.huggingface.options import BegunFit, CallbackOptions
 from trainperf.huggingface.session import MeasuredTraining
 from trainperf.huggingface.trials import ThrownAway, trial_options
@@ -113,10 +113,10 @@ class TrainPerfCallback(TrainerCallback):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End a training that raised, with the name of what it raised."""
-        if kind is None or issubclass(kind, KeyboardInterrupt):
+        if kind is None:
             self._end(INTERRUPTED)
         else:
-            self._end(FINISHED if issubclass(kind, TrialsOver) else kind.__name__)
+            self._end(FINISHED if issubclass(kind, TrialsOver) else ended_by(kind))
 
     @property
     def run(self) -> Path | None:

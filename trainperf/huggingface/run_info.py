@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from transformers import TrainerState, TrainingArguments
 
 from trainperf.core.loop_kind import HUGGING_FACE
-from trainperf.core.steps.records import INTERRUPTED, Scalar
+from trainperf.core.steps.records import Scalar, ended_by
 from trainperf.loop.framework_objects import optimizer_in
 from trainperf.loop.start import LoopFacts
 from trainperf.recording import run_settings
@@ -123,15 +123,14 @@ def group_by_length(args: TrainingArguments) -> bool:
     return bool(getattr(args, "group_by_length", False)) or strategy == "group_by_length"
 
 
-def ended_by() -> str:
-    """Name of what was raised in the training that this process ends with; empty for nothing."""
+def raised_inside() -> str:
+    """Reason of a training whose error this process ends with; empty where there was none."""
     error = getattr(sys, "last_value", None)
     if not isinstance(error, Exception | KeyboardInterrupt):  # it came to its end
         return ""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     inside = any(frame.f_globals.get("__name__") == "transformers.trainer" for frame in frames)
-    reason = type(error).__name__ if isinstance(error, Exception) else INTERRUPTED
-    return reason if inside else ""
+    return ended_by(type(error)) if inside else ""
 
 
 class ClosingWriter(Writer, Protocol):

@@ -23,7 +23,13 @@ from trainperf.core.places import path_of
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED
 from trainperf.huggingface.options import BegunFit, CallbackOptions
 from trainperf.huggingface.passes import Passes
-from trainperf.huggingface.run_info import ClosingWriter, described, ended_by, objects, writer_of
+from trainperf.huggingface.run_info import (
+    ClosingWriter,
+    described,
+    objects,
+    raised_inside,
+    writer_of,
+)
 from trainperf.huggingface.trials import HuggingFaceTraining
 from trainperf.loop.finish import finish_rank
 from trainperf.loop.phase_contexts import PhaseContexts
@@ -390,4 +396,4 @@ class MeasuredTraining:
     def _at_exit(self) -> None:
         if os.getpid() == self._pid:  # a forked child has inherited us
             over = self._trained is not None and self._trained.over
-            self.finish(FINISHED if over else ended_by() or NOT_CLOSED)
+            self.finish(FINISHED if over else raised_inside() or NOT_CLOSED)

@@ -28,7 +28,7 @@ from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import Phase
 from trainperf.core.places import storage
-from trainperf.core.steps.records import FINISHED, INTERRUPTED, NOT_CLOSED
+from trainperf.core.steps.records import FINISHED, NOT_CLOSED, ended_by
 from trainperf.loop.finish import NEVER_ENDED, NO_BATCHES, finish_rank
 from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepped_optimizer
 from trainperf.loop.phase_contexts import PhaseContexts
@@ -326,8 +326,7 @@ class LoopMonitor:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        raised = FINISHED if kind is None else kind.__name__
-        self.close(INTERRUPTED if issubclass(kind or object, KeyboardInterrupt) else raised)
+        self.close(ended_by(kind))
 
     def _demand_not_started(self, method: str) -> None:
         if self.monitor.started:

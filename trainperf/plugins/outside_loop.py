@@ -17,7 +17,7 @@ from trainperf.core.loop_kind import OUTSIDE
 from trainperf.core.machine.clocks import monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import FIRST_GAP, Phase
 from trainperf.core.places import storage
-from trainperf.core.steps.records import FINISHED, INTERRUPTED, Scalar
+from trainperf.core.steps.records import FINISHED, Scalar, ended_by
 from trainperf.loop.finish import finish_rank
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.start import LoopFacts, LoopOptions, StartedFit, device_of, start
@@ -362,12 +362,5 @@ class OutsideLoop:
 
     def _at_exit(self) -> None:
         if os.getpid() == self._pid:  # a forked child has inherited us
-            self.finish(ending())
-
-
-def ending() -> str:
-    """How the process ends, as far as Python tells: an uncaught error is kept in `sys`."""
-    kind: type[BaseException] | None = getattr(sys, "last_type", None)
-    if kind is None:
-        return FINISHED
-    return INTERRUPTED if issubclass(kind, KeyboardInterrupt) else kind.__name__
+            # An error that nobody caught is kept in `sys`.
+            self.finish(ended_by(getattr(sys, "last_type", None)))

@@ -68,16 +68,7 @@ class HookCost(BracketCost):
 
     def untimed(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, whose time is not ours although it is called by one that is timed."""
-        clock = self.clock
-
-        def call(*given: P.args, **named: P.kwargs) -> R:
-            begun = clock()
-            try:
-                return function(*given, **named)
-            finally:
-                self.spent_ns -= clock() - begun
-
-        return call
+        return self.timed(function, -1)
 
     def step_over(self, draft: Draft, *, traced: bool) -> float | None:
         """As `step_ended`; looks at what hooks cost, unless a trace would show it."""

@@ -35,6 +35,19 @@ def cpu_count(root: Path = _ROOT) -> int | None:
     return usable if usable is None else min([usable, *_quotas(root)])
 
 
+def busy_s() -> tuple[float, float]:
+    """Processor time of the machine so far, of all CPUs: in use, and given to somebody else.
+
+    The second is what a hypervisor took; it is no part of the first.
+    """
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    stolen: float = getattr(times, "steal", 0.0)
+    # Linux counts a guest's time in `user` and `nice` too.
+    twice = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+    return sum(times) - idle - stolen - twice, stolen
+
+
 def host_cpus(root: Path = _ROOT) -> int | None:
     """Processors that all processes of this machine share, or of this container by its quota.
 

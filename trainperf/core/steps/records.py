@@ -255,6 +255,13 @@ NOT_CLOSED = "not closed"
 """Reason of a fit that the process ended: no exception caused it."""
 
 
+def ended_by(raised: type[BaseException] | None) -> str:
+    """Reason of a fit in which this was raised; `None` for nothing."""
+    if raised is None:
+        return FINISHED
+    return INTERRUPTED if issubclass(raised, KeyboardInterrupt) else raised.__name__
+
+
 class EndMark(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     """Last line of a record file that was closed: how the fit ended and how long it took."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from trainperf.core.machine.clocks import HostClock
+from trainperf.core.machine.limits import busy_s
 
 
 PROC = Path("/proc")
@@ -72,12 +73,8 @@ class HostSource:
         return counters
 
     def _cpus(self) -> Counters:
-        times = psutil.cpu_times()
-        idle = times.idle + getattr(times, "iowait", 0.0)
-        stolen = getattr(times, "steal", 0.0)
-        # Linux counts a guest's time in `user` and `nice` too.
-        twice = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-        return {"cpu_busy": sum(times) - idle - stolen - twice, "cpu_stolen": stolen}
+        busy, stolen = busy_s()
+        return {"cpu_busy": busy, "cpu_stolen": stolen}
 
     def _pressure(self) -> Counters:
         return {
