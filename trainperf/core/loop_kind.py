@@ -80,6 +80,11 @@ class LoopKind:
     loader_prefix: str = ""
     """Before the name of each."""
 
+    @property
+    def log_rarely(self) -> str:
+        """Has values logged so rarely that it costs nothing."""
+        return self.logging.format(steps=50)
+
     def data_loader(self, options: str) -> str:
         """The loader's options as arguments, e.g. `num_workers=2, persistent_workers=True`."""
         named = re.sub(r"\b[a-z_]+=", rf"{self.loader_prefix}\g<0>", options)

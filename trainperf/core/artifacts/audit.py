@@ -42,6 +42,8 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the module whose forward made it, e.g. `GPT2.blocks.0.mlp`; backward as forward."""
     line: str | None
     """`file:line` of the innermost frame outside torch, Lightning and trainperf."""
+    called_at: str | None = None
+    """`file:line` of the user's code that called *line*, where that is an installed package's."""
     shapes: tuple[tuple[int, ...], ...]
     """Of the tensors it was given, lists flattened."""
     dtypes: tuple[str, ...]
