@@ -13,7 +13,7 @@ from importlib import import_module
 from trainperf.analysis.doctor import CHECKS
 from trainperf.analysis.doctor import title_of as title_of_check
 from trainperf.analysis.rules import RULES, Rule
-from trainperf.analysis.run.trial_offers import OFFERS
+from trainperf.analysis.diagnosis.offers import OFFERS
 from trainperf.commands import COMMANDS
 from trainperf.commands.cli import Command, load, parser_of
 from trainperf.core.docstrings import CONFIRM, WRONG, DocumentedText, documented

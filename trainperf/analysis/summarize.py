@@ -8,6 +8,7 @@ import msgspec
 
 from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.diagnosis.findings import diagnose
+from trainperf.analysis.diagnosis.of_capture import diagnosed as diagnosed_capture
 from trainperf.analysis.diagnosis.of_run import (
     Evidence,
     account_of,
@@ -102,7 +103,7 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
     typical = None
     if typical_audit is not None:
         typical = light_of(replace(documents, audit=typical_audit), step_s)
-    captures = folds.traced
+    captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
     summary = with_time_split(summary, documents.audit, light, captures, typical=typical)
     evidence = Evidence(
         summary=summary, documents=documents, light=light, typical=typical, captures=captures

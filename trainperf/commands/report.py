@@ -65,8 +65,11 @@ def _run(given: argparse.Namespace) -> str:
 
     from msgspec.structs import replace
 
-    from trainperf.analysis.effort.decisions import with_estimates
-    from trainperf.analysis.effort.estimates import read_estimates, write_template
+    from trainperf.analysis.diagnosis.decisions import (
+        read_estimates,
+        with_estimates,
+        write_template,
+    )
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import joined
     from trainperf.analysis.summarize import summarize

@@ -39,11 +39,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
+    from trainperf.analysis.diagnosis.of_capture import diagnosed
     from trainperf.traces.job_report import reports
     from trainperf.traces.results import AnalysisOptions
 
     options = AnalysisOptions(lanes=given.lanes, hta=given.hta, steps=given.steps or (None, None))
-    jobs = reports(given.paths, options, given.engine)
+    jobs = tuple(map(diagnosed, reports(given.paths, options, given.engine)))
     if given.format == "json":
         from trainperf.reports.layout.json import trace_json
 

@@ -21,7 +21,6 @@ from trainperf.core.formatting.units import plural
 from trainperf.core.places import AnyPath, listed, path_of
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName
 from trainperf.traces.answer import answer
-from trainperf.traces.findings import findings
 from trainperf.traces.results import (
     AnalysisOptions,
     RankAnalysis,
@@ -220,7 +219,6 @@ def _together(analyses: Sequence[RankAnalysis], notes: Sequence[str]) -> TraceRe
     ranks = tuple(each.trace for each in ordered)
     warnings = (*notes, *ambiguous, *_missing(ranks), *unlike, *_of_ranks(ranks))
     out = TraceReport(ranks=ranks, stragglers=late, warnings=warnings)
-    out = msgspec.structs.replace(out, findings=findings(out))
     return msgspec.structs.replace(out, answer=answer(out))
 
 

@@ -248,6 +248,20 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a device did anything in the trace."""
         return any(step.gpu_busy_s is not None for step in self.steps)
 
+    @property
+    def host_step_s(self) -> float:
+        """Mean time per step on the host."""
+        return sum(step.step_s for step in self.steps) / len(self.steps) if self.steps else 0.0
+
+    @property
+    def period_s(self) -> float:
+        """Mean time per step, on the host, or on the device where that is longer.
+
+        A device that lags behind takes longer than the step marks on the host are apart.
+        """
+        spans = [step.device_span_s for step in self.steps if step.device_span_s is not None]
+        return max(self.host_step_s, sum(spans) / len(spans) if spans else 0.0)
+
 
 class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     """Who was waited for in a step; a second entry where another rank was about as late."""

@@ -136,4 +136,3 @@ def ordinary(account: StepAccount, left: StepAccount, facts: Facts) -> Ordinary 
         of_light=floors_s / computing_s if left.regions and computing_s else None,
         look=look,
     )
-

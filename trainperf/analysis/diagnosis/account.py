@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS
 
 
 Basis = Literal["measured", "sampled", "audited", "traced", "modelled", "logged"]
@@ -140,6 +141,8 @@ class StepAccount:
     """Of the fit, in steps of any kind."""
     pauses_s: Mapping[str, float] = field(default_factory=dict)
     """Kind of pause, or of unusual step, to its seconds of the fit."""
+    least: float = LIMITS.notable
+    """Share of the step from which on a part of it is worth a word; a trace shows smaller ones."""
     judged: bool = True
     """Whether there are enough steady steps to judge shares of a step by."""
 
@@ -160,12 +163,14 @@ class StepAccount:
         """Whether a second of the host is a second of the step."""
         if self.device is None:
             return True
-        return (self.device.host_bound or 0.0) >= MOST_STEPS
+        return (self.device.host_bound or 0.0) >= LIMITS.mostly
 
     def without(self, claim: "Claim") -> "StepAccount":
         """What is left for others when a cause owns what it claims."""
         owned = {id(region) for region in claim.regions}
-        loop_s = {slot: max(0.0, s - claim.owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()}
+        loop_s = {
+            slot: max(0.0, s - claim.owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()
+        }
         pauses_s = {
             kind: max(0.0, spent_s - claim.pauses_s.get(kind, 0.0))
             for kind, spent_s in self.pauses_s.items()
@@ -180,10 +185,6 @@ class StepAccount:
             threads_s={name: s for name, s in self.threads_s.items() if name not in claim.threads},
             device=_idle_without(self.device, claim.device),
         )
-
-
-MOST_STEPS = 0.5
-"""Share of the steps from which on something is so in most of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

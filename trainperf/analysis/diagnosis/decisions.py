@@ -160,7 +160,12 @@ def _own_part(
     name: str, estimate: PartEstimate, summary: Summary, file: str, names: set[str]
 ) -> Decision:
     """The row of a part that no finding names."""
-    where, speedup, days, fraction = f"{file}: [{name}]", estimate.speedup, estimate.days, estimate.share
+    where, speedup, days, fraction = (
+        f"{file}: [{name}]",
+        estimate.speedup,
+        estimate.days,
+        estimate.share,
+    )
     if estimate.phase is not None:
         phases_s = summary.phases_s()
         if estimate.phase not in phases_s:
@@ -170,7 +175,9 @@ def _own_part(
     if fraction is None:
         near = get_close_matches(name, sorted(names), n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise ConfigError(f"{where} is no finding: {hint}A part of your own needs a phase or a share")
+        raise ConfigError(
+            f"{where} is no finding: {hint}A part of your own needs a phase or a share"
+        )
     if speedup is None or days is None:
         raise ConfigError(f"{where} needs speedup and days, as it is a part of your own")
     return Decision(

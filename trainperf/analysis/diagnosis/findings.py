@@ -13,7 +13,16 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import about, at_most, gone_s
 from trainperf.analysis.diagnosis.tried import measured_change, with_measured
 from trainperf.core.artifacts.trials import TrialResult
-from trainperf.core.findings import DAYS, ChangeGain, Finding, Level, Ordinary, ranked, saving, severity
+from trainperf.core.findings import (
+    DAYS,
+    ChangeGain,
+    Finding,
+    Level,
+    Ordinary,
+    ranked,
+    saving,
+    severity,
+)
 
 
 def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], Ordinary | None]:
@@ -24,7 +33,9 @@ def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], O
     found = [finding_of(cause, account, facts, trials, noisy=noisy) for cause in causes]
     further = measured_change(found, trials, facts.documents.trials_from)
     # Steps that compile, save or wait for a first batch are longer than what a change of a step saves.
-    steps = min(account.steps_s, facts.steps * account.step_s) / account.fit_s if account.fit_s else 1.0
+    steps = (
+        min(account.steps_s, facts.steps * account.step_s) / account.fit_s if account.fit_s else 1.0
+    )
     return ranked([*found, *further], steps), ordinary(account, left, facts)
 
 
@@ -56,7 +67,9 @@ def finding_of(
         action="",
         fraction=fraction,
         scope="fit" if claim is not None and claim.pauses_s else "step",
-        confidence=_less_sure(cause.confidence) if noisy and claim is not None else cause.confidence,
+        confidence=_less_sure(cause.confidence)
+        if noisy and claim is not None
+        else cause.confidence,
         severity=cause.severity or severity(fraction or 0.0),
         where=cause.where,
         called_at=cause.called_at,

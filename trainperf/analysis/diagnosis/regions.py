@@ -16,6 +16,7 @@ On another device the audit has sizes and no times: a trace has them, or they ar
 """
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from trainperf.analysis.diagnosis.account import WORK, Basis, Region
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
@@ -24,6 +25,9 @@ from trainperf.analysis.roofline.speed_of_light import TracedOperator, family
 
 SLOWED = 2.0
 """Steady steps on a busy machine take at most so many times what the audited one computed."""
+
+LONG_CALLS = 4
+"""Python before a call is a long stretch from so many times the median on."""
 
 SHORT_CALLS = 4
 """A call is work from so many times the shortest call on: the audit's overhead is in both."""
@@ -37,7 +41,10 @@ _SLOTS = {
 
 
 def on_host(
-    floors: Iterable[OperatorFloor], order: Sequence[object], loop_s: dict[str, float], light: Roofline
+    floors: Iterable[OperatorFloor],
+    order: Sequence[object],
+    loop_s: dict[str, float],
+    light: Roofline,
 ) -> tuple[Region, ...]:
     """Of a CPU: each phase with its own operators, or all together where phases are not told apart.
 
@@ -58,7 +65,8 @@ def on_host(
     mixed = [
         slot
         for slot, spent_s in computed_s.items()
-        if loop_s.get(slot, 0.0) < spent_s / (2 * SLOWED) and spent_s > sum(computed_s.values()) / 20
+        if loop_s.get(slot, 0.0) < spent_s / (2 * SLOWED)
+        and spent_s > sum(computed_s.values()) / 20
     ]
     if mixed:
         pool = (*WORK, "other")
@@ -85,25 +93,43 @@ def _laid_over(
     shortest_s = min(_busy_s(row) / row.use.calls for row in rows)
     shortest_s = min(max(shortest_s, usual_s), SHORT_CALLS * usual_s)
     adds_s = min(row.use.before_s / row.use.calls for row in rows)
-    work_s = [_work_s(row, shortest_s) for row in rows]
-    around_s = [max(0.0, r.use.before_s - adds_s * r.use.calls) + usual_s * r.use.calls for r in rows]
-    whole_s = sum(work_s)
-    python_s = min(max(0.0, phase_s - whole_s), SLOWED * sum(around_s))
-    factor = min((phase_s - python_s) / whole_s, SLOWED) if whole_s else 0.0
-    scale = python_s / sum(around_s)
-    return [
-        Region(
-            use=row.use,
-            slot=slot,
-            run_s=factor * work,
-            python_s=scale * around,
-            ideal_s=min(row.floor_s, factor * work + scale * around),
-            fused_s=min(row.fused_floor_s, factor * work + scale * around),
-            compute_s=min(row.compute_s or 0.0, factor * work),
-            order=places[id(row.use)],
-        )
-        for row, work, around in zip(rows, work_s, around_s, strict=True)
+    longest_s = LONG_CALLS * median(row.use.before_s / row.use.calls for row in rows)
+    calls_s = [usual_s * row.use.calls for row in rows]
+    before_s = [max(0.0, row.use.before_s - adds_s * row.use.calls) for row in rows]
+    short_s = [
+        min(b, longest_s * row.use.calls) + c
+        for b, c, row in zip(before_s, calls_s, rows, strict=True)
     ]
+    long_s = [b + c - short for b, c, short in zip(before_s, calls_s, short_s, strict=True)]
+    work_s = [_work_s(row, shortest_s) for row in rows]
+    # No call is quicker than a launch, so that work which the audit slowed down leaves time for them.
+    around_s = min(max(phase_s - sum(work_s), sum(calls_s)), phase_s)
+    # A long stretch may be an interruption of the audited step: it gets what nothing else explains.
+    usually_s = min(around_s, SLOWED * sum(short_s))
+    rarely_s = min(around_s - usually_s, SLOWED * sum(long_s))
+    factor = _ratio(phase_s - usually_s - rarely_s, sum(work_s))
+    often, once = _ratio(usually_s, sum(short_s)), _ratio(rarely_s, sum(long_s))
+    regions = []
+    for row, work, short, long in zip(rows, work_s, short_s, long_s, strict=True):
+        run_s, python_s = factor * work, often * short + once * long
+        regions.append(
+            Region(
+                use=row.use,
+                slot=slot,
+                run_s=run_s,
+                python_s=python_s,
+                ideal_s=min(row.floor_s, run_s + python_s),
+                fused_s=min(row.fused_floor_s, run_s + python_s),
+                compute_s=min(row.compute_s or 0.0, run_s),
+                order=places[id(row.use)],
+            )
+        )
+    return regions
+
+
+def _ratio(part_s: float, whole_s: float) -> float:
+    """How much of it there is, at most `SLOWED` times as much."""
+    return min(part_s / whole_s, SLOWED) if whole_s > 0 else 0.0
 
 
 def _work_s(row: OperatorFloor, shortest_s: float) -> float:

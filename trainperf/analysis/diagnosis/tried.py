@@ -28,8 +28,15 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
     changes = [_bounded(_measured(change, resolved), most) for change in finding.changes]
     listed = {change.measured.trial for change in changes if change.measured is not None}
     faster = [t for t in resolved if t.verdict == "faster" and t.id not in listed and t.apply]
-    said = [sentence(trial, run) for trial in own if trial.kind == "change" and trial.speedup is not None]
-    said += [f"{each.title} instead: {at_most(max(each.high or 1.0, 1.0))}, measured" for each in ceilings]
+    said = [
+        sentence(trial, run)
+        for trial in own
+        if trial.kind == "change" and trial.speedup is not None
+    ]
+    said += [
+        f"{each.title} instead: {at_most(max(each.high or 1.0, 1.0))}, measured"
+        for each in ceilings
+    ]
     lost = finding.fraction
     return msgspec.structs.replace(
         finding,

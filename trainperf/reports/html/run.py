@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from trainperf.analysis.effort.decisions import with_estimates
-from trainperf.analysis.effort.estimates import Estimates
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.diagnosis.decisions import Estimates, with_estimates
+from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine

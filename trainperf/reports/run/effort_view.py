@@ -11,10 +11,11 @@ from trainperf.core.findings import DAYS, Basis, Decision, Finding
 from trainperf.core.formatting.table import Table, or_unknown
 from trainperf.core.formatting.units import at_most, duration, plural, share, times
 from trainperf.core.readings import STEP_MEAN_S
-from trainperf.reports.layout.finding_view import EFFORT, FindingRow
+from trainperf.reports.layout.finding_view import FindingRow
 
 
-GAIN, RETURN, BETTER, CEILING, FAR = "gain", "return", "better", "ceiling", "how far"
+GAIN, EFFORT, RETURN = "gain", "effort", "return"
+BETTER, CEILING, FAR = "better", "ceiling", "how far"
 
 TITLE = "What to do first: return on effort"
 
@@ -22,9 +23,8 @@ UNKNOWN_PART = "not known"
 
 _BASIS: dict[Basis, str] = {
     "estimate": "your estimate",
-    "measured": "measured",
-    "scripts": "scripts",
-    "guess": "a guess",
+    "measured": "tried",
+    "modelled": "the law of the step",
 }
 _CLEARLY = 0.05
 """By how much more something must return to be better: estimates are no finer than that."""
@@ -33,10 +33,9 @@ _MOST_BETTER = 3
 """Parts that return more which are named."""
 
 _DEFAULTS = ", ".join(f"{effort} {days:.2g}" for effort, days in DAYS.items())
-_SPEEDUP = (
-    "speed-up: how many times faster the part itself is believed to get, as measured in a trial, "
-    "as in scripts that made the change, or by a guess, half of it gone; whole gain: of the step, "
-    "1 / ((1 - share) + share / speed-up), Amdahl's law"
+_GAIN = (
+    "about: how many times faster the step, or the fit, probably gets by it: tried, by your estimate, "
+    "or by the law of the step (docs/concepts/how-it-decides.md)"
 )
 _PER_DAY = (
     f"days: of work, 8 hours each ({_DEFAULTS}); per day: share of the fit that is saved over the "
@@ -61,9 +60,9 @@ def of_effort(summary: Summary) -> list[Table]:
         return []
     whole = any(row.scope == "fit" and row.fraction is not None for row in rows)
     edited = any(row.basis == "estimate" or row.days_estimated for row in rows)
-    notes = [_SPEEDUP, _PER_DAY, _NO_SUM, *(["* of the fit, not of a step"] if whole else [])]
+    notes = [_GAIN, _PER_DAY, _NO_SUM, *(["* of the fit, not of a step"] if whole else [])]
     notes += [] if edited else [_OF_YOUR_OWN]
-    head = ("part", "share", "speed-up", "days", "whole gain", "at most", "per day", "by")
+    head = ("part", "share", "days", "about", "at most", "per day", "by")
     return [
         Table(
             title=TITLE,
@@ -80,7 +79,6 @@ def _row(row: Decision) -> tuple[str, ...]:
     return (
         row.part,
         or_unknown(row.fraction, share) + star,
-        _speedup(row),
         _days(row.days),
         or_unknown(row.gain, times),
         or_unknown(row.ceiling, times),
@@ -97,12 +95,6 @@ def _by(row: Decision) -> Iterator[str]:
         yield _BASIS[row.basis]
     if row.days_estimated and row.basis != "estimate":
         yield "your days"
-
-
-def _speedup(row: Decision) -> str:
-    if row.gain is not None and row.fraction is not None and row.speedup is None:
-        return "gone"
-    return or_unknown(row.speedup, times)
 
 
 def answers(summary: Summary, finding: Finding) -> list[FindingRow]:
@@ -134,10 +126,7 @@ def _gain(row: Decision, summary: Summary) -> str:
         return f"{UNKNOWN_PART}: {'the loss differs' if row.basis == 'measured' else 'no share'}"
     scope_s, by = _scope_s(row, summary), _BASIS[row.basis]
     spent = f": {duration(scope_s)} → {duration(scope_s / row.gain)}" if scope_s else ""
-    if row.basis == "measured":
-        return f"measured {times(row.gain)} for the {row.scope}{spent}"
-    part = "goes away" if row.speedup is None else f"gets {times(row.speedup)} as fast"
-    return f"believed {times(row.gain)} for the {row.scope}, where the part {part} ({by}){spent}"
+    return f"about {times(row.gain)} for the {row.scope}{spent}, by {by}"
 
 
 def _effort(row: Decision, finding: Finding) -> str:

@@ -177,7 +177,9 @@ def _holding(holder: Holder) -> str:
     """Who holds what, in one line."""
     graphs = f", {count(holder.graphs)} with their graph" if holder.graphs else ""
     named = f"{holder.kind} {holder.name}" if holder.name else f"an unnamed {holder.kind}"
-    return f"{named} holds {count(holder.count)} tensors or arrays{graphs}: {size(holder.size_bytes)}"
+    return (
+        f"{named} holds {count(holder.count)} tensors or arrays{graphs}: {size(holder.size_bytes)}"
+    )
 
 
 def graph_held(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
@@ -192,7 +194,9 @@ def graph_held(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG
     holder = _graph_holder(facts)
     if holder is None:
         return None
-    measured = facts.steady_steps >= LIMITS.steps and facts.value(MEMORY_SLOPE_BYTES_PER_STEP) is not None
+    measured = (
+        facts.steady_steps >= LIMITS.steps and facts.value(MEMORY_SLOPE_BYTES_PER_STEP) is not None
+    )
     grows = growth(facts, cause_shown=True) if measured else None
     # What a graph keeps alive comes on top: by itself what is held fills the memory this late.
     soon = grows.soon if grows else lasts_s(facts, holder.size_bytes / facts.steps) <= DAY_S
@@ -232,13 +236,18 @@ def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no
     if grows is None or _graph_holder(facts) is not None:
         return None
     most = LIMITS.mostly * grows.low * facts.steady_steps
-    gathers = (h for h in _held(facts) if h.count >= LIMITS.mostly * facts.steps and h.size_bytes >= most)
+    gathers = (
+        h for h in _held(facts) if h.count >= LIMITS.mostly * facts.steps and h.size_bytes >= most
+    )
     holder = next(gathers, None)
     named = holder is not None and bool(holder.name)
     return Cause(
         id="leak",
         title="memory grows with every step" + (f" in {holder.name}" if holder and named else ""),
-        evidence=(_pace(grows), _holding(holder) if holder else "no container was found that holds it"),
+        evidence=(
+            _pace(grows),
+            _holding(holder) if holder else "no container was found that holds it",
+        ),
         changes=(
             Use(
                 change="clear_what_gathers" if named else "find_the_leak",
@@ -262,7 +271,10 @@ def alloc_retries(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
     enough.
     To confirm: the reading `alloc_retries` of a longer run; `torch.cuda.memory_stats()`.
     """
-    steps, retries = facts.steady_steps, facts.worst(ALLOC_RETRIES) or facts.value(ALLOC_RETRIES) or 0.0
+    steps, retries = (
+        facts.steady_steps,
+        facts.worst(ALLOC_RETRIES) or facts.value(ALLOC_RETRIES) or 0.0,
+    )
     # The first few may belong to the last steps of the warm-up; one in a thousand is too few.
     if steps < LIMITS.steps or retries < max(3, steps / 1000) or _ran_out(facts):
         return None
@@ -274,8 +286,16 @@ def alloc_retries(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
         f"{plural(steps, 'steady step')}",
         evidence=(
             f"{retries / steps:.2g} retries per step, each of which waits for the device",
-            *((f"{size(held)} of {size(capacity)} reserved at the peak",) if held and capacity else ()),
-            *((f"{plural(round(failed), 'allocation')} failed for good and were caught",) if failed else ()),
+            *(
+                (f"{size(held)} of {size(capacity)} reserved at the peak",)
+                if held and capacity
+                else ()
+            ),
+            *(
+                (f"{plural(round(failed), 'allocation')} failed for good and were caught",)
+                if failed
+                else ()
+            ),
         ),
         changes=(Use(change="room_for_allocator"),),
         severity="high" if retries >= steps / 10 else "medium",
@@ -444,7 +464,8 @@ def dropout_left_on(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
     part = str(settings.get("answers_drawn_in") or "")
     return Cause(
         id="dropout_left_on",
-        title="answers depend on random numbers in eval mode" + (f", drawn in {part}" if part else ""),
+        title="answers depend on random numbers in eval mode"
+        + (f", drawn in {part}" if part else ""),
         evidence=("the random generator moved in a forward, and no module is in train mode",),
         changes=(Use(change="dropout_by_mode"),),
         where=str(settings.get("answers_drawn_at") or ""),

@@ -14,7 +14,16 @@ from trainperf.analysis.summary.long_term import Moved, NewLevel
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS, Level
-from trainperf.core.formatting.units import count, duration, plural, share, size, step_range, times, words
+from trainperf.core.formatting.units import (
+    count,
+    duration,
+    plural,
+    share,
+    size,
+    step_range,
+    times,
+    words,
+)
 from trainperf.core.readings import (
     FIRST_STEP_S,
     LOSS_SCALE,
@@ -59,7 +68,10 @@ def _pause(account: StepAccount, facts: Facts, kind: str, least: float, use: Use
     return Cause(
         id=kind,
         title=f"{kind} takes {share(account.share_of_fit(spent_s))} of the fit",
-        evidence=(f"{duration(spent_s)} in {plural(number, 'pause')}{pace}", *_sampled(facts, kind)),
+        evidence=(
+            f"{duration(spent_s)} in {plural(number, 'pause')}{pace}",
+            *_sampled(facts, kind),
+        ),
         changes=(use,),
         claim=claim,
         where=_where(facts, kind),
@@ -109,7 +121,9 @@ def validation(account: StepAccount, facts: Facts) -> Cause | None:
     """
     values = _spaced(account, facts, "validation")
     values["interval"] = _interval(account, facts)
-    return _pause(account, facts, "validation", LIMITS.critical, Use(change="validate_less", values=values))
+    return _pause(
+        account, facts, "validation", LIMITS.critical, Use(change="validate_less", values=values)
+    )
 
 
 def _interval(account: StepAccount, facts: Facts) -> str:
@@ -120,7 +134,11 @@ def _interval(account: StepAccount, facts: Facts) -> str:
     epochs = (facts.number("check_val_every_n_epoch") or 1) * fewer
     # As an int it counts batches, as a float it is a part of the epoch.
     if isinstance(every, int) and not isinstance(every, bool):
-        if facts.settings.get("check_val_every_n_epoch", 1) is None or epoch is None or every * fewer <= epoch:
+        if (
+            facts.settings.get("check_val_every_n_epoch", 1) is None
+            or epoch is None
+            or every * fewer <= epoch
+        ):
             return f"val_check_interval={every * fewer}"
         epochs = every * fewer / epoch
     elif isinstance(every, float) and every < 1:
@@ -144,7 +162,9 @@ def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
     values = _spaced(account, facts, "checkpoint")
     by_epoch = str(facts.settings.get("save_strategy")) == "epoch"
     values["strategy"] = 'save_strategy="steps", ' if by_epoch else ""
-    return _pause(account, facts, "checkpoint", LIMITS.notable, Use(change="checkpoint_less", values=values))
+    return _pause(
+        account, facts, "checkpoint", LIMITS.notable, Use(change="checkpoint_less", values=values)
+    )
 
 
 def validation_grad(account: StepAccount, facts: Facts) -> Cause | None:
@@ -182,12 +202,16 @@ def growing_pauses(account: StepAccount, facts: Facts) -> Cause | None:
     pause = max(facts.long_term.pauses, key=lambda each: each.lost_s, default=None)
     if pause is None or account.share_of_fit(pause.lost_s) < LIMITS.worth / 5:
         return None
-    named = f"growing_{pause.gap}" if pause.gap in ("checkpoint", "epoch_boundary") else "growing_pause"
+    named = (
+        f"growing_{pause.gap}" if pause.gap in ("checkpoint", "epoch_boundary") else "growing_pause"
+    )
     return Cause(
         id="growing_pauses",
         title=f"pauses for {words(pause.gap)} get longer: {duration(pause.begins_s)} at first, "
         f"{duration(pause.ends_s)} at last",
-        evidence=(f"{plural(pause.number, 'pause')}: {duration(pause.lost_s)} more than without growth",),
+        evidence=(
+            f"{plural(pause.number, 'pause')}: {duration(pause.lost_s)} more than without growth",
+        ),
         changes=(Use(change=named),),
         claim=of_pause(account, pause.gap, pause.lost_s),
     )
@@ -205,7 +229,12 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
     then.
     To confirm: the same training for ten times the steps, on a quiet machine.
     """
-    if facts.steady_steps or not facts.steps or facts.state == "running" or facts.value(STEP_MEAN_S):
+    if (
+        facts.steady_steps
+        or not facts.steps
+        or facts.state == "running"
+        or facts.value(STEP_MEAN_S)
+    ):
         return None
     few = facts.steps < LIMITS.steps
     if few and facts.state != "finished":
@@ -216,7 +245,9 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         title=f"{plural(facts.steps, 'step')} are too few for a steady state"
         if few
         else "the step time never settled",
-        evidence=(f"{plural(facts.steps, 'step')}; {LIMITS.steps} ordinary ones are needed at least",),
+        evidence=(
+            f"{plural(facts.steps, 'step')}; {LIMITS.steps} ordinary ones are needed at least",
+        ),
         changes=(Use(change=change),),
         severity="low",
     )
@@ -259,9 +290,15 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             f"{plural(slow.steps, 'slow step')} of {slow.of_steps:,}",
             f"{share(slow.phase_fraction)} of what they take longer is in {words(slow.phase)}",
-            *((f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",) if line else ()),
+            *(
+                (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)
+                if line
+                else ()
+            ),
         ),
-        changes=(Use(change="do_less_often" if line else "find_slow_steps", values={"name": doer}),),
+        changes=(
+            Use(change="do_less_often" if line else "find_slow_steps", values={"name": doer}),
+        ),
         claim=Claim(pauses_s={"slow_steps": lost_s}, owns_s={slow.phase: steady_s}),
         where=line.where if line else "",
     )
@@ -380,7 +417,10 @@ def _reason(phase: str, moved: Collection[Moved], *, alike: bool) -> tuple[str, 
     if facts & {"pace_ns", "waited_ns"} or alike:
         return "slower_machine", "medium"
     named = {"data_wait": "slower_data", "callbacks": "hook_does_more", "loop": "loop_does_more"}
-    return named.get(phase, "something_changed"), "high" if phase in ("data_wait", "callbacks") else "medium"
+    return named.get(phase, "something_changed"), "high" if phase in (
+        "data_wait",
+        "callbacks",
+    ) else "medium"
 
 
 def _along(moved: Collection[Moved]) -> tuple[str, ...]:
@@ -422,7 +462,10 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     if level is None or account.share_of_fit(level.lost_s) < LIMITS.worth / 5:
         return None
     change, confidence = _reason(level.phase, level.moved, alike=level.alike)
-    when = {"since": f"from step {level.from_step:,} on", "across": f"before and after step {level.from_step:,}"}
+    when = {
+        "since": f"from step {level.from_step:,} on",
+        "across": f"before and after step {level.from_step:,}",
+    }
     return Cause(
         id="slower_since",
         title=_longer(level),
@@ -477,7 +520,9 @@ def slow_drift(account: StepAccount, facts: Facts) -> Cause | None:
     if drift.alike and not drift.hook and drift.rank is None:
         grows, begins_s, ends_s = _ALIKE, drift.begins_s, drift.ends_s
     values = {
-        "name": what or (holder.name if holder else "") or (line.name if line else words(drift.phase)),
+        "name": what
+        or (holder.name if holder else "")
+        or (line.name if line else words(drift.phase)),
         "since": "over the run",
         "across": "at its beginning and at its end",
     }
@@ -488,10 +533,18 @@ def slow_drift(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at last: "
             f"{share(drift.ends_s / drift.begins_s - 1)} longer",
-            *((f"Lightning calls its logger in the loop: {what}",) if what and not drift.hook else ()),
+            *(
+                (f"Lightning calls its logger in the loop: {what}",)
+                if what and not drift.hook
+                else ()
+            ),
             *_along(drift.moved),
             *_sampled(facts, drift.phase),
-            *((f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",) if holder else ()),
+            *(
+                (f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",)
+                if holder
+                else ()
+            ),
         ),
         changes=(Use(change=change, values=values),),
         claim=Claim(pauses_s={"slow_drift": drift.lost_s}),
@@ -688,7 +741,9 @@ def graph_breaks(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     change = "no_print_in_graph" if logs else "no_break"
     if installed:
         change = "ignore_logging" if logs else "compile_parts"
-    elif not logs and (".item()" in reason or "capture_scalar_outputs" in reason or "data-dependent" in reason):
+    elif not logs and (
+        ".item()" in reason or "capture_scalar_outputs" in reason or "data-dependent" in reason
+    ):
         change = "tensor_branch"
     return Cause(
         id="graph_breaks",
@@ -698,7 +753,9 @@ def graph_breaks(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
             *(f"{_line(each)}: {_short(each.reason)}" for each in breaks[:3]),
             f"{plural(document.graphs, 'graph')} in total; what a single one would gain is unknown",
         ),
-        changes=(Use(change=change, values={"package": installed["package"] if installed else ""}),),
+        changes=(
+            Use(change=change, values={"package": installed["package"] if installed else ""}),
+        ),
         where=first.where,
         confidence="low" if installed else "medium",
         severity="low" if installed else "medium",
@@ -720,7 +777,10 @@ def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     Wrong where: a part of the model was compiled by hand where trainperf does not look.
     To confirm: `TORCH_LOGS=graph_code` prints graphs where anything is compiled.
     """
-    if facts.settings.get("compile_option") is not True or facts.settings.get("compiled") is not False:
+    if (
+        facts.settings.get("compile_option") is not True
+        or facts.settings.get("compiled") is not False
+    ):
         return None
     return Cause(
         id="not_compiled",

@@ -58,7 +58,9 @@ def lines_of(regions: Iterable[Region], most: int = 2) -> tuple[str, ...]:
     """The lines that weigh most, each with its time and its operators."""
     groups: dict[str, list[Region]] = {}
     for region in regions:
-        groups.setdefault(region.use.line or region.use.module or "an unknown place", []).append(region)
+        groups.setdefault(region.use.line or region.use.module or "an unknown place", []).append(
+            region
+        )
     ranked = sorted(groups.items(), key=lambda item: -total_s(item[1]))
     said = []
     for place, mine in ranked[:most]:
@@ -210,7 +212,9 @@ def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:
     """
     free = _without_gradient(account)
     products = {region.use.line for region in free if region.use.matmul_flops}
-    deciding = [r.use.line for r in free if r.use.short_name in DECIDES and r.use.line not in products]
+    deciding = [
+        r.use.line for r in free if r.use.short_name in DECIDES and r.use.line not in products
+    ]
     near = {line for line in deciding if line}
     rows = [
         region
@@ -226,7 +230,9 @@ def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:
         id="metrics_every_batch",
         title=f"a metric in every batch takes {share(account.share(total_s(rows)))} of the step",
         evidence=(f"{calls} after the model that no gradient flows through", *lines_of(rows)),
-        changes=(Use(change="rarer_metric", values={"at": f" ({called_at})" if called_at else ""}),),
+        changes=(
+            Use(change="rarer_metric", values={"at": f" ({called_at})" if called_at else ""}),
+        ),
         claim=Claim(
             owns_s=claim.owns_s,
             removes_s=claim.removes_s,
@@ -245,7 +251,9 @@ def _without_gradient(account: StepAccount) -> list[Region]:
     learned = [r for r in ordered if r.use.part in ("backward", "recompute")]
     lines = {region.use.line for region in learned}
     modules = {region.use.module for region in learned if region.use.module}
-    first = next((at for at, region in enumerate(ordered) if region.use.line in lines), len(ordered))
+    first = next(
+        (at for at, region in enumerate(ordered) if region.use.line in lines), len(ordered)
+    )
     return [
         region
         for region in ordered[first + 1 :]
@@ -341,8 +349,14 @@ def _waits_for_values(account: StepAccount, facts: Facts) -> Cause | None:
     title = f"the device idles {share(account.share(lost_s))} of the step while the host waits for a value"
     if not lost_s:
         calls = plural(sum(use.calls for use in rows), "read")
-        title = f"{calls} per step make the host wait" if rows else "the host waits for the device in every step"
-    lines = [f"{use.line}: {use.short_name}, {plural(use.calls, 'time')} per step" for use in rows[:3]]
+        title = (
+            f"{calls} per step make the host wait"
+            if rows
+            else "the host waits for the device in every step"
+        )
+    lines = [
+        f"{use.line}: {use.short_name}, {plural(use.calls, 'time')} per step" for use in rows[:3]
+    ]
     change = "read_later" if rows or not owners else owners[0][0]
     return Cause(
         id="hidden_syncs",
@@ -364,7 +378,12 @@ def _frame(facts: Facts) -> str:
 
 def _both_wait_s(device_s: float, facts: Facts) -> float:
     """The lesser of the device's idle time and the host's waits, which are longer."""
-    waits = [step.sync_s for trace in facts.traces[-1:] for step in trace.steps if step.sync_s is not None]
+    waits = [
+        step.sync_s
+        for trace in facts.traces[-1:]
+        for step in trace.steps
+        if step.sync_s is not None
+    ]
     return min(device_s, sum(waits) / len(waits)) if waits else device_s
 
 
@@ -378,9 +397,13 @@ def _reading_settings(facts: Facts) -> list[tuple[str, str]]:
         owners.append(("read_later", "ThroughputMonitor waits for the device in every batch"))
     scaler = settings.get("grad_scaler")
     if scaler and settings.get("optimizer_fused") in (False, None):
-        owners.append(("fused_for_scaler", f"{scaler} reads a flag at every update: no fused optimizer"))
+        owners.append(
+            ("fused_for_scaler", f"{scaler} reads a flag at every update: no fused optimizer")
+        )
     if settings.get("logging_nan_inf_filter") is True:
-        owners.append(("read_later", "logging_nan_inf_filter=True reads the loss in every micro-batch"))
+        owners.append(
+            ("read_later", "logging_nan_inf_filter=True reads the loss in every micro-batch")
+        )
     return owners
 
 
@@ -396,7 +419,9 @@ def host_code(account: StepAccount, facts: Facts) -> Cause | None:
     mine = [
         region
         for region in account.regions
-        if region.use.line and region.use.part == "forward" and region.use.calls < LOOP
+        if region.use.line
+        and region.use.part == "forward"
+        and region.use.calls < LOOP
         # Autograd begins with it, after whatever lies between forward and backward.
         and not region.use.name.startswith("aten.ones_like")
     ]
@@ -446,7 +471,9 @@ def python_in_step(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the function runs once in many steps, and the samples are few: see their number.
     To confirm: time the function by itself; `trainperf prove` without the call.
     """
-    coded = [(slot, code) for slot in (*WORK, "other", "between") if (code := facts.plain_code(slot))]
+    coded = [
+        (slot, code) for slot in (*WORK, "other", "between") if (code := facts.plain_code(slot))
+    ]
     if not coded or not account.host_decides:
         return None
     slot, code = max(coded, key=lambda pair: account.spent(pair[0]) * pair[1].line.fraction)
@@ -495,7 +522,11 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
         return Cause(
             id="unnamed_time",
             title=f"{share(account.share(lost_s))} of the step is "
-            + ("not divided in the log" if log else f"outside every phase; not bracketed: {', '.join(missing)}"),
+            + (
+                "not divided in the log"
+                if log
+                else f"outside every phase; not bracketed: {', '.join(missing)}"
+            ),
             evidence=(f"{duration(lost_s)} of {duration(account.step_s)} per step",),
             changes=(Use(change="measure_more" if log else "bracket", values={"phases": missing}),),
             severity="low",
@@ -512,7 +543,9 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
             if line
             else "no line was seen in most of it",
         ),
-        changes=(Use(change="lighten" if line else "name_it", values={"name": line and line.subject}),),
+        changes=(
+            Use(change="lighten" if line else "name_it", values={"name": line and line.subject}),
+        ),
         claim=of_slots(account, slot),
         where=line.where if line else "",
         confidence="high" if line else "medium",
@@ -536,9 +569,16 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
     on = [name for name in switches if facts.settings.get(name)]
     cpus, workers = facts.cpus, facts.number("num_workers") or 0.0
     # With fewer cores the loader and the system have use for the others.
-    if facts.host_computes and facts.number("threads") == 1 and cpus and cpus >= max(4, 2 * (1 + workers)):
+    if (
+        facts.host_computes
+        and facts.number("threads") == 1
+        and cpus
+        and cpus >= max(4, 2 * (1 + workers))
+    ):
         on.append("one_thread")
-        switches["one_thread"] = f"1 of {cpus} CPUs computes, and nothing else uses most of the others"
+        switches["one_thread"] = (
+            f"1 of {cpus} CPUs computes, and nothing else uses most of the others"
+        )
     if not on or not account.judged:
         return None
     claim = None

@@ -66,7 +66,9 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     if account.share(lost_s) < LIMITS.notable:
         return None
     claim = _claimed(account, lost_s) if by_loader_s >= waited_s else Claim(removes_s=lost_s)
-    who = plural(host.threads, "thread") + (f" and {plural(host.workers, 'worker')}" if host.workers else "")
+    who = plural(host.threads, "thread") + (
+        f" and {plural(host.workers, 'worker')}" if host.workers else ""
+    )
     each = f"{plural(host.ranks, 'rank')} with {who} each" if host.ranks > 1 else who
     waits = (
         f"workers wait for a CPU {share(host.workers_waited_fraction or 0.0)} of the time"
@@ -195,9 +197,13 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     lost_s, loader = lost_to_loader_s(account), account.loader
     lost = account.share(lost_s)
     # Without a DataLoader an inference loop waits for requests, which nobody has sent yet.
-    if lost < LIMITS.notable or (loader is None and not facts.loop.trains):
+    if lost < account.least or (loader is None and not facts.loop.trains):
         return None
-    short = loader is not None and not loader.workers and loader.making_s < ROUND_TRIP_S * loader.batches
+    short = (
+        loader is not None
+        and not loader.workers
+        and loader.making_s < ROUND_TRIP_S * loader.batches
+    )
     if short and lost < LIMITS.critical:
         return None
     anatomy = facts.documents.loader
@@ -211,10 +217,18 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} per step in the "
             "loader's next()",
-            *(() if account.device is None else (f"the device idled for data {share(lost)} of the step",)),
+            *(
+                ()
+                if account.device is None
+                else (f"the device idled for data {share(lost)} of the step",)
+            ),
             *_loader_facts(account, facts),
             *(() if anatomy is None else parts(anatomy)),
-            *(() if owner is None else (f"{owner.name}: {share(owner.fraction)} of it in {owner.samples} samples",)),
+            *(
+                ()
+                if owner is None
+                else (f"{owner.name}: {share(owner.fraction)} of it in {owner.samples} samples",)
+            ),
         ),
         changes=tuple(_loader_changes(account, facts, part)),
         claim=_claimed(account, lost_s),
@@ -229,7 +243,9 @@ def _loader_facts(account: StepAccount, facts: Facts) -> tuple[str, ...]:
         return ("the loader's settings are unknown",)
     said = [f"num_workers={loader.workers}"]
     if not loader.workers:
-        said[0] += f": {duration(account.spent('data_wait'))} per step to make batches in this process"
+        said[0] += (
+            f": {duration(account.spent('data_wait'))} per step to make batches in this process"
+        )
     if loader.asleep >= LIMITS.mostly:
         said.append(f"{share(loader.asleep)} of that asleep, so that workers share CPUs")
     if loader.workers and loader.making_s < account.spent("data_wait"):
@@ -383,7 +399,7 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
     """
     moved_s = _moved_s(account)
     moved = account.share(moved_s)
-    if moved < LIMITS.notable:
+    if moved < account.least:
         return None
     copied, tensors = facts.value(H2D_BYTES), facts.value(H2D_TENSORS)
     pinned = facts.number("pin_memory")
@@ -394,7 +410,11 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
         title=f"moving the batch to the device takes {share(moved)} of the step",
         evidence=(
             f"{duration(moved_s)} of {duration(account.step_s)} per step",
-            *(() if copied is None else (f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""),)),
+            *(
+                ()
+                if copied is None
+                else (f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""),)
+            ),
             *(() if tensors is None else (f"{count(tensors)} tensors per step",)),
             *(() if pinned is None else (f"pin_memory={bool(pinned)}",)),
         ),
@@ -444,7 +464,11 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
                 else ()
             ),
             *(("several sequences share a row already",) if facts.number(PACKED) else ()),
-            *((f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens",) if lengths else ()),
+            *(
+                (f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens",)
+                if lengths
+                else ()
+            ),
         ),
         changes=(use,),
         claim=Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), shrinks=part),
@@ -465,12 +489,16 @@ def _less_padding(facts: Facts) -> tuple[Use, bool]:
     if 0 < (1 - ALIKE) * facts.longest_tokens <= tokens:
         return Use(change="pad_to_longest"), True
     if longest <= 0.75 * capacity:  # even the longest sequence leaves room
-        return Use(change="pad_less", values={"longest": longest, "capacity": round(capacity)}), True
+        return Use(
+            change="pad_less", values={"longest": longest, "capacity": round(capacity)}
+        ), True
     # Each batch is padded to its own longest sequence already: their order is all there is.
     widest = 0 < (1 - ALIKE) * tokens / max(1 - wasted, 1e-9) <= facts.longest_tokens
     if _median(lengths) <= capacity / 2 and not widest:
         return Use(change="pack_rows", values={"capacity": round(capacity)}), False
-    return Use(change="similar_lengths", values={"version": facts.software.get("transformers", "")}), True
+    return Use(
+        change="similar_lengths", values={"version": facts.software.get("transformers", "")}
+    ), True
 
 
 def _tokens(lengths: Mapping[int, int]) -> float:

@@ -102,7 +102,11 @@ def device_throttled(account: StepAccount, facts: Facts) -> Cause | None:
     ran = "lowered its clock" if clock is None else f"ran at {clock:,.0f} MHz"
     outside, values = cause.values.get("outside_sm_mhz"), cause.values
     said = [
-        *([f"{clock:,.0f} MHz meanwhile, {outside:,.0f} MHz otherwise"] if clock and outside else []),
+        *(
+            [f"{clock:,.0f} MHz meanwhile, {outside:,.0f} MHz otherwise"]
+            if clock and outside
+            else []
+        ),
         *([f"{values['celsius']:.0f} °C"] if "celsius" in values else []),
         *([f"{values['power_w']:.0f} W"] if "power_w" in values else []),
     ]
@@ -156,8 +160,16 @@ def host_shared(account: StepAccount, facts: Facts) -> Cause | None:
             return None
     values = cause.values
     said = [
-        *([f"the training thread had no CPU {share(values['waited'])} of that time"] if "waited" in values else []),
-        *([f"some task waited for one {share(values['cpu_pressure'])}"] if "cpu_pressure" in values else []),
+        *(
+            [f"the training thread had no CPU {share(values['waited'])} of that time"]
+            if "waited" in values
+            else []
+        ),
+        *(
+            [f"some task waited for one {share(values['cpu_pressure'])}"]
+            if "cpu_pressure" in values
+            else []
+        ),
     ]
     busy = f"{values.get('others_cpus', 0.0):.1f} CPUs{_place(cause, facts)}"
     what = f"{', '.join(cause.who) or 'other processes'} kept {busy} busy"

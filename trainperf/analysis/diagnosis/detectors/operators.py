@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from trainperf.analysis.diagnosis.account import WORK, Claim, Region, StepAccount, of_regions, total_s
+from trainperf.analysis.diagnosis.account import (
+    WORK,
+    Claim,
+    Region,
+    StepAccount,
+    of_regions,
+    total_s,
+)
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.host import LOOP, lines_of, place_of
 from trainperf.analysis.diagnosis.facts import Facts
@@ -108,7 +115,11 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
     names = {row.use.short_name for row in rows}
     change = "fused_attention"
     if UNFUSED in names:
-        change = "no_dropout_in_attention" if facts.host_computes and names & DROPOUT else "fusible_attention"
+        change = (
+            "no_dropout_in_attention"
+            if facts.host_computes and names & DROPOUT
+            else "fusible_attention"
+        )
     return _cause(
         "attention",
         f"attention with scores in memory takes {share(account.share(total_s(rows)))} of the step",
@@ -232,7 +243,9 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     claim = of_regions(tiny, stays_s=sum(row.fused_s for row in tiny))
     # In a healthy step of a few ms small operators add up to a tenth.
-    if account.share(claim.removes_s) < (LIMITS.critical if tiny == looping else 3 * LIMITS.notable):
+    if account.share(claim.removes_s) < (
+        LIMITS.critical if tiny == looping else 3 * LIMITS.notable
+    ):
         return None
     calls = count(_calls(tiny))
     where, _ = place_of(tiny)
@@ -279,11 +292,13 @@ def host_bound(account: StepAccount, facts: Facts) -> Cause | None:
     bound = device.host_bound or 0.0
     # A device that starved in the loader has caught up for a reason that has its own name.
     starved = account.share(device.data_s or 0.0) >= LIMITS.notable
-    if idle < LIMITS.notable and (bound < LIMITS.mostly or starved or not account.judged):
+    if idle < 2 * LIMITS.worth and (bound < LIMITS.mostly or starved or not account.judged):
         return None
-    said = [f"the device had caught up in {share(bound)} of the steps when forward and backward returned"]
+    said = [
+        f"the device had caught up in {share(bound)} of the steps when forward and backward returned"
+    ]
     title = f"the device waits for the host in {share(bound)} of the steps"
-    if idle >= LIMITS.notable:
+    if idle >= 2 * LIMITS.worth:
         title = f"the device is idle {share(idle)} of the time because launches come too late"
         said = [*_launched(facts), *(said if bound else [])]
     lost_s = device.host_s or 0.0
@@ -292,9 +307,11 @@ def host_bound(account: StepAccount, facts: Facts) -> Cause | None:
         title=title,
         evidence=tuple(said),
         changes=(Use(change="compile_step"), Use(change="larger_batch")),
-        claim=Claim(removes_s=lost_s, device={"host_s": lost_s}) if idle >= LIMITS.notable else None,
-        confidence="high" if idle >= LIMITS.notable else "medium",
-        severity=None if idle >= LIMITS.notable else "medium",
+        claim=Claim(removes_s=lost_s, device={"host_s": lost_s})
+        if idle >= 2 * LIMITS.worth
+        else None,
+        confidence="high" if idle >= 2 * LIMITS.worth else "medium",
+        severity=None if idle >= 2 * LIMITS.worth else "medium",
     )
 
 
@@ -307,7 +324,9 @@ def _launched(facts: Facts) -> tuple[str, ...]:
     short = sum(step.short_kernels or 0 for step in trace.steps) / steps / kernels
     busy = duration(trace.totals.cpu_op_s or 0.0)
     few = f"; {share(short)} of them take less than 10 µs" if short >= LIMITS.mostly else ""
-    return (f"a step launches {count(round(kernels))} kernels, and its operators keep the host busy for {busy}{few}",)
+    return (
+        f"a step launches {count(round(kernels))} kernels, and its operators keep the host busy for {busy}{few}",
+    )
 
 
 def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
@@ -335,7 +354,12 @@ def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
             f"{duration(spent_s)} of forward and backward per step",
             f"{size(room[0])} of {size(room[1])} at the peak: one of all their rows would fit",
         ),
-        changes=(Use(change="larger_micro_batches", values={"number": count(number), "rows": max(1, rows)}),),
+        changes=(
+            Use(
+                change="larger_micro_batches",
+                values={"number": count(number), "rows": max(1, rows)},
+            ),
+        ),
         claim=Claim(owns_s={"forward": launches_s}, removes_s=launches_s) if launches_s else None,
         confidence="medium",
         bounded=False,
@@ -356,7 +380,10 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
     rows = [
         row
         for row in _passes(account)
-        if row.use.kind == "pointwise" and row.use.inner_bytes and not row.use.constant and not _is_tiny(row)
+        if row.use.kind == "pointwise"
+        and row.use.inner_bytes
+        and not row.use.constant
+        and not _is_tiny(row)
     ]
     inner = sum(row.use.inner_bytes for row in rows)
     moved = sum(row.use.moved_bytes for row in rows)
@@ -417,19 +444,25 @@ def autocast_casts(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf prove` with the tensor made in that precision where it is loaded.
     """
     rows = [row for row in account.regions if is_cast(row.use)]
-    whole = [row for row in rows if _dtypes(row.use)[0] not in ("fp64", "fp32", "fp16", "bf16", "fp8")]
+    whole = [
+        row for row in rows if _dtypes(row.use)[0] not in ("fp64", "fp32", "fp16", "bf16", "fp8")
+    ]
     config = facts.settings
     on = bool(config.get("autocast")) or "mixed" in str(config.get("precision") or "")
     audit = facts.documents.audit
     repeated = audit is not None and audit.micro_batches > 1
-    halves = [row for row in rows if {"fp16", "bf16"} & {*_dtypes(row.use)} and "fp32" in _dtypes(row.use)]
+    halves = [
+        row for row in rows if {"fp16", "bf16"} & {*_dtypes(row.use)} and "fp32" in _dtypes(row.use)
+    ]
     own = on and not repeated and 2 * total_s(halves) >= total_s(rows)
     change = "fp32_instead" if own else "convert_once"
     if not own and 2 * total_s(whole) >= total_s(rows):
         change = "keep_dtype"
     elif not own and repeated:
         change = "weights_in_half"
-    pairs = dict.fromkeys(" to ".join(_dtypes(row.use)) for row in sorted(rows, key=lambda r: -r.seconds))
+    pairs = dict.fromkeys(
+        " to ".join(_dtypes(row.use)) for row in sorted(rows, key=lambda r: -r.seconds)
+    )
     cause = _cause(
         "autocast_casts",
         f"conversions to another dtype take {share(account.share(total_s(rows)))} of the step",
@@ -621,7 +654,11 @@ def _single(account: StepAccount, facts: Facts) -> Cause | None:
     saved_s = sum(_saved_s(row, precision, account, facts) for row in rows)
     claim = Claim(owns_s=_by_slot(rows, saved_s), removes_s=max(0.0, saved_s))
     rates = f"{slow / 1e12:.3g} TFLOP/s in fp32, {peaks[precision] / 1e12:.3g} in {precision}"
-    forecast = Use(change=f"{precision}_products", step_s=account.step_s - saved_s, least_s=_least_s(account, precision, rows, facts))
+    forecast = Use(
+        change=f"{precision}_products",
+        step_s=account.step_s - saved_s,
+        least_s=_least_s(account, precision, rows, facts),
+    )
     return _cause(
         "matmul_precision",
         f"fp32 products take {share(account.share(total_s(rows)))} of the step",
@@ -666,7 +703,9 @@ def _saved_s(row: Region, precision: str, account: StepAccount, facts: Facts) ->
     if account.device is not None:
         return row.run_s - use.flops / chip.flops_per_s[precision]
     if use.is_fused_attention:
-        timed = {} if document is None else {each.shapes: each.seconds for each in document.attention}
+        timed = (
+            {} if document is None else {each.shapes: each.seconds for each in document.attention}
+        )
         seconds = timed.get(use.shapes[:3], {}) if use.part == "forward" else {}
         return use.calls * (seconds["fp32"] - seconds[precision]) if precision in seconds else 0.0
     arithmetic_s = 0.0 if "convolution" in use.short_name else row.compute_s

@@ -10,7 +10,16 @@ from trainperf.analysis.summary.schema import SyncPoint
 from trainperf.analysis.summary.what_if import saved_s
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import count, duration, plural, ranks_named, rate, share, size, words
+from trainperf.core.formatting.units import (
+    count,
+    duration,
+    plural,
+    ranks_named,
+    rate,
+    share,
+    size,
+    words,
+)
 from trainperf.core.loop_kind import meeting_place
 from trainperf.core.steps.records import Scalar
 
@@ -76,8 +85,12 @@ def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="straggler",
         title=f"the other ranks wait for rank {rank}",
-        evidence=(f"up to {duration(max(late))} in collectives, late in {len(late)} of {steps} steps{also}",),
-        changes=(Use(change="look_at_rank", values={"who": f"rank {rank}", "does": "does before them"}),),
+        evidence=(
+            f"up to {duration(max(late))} in collectives, late in {len(late)} of {steps} steps{also}",
+        ),
+        changes=(
+            Use(change="look_at_rank", values={"who": f"rank {rank}", "does": "does before them"}),
+        ),
         claim=Claim(removes_s=lost_s, device={"communication_s": lost_s}),
     )
 
@@ -92,7 +105,8 @@ def _names(named: Sequence[SyncPoint]) -> str:
     for late in (late for point in named for late in point.late):
         by_cause.setdefault(late.cause, []).append(late.rank)
     return " and ".join(
-        f"{ranks_named(ranks)}{f', {_place(cause)}' if cause else ''}" for cause, ranks in by_cause.items()
+        f"{ranks_named(ranks)}{f', {_place(cause)}' if cause else ''}"
+        for cause, ranks in by_cause.items()
     )
 
 
@@ -242,7 +256,12 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
             *(("find_unused_parameters=True, and every parameter is used",) if unused else ()),
             *_links(facts),
         ),
-        changes=(Use(change=_reduce(facts, buckets, gradients, unused=unused), values={"megabytes": BUCKET_MB}),),
+        changes=(
+            Use(
+                change=_reduce(facts, buckets, gradients, unused=unused),
+                values={"megabytes": BUCKET_MB},
+            ),
+        ),
         claim=Claim(owns_s={"backward": lost_s}, removes_s=lost_s, device=device),
         confidence="medium",
     )
@@ -250,7 +269,11 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _reduce(facts: Facts, buckets: float | None, gradients: float | None, *, unused: bool) -> str:
     # The first bucket is a small one, so that reducing can begin early.  Four times are too many.
-    if buckets and gradients is not None and buckets > 4 * (1 + ceil(gradients / (BUCKET_MB << 20))):
+    if (
+        buckets
+        and gradients is not None
+        and buckets > 4 * (1 + ceil(gradients / (BUCKET_MB << 20)))
+    ):
         return "larger_buckets"
     if unused:
         return "no_unused_parameters"
@@ -282,7 +305,9 @@ def exposed_communication(account: StepAccount, facts: Facts) -> Cause | None:
     if trace is None or not account.step_s:
         return None
     spent_s, exposed_s = trace.totals.comm_s or 0.0, trace.totals.comm_exposed_s
-    lost_s = spent_s if exposed_s is None else (account.device and account.device.communication_s) or 0.0
+    lost_s = (
+        spent_s if exposed_s is None else (account.device and account.device.communication_s) or 0.0
+    )
     if account.share(lost_s) < LIMITS.worth:
         return None
     tail_s = trace.totals.allreduce_tail_s or 0.0
