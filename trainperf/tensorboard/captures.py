@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, step_range
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACE_SUFFIXES, TRACES, CaptureName
 from trainperf.tensorboard.runs import Stamp, stamp
-from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.traces.capture_files import decode_report
 from trainperf.traces.results import RankTrace, Slice, TraceLane, TraceReport
 

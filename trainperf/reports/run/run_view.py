@@ -11,7 +11,7 @@ import msgspec
 
 from trainperf.analysis.diagnosis.detectors.ranks import lateness
 from trainperf.analysis.summary.schema import State, Summary
-from trainperf.core.findings import LIMITS, Finding
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import confidence_interval, duration, plural, share
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from

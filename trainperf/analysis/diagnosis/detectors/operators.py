@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from math import prod
 
 from trainperf.analysis.diagnosis.account import (
-    WORK,
     Claim,
     Region,
     StepAccount,
@@ -22,7 +21,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_for
 from trainperf.analysis.roofline.roofline import LAUNCH_S
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Level, REFILL_BYTES
+from trainperf.core.findings import LIMITS, REFILL_BYTES, Level
 from trainperf.core.formatting.units import count, duration, plural, share, size
 from trainperf.core.readings import SAMPLES_PER_S
 
