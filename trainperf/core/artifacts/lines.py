@@ -34,6 +34,8 @@ class SampledStack(msgspec.Struct, frozen=True, array_like=True):
     host_work: str = ""
     """What ran there that is no tensor operation, e.g. `Python` or `time.sleep`; empty where it
     may have been one."""
+    loads: bool | None = None
+    """Whether a loader of torch was asked for a batch; `None` in a recording of an earlier release."""
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
