@@ -112,11 +112,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = "step"
     """Whether that is a share of a steady step or of the whole fit."""
     gain_upper_bound: float | None = None
-    """The scope gets at most so many times faster by it, by the law of the step or a ceiling that was
-    tried; `None` when no bound is known."""
+    """The scope gets at most so many times faster by it, by the law of the step or a ceiling that
+    was tried; `None` when no bound is known."""
     gain: float | None = None
-    """How many times faster it probably gets by the first of its changes: what was measured, else by
-    the law of the step; `None` where nothing tells."""
+    """How many times faster it probably gets by the first of its changes: what was measured, else
+    by the law of the step; `None` where nothing tells."""
     measured_gain: MeasuredGain | None = None
     """What its change brought in this training; `None` where it was not tried."""
     trials: tuple[str, ...] = ()
@@ -135,8 +135,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     called_at: str = ""
     """`file:line` of the user's code that called *where*, if that is a library's."""
     resource: str = ""
-    """Whose seconds it is about: `loader`, `operators`, `host`, `communication`, `fit`; empty where it
-    is about none."""
+    """Whose seconds it is about: `loader`, `operators`, `host`, `communication`, `fit`; empty where
+    it is about none."""
     changes: tuple[ChangeGain, ...] = ()
     """All that would remove it, the one that it advises first."""
 
@@ -208,8 +208,9 @@ def severity(fraction: float) -> Level:
 def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Finding, ...]:
     """Urgent findings first, then by what they probably save per day of work.
 
-    What was tried and gains nothing comes last.  A finding whose gain nobody knows comes after those
-    that save a twentieth of the fit, and before those that save less; one of low severity comes last.
+    What was tried and gains nothing comes last.  A finding whose gain nobody knows comes after
+    those that save a twentieth of the fit, and before those that save less; one of low severity
+    comes last.
 
     Args:
         findings: In any order; those that rank alike keep it.

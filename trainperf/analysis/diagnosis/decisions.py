@@ -1,12 +1,12 @@
 """Decision table: the findings of a run by what they return on the work that they take.
 
 Of each part its share p, how many times faster it gets, s, and the days that takes.  The gain is
-the finding's own, or by the reader's estimate Amdahl's law, 1 / ((1 - p) + p / s); the return is the
-share of the fit that is saved, over the days.  The order is that of the findings.
+the finding's own, or by the reader's estimate Amdahl's law, 1 / ((1 - p) + p / s); the return is
+the share of the fit that is saved, over the days.  The order is that of the findings.
 
 Worked example: data wait takes 40 % of a step, and steps 90 % of the fit.  Workers, an eighth of a
-day, halve it: the step gets 1 / (0.6 + 0.2) = 1.25 times faster and saves 20 %, 18 % of the fit: 144
-% per day of work.
+day, halve it: the step gets 1 / (0.6 + 0.2) = 1.25 times faster and saves 20 %, 18 % of the fit:
+144 % per day of work.
 
 Estimates of a reader are a small TOML file.  A table that is named like a finding changes what is
 taken by itself; any other one is a part that no finding names, by its phase or its share:

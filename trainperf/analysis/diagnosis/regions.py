@@ -102,7 +102,8 @@ def _laid_over(
     ]
     long_s = [b + c - short for b, c, short in zip(before_s, calls_s, short_s, strict=True)]
     work_s = [_work_s(row, shortest_s) for row in rows]
-    # No call is quicker than a launch, so that work which the audit slowed down leaves time for them.
+    # No call is quicker than a launch, so that work which the audit slowed down leaves time for
+    # them.
     around_s = min(max(phase_s - sum(work_s), sum(calls_s)), phase_s)
     # A long stretch may be an interruption of the audited step: it gets what nothing else explains.
     usually_s = min(around_s, SLOWED * sum(short_s))
@@ -133,7 +134,7 @@ def _ratio(part_s: float, whole_s: float) -> float:
 
 
 def _work_s(row: OperatorFloor, shortest_s: float) -> float:
-    """What its calls computed beyond what the audit adds to each; 0 of calls that are all overhead."""
+    """What its calls computed beyond what the audit adds; 0 of calls that are all overhead."""
     beyond_s = _busy_s(row) - shortest_s * row.use.calls
     return beyond_s if _busy_s(row) >= SHORT_CALLS * shortest_s * row.use.calls else 0.0
 

@@ -228,9 +228,7 @@ def _named(lines: SampledLines, slot: str, steps: Collection[int] | None) -> Pha
     )
 
 
-def _loader_fraction(
-    lines: SampledLines, slot: str, steps: Collection[int] | None
-) -> float | None:
+def _loader_fraction(lines: SampledLines, slot: str, steps: Collection[int] | None) -> float | None:
     """Share of a slot in which a loader was asked; `None` where the recording does not say."""
     loading = whole = 0
     for sample in lines.samples:

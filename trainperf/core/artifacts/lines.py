@@ -35,7 +35,7 @@ class SampledStack(msgspec.Struct, frozen=True, array_like=True):
     """What ran there that is no tensor operation, e.g. `Python` or `time.sleep`; empty where it
     may have been one."""
     loads: bool | None = None
-    """Whether a loader of torch was asked for a batch; `None` in a recording of an earlier release."""
+    """Whether a loader of torch was asked for a batch; `None` where a recording does not say."""
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):

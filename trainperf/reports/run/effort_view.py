@@ -34,8 +34,8 @@ _MOST_BETTER = 3
 
 _DEFAULTS = ", ".join(f"{effort} {days:.2g}" for effort, days in DAYS.items())
 _GAIN = (
-    "about: how many times faster the step, or the fit, probably gets by it: tried, by your estimate, "
-    "or by the law of the step (docs/concepts/how-it-decides.md)"
+    "about: how many times faster the step, or the fit, probably gets by it: tried, by your "
+    "estimate, or by the law of the step (docs/concepts/how-it-decides.md)"
 )
 _PER_DAY = (
     f"days: of work, 8 hours each ({_DEFAULTS}); per day: share of the fit that is saved over the "

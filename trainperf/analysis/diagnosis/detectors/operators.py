@@ -57,7 +57,7 @@ def _passes(account: StepAccount) -> list[Region]:
     return [region for region in account.regions if region.use.part in PASSES]
 
 
-def _cause(
+def _cause(  # noqa: PLR0913 a cause has so many parts
     name: str,
     title: str,
     rows: Sequence[Region],
@@ -294,7 +294,10 @@ def host_bound(account: StepAccount, facts: Facts) -> Cause | None:
     if idle < 2 * LIMITS.worth and (bound < LIMITS.mostly or starved or not account.judged):
         return None
     said = [
-        f"the device had caught up in {share(bound)} of the steps when forward and backward returned"
+        (
+            f"the device had caught up in {share(bound)} of the steps when forward and backward "
+            f"returned"
+        )
     ]
     title = f"the device waits for the host in {share(bound)} of the steps"
     if idle >= 2 * LIMITS.worth:
@@ -324,7 +327,10 @@ def _launched(facts: Facts) -> tuple[str, ...]:
     busy = duration(trace.totals.cpu_op_s or 0.0)
     few = f"; {share(short)} of them take less than 10 µs" if short >= LIMITS.mostly else ""
     return (
-        f"a step launches {count(round(kernels))} kernels, and its operators keep the host busy for {busy}{few}",
+        (
+            f"a step launches {count(round(kernels))} kernels, and its operators keep the host "
+            f"busy for {busy}{few}"
+        ),
     )
 
 
@@ -545,7 +551,8 @@ def channels_last(account: StepAccount, facts: Facts) -> Cause | None:
     ]
     return _cause(
         "channels_last",
-        f"convolutions on channels-first images take {share(account.share(total_s(rows)))} of the step",
+        f"convolutions on channels-first images take {share(account.share(total_s(rows)))} of the "
+        f"step",
         rows,
         of_regions(rows, stays_s=sum(row.ideal_s for row in rows)),
         [Use(change="channels_last")],
@@ -681,7 +688,7 @@ def _by_slot(rows: Sequence[Region], saved_s: float) -> dict[str, float]:
 
 
 def _least_s(account: StepAccount, precision: str, rows: Sequence[Region], facts: Facts) -> float:
-    """The step at best: products at the peak, and under autocast everything else in half the time."""
+    """The step at best: products at the peak, and with autocast all else in half the time."""
     peak = facts.light.chip.flops_per_s[precision] if facts.light else 1.0
     saved_s = total_s(rows) - sum(row.use.flops for row in rows) / peak
     if precision != "tf32":
@@ -693,8 +700,8 @@ def _saved_s(row: Region, precision: str, account: StepAccount, facts: Facts) ->
     """Forecast for all its calls: below zero where they take longer in *precision*.
 
     What keeps them from the peak of fp32 keeps them from that of *precision*, too: calls, threads
-    that wake up, memory.  Convolutions were measured from 0.7 to 1.3 times as fast in bf16 on a CPU,
-    whatever the peaks: they count as no gain there.
+    that wake up, memory.  Convolutions were measured from 0.7 to 1.3 times as fast in bf16 on a
+    CPU, whatever the peaks: they count as no gain there.
     """
     chip, use, document = facts.light.chip if facts.light else None, row.use, facts.documents.chip
     if chip is None:
@@ -803,11 +810,13 @@ def recompute(account: StepAccount, facts: Facts) -> Cause | None:
     where, called_at = place_of(rows)
     return Cause(
         id="recompute",
-        title=f"activations are computed twice, and {share(1 - room[0] / room[1])} of the memory is "
-        "free",
+        title=f"activations are computed twice, and {share(1 - room[0] / room[1])} of the memory "
+        f"is free",
         evidence=(
-            f"{'' if rows else 'up to '}{duration(claim.removes_s)} of {duration(account.step_s)} per "
-            "step",
+            (
+                f"{'' if rows else 'up to '}{duration(claim.removes_s)} of "
+                f"{duration(account.step_s)} per step"
+            ),
             f"{size(room[0])} of {size(room[1])} at the peak",
         ),
         changes=(Use(change="keep_activations"),),
