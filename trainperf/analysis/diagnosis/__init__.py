@@ -66,6 +66,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "loader:transfer",
             "host:callbacks",
             "host:loop",
+            "host:busy_thread",
             "ranks:no_sync",
             "ranks:allreduce_tail",
             "ranks:exposed_communication",

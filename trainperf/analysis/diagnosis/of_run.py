@@ -176,7 +176,9 @@ def _regions(
         (floor.use for floor in typical.operators), key=lambda use: keys.get(_key(use), len(keys))
     )
     if audit.device == "cpu":
-        return on_host(typical.operators, order, loop_s, typical), "audited"
+        waited = 0.0 if facts.host is None else facts.host.waited_fraction or 0.0
+        slowed = 1 / (1 - min(waited, LIMITS.mostly))
+        return on_host(typical.operators, order, loop_s, typical, slowed), "audited"
     work_s = sum(loop_s.get(slot, 0.0) for slot in WORK)
     return on_device(typical.operators, order, work_s, traced_operators(evidence.captures))
 

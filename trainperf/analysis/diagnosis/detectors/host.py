@@ -267,6 +267,35 @@ def _without_gradient(account: StepAccount) -> list[Region]:
     ]
 
 
+def busy_thread(account: StepAccount, facts: Facts) -> Cause | None:
+    """Another thread of this process computes beside the training, and takes CPUs that it needs.
+
+    Removed is what the thread computes: while it does, it has one of the CPUs that the model's
+    threads share, or the interpreter.  Where there is a CPU for it nothing is said.
+
+    Wrong where: the thread works for the training, e.g. a prefetcher of one's own.
+    To confirm: `trainperf prove` with and without the thread; `py-spy top --pid` names what it runs.
+    """
+    threads = {
+        name: spent_s
+        for name, spent_s in account.threads_s.items()
+        if account.share(spent_s) >= LIMITS.notable
+    }
+    crowded = account.cpus is None or account.model_threads + 1 > account.cpus - account.others_cpus
+    if not threads or not crowded:
+        return None
+    spent = duration(sum(threads.values()))
+    on = "" if facts.cpus is None else f", on {plural(facts.cpus, 'CPU')}"
+    return Cause(
+        id="busy_thread",
+        title=f"{' and '.join(threads)} computes {spent} per step beside the training",
+        evidence=(f"the model computes with {plural(account.model_threads, 'thread')}{on}",),
+        changes=(Use(change="quiet_thread", values={"name": " and ".join(threads)}),),
+        claim=Claim(threads=tuple(threads)),
+        confidence="medium",
+    )
+
+
 def hidden_syncs(account: StepAccount, facts: Facts) -> Cause | None:
     """Lines of the step read values back, and settings do so in every batch.
 

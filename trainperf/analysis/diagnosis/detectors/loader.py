@@ -101,7 +101,7 @@ def _fewer(account: StepAccount, facts: Facts) -> Use:
         return Use(change="more_cpus", values={"ranks": facts.ranks})
     workers = min(host.workers, own // 2)
     if workers < host.workers:
-        return Use(change="fewer_workers", values={"workers": workers, "cpus": plural(own, "CPU")})
+        return Use(change="fewer_workers", values={"number": workers, "cpus": plural(own, "CPU")})
     threads = min(host.threads, max(1, own - workers))
     return Use(change="fewer_threads", values={"threads": threads, "cpus": plural(own, "CPU")})
 
@@ -282,7 +282,8 @@ def _loader_changes(account: StepAccount, facts: Facts, part: str) -> Iterator[U
     plan = worker_plan(account)
     if plan is not None:
         least_s = max(rest_s, loader.making_s / plan.workers)
-        how = {"workers": plan.workers, "threads": plan.threads}
+        workers = plural(plan.workers, "worker")
+        how = {"workers": workers, "number": plan.workers, "threads": plan.threads}
         change = "more_workers" if plan.threads is None else "workers_and_threads"
         yield Use(change=change, values=how, step_s=plan.step_s, least_s=least_s)
     if loader.workers:
