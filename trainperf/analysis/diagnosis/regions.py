@@ -102,7 +102,7 @@ def _laid_over(
         long_s.append(max(0.0, before_s - usually_s * row.use.calls))
     # On CPUs that others use, too, all of it takes longer by what the thread waits for one.
     quiet_s = phase_s / slowed
-    # No call is quicker than a launch, so that work which the audit slowed down leaves time for them.
+    # No call is quicker than a launch: work that the audit slowed down leaves time for calls.
     around_s = min(max(quiet_s - sum(work_s), usual_s * sum(r.use.calls for r in rows)), quiet_s)
     # A long stretch may be an interruption of the audited step: it gets what nothing else explains.
     often = _ratio(around_s, sum(short_s), 1.0)

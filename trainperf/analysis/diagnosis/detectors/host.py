@@ -274,7 +274,7 @@ def busy_thread(account: StepAccount, facts: Facts) -> Cause | None:
     threads share, or the interpreter.  Where there is a CPU for it nothing is said.
 
     Wrong where: the thread works for the training, e.g. a prefetcher of one's own.
-    To confirm: `trainperf prove` with and without the thread; `py-spy top --pid` names what it runs.
+    To confirm: `trainperf prove` with and without the thread.
     """
     threads = {
         name: spent_s
