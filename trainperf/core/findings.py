@@ -35,9 +35,8 @@ class MeasuredGain(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict in ("slower", "equal", "loss differs")
 
 
-Basis = Literal["estimate", "measured", "modelled"]
-"""What a gain is known by: the reader's own estimate, a trial in this training, or the law of the
-step over its account."""
+Basis = Literal["measured", "modelled"]
+"""What a gain is known by: a trial in this training, or the law of the step over its account."""
 
 
 class ChangeGain(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,25 +66,19 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What a change of one part returns on the work that it takes: a row of the decision table."""
 
     part: str
-    """Id of a finding, or the name of a part that the reader's estimates add."""
+    """Id of a finding."""
     scope: Scope
     """Whether share and gains are of a steady step or of the whole fit."""
     fraction: float | None
     """Share of the scope's time that the part takes; `None` where it is not known."""
-    speedup: float | None
-    """How many times faster the part itself is believed to get.  `None` without a *gain* or a
-    share; with both, the part is believed to go away altogether."""
     gain: float | None
-    """How many times faster the scope gets by that; by Amdahl's law where it was not measured.
-    `None` where neither a share nor a measurement is known."""
+    """How many times faster the scope gets by it: the finding's own; `None` where nothing tells."""
     ceiling: float | None
     """At most so many times faster: the finding's own bound."""
     basis: Basis
     """Of the gain."""
     days: float
     """Of work, eight hours each."""
-    days_estimated: bool = False
-    """Whether the reader said so; else it is what the finding's effort counts as (`DAYS`)."""
     saved_fraction: float | None = None
     """Share of the whole fit's time that is saved; below 0 where it gets slower."""
     return_per_day: float | None = None
