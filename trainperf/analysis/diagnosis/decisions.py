@@ -3,8 +3,8 @@
 The gain is the finding's own; the return is the share of the fit that it saves, over the days of
 work that its effort counts as.  The order is that of the findings.
 
-Worked example: the step gets 1.25 times faster by workers, an eighth of a day, and steps are 90 % of
-the fit: 20 % of a step, 18 % of the fit, 144 % per day of work.
+Worked example: the step gets 1.25 times faster by workers, an eighth of a day, and steps are 90 %
+of the fit: 20 % of a step, 18 % of the fit, 144 % per day of work.
 """
 
 from trainperf.analysis.summary.schema import Summary

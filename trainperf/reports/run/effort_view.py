@@ -21,8 +21,10 @@ _BASIS: dict[Basis, str] = {"measured": "tried", "modelled": "the law of the ste
 _DEFAULTS = ", ".join(f"{effort} {days:.2g}" for effort, days in DAYS.items())
 _NOTES = (
     "about: how many times faster the step, or the fit, probably gets by it (how it decides)",
-    f"days: of work, 8 hours each ({_DEFAULTS}); per day: share of the fit that is saved over the "
-    "days, to compare changes by",
+    (
+        f"days: of work, 8 hours each ({_DEFAULTS}); per day: share of the fit that is saved over "
+        "the days, to compare changes by"
+    ),
     "gains do not add up: each change alters the other shares",
 )
 

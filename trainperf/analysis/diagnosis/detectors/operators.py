@@ -345,12 +345,14 @@ def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf prove` with the larger micro-batch, in samples per second.
     """
     number, spent_s = facts.micro_batches, account.spent("forward", "backward")
-    # A few dozen operators take a millisecond to launch, and a model of some layers has hundreds.
+    launches_s = sum(row.python_s for row in _passes(account)) * (1 - 1 / number)
+    # Without an audit: a model of some layers has hundreds of operators, and a call takes 10 µs.
     brief = spent_s / number < 10 * MANY_CALLS * LAUNCH_S * 2
+    if account.regions:
+        brief = account.share(launches_s) >= LIMITS.notable
     room = room_for(facts, number)
     if number < 2 or not spent_s or room is None or not brief or not account.host_decides:
         return None
-    launches_s = sum(row.python_s for row in _passes(account)) * (1 - 1 / number)
     rows = round((facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.world_size)
     return Cause(
         id="small_micro_batches",
