@@ -4,6 +4,7 @@ Backward is attributed through its graph: each node has the sequence number of t
 made it, and is assigned to the same place.  All of it uses torch's own hooks.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -70,6 +71,8 @@ class Attribution:
         )
         self.last: tuple[Part, Site] = ("forward", Site(module=None, line=None))
         """The last result of `here`."""
+        self.left_ns = math.inf
+        """What looking at operators may still take; below zero they are let pass."""
 
     def __enter__(self) -> Self:
         if self._root is not None:
