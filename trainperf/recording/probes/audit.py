@@ -67,6 +67,8 @@ class AuditProbe(Probe):
         self._interrupted = False
         self._left = False
         """Whether hooks may be left, because a step ended with its update."""
+        self._heard = -1
+        """The last step of which a batch was announced."""
         self.over = False
         """Whether no further step will be audited."""
         self.ledger: LedgerProbe | None = None
@@ -99,6 +101,7 @@ class AuditProbe(Probe):
         draft = self.recorder.draft
         if self.over or draft is None or draft.index < self._plan.at or self._running:
             return
+        self._heard = draft.index
         if self._step not in (None, draft.index):  # the epoch ended amid its step
             self._begin_anew()
         if self._step is None and not self._guard.run(self.name, lambda: self._choose(draft)):
@@ -116,8 +119,12 @@ class AuditProbe(Probe):
     def settle(self) -> bool:
         """Write the result if the step is complete; whether nothing more will be audited."""
         draft = self.recorder.draft
-        if not self.over and draft is not None and draft.complete and draft.index == self._step:
+        if self.over or draft is None or not draft.complete:
+            return self.over
+        if draft.index == self._step:
             self._guard.run(self.name, lambda: self._settle(draft))
+        elif self._plan.chosen and draft.index >= max(self._plan.at, self._heard + 1):
+            self._guard.run(self.name, lambda: self._unheard(draft.index))
         return self.over
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
@@ -135,7 +142,7 @@ class AuditProbe(Probe):
         self._release()
         if not self.over and not self._note:
             at = self._plan.at if self._step is None else self._step
-            self._note = f"no step was audited: the fit ended before step {at} was complete"
+            self._note = f"no step was audited, the fit ended before step {at} was complete"
             if not self._plan.chosen:
                 log.warning("trainperf: %s", self._note)
         self.over = True
@@ -159,11 +166,11 @@ class AuditProbe(Probe):
             if torch._C._autograd._profiler_enabled():  # noqa: SLF001 as the tracer asks
                 self._note = "no step was audited: another torch profiler was at work"
                 return False
-            if why := why_no_look(self._place.device):
-                self._skip(why)
-                return False
             if why := why_not_eager(self._module):
                 self._capture(draft.index, why)
+                return False
+            if why := why_no_look(self._place.device):
+                self._skip(why)
                 return False
         self._step = draft.index
         return True
@@ -187,12 +194,19 @@ class AuditProbe(Probe):
         took_s = audit.audited_s + (monotonic_ns() - begun) / 1e9
         self._note = f"step {draft.index} was audited, which made it take {duration(took_s)}"
 
+    def _unheard(self, step: int) -> None:
+        """A step began that nobody announced: what is compiled in place calls no hook."""
+        self._capture(step, why_not_eager(self._module) or "the model is not heard in its forward")
+
     def _skip(self, why: str) -> None:
         self.over = True
         self._note = f"no step was audited: {why}"
 
     def _capture(self, step: int, why: str) -> None:
         """Have the second step from now captured: the first one wakes the profiler up."""
+        if none := why_no_look(self._place.device):
+            self._skip(f"{why}, and {none}")
+            return
         self._skip(f"{why}; step {step + 2} was to be captured instead")
         profile = ScheduledProfile(
             skip_first=step + 1,
