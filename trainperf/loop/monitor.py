@@ -108,7 +108,7 @@ class LoopMonitor:
         demand_mask(tokens)
         loop = kind_named(kind)
         self.monitor = Monitor(clock)
-        own = None if dirpath in (None, _RUNS) else str(dirpath)
+        own = None if dirpath is None or str(dirpath) == _RUNS else str(dirpath)
         self._launch = LaunchOptions.of_this_process().joined(dirpath=own)
         trials = self._launch.trials
         demand_nothing_trained(loop, trials)
