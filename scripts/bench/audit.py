@@ -1,11 +1,11 @@
 """Cost of an audited step beside a normal one, for steps of few, of many and of large operators.
 
-`python -m scripts.bench.audit`: one thread, best of five normal steps and of three audits.
+`python -m scripts.bench.audit`: one thread and its CPU time, best of five steps and three audits.
 *Written* is what sums a step up, `stopped` that operators were let pass because there are so many.
 """
 
 from collections.abc import Callable
-from time import perf_counter
+from time import thread_time
 
 import torch
 from torch import nn
@@ -89,10 +89,10 @@ def row(name: str, model: nn.Module, x: torch.Tensor) -> str:
 
 
 def seconds(act: Callable[[], object]) -> float:
-    """Of one call."""
-    begin = perf_counter()
+    """Processor time of one call: what others do on the machine does not count."""
+    begin = thread_time()
     act()
-    return perf_counter() - begin
+    return thread_time() - begin
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from trainperf.audit.traffic import is_traced, tensors_in
 from trainperf.audit.update_hooks import UpdateHooks
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.artifacts.memory import Category
-from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.machine.clocks import thread_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +105,9 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         given = kwargs or {}
         out = func(*args, **given)
         if self._where.left_ns >= 0 and not is_traced(out):
-            begun = monotonic_ns()
+            begun = thread_ns()
             self._observed(args, given, out)
-            self._where.left_ns -= monotonic_ns() - begun
+            self._where.left_ns -= thread_ns() - begun
         return out
 
     def follow(self, tensors: Iterable[Tensor]) -> None:

@@ -72,7 +72,10 @@ class Attribution:
         self.last: tuple[Part, Site] = ("forward", Site(module=None, line=None))
         """The last result of `here`."""
         self.left_ns = math.inf
-        """What looking at operators may still take; below zero they are let pass."""
+        """Processor time that looking at operators may still take; below zero they are let pass.
+
+        Not wall time: on a busy machine an audit is slower, and so is everything.
+        """
 
     def __enter__(self) -> Self:
         if self._root is not None:

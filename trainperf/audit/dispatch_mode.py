@@ -67,17 +67,16 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                     return func.decompose(*args, **given)
         busy, start = thread_ns(), monotonic_ns()
         out = func(*args, **given)
-        end = monotonic_ns()
+        end, done = monotonic_ns(), thread_ns()
         took = _Took(
             host_ns=end - start,
-            busy_ns=thread_ns() - busy,
+            busy_ns=done - busy,
             before_ns=self._between.until(start),
         )
         if not is_traced(out):
             self._observed(func, args, given, out, took)
-        now = monotonic_ns()
-        self._between.since(now)
-        self._where.left_ns -= now - end
+        self._where.left_ns -= thread_ns() - done
+        self._between.since(monotonic_ns())
         return out
 
     def _observe(

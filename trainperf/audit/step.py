@@ -41,7 +41,8 @@ class Audit:
     Args:
         model: Module that the others are named from; by default the outermost one that runs.
         shield: Wraps what torch calls, so that a fault of ours ends the audit only.
-        most_ns: What it may add to the step: then operators are let pass; `None` for no limit.
+        most_ns: Processor time for looking at operators: then they are let pass; `None` for no
+            limit.
     """
 
     def __init__(

@@ -109,14 +109,13 @@ class LoopMonitor:
         loop = kind_named(kind)
         self.monitor = Monitor(clock)
         own = None if dirpath is None or str(dirpath) == _RUNS else str(dirpath)
-        self._launch = LaunchOptions.of_this_process().joined(dirpath=own)
-        trials = self._launch.trials
-        demand_nothing_trained(loop, trials)
+        launch = self._launch = LaunchOptions.of_this_process().joined(dirpath=own)
+        demand_nothing_trained(loop, launch.trials)
         self._source: BatchSource | None = None
         self._objects = Objects(device=torch.device("cpu"), mask=tokens)
         self._options = LoopOptions(
             kind=loop,
-            base=None if dirpath is None else storage(self._launch.dirpath or _RUNS),
+            base=None if dirpath is None else storage(launch.dirpath or _RUNS),
             writer=writer,
             log_every=log_every_n_steps,
             aloud=report,
@@ -124,9 +123,9 @@ class LoopMonitor:
             machine=machine and clock is monotonic_ns,
             started_at=wall_clock_anchor(),
             extensions=Extensions.of(meters, sinks, probes, aggregate=aggregate),
-            audit=self._launch.audit_plan,
-            loader_anatomy=self._launch.loader_anatomy,
-            trials=None if trials is None else TrialOptions(launch=trials, ends=True),
+            audit=launch.audit_plan,
+            loader_anatomy=launch.loader_anatomy,
+            trials=TrialOptions(launch=launch.trials, ends=True) if launch.trials else None,
         )
         self.run: Path | None = None
         """The run directory, once the first epoch has begun; of one behind a URL, its spool."""

@@ -31,8 +31,8 @@ LATEST = 20
 """From this step on any is taken, e.g. where every step is the first of its epoch."""
 
 MOST_S = 0.6
-"""Spent on looking at operators where nobody has named the step: with what torch takes to ask us
-about each, and what is done after the step, a second."""
+"""Processor time for looking at operators where nobody has named the step: with what torch takes to
+ask about each, and what is done after the step, about a second."""
 
 _UNUSUAL = Tag.FIRST_IN_EPOCH | Tag.AFTER_VALIDATION | Tag.PARTIAL_GROUP
 
