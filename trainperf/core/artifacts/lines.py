@@ -16,7 +16,8 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     """A line of a function."""
 
     file: str
-    """Relative to the working directory or to the script's, where it lies below one of them."""
+    """Relative to the working directory or to the script's, where it lies below one of them; of an
+    installed package from the package on."""
     line: int
     function: str
     """Qualified by its class, e.g. `Net.forward`."""

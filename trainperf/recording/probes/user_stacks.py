@@ -1,13 +1,12 @@
 """Stacks of a running thread, reduced to the frames of the user's own code."""
 
-import os
-import sys
 import sysconfig
 from pathlib import Path
 from types import CodeType, FrameType
 
 import torch
 
+from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts.lines import Place
 from trainperf.recording.probes.host_work import CALLERS, host_work, package_of
 
@@ -153,14 +152,4 @@ def kind_of(file: str) -> int:
 def described(code: CodeType, line: int) -> Place:
     """A place as reports print it."""
     name = getattr(code, "co_qualname", code.co_name)  # Python 3.11 has it
-    return Place(shown_file(code.co_filename), line, name.rpartition("<locals>.")[2])
-
-
-def shown_file(file: str) -> str:
-    """A file's name relative to the working directory or the script's, if it lies below one."""
-    path = Path(file)
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    for base in (Path.cwd(), *([Path(script).resolve().parent] if script else [])):
-        if path.is_relative_to(base):
-            return os.fspath(path.relative_to(base))
-    return file
+    return Place(shown_path(code.co_filename), line, name.rpartition("<locals>.")[2])
