@@ -145,10 +145,6 @@ class EventTable:
     """`(pid, tid)` as text: numbers on the host, `stream 7` and the like on some devices."""
     base_ns: int = 0
     """Clock of the profiler at `start_ns == 0`: aligns the ranks of one host."""
-    clock_ns: int = 0
-    """What the times in the file itself count from; part of `base_ns`."""
-    first_ns: int = 0
-    """Start of the event that stands first in the file."""
     info: TraceInfo = field(default_factory=TraceInfo)
     losses: Losses = field(default_factory=Losses)
 

@@ -177,12 +177,6 @@ def analyse_file(path: AnyPath, options: AnalysisOptions) -> RankAnalysis:
     rank_in_name = _RANK.search(path.name)
     if trace.rank is None and rank_in_name:
         trace = msgspec.structs.replace(trace, rank=int(rank_in_name[1]))
-    if options.hta:
-        from trainperf.traces.hta import hta_breakdown  # noqa: PLC0415 seldom asked for
-
-        breakdown = hta_breakdown(table)
-        note = () if breakdown else ("HTA has no figures for a trace without a device",)
-        trace = msgspec.structs.replace(trace, hta=breakdown, warnings=(*trace.warnings, *note))
     compared = rank_collectives(table, parts.steps, parts.host, parts.collectives)
     return RankAnalysis(trace=trace, collectives=compared, began_ns=table.base_ns)
 

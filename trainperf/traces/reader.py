@@ -172,7 +172,6 @@ def _assemble(columns: Columns, *, losses: Losses, clock_ns: int) -> EventTable:
     start_ns = growing.pop("start_ns").finished(rows)
     base_ns = int(start_ns.min())
     start_ns -= base_ns
-    first_ns = int(start_ns[0])
     order = _order(start_ns, growing, rows)
     sorted_columns: dict[str, Any] = {"start_ns": start_ns[order]}
     del start_ns
@@ -189,8 +188,6 @@ def _assemble(columns: Columns, *, losses: Losses, clock_ns: int) -> EventTable:
         texts=columns.texts.names.texts(),
         threads=list(columns.threads.pairs),
         base_ns=clock_ns + base_ns,
-        clock_ns=clock_ns,
-        first_ns=first_ns,
         losses=losses,
     )
 
