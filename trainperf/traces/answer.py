@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.traces.findings import host_step_s, period_s
 from trainperf.traces.results import RankTrace, TraceReport
 
 
@@ -31,7 +30,7 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
     busy = _mean([rank.totals.gpu_busy_fraction for rank in ranks])
     who = "The GPU is" if len(ranks) == 1 else f"On average over {len(ranks)} ranks the GPU is"
     sentences = [f"{who} {_doing(ranks, busy)}."]
-    whole_s = _mean([period_s(rank) for rank in ranks])
+    whole_s = _mean([rank.period_s for rank in ranks])
     lost = []
     exposed_s = _mean([rank.totals.comm_exposed_s for rank in ranks])
     if exposed_s > 0 and exposed_s >= LIMITS.worth * whole_s:
@@ -52,7 +51,7 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
 
 def _where(ranks: Sequence[RankTrace], whole_s: float) -> str:
     """Said where a step takes longer on the device than its marks on the host are apart."""
-    host_s = _mean([host_step_s(rank) for rank in ranks])
+    host_s = _mean([rank.host_step_s for rank in ranks])
     return " on the device" if whole_s > (1 + LIMITS.worth) * host_s else ""
 
 
@@ -69,7 +68,7 @@ def _doing(ranks: Sequence[RankTrace], busy: float) -> str:
 
 def _of_host(ranks: Sequence[RankTrace]) -> str:
     """Without a device the host is what there is: its largest known part."""
-    whole_s = _mean([period_s(rank) for rank in ranks])
+    whole_s = _mean([rank.period_s for rank in ranks])
     parts = [
         (_mean([rank.totals.data_wait_s for rank in ranks]), "waiting for data"),
         (_mean([rank.totals.comm_s for rank in ranks]), "in collectives on the host"),
