@@ -60,13 +60,8 @@ class TraceInfo:
     world_size: int | None = None
     device: str | None = None
     """Name of the device that worked, e.g. `NVIDIA A100-SXM4-40GB`."""
-    backend: str | None = None
-    nccl_version: str | None = None
     process_groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name of a process group to its ranks."""
-    has_shapes: bool = False
-    has_stacks: bool = False
-    has_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +78,7 @@ class Losses:
     """Whether something stands behind the end of the trace, e.g. another trace: not read."""
 
     def __bool__(self) -> bool:
-        return bool(self.dropped_events or self.truncated or self.repaired_texts or self.trailing)
+        return self != Losses()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

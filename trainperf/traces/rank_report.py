@@ -9,7 +9,7 @@ import numpy as np
 
 from trainperf.core.formatting.units import plural, share
 from trainperf.core.places import AnyPath
-from trainperf.traces.event_table import NONE, EventTable
+from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.lanes import lanes_of
 from trainperf.traces.metrics.collectives import Collectives, collectives_of
 from trainperf.traces.metrics.communication import (
@@ -106,7 +106,7 @@ def reasons_of(
         out |= dict.fromkeys(_SHARES, out["gpu_busy_s"])
     elif not device.in_steps.any():
         out |= dict.fromkeys(_SHARES, _NONE_LAUNCHED)
-    if not table.info.has_memory and not (table.total_bytes != NONE).any():
+    if not ((table.kind == Kind.MEMORY) | (table.total_bytes != NONE)).any():
         out["memory_peak_bytes"] = "recorded without profile_memory"
     return out
 

@@ -18,10 +18,10 @@ import msgspec
 from trainperf.core.errors import TraceError
 from trainperf.core.run_directory import drafted
 from trainperf.traces.event_table import Kind
-from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder
-from trainperf.traces.reading.salvage import mend
-from trainperf.traces.reading.source import ReadLimits, Source
-from trainperf.traces.reading.splitter import Batch, ByteWindow, TraceDocument, Value
+from trainperf.traces.reading.decode import FAULTS, EventDecoder
+from trainperf.traces.reading.salvage import Batch
+from trainperf.traces.reading.source import ReadLimits
+from trainperf.traces.reading.splitter import TraceDocument, Value
 from trainperf.traces.reading.values import kind_of
 
 
@@ -153,9 +153,8 @@ def _first_pass(trace: Path, limits: ReadLimits) -> tuple[dict[str, bytes], Coll
     has_events = False
     for part in _parts(trace, limits):
         if isinstance(part, Value):
-            body = _valid(part)
-            if body is not None:
-                head[part.key] = body
+            if not _misleads(part):
+                head[part.key] = part.body
             continue
         has_events = True
         collectives.look(part)
@@ -165,16 +164,13 @@ def _first_pass(trace: Path, limits: ReadLimits) -> tuple[dict[str, bytes], Coll
     return head, collectives
 
 
-def _valid(value: Value) -> bytes | None:
-    """The value as JSON; `None` for one that is none, or that misleads the plugin."""
-    for body in (value.body, mend(value.body, loose=False)):
-        try:
-            content: object = msgspec.json.decode(body)
-        except FAULTS:
-            continue
-        misleads = value.key == "Framework" and content == _LIGHTNING
-        return None if misleads else body
-    return None
+def _misleads(value: Value) -> bool:
+    """Whether the plugin, which believes it, would be better without it."""
+    try:
+        content: object = msgspec.json.decode(value.body)
+    except FAULTS:
+        return True
+    return value.key == "Framework" and content == _LIGHTNING
 
 
 def _events(trace: Path, limits: ReadLimits, collectives: CollectiveLaunches) -> Iterator[Record]:
@@ -184,7 +180,7 @@ def _events(trace: Path, limits: ReadLimits, collectives: CollectiveLaunches) ->
 
 
 def _parts(trace: Path, limits: ReadLimits) -> Iterator[Value | Record]:
-    for part in TraceDocument(ByteWindow(Source(trace, limits).blocks()), _WholeDecoder()).parts():
+    for part in TraceDocument(trace, limits, EventDecoder(whole=True)).parts():
         if isinstance(part, Batch):
             yield from cast(list[Record], part.events)
         else:
@@ -261,24 +257,3 @@ def _split(event: Record, what: str) -> Iterator[Record]:
     name = next((name for name in _COLLECTIVES if name in what), "all_gather")
     yield {**event, "cat": "cpu_op", "name": f"{event['name']} (host)", "args": rest}
     yield {**event, "cat": "user_annotation", "name": f"nccl:{name}", "dur": 0}
-
-
-class _WholeDecoder(EventDecoder):
-    """Decodes events with all that is in them, as dictionaries."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._records = msgspec.json.Decoder(list[Record])
-        self._record = msgspec.json.Decoder(Record)
-
-    def many(self, body: bytes) -> list[Decoded]:
-        """Decode a JSON list of events; raises one of `FAULTS`."""
-        return cast(list[Decoded], self._records.decode(body))
-
-    def decode_event(self, body: bytes) -> Decoded:
-        """Decode one event; raises one of `FAULTS`."""
-        return cast(Decoded, self._record.decode(body))
-
-    def loose(self, body: bytes) -> Decoded | None:
-        """There is no event with wrong types here: any object is one; raises one of `FAULTS`."""
-        return self.decode_event(body)
