@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trainperf.core.errors import TraceError
 from trainperf.core.places import AnyPath
 from trainperf.traces.event_table import NONE, Column, EventTable, Kind, Losses, TraceInfo
-from trainperf.traces.reading.columns import Columns, Growing
+from trainperf.traces.reading.columns import Columns
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
 from trainperf.traces.reading.source import ReadLimits
 from trainperf.traces.reading.splitter import KEYS, TraceDocument, Value
@@ -147,43 +147,41 @@ def _assemble(columns: Columns, *, losses: Losses, clock_ns: int) -> EventTable:
     Each column is freed where it grew once its sorted copy is made: both together are the peak of
     memory.
     """
-    growing, rows = columns.growing, columns.rows
-    start_ns = growing.pop("start_ns").finished(rows)
+    start_ns = columns.pop("start_ns")
     base_ns = int(start_ns.min())
     start_ns -= base_ns
-    order = _order(start_ns, growing, rows)
+    order = _order(start_ns, columns)
     sorted_columns: dict[str, Any] = {"start_ns": start_ns[order]}
     del start_ns
     for name, dtype in _DTYPES.items():
-        if name in growing:
-            sorted_columns[name] = growing.pop(name).finished(rows)[order]
+        if name in columns:
+            sorted_columns[name] = columns.pop(name)[order]
         else:  # one value seen many times
-            sorted_columns[name] = np.broadcast_to(dtype(NONE), rows)
-    has_stack = "stack" in growing
+            sorted_columns[name] = np.broadcast_to(dtype(NONE), columns.rows)
     return EventTable(
         **sorted_columns,
-        stack=growing.pop("stack").finished(rows)[order] if has_stack else None,
+        stack=columns.pop("stack")[order] if "stack" in columns else None,
         names=columns.names.texts(),
-        texts=columns.texts.names.texts(),
-        threads=list(columns.threads.pairs),
+        texts=columns.texts.texts(),
+        threads=list(columns.threads),
         base_ns=clock_ns + base_ns,
         losses=losses,
     )
 
 
-def _order(start_ns: Column, growing: Mapping[str, Growing], rows: int) -> npt.NDArray[np.intp]:
+def _order(start_ns: Column, columns: Columns) -> npt.NDArray[np.intp]:
     """The rows by start; where starts are equal, the outer event first.
 
     It does not depend on the order of the file, unless two events are the same in all.
     """
     order = np.argsort(start_ns, kind="stable")
     ordered = start_ns[order]
-    same = np.zeros(rows + 1, dtype=np.bool_)
+    same = np.zeros(len(order) + 1, dtype=np.bool_)
     np.equal(ordered[1:], ordered[:-1], out=same[1:-1])
     tied = np.flatnonzero(same[1:] | same[:-1])
     if len(tied):
         ties = order[tied]
-        keys = [growing[name].finished(rows)[ties] for name in _TIES if name in growing]
-        outer = np.lexsort((*keys, -growing["duration_ns"].finished(rows)[ties], start_ns[ties]))
+        keys = [columns.column(name)[ties] for name in _TIES if name in columns]
+        outer = np.lexsort((*keys, -columns.column("duration_ns")[ties], start_ns[ties]))
         order[tied] = ties[outer]
     return order
