@@ -22,6 +22,7 @@ from trainperf.core.places import AnyPath, listed, path_of
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName
 from trainperf.traces.answer import answer
 from trainperf.traces.findings import findings
+from trainperf.traces.jobs import jobs
 from trainperf.traces.results import (
     AnalysisOptions,
     RankAnalysis,
@@ -183,8 +184,6 @@ def reports(
         TraceError: nothing of a named file, or of a whole directory, can be used.
         OSError: a file cannot be read.
     """
-    from trainperf.traces.jobs import jobs  # noqa: PLC0415 loads numpy: see above
-
     analyses, notes = _analyses(paths, options, engine)
     groups = jobs(analyses)
     if len(groups) > 1:

@@ -15,6 +15,9 @@ from trainperf.core.findings import Finding
 
 TRACE_VERSION = 1
 
+PROFILER_STEP = "ProfilerStep"
+"""What steps are cut by where the profiler has marked them."""
+
 
 class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step of one rank.

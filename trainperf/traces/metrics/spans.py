@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
+from trainperf.traces.results import PROFILER_STEP
 
 
 _NO_TIMES: Column = np.empty(0, np.int64)
@@ -115,7 +116,6 @@ def _pieces(first: Spans, other: Spans) -> tuple[Column, Column]:
 Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
-PROFILER_STEP = "ProfilerStep"
 OPTIMIZER_STEP = "Optimizer.step"
 WINDOW = "none"
 
