@@ -49,15 +49,12 @@ class _Member:
             return False
         if 1 in (self.size, other.size) or not _agree(self.size, other.size):
             return False
-        is_timed = self.began_ns is not None and other.began_ns is not None
-        if is_timed and abs((self.began_ns or 0) - (other.began_ns or 0)) > APART_NS:
-            return False
-        is_sure = is_timed and None not in (self.size, other.size)
+        is_sure = None not in (self.size, other.size, self.began_ns, other.began_ns)
         if not is_sure and not _agree(self.device, other.device):
             return False
-        return None in (self.steps, other.steps) or bool(
-            (self.steps or set()) & (other.steps or set())
-        )
+        if self.began_ns and other.began_ns and abs(self.began_ns - other.began_ns) > APART_NS:
+            return False
+        return self.steps is None or other.steps is None or not self.steps.isdisjoint(other.steps)
 
 
 def _member(analysis: RankAnalysis) -> _Member:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, cast
+from zlib import Z_BEST_SPEED
 
 import msgspec
 
@@ -21,7 +22,7 @@ from trainperf.traces.reading.decode import FAULTS, EventDecoder
 from trainperf.traces.reading.salvage import Batch
 from trainperf.traces.reading.source import ReadLimits
 from trainperf.traces.reading.splitter import TraceDocument, Value
-from trainperf.traces.reading.values import kind_of
+from trainperf.traces.reading.values import FIRST_FOLDED, kind_of
 
 
 _KERNELS = ("nccl", "rccl", "msccl")
@@ -65,7 +66,7 @@ def normalise(trace: Path, copy: Path, *, limits: ReadLimits | None = None) -> N
     with (
         drafted(copy) as draft,
         draft.open("wb") as file,
-        gzip.GzipFile("", "wb", 3, file, mtime=0) as out,
+        gzip.GzipFile("", "wb", Z_BEST_SPEED, file, mtime=0) as out,
     ):
         _write(cast(IO[bytes], out), beside, _events(trace, limits, collectives))
 
@@ -73,17 +74,18 @@ def normalise(trace: Path, copy: Path, *, limits: ReadLimits | None = None) -> N
 def _collectives(table: EventTable) -> dict[int, int]:
     """The `External id` of the collective around the launch of each communication kernel.
 
-    By the correlation of both.  Numbers too large for the table, as no profiler of today writes
-    them, are not found.
+    By the correlation of both.  Numbers that the table folds, as no profiler of today writes them,
+    are left out.
     """
     kernels = table.rows(Kind.KERNEL)
     kernels = kernels[by_name(table, kernels, is_communication)]
     ranges = named(table, _COLLECTIVE, Kind.ANNOTATION, Kind.CPU_OP)
     forest = nest(table, ranges[table.external[ranges] != NONE])
     place = forest.around(table, launches_of(table, kernels))
-    kernels, place = kernels[place != NONE], place[place != NONE]
-    external = table.external[forest.rows[place]]
-    return dict(zip(table.correlation[kernels].tolist(), external.tolist(), strict=True))
+    external = table.external[forest.rows[place[place != NONE]]]
+    correlation = table.correlation[kernels[place != NONE]]
+    pairs = zip(correlation.tolist(), external.tolist(), strict=True)
+    return {key: number for key, number in pairs if max(key, number) < FIRST_FOLDED}
 
 
 def _misleads(value: Value) -> bool:

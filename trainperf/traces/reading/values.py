@@ -108,7 +108,8 @@ _MOST_US = MOST_NS // 1000
 EXACT_BELOW_US = 2.0**43
 """Floats of microseconds below this are less than a nanosecond apart."""
 
-_LARGE = 2**30
+FIRST_FOLDED = 2**30
+"""Ids from here on are given numbers of their own."""
 
 
 class InexactError(Exception):
@@ -196,15 +197,15 @@ class Identities:
             numbers = np.fromiter(values, np.int64, len(values))
         except (TypeError, ValueError, OverflowError):
             return np.array([self._coded(_integer(value)) for value in values], dtype=np.int32)
-        large = numbers >= _LARGE
+        large = numbers >= FIRST_FOLDED
         if large.any():
             numbers[large] = [self._coded(value) for value in numbers[large].tolist()]
         return np.maximum(numbers, NONE).astype(np.int32)
 
     def _coded(self, value: int) -> int:
-        if value < _LARGE:
+        if value < FIRST_FOLDED:
             return max(value, NONE)
-        return self._large.setdefault(value, _LARGE + len(self._large))
+        return self._large.setdefault(value, FIRST_FOLDED + len(self._large))
 
 
 def _integer(value: object) -> int:
