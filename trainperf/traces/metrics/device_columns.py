@@ -26,6 +26,7 @@ from trainperf.traces.metrics.spans import (
     clipped,
     named,
     overlaps,
+    union,
     without,
 )
 
@@ -56,7 +57,7 @@ def idle_split(
 ) -> IdleSplit:
     """The pauses between the first and the last work that recorded steps launched."""
     bounds = device.spans(device.in_steps).bounds or (0, 0)
-    pauses = without(_whole(bounds), clipped(device.busy, *bounds))
+    pauses = without(union(*np.array(bounds)[:, None]), clipped(device.busy, *bounds))
     launched_late = _launched_late(table, device, pauses)
     waited = host.loader.within(pauses.start, pauses.end)
     synced = without(host.syncing, host.loader).within(pauses.start, pauses.end)
@@ -71,12 +72,6 @@ def idle_split(
     }
     causes = {part: sums(period, values, len(steps)) for part, values in parts.items()}
     return IdleSplit(**causes, pauses=pauses)
-
-
-def _whole(bounds: tuple[int, int]) -> Spans:
-    start, end = bounds
-    keep = end > start
-    return Spans(start=np.array([start][:keep], np.int64), end=np.array([end][:keep], np.int64))
 
 
 def _launched_late(
