@@ -7,6 +7,7 @@ only where the number of ranks or the time is not known.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from trainperf.traces.results import PROFILER_STEP, RankAnalysis
 
@@ -14,7 +15,7 @@ from trainperf.traces.results import PROFILER_STEP, RankAnalysis
 APART_NS = 600 * 10**9
 """Ranks trace the same steps at the same time; the clocks of their hosts may differ by minutes."""
 
-_EPOCH_NS = 946_684_800 * 10**9
+_EPOCH_NS = int(datetime(2000, 1, 1, tzinfo=timezone.utc).timestamp()) * 10**9
 """A trace that begins before the year 2000 counts from something else, such as the host's start."""
 
 

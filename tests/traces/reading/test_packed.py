@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainperf.traces.reading.source import BLOCK_BYTES, PIECE_BYTES, unpacked
+from trainperf.traces.reading.source import Buffer, unpacked
 
 
 # Neither blanks nor noise: some 8 to 1, as traces are.
@@ -22,14 +22,14 @@ CONTENT = b"".join(
     for n in range(8_000)
 )
 PACKED = gzip.compress(CONTENT)
-MOST_LOST = 8 * PIECE_BYTES
+MOST_LOST = 8 * Buffer.PIECE
 """What one piece of packed data unpacks to, at most."""
 
 
 def content(packed: bytes) -> bytes:
     """All blocks of a file with these bytes."""
     blocks = [*unpacked(io.BytesIO(packed))]
-    assert all(0 < len(block) <= BLOCK_BYTES for block in blocks)
+    assert all(0 < len(block) <= Buffer.BLOCK for block in blocks)
     return b"".join(blocks)
 
 

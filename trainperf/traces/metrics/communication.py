@@ -28,18 +28,12 @@ from trainperf.traces.metrics.spans import (
     union,
 )
 from trainperf.traces.results import Collective, ProcessGroup
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 _LATE = np.iinfo(np.int64).max
 _EARLY = np.iinfo(np.int64).min
 
-
-MANY = 32
-"""Collectives of one kind in a step from which on small ones are many."""
-
-SMALL_BYTES = 1 << 20
-SMALL_NS = 100_000
-"""Where bytes are not given: a collective below this is mostly latency."""
 
 _TAIL = ("allreduce_tail_s", "allreduce_early_s", "allreduce_to_optimizer_s")
 DEVICE_COMM_FIELDS = ("comm_overlap_fraction", "comm_exposed_s", *_TAIL)
@@ -229,7 +223,10 @@ def _kind(
     sized = mine[(collectives.bytes[mine] >= 0) & (length > 0)]
     size, time = collectives.bytes[sized], (collectives.end[sized] - collectives.start[sized]) / 1e9
     rate = float(size.sum() / time.sum()) if len(sized) else None
-    small = median(size) < SMALL_BYTES if len(sized) else median(length) < SMALL_NS
+    if len(sized):
+        small = median(size) < THRESHOLDS.small_collective_bytes
+    else:
+        small = median(length) < THRESHOLDS.small_collective_ns
     return Collective(
         kind=kind,
         count=len(mine),
@@ -238,7 +235,7 @@ def _kind(
         bytes=int(size.sum()) if len(sized) else None,
         achieved_bytes_per_s=rate,
         bus_bytes_per_s=_bus(collectives, kind, sized),
-        many_small=bool(small and len(mine) >= MANY * steps),
+        many_small=bool(small and len(mine) >= THRESHOLDS.many_collectives * steps),
     )
 
 

@@ -29,6 +29,7 @@ from trainperf.traces.metrics.spans import (
     union,
     without,
 )
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +106,6 @@ DEVICE_FIELDS = (
     "short_kernels_s", "tensor_core_fraction",
 )  # fmt: skip
 
-SHORT_NS = 10_000
-"""A kernel below this takes about as long to launch as to run."""
-
 _TENSOR_CORE = re.compile(
     r"tensor_?op|hmma|imma|wgmma|gmma|xmma|_mma_|nvjet|flash|fmha|mfma|h884|h1688|i8816"
     r"|[_s](884|1688|8816|16816|168128)|_MI(16|32|4)x|_MT\d+x\d+.*_MI\d+",
@@ -170,7 +168,7 @@ def _kernels(table: EventTable, steps: StepSpans, device: DeviceWork) -> StepCol
     """Counts and sums over the kernels that each step launched, communication among them."""
     count = len(steps)
     length = device.end - device.start
-    short = device.kernel & (length < SHORT_NS)
+    short = device.kernel & (length < THRESHOLDS.short_kernel_ns)
     compute = device.kernel & device.used_for(DeviceUse.COMPUTE)
     launches = named(table, LAUNCHING, Kind.RUNTIME)
     computed = per_step(device.step[compute], count, length[compute])

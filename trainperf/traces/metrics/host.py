@@ -24,6 +24,7 @@ from trainperf.traces.metrics.spans import (
     without,
 )
 from trainperf.traces.results import SyncSite
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 MARKS = re.compile(
@@ -197,10 +198,6 @@ def host_columns(steps: StepSpans, host: HostWork, busy: Spans | None) -> StepCo
     }
 
 
-TOP = 20
-FRAMES = 8
-"""Python frames that are kept of a stack."""
-
 _ITEM = "aten::item"
 _SCALAR = "aten::_local_scalar_dense"
 _BUILT_IN = re.compile(r"<built-in|<string>|nn\.Module: ")
@@ -248,7 +245,9 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
         SyncSite(call=site[0], count=len(counted[site]), total_s=length / 1e9, stack=site[1])
         for site, length in lengths.items()
     ]
-    return tuple(sorted(sites, key=lambda site: (-site.total_s, site.call, site.stack))[:TOP])
+    return tuple(
+        sorted(sites, key=lambda site: (-site.total_s, site.call, site.stack))[: THRESHOLDS.rows]
+    )
 
 
 def _waits(table: EventTable, rows: Rows, forest: Nest) -> Rows:
@@ -306,4 +305,4 @@ def _stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str, ...]
 def _kept(stack: list[str]) -> tuple[str, ...]:
     frames = [frame for frame in stack if not _BUILT_IN.match(frame)]
     own = [frame for frame in frames if not _LIBRARY.match(frame)]
-    return tuple((own or frames)[:FRAMES])
+    return tuple((own or frames)[: THRESHOLDS.frames])

@@ -33,7 +33,7 @@ Chunk = dict[str, Values]
 """Columns of one chunk by name; one that is missing is `NONE` throughout."""
 
 _NO_ARGS = Args()
-_NO_STREAM = 2**32 - 1
+_NO_STREAM = np.iinfo(np.uint32).max
 """How CUDA says that a wait was for no stream in particular."""
 
 _OPERATORS = (Kind.CPU_OP, Kind.ANNOTATION)

@@ -7,6 +7,7 @@ import codecs
 import json
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import chain
 from typing import IO
 
@@ -23,12 +24,16 @@ except ImportError:
 GZIP = b"\x1f\x8b"
 """How packed data begins."""
 
-PIECE_BYTES, BLOCK_BYTES = 2**14, 2**18
-"""What is unpacked at once, and what comes of it at most.
 
-Of a damaged file the piece with the damage is lost.  A block is large enough to cost more than
-what happens around it, and small enough for memory.
-"""
+class Buffer(IntEnum):
+    """How much is held at once, in bytes."""
+
+    PIECE = 2**14
+    """Packed data; of a damaged file the piece with the damage is lost."""
+    BLOCK = 2**18
+    """What is read, or unpacked: costs more than what happens around it."""
+    CHUNK = 2**19
+    """What is decoded: its events stay in the processor's cache until they are columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,8 @@ class ReadLimits:
     unpacked_bytes: int = 8 * 2**30
     events: int = 16_000_000
     """Six times those of a gigabyte; a table of so many takes between 0.5 and 1.5 GB."""
+    value_bytes: int = 2**25
+    """A value or an event that is larger is taken for damage."""
     text_characters: int = 2**28
     """All different names together; those of real traces are below a thousandth of it."""
     gzip_ratio: float = 200.0
@@ -89,7 +96,7 @@ class Source:
         if is_packed:
             self.trailing = yield from unpacked(file)
         else:
-            yield from iter(lambda: file.read(BLOCK_BYTES), b"")
+            yield from iter(lambda: file.read(Buffer.BLOCK), b"")
 
 
 def unpacked(file: IO[bytes]) -> Generator[bytes, None, bool]:
@@ -98,10 +105,10 @@ def unpacked(file: IO[bytes]) -> Generator[bytes, None, bool]:
     One packed document may stand behind another, with zeros between.  Data that is cut or damaged
     just ends: whether something is missing is for its reader to say.
     """
-    inflater, pending = inflate.decompressobj(wbits=31), file.read(PIECE_BYTES)
+    inflater, pending = inflate.decompressobj(wbits=31), file.read(Buffer.PIECE)
     while True:
         try:
-            block = inflater.decompress(pending, BLOCK_BYTES)
+            block = inflater.decompress(pending, Buffer.BLOCK)
         except inflate.error:  # type: ignore[misc]  # isal's stub is wrong
             return False
         if block:
@@ -109,13 +116,13 @@ def unpacked(file: IO[bytes]) -> Generator[bytes, None, bool]:
         elif not pending:
             return False
         if inflater.eof:
-            pending = (inflater.unused_data + file.read(PIECE_BYTES)).lstrip(b"\0")
+            pending = (inflater.unused_data + file.read(Buffer.PIECE)).lstrip(b"\0")
             if not pending.startswith(GZIP):
                 return bool(pending)
             inflater = inflate.decompressobj(wbits=31)
         else:
             # At the end of the file too: it may hold more than fitted into a block.
-            pending = inflater.unconsumed_tail or file.read(PIECE_BYTES)
+            pending = inflater.unconsumed_tail or file.read(Buffer.PIECE)
 
 
 def _as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:

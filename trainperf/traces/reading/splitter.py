@@ -13,14 +13,8 @@ from trainperf.core.errors import TraceError
 from trainperf.core.places import AnyPath
 from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder, trailing, value_end
 from trainperf.traces.reading.salvage import BETWEEN, Batch, past, salvage
-from trainperf.traces.reading.source import PIECE_BYTES, ReadLimits, Source
+from trainperf.traces.reading.source import Buffer, ReadLimits, Source
 
-
-CHUNK_BYTES, MOST_VALUE_BYTES = 2**19, 2**25
-"""How much is decoded at once, and beyond what a value or an event is taken for damage.
-
-A chunk is small enough that its events stay in the processor's cache until they are columns.
-"""
 
 _BOUNDARY = re.compile(rb'\}\s*,\s*\{\s*"')
 """Between two events, or between two objects of a list inside one."""
@@ -50,7 +44,7 @@ class TraceDocument:
         """Whether something follows the document."""
         self._decoder = decoder
         self._source = Source(path, limits)
-        self._window = _ByteWindow(self._source.blocks())
+        self._window = _ByteWindow(self._source.blocks(), limits.value_bytes)
 
     def parts(self) -> Iterator[Value | Batch]:
         """All parts; raises `TraceError` when the first byte cannot start a trace."""
@@ -114,8 +108,8 @@ class TraceDocument:
         """The next events; `None` if one is larger than any."""
         window = self._window
         # What follows the chunk holds the end of its last event.
-        is_cut = window.fill(CHUNK_BYTES + PIECE_BYTES)
-        cut = _BOUNDARY.search(window.data, window.at + CHUNK_BYTES) if is_cut else None
+        is_cut = window.fill(Buffer.CHUNK + Buffer.PIECE)
+        cut = _BOUNDARY.search(window.data, window.at + Buffer.CHUNK) if is_cut else None
         end = cut.start() + 1 if cut else len(window.data)
         # Copied once: a megabyte at a time, copies are what the splitter takes.
         body = b"".join((b"[", memoryview(window.data)[window.at : end], b"]"))
@@ -146,10 +140,11 @@ class TraceDocument:
 class _ByteWindow:
     """A stretch of the document that moves on: `fill` appends, a larger `at` forgets."""
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
+    def __init__(self, blocks: Iterator[bytes], most_bytes: int) -> None:
         self.data = b""
         self.at = 0
         self._blocks = blocks
+        self._most_bytes = most_bytes
 
     @property
     def rest(self) -> memoryview:
@@ -170,7 +165,7 @@ class _ByteWindow:
         """Hold twice as much; `False` at the end, or beyond what one value may take."""
         held = len(self.rest)
         self.fill(2 * held)
-        return held < len(self.rest) <= MOST_VALUE_BYTES
+        return held < len(self.rest) <= self._most_bytes
 
     def peek(self) -> bytes:
         """The next byte that is neither blank nor comma, skipping those; nothing at the end."""
