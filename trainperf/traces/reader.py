@@ -40,10 +40,10 @@ class _Device(msgspec.Struct):
     name: str | None = None
 
 
-Said = TypeVar("Said")
+Typed = TypeVar("Typed")
 
 
-def _said(body: bytes | msgspec.Raw, kind: type[Said]) -> Said | None:
+def _typed(body: bytes | msgspec.Raw, kind: type[Typed]) -> Typed | None:
     """A value that stands beside the events; `None` where the file says something else."""
     try:
         return msgspec.json.decode(body, type=kind)
@@ -53,9 +53,9 @@ def _said(body: bytes | msgspec.Raw, kind: type[Said]) -> Said | None:
 
 def _info(bodies: Mapping[str, bytes], table: EventTable) -> TraceInfo:
     """What the trace is of; *table* tells which device worked."""
-    job = _said(bodies.get("distributedInfo", b""), _Job) or _Job()
-    devices = _said(bodies.get("deviceProperties", b""), list[_Device]) or []
-    groups = _said(job.pg_config, list[_Group]) or []
+    job = _typed(bodies.get("distributedInfo", b""), _Job) or _Job()
+    devices = _typed(bodies.get("deviceProperties", b""), list[_Device]) or []
+    groups = _typed(job.pg_config, list[_Group]) or []
     return TraceInfo(
         rank=job.rank,
         world_size=job.world_size,
@@ -135,7 +135,7 @@ def _read(path: AnyPath, limits: ReadLimits, decoder: EventDecoder) -> EventTabl
         repaired_texts=repaired,
         trailing=document.trailing,
     )
-    clock_ns = _said(bodies.get("baseTimeNanoseconds", b""), int) or 0
+    clock_ns = _typed(bodies.get("baseTimeNanoseconds", b""), int) or 0
     is_believed = 0 <= clock_ns < MOST_NS
     table = _assemble(columns, losses=losses, clock_ns=clock_ns if is_believed else 0)
     return replace(table, info=_info(bodies, table))

@@ -72,9 +72,9 @@ class TraceDocument:
                     yield Value(key=name, body=body)
                     continue
             # A damaged value: what counts behind it is still found, if the window holds it.
-            known = _RESCUE.search(window.data, window.at)
-            window.at = known.start() if known else len(window.data)
-            if not known:
+            next_key = _RESCUE.search(window.data, window.at)
+            window.at = next_key.start() if next_key else len(window.data)
+            if not next_key:
                 return
         self.truncated |= opener == b""
         window.at += 1
