@@ -73,9 +73,12 @@ class TraceDocument:
                     continue
             # A damaged value: what counts behind it is still found, if the window holds it.
             next_key = _RESCUE.search(window.data, window.at)
-            window.at = next_key.start() if next_key else len(window.data)
             if not next_key:
+                # Events in it are lost; a name that is no JSON, behind all of them, loses nothing.
+                self.truncated |= b'"ph"' in window.data[window.at :]
+                window.at = len(window.data)
                 return
+            window.at = next_key.start()
         self.truncated |= opener == b""
         window.at += 1
 
