@@ -34,12 +34,10 @@ def planted_rule(evidence: object) -> None:
     """The garden takes a notable part of the step."""
 '''
 
-CHECK = '''"""A check that a contributor adds."""
-
-
-def planted_check(case: object) -> None:
-    """No shrub stands in the way."""
-'''
+CHECK = (
+    'Check(id="planted_check", about="No shrub stands in the way.", '
+    'looks=[answer("pass", "none")]),'
+)
 
 COMMAND = '''"""`trainperf garden`: a command that a contributor adds."""
 
@@ -73,8 +71,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> ExtendedPackage:
     package.add_line(
         "analysis/rules/__init__.py", '"host.planted_rule",', after='"host.callbacks",'
     )
-    package.add_file("analysis/doctor/planted_check.py", CHECK)
-    package.add_line("analysis/doctor/__init__.py", '"planted_check",', after='"input:loader",')
+    package.add_line("analysis/doctor/checks.py", CHECK, after="CHECKS: tuple[Check, ...] = (")
     package.add_file("commands/garden.py", COMMAND)
     package.add_line("commands/__init__.py", '"garden",', after='"merge",')
     return package
