@@ -8,7 +8,7 @@ import msgspec
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import Journal
-from trainperf.analysis.run.window import last_step
+from trainperf.analysis.run.record_file import end_of
 from trainperf.core.phases import Gap
 
 
@@ -56,5 +56,5 @@ def _again(run: Run) -> int | None:
         begins = begins or 0
         if place:
             again += max(0, reached - begins)
-        reached = begins + last_step(files[0]) + 1
+        reached = begins + end_of(files[0]).step + 1
     return again
