@@ -11,7 +11,6 @@ from trainperf.reports.trace.view import trace_markdown, trace_text
 from trainperf.traces.answer import answer
 from trainperf.traces.event_table import Kind
 from trainperf.traces.findings import findings
-from trainperf.traces.hta import hta_breakdown
 from trainperf.traces.rank_report import analyse
 from trainperf.traces.results import RankTrace, TraceReport
 
@@ -65,7 +64,6 @@ def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:
     table = table_of(events)
 
     trace = analyse(table, "any.json")
-    hta_breakdown(table)
 
     assert_sound(trace)
     found = TraceReport(ranks=(trace,))

@@ -35,9 +35,8 @@ class MeasuredGain(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict in ("slower", "equal", "loss differs")
 
 
-Basis = Literal["estimate", "measured", "modelled"]
-"""What a gain is known by: the reader's own estimate, a trial in this training, or the law of the
-step over its account."""
+Basis = Literal["measured", "modelled"]
+"""What a gain is known by: a trial in this training, or the law of the step over its account."""
 
 
 class ChangeGain(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,25 +66,19 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What a change of one part returns on the work that it takes: a row of the decision table."""
 
     part: str
-    """Id of a finding, or the name of a part that the reader's estimates add."""
+    """Id of a finding."""
     scope: Scope
     """Whether share and gains are of a steady step or of the whole fit."""
     fraction: float | None
     """Share of the scope's time that the part takes; `None` where it is not known."""
-    speedup: float | None
-    """How many times faster the part itself is believed to get.  `None` without a *gain* or a
-    share; with both, the part is believed to go away altogether."""
     gain: float | None
-    """How many times faster the scope gets by that; by Amdahl's law where it was not measured.
-    `None` where neither a share nor a measurement is known."""
+    """How many times faster the scope gets by it: the finding's own; `None` where nothing tells."""
     ceiling: float | None
     """At most so many times faster: the finding's own bound."""
     basis: Basis
     """Of the gain."""
     days: float
     """Of work, eight hours each."""
-    days_estimated: bool = False
-    """Whether the reader said so; else it is what the finding's effort counts as (`DAYS`)."""
     saved_fraction: float | None = None
     """Share of the whole fit's time that is saved; below 0 where it gets slower."""
     return_per_day: float | None = None
@@ -112,11 +105,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = "step"
     """Whether that is a share of a steady step or of the whole fit."""
     gain_upper_bound: float | None = None
-    """The scope gets at most so many times faster by it, by the law of the step or a ceiling that was
-    tried; `None` when no bound is known."""
+    """The scope gets at most so many times faster by it, by the law of the step or a ceiling that
+    was tried; `None` when no bound is known."""
     gain: float | None = None
-    """How many times faster it probably gets by the first of its changes: what was measured, else by
-    the law of the step; `None` where nothing tells."""
+    """How many times faster it probably gets by the first of its changes: what was measured, else
+    by the law of the step; `None` where nothing tells."""
     measured_gain: MeasuredGain | None = None
     """What its change brought in this training; `None` where it was not tried."""
     trials: tuple[str, ...] = ()
@@ -135,8 +128,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     called_at: str = ""
     """`file:line` of the user's code that called *where*, if that is a library's."""
     resource: str = ""
-    """Whose seconds it is about: `loader`, `operators`, `host`, `communication`, `fit`; empty where it
-    is about none."""
+    """Whose seconds it is about: `loader`, `operators`, `host`, `communication`, `fit`; empty where
+    it is about none."""
     changes: tuple[ChangeGain, ...] = ()
     """All that would remove it, the one that it advises first."""
 
@@ -155,7 +148,7 @@ class Ordinary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits that several rules share, as shares of a step; a rule's own limits are in its file."""
+    """Limits that several detectors share, as shares of a step; those of one alone are in its file."""
 
     worth: float = 0.05
     """Least share of a traced step worth a finding: a trace shows it directly."""
@@ -208,8 +201,9 @@ def severity(fraction: float) -> Level:
 def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Finding, ...]:
     """Urgent findings first, then by what they probably save per day of work.
 
-    What was tried and gains nothing comes last.  A finding whose gain nobody knows comes after those
-    that save a twentieth of the fit, and before those that save less; one of low severity comes last.
+    What was tried and gains nothing comes last.  A finding whose gain nobody knows comes after
+    those that save a twentieth of the fit, and before those that save less; one of low severity
+    comes last.
 
     Args:
         findings: In any order; those that rank alike keep it.

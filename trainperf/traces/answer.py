@@ -13,8 +13,6 @@ _CAUSES = (
     ("idle_sync_fraction", "while the host waits in synchronising calls"),
     ("idle_other_fraction", "between kernels that had been launched"),
 )
-IDLE = 0.1
-"""Share of idle time from which on its cause is the answer."""
 
 
 def answer(report: TraceReport) -> str:
@@ -56,7 +54,7 @@ def _where(ranks: Sequence[RankTrace], whole_s: float) -> str:
 
 
 def _doing(ranks: Sequence[RankTrace], busy: float) -> str:
-    if 1.0 - busy < IDLE:
+    if 1.0 - busy < LIMITS.notable:
         computing = _mean([rank.totals.compute_fraction for rank in ranks])
         return f"busy {share(busy)} of its recorded span, {share(computing)} computing"
     causes = [(_mean([getattr(rank.totals, name) for rank in ranks]), why) for name, why in _CAUSES]

@@ -1,14 +1,15 @@
 """Diagnosis: why a step takes as long as it does, what to change first, and what that would gain.
 
 One chapter, in this order: an *account* of the step in seconds (`account`, made in `of_run` and
-`of_capture`, its computing in `regions`), *facts* beside it (`facts`), *detectors* that claim seconds
-for *causes* (`cause`, `detectors`), *changes* that would remove them (`changes`), the *law* that says
-what a change gains (`law`), *trials* that measured some (`tried`), and *findings*, which put all that
-into words (`findings`).
+`of_capture`, its computing in `regions`), *facts* beside it (`facts`), *detectors* that claim
+seconds for *causes* (`cause`, `detectors`), *changes* that would remove them (`changes`), the *law*
+that says what a change gains (`law`), *trials* that measured some (`tried`), and *findings*, which
+put all that into words (`findings`).
 
-Detectors claim in the order of `DETECTORS`: broken runs, then habits with a line of code, then named
-parts, then resources, then the rest.  What one has claimed is gone from the account that the next
-ones see, so each second has one owner; what nobody claims is ordinary computing, and is said as that.
+Detectors claim in the order of `DETECTORS`: broken runs, then habits with a line of code, then
+named parts, then resources, then the rest.  What one has claimed is gone from the account that the
+next ones see, so each second has one owner; what nobody claims is ordinary computing, and is said
+as that.
 
 To add one: a file in `detectors` that defines a function of its own name, and a line here.
 """
@@ -65,6 +66,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "loader:transfer",
             "host:callbacks",
             "host:loop",
+            "host:busy_thread",
             "ranks:no_sync",
             "ranks:allreduce_tail",
             "ranks:exposed_communication",

@@ -1,8 +1,8 @@
 """Causes: which seconds of an account somebody owns, where, and by what evidence.
 
-A detector is a pure function `detect(account, facts) -> Cause | None` of some thirty lines.  It says
-which seconds its cause removes and which changes of the catalogue would do that, and nothing of
-gains, of order, or of other detectors: what these have claimed is gone from the account it sees.
+A detector is a pure function `detect(account, facts) -> Cause | None` of some thirty lines.  It
+says which seconds its cause removes and which changes of the catalogue would do that, and nothing
+of gains, of order, or of other detectors: what these have claimed is gone from the account it sees.
 """
 
 from collections.abc import Callable, Mapping

@@ -32,7 +32,8 @@ def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], O
     noisy = is_noisy(account, facts)
     found = [finding_of(cause, account, facts, trials, noisy=noisy) for cause in causes]
     further = measured_change(found, trials, facts.documents.trials_from)
-    # Steps that compile, save or wait for a first batch are longer than what a change of a step saves.
+    # Steps that compile, save or wait for a first batch are longer than what a change of a step
+    # saves.
     steps = (
         min(account.steps_s, facts.steps * account.step_s) / account.fit_s if account.fit_s else 1.0
     )

@@ -98,7 +98,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         loop_s=loop_s,
         regions=regions,
         regions_basis=basis,
-        device=None if facts.host_computes else _device(evidence, facts, step_s),
+        device=None if facts.host_computes else _device(facts, step_s),
         loader=_loader(facts, loop_s) if step_s else None,
         threads_s=_threads_s(summary),
         meetings={
@@ -176,7 +176,9 @@ def _regions(
         (floor.use for floor in typical.operators), key=lambda use: keys.get(_key(use), len(keys))
     )
     if audit.device == "cpu":
-        return on_host(typical.operators, order, loop_s, typical), "audited"
+        waited = 0.0 if facts.host is None else facts.host.waited_fraction or 0.0
+        slowed = 1 / (1 - min(waited, LIMITS.mostly))
+        return on_host(typical.operators, order, loop_s, typical, slowed), "audited"
     work_s = sum(loop_s.get(slot, 0.0) for slot in WORK)
     return on_device(typical.operators, order, work_s, traced_operators(evidence.captures))
 
@@ -186,7 +188,7 @@ def _key(use: object) -> tuple[object, ...]:
     return tuple(getattr(use, name) for name in names)
 
 
-def _device(evidence: Evidence, facts: Facts, step_s: float) -> DeviceAccount:
+def _device(facts: Facts, step_s: float) -> DeviceAccount:
     """By the always-on marks; what only a capture shows, by the latest one."""
     stalled, copied = facts.worst(DATA_STALL_FRACTION), facts.worst(H2D_FRACTION)
     traced = [rank.totals for rank in facts.traces if rank.device_worked]
@@ -227,8 +229,8 @@ def _loader(facts: Facts, loop_s: dict[str, float]) -> LoaderAccount | None:
     making_s = waited_s
     if workers:
         ran = None if host is None else host.workers_ran
-        # Of workers that nobody waits for, and of a wait that is for handing over, what they compute
-        # is what making takes; workers that are waited for otherwise are busy all the time.
+        # Of workers that nobody waits for, and of a wait that is for handing over, what they
+        # compute is what making takes; workers that are waited for otherwise are busy all the time.
         waits = waited_s >= LIMITS.worth * step_s
         hands_over = ran is not None and ran * step_s < waited_s < HANDED_OVER_S * batches
         making_s = workers * step_s if waits and not hands_over else (ran or 0.0) * step_s

@@ -26,9 +26,6 @@ from trainperf.analysis.roofline.speed_of_light import TracedOperator, family
 SLOWED = 2.0
 """Steady steps on a busy machine take at most so many times what the audited one computed."""
 
-LONG_CALLS = 4
-"""Python before a call is a long stretch from so many times the median on."""
-
 SHORT_CALLS = 4
 """A call is work from so many times the shortest call on: the audit's overhead is in both."""
 
@@ -45,6 +42,7 @@ def on_host(
     order: Sequence[object],
     loop_s: dict[str, float],
     light: Roofline,
+    slowed: float = 1.0,
 ) -> tuple[Region, ...]:
     """Of a CPU: each phase with its own operators, or all together where phases are not told apart.
 
@@ -53,6 +51,7 @@ def on_host(
         order: Their uses, in the order of their first calls.
         loop_s: Slots of the steady steps; those of `WORK` and `other` hold the computing.
         light: The step against its chip.
+        slowed: How many times longer the steady steps take because others use the CPUs.
     """
     places = {id(use): place for place, use in enumerate(order)}
     own = sorted((f for f in floors if f.use.place == "device"), key=lambda f: places[id(f.use)])
@@ -76,7 +75,7 @@ def on_host(
     return tuple(
         region
         for slot, rows in groups.items()
-        for region in _laid_over(rows, slot, loop_s.get(slot, 0.0), usual_s, places)
+        for region in _laid_over(rows, slot, loop_s.get(slot, 0.0), usual_s, slowed, places)
     )
 
 
@@ -85,6 +84,7 @@ def _laid_over(
     slot: str,
     phase_s: float,
     usual_s: float,
+    slowed: float,
     places: dict[int, int],
 ) -> list[Region]:
     if not rows:
@@ -93,22 +93,23 @@ def _laid_over(
     shortest_s = min(_busy_s(row) / row.use.calls for row in rows)
     shortest_s = min(max(shortest_s, usual_s), SHORT_CALLS * usual_s)
     adds_s = min(row.use.before_s / row.use.calls for row in rows)
-    longest_s = LONG_CALLS * median(row.use.before_s / row.use.calls for row in rows)
-    calls_s = [usual_s * row.use.calls for row in rows]
-    before_s = [max(0.0, row.use.before_s - adds_s * row.use.calls) for row in rows]
-    short_s = [
-        min(b, longest_s * row.use.calls) + c
-        for b, c, row in zip(before_s, calls_s, rows, strict=True)
-    ]
-    long_s = [b + c - short for b, c, short in zip(before_s, calls_s, short_s, strict=True)]
+    usually_s = median(row.use.before_s / row.use.calls for row in rows) - adds_s
     work_s = [_work_s(row, shortest_s) for row in rows]
-    # No call is quicker than a launch, so that work which the audit slowed down leaves time for them.
-    around_s = min(max(phase_s - sum(work_s), sum(calls_s)), phase_s)
+    short_s, long_s = [], []
+    for row in rows:
+        before_s = max(0.0, row.use.before_s - adds_s * row.use.calls)
+        short_s.append(min(before_s, usually_s * row.use.calls) + usual_s * row.use.calls)
+        long_s.append(max(0.0, before_s - usually_s * row.use.calls))
+    # On CPUs that others use, too, all of it takes longer by what the thread waits for one.
+    quiet_s = phase_s / slowed
+    # No call is quicker than a launch: work that the audit slowed down leaves time for calls.
+    around_s = min(max(quiet_s - sum(work_s), usual_s * sum(r.use.calls for r in rows)), quiet_s)
     # A long stretch may be an interruption of the audited step: it gets what nothing else explains.
-    usually_s = min(around_s, SLOWED * sum(short_s))
-    rarely_s = min(around_s - usually_s, SLOWED * sum(long_s))
-    factor = _ratio(phase_s - usually_s - rarely_s, sum(work_s))
-    often, once = _ratio(usually_s, sum(short_s)), _ratio(rarely_s, sum(long_s))
+    often = _ratio(around_s, sum(short_s), 1.0)
+    once = _ratio(around_s - often * sum(short_s), sum(long_s), 1.0)
+    python_s = often * sum(short_s) + once * sum(long_s)
+    factor = _ratio(quiet_s - python_s, sum(work_s), SLOWED)
+    often, once, factor = often * slowed, once * slowed, factor * slowed
     regions = []
     for row, work, short, long in zip(rows, work_s, short_s, long_s, strict=True):
         run_s, python_s = factor * work, often * short + once * long
@@ -127,13 +128,13 @@ def _laid_over(
     return regions
 
 
-def _ratio(part_s: float, whole_s: float) -> float:
-    """How much of it there is, at most `SLOWED` times as much."""
-    return min(part_s / whole_s, SLOWED) if whole_s > 0 else 0.0
+def _ratio(part_s: float, whole_s: float, most: float) -> float:
+    """How much of it there is, at most so many times as much."""
+    return min(max(part_s, 0.0) / whole_s, most) if whole_s > 0 else 0.0
 
 
 def _work_s(row: OperatorFloor, shortest_s: float) -> float:
-    """What its calls computed beyond what the audit adds to each; 0 of calls that are all overhead."""
+    """What its calls computed beyond what the audit adds; 0 of calls that are all overhead."""
     beyond_s = _busy_s(row) - shortest_s * row.use.calls
     return beyond_s if _busy_s(row) >= SHORT_CALLS * shortest_s * row.use.calls else 0.0
 

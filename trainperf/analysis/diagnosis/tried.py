@@ -140,7 +140,8 @@ def sentence(trial: TrialResult, run: str = "") -> str:
     """E.g. `AMP in bf16 was tried: faster, 1.38× as fast (95 % CI 1.33–1.43), 16 pairs …`."""
     of, gain = f" in {run}" if run else "", gain_of(trial)
     speed = f", {as_fast(gain.speedup, gain.low, gain.high)}" if trial.resolved else ""
-    return f"{trial.title} was tried{of}: {trial.verdict}{speed}, {plural(trial.pairs, 'pair')} of blocks"
+    pairs = plural(trial.pairs, "pair")
+    return f"{trial.title} was tried{of}: {trial.verdict}{speed}, {pairs} of blocks"
 
 
 def line_to_write(trial: TrialResult) -> str:

@@ -224,7 +224,21 @@ def _named(lines: SampledLines, slot: str, steps: Collection[int] | None) -> Pha
         owner=_owner(weights, share, _around(lines, share)),
         lines=tuple(share(place, weight) for place, weight in tops.most_common(MOST_LINES)),
         host=_plain_code(lines, slot, steps),
+        loader_fraction=_loader_fraction(lines, slot, steps),
     )
+
+
+def _loader_fraction(lines: SampledLines, slot: str, steps: Collection[int] | None) -> float | None:
+    """Share of a slot in which a loader was asked; `None` where the recording does not say."""
+    loading = whole = 0
+    for sample in lines.samples:
+        stack = lines.stacks[sample.stack]
+        if stack.slot == slot and (steps is None or sample.step in steps):
+            if stack.loads is None:
+                return None
+            whole += sample.stands_for_us
+            loading += sample.stands_for_us * stack.loads
+    return loading / whole if whole else None
 
 
 def _plain_code(lines: SampledLines, slot: str, steps: Collection[int] | None) -> PlainCode | None:

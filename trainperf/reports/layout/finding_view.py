@@ -43,8 +43,8 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     """What, and where in the code."""
     gain: str
-    """Of its first change: the measured one, e.g. `1.38× [1.33–1.43], tried`, else by the law of the
-    step, e.g. `about 1.4×, at most 1.7×`; empty where neither is known."""
+    """Of its first change: the measured one, e.g. `1.38× [1.33–1.43], tried`, else by the law of
+    the step, e.g. `about 1.4×, at most 1.7×`; empty where neither is known."""
     evidence: tuple[str, ...]
     rows: tuple[FindingRow, ...]
     """The labelled lines that have something to say."""

@@ -241,7 +241,9 @@ def _what_first(summary: Summary) -> str:
     if first is None or first.severity == "low":
         return _nothing(summary)
     most = gain(first)
-    return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}.{_more_to_see(summary)}"
+    known = bool(most) or first.urgent
+    after = _more_to_see(summary) if known else f" {_nothing(summary)}"
+    return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}.{after}"
 
 
 def _nothing(summary: Summary) -> str:

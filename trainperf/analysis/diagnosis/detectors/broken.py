@@ -32,7 +32,8 @@ GROWN_BYTES = 32 << 20
 DAY_S = 86_400.0
 
 
-# -- memory that ran out, or will -------------------------------------------------------------------
+# -- memory that ran out, or will
+# -------------------------------------------------------------------
 
 
 def out_of_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
@@ -365,7 +366,8 @@ def fragmentation(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
     )
 
 
-# -- what is learned, or answered -------------------------------------------------------------------
+# -- what is learned, or answered
+# -------------------------------------------------------------------
 
 
 def zero_grad(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
@@ -414,8 +416,10 @@ def scheduler_per_micro_batch(account: StepAccount, facts: Facts) -> Cause | Non
         id="scheduler_per_micro_batch",
         title=f"the learning-rate schedule runs {times(fast)} as fast as the updates",
         evidence=(
-            f"{facts.settings.get('schedulers') or 'the scheduler'}: {count(stepped)} steps in "
-            f"{count(updates)} updates",
+            (
+                f"{facts.settings.get('schedulers') or 'the scheduler'}: {count(stepped)} steps in "
+                f"{count(updates)} updates"
+            ),
             f"{count(passes)} micro-batches make these updates",
         ),
         changes=(Use(change="schedule_per_update" if with_each else "schedule_once"),),

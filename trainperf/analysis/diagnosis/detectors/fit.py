@@ -391,7 +391,8 @@ def overflow(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-# -- changes over time ------------------------------------------------------------------------------
+# -- changes over time
+# ------------------------------------------------------------------------------
 
 _MOVED = {
     "tokens_padded": "tokens of a batch",
@@ -470,8 +471,10 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
         id="slower_since",
         title=_longer(level),
         evidence=(
-            f"change point: a step takes {duration(level.before_s)} before and "
-            f"{duration(level.after_s)} after (medians of steady steps)",
+            (
+                f"change point: a step takes {duration(level.before_s)} before and "
+                f"{duration(level.after_s)} after (medians of steady steps)"
+            ),
             *_along(level.moved),
             *[_longer(each) for each in levels if each is not level][:3],
         ),
@@ -531,8 +534,10 @@ def slow_drift(account: StepAccount, facts: Facts) -> Cause | None:
         title=f"steps get slower all the time: {grows} grows from {duration(begins_s)} to "
         f"{duration(ends_s)} per step",
         evidence=(
-            f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at last: "
-            f"{share(drift.ends_s / drift.begins_s - 1)} longer",
+            (
+                f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
+                f"last: {share(drift.ends_s / drift.begins_s - 1)} longer"
+            ),
             *(
                 (f"Lightning calls its logger in the loop: {what}",)
                 if what and not drift.hook
@@ -560,7 +565,8 @@ def _gathers(facts: Facts) -> Holder | None:
     return next((each for each in held if each.count >= LIMITS.mostly * facts.steps), None)
 
 
-# -- first steps and the compiler -------------------------------------------------------------------
+# -- first steps and the compiler
+# -------------------------------------------------------------------
 
 COMPILED_GAIN = 1.43
 """How much faster torch.compile trains on average by torch's own account (A100, 163 models)."""
@@ -608,10 +614,14 @@ def compile_latency(account: StepAccount, facts: Facts) -> Cause | None:
         id="compile_latency",
         title=f"compiling takes {share(account.share_of_fit(cost_s))} of the fit",
         evidence=(
-            f"{duration(cost_s)} to compile {plural(document.graphs, 'graph')}, then {duration(step_s)} "
-            "per step",
-            f"at the {times(COMPILED_GAIN)} that torch reports on average it pays off after "
-            f"{plural(needed, 'step')}; this fit had {facts.steps:,}",
+            (
+                f"{duration(cost_s)} to compile {plural(document.graphs, 'graph')}, then "
+                f"{duration(step_s)} per step"
+            ),
+            (
+                f"at the {times(COMPILED_GAIN)} that torch reports on average it pays off after "
+                f"{plural(needed, 'step')}; this fit had {facts.steps:,}"
+            ),
         ),
         changes=(Use(change="compile_long_runs"),),
         claim=Claim(pauses_s={"compiling": cost_s}),
@@ -690,12 +700,14 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
         id="recompiles",
         title=f"recompilation takes {share(account.share_of_fit(lost_s))} of the fit",
         evidence=(
-            f"{plural(len(late), 'recompilation')} in {plural(len(steps), 'step')} after the first, "
-            f"{duration(lost_s)} beyond what a steady step takes",
+            (
+                f"{plural(len(late), 'recompilation')} in {plural(len(steps), 'step')} after the "
+                f"first, {duration(lost_s)} beyond what a steady step takes"
+            ),
             f"{worst.function or 'the compiled module'}: {_short(reason)}",
             *(
-                f"torch gave up on {graph.function or 'the compiled module'} in step {graph.step}: new "
-                "shapes run uncompiled"
+                f"torch gave up on {graph.function or 'the compiled module'} in step {graph.step}: "
+                f"new shapes run uncompiled"
                 for graph in given_up[:1]
             ),
         ),

@@ -189,7 +189,10 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
         title=f"the framework takes {share(account.share(claim.removes_s))} of the step after the "
         "last hook",
         evidence=(
-            f"{duration(claim.removes_s)} of {duration(account.step_s)} between last hook and fetch",
+            (
+                f"{duration(claim.removes_s)} of {duration(account.step_s)} between last hook and "
+                f"fetch"
+            ),
             *((f"on the progress bar: {shown}",) if shown else ()),
             *_meanwhile(threads),
         ),
@@ -200,7 +203,7 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:
+def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001
     """Work after the model that no gradient flows through and that counts or compares.
 
     What runs after the first line of the model, in lines and modules that nothing is learned in,
@@ -264,13 +267,42 @@ def _without_gradient(account: StepAccount) -> list[Region]:
     ]
 
 
+def busy_thread(account: StepAccount, facts: Facts) -> Cause | None:
+    """Another thread of this process computes beside the training, and takes CPUs that it needs.
+
+    Removed is what the thread computes: while it does, it has one of the CPUs that the model's
+    threads share, or the interpreter.  Where there is a CPU for it nothing is said.
+
+    Wrong where: the thread works for the training, e.g. a prefetcher of one's own.
+    To confirm: `trainperf prove` with and without the thread.
+    """
+    threads = {
+        name: spent_s
+        for name, spent_s in account.threads_s.items()
+        if account.share(spent_s) >= LIMITS.notable
+    }
+    crowded = account.cpus is None or account.model_threads + 1 > account.cpus - account.others_cpus
+    if not threads or not crowded:
+        return None
+    spent = duration(sum(threads.values()))
+    on = "" if facts.cpus is None else f", on {plural(facts.cpus, 'CPU')}"
+    return Cause(
+        id="busy_thread",
+        title=f"{' and '.join(threads)} computes {spent} per step beside the training",
+        evidence=(f"the model computes with {plural(account.model_threads, 'thread')}{on}",),
+        changes=(Use(change="quiet_thread", values={"name": " and ".join(threads)}),),
+        claim=Claim(threads=tuple(threads)),
+        confidence="medium",
+    )
+
+
 def hidden_syncs(account: StepAccount, facts: Facts) -> Cause | None:
     """Lines of the step read values back, and settings do so in every batch.
 
     Where the host itself computes, and nobody waits for a device, it is the time of Python loops
     over values, from an audit. On a device: the lines of the audit that read values back, the
-    settings that do so in every batch, and from a trace the time in which host and device both wait,
-    which is what is removed.
+    settings that do so in every batch, and from a trace the time in which host and device both
+    wait, which is what is removed.
 
     Wrong where: the value decides the next operation, so that somebody has to wait for it.
     To confirm: `trainperf.smoke.assert_no_sync(step, batch)`; idle time while synchronising in a
@@ -289,8 +321,8 @@ def _value_loop(account: StepAccount) -> Cause | None:
     values = plural(sum(r.use.calls for r in rows if id(r.use) in read), "value")
     return Cause(
         id="hidden_syncs",
-        title=f"a Python loop over tensor values takes {share(account.share(total_s(rows)))} of the "
-        "step",
+        title=f"a Python loop over tensor values takes {share(account.share(total_s(rows)))} of "
+        f"the step",
         evidence=(
             f"{values} read one by one per step (.item(), float(), print or an if on a tensor)",
             *lines_of(rows),
@@ -346,7 +378,8 @@ def _waits_for_values(account: StepAccount, facts: Facts) -> Cause | None:
         for trace in facts.traces[-1:]
         for site in trace.sync_sites[:2]
     ]
-    title = f"the device idles {share(account.share(lost_s))} of the step while the host waits for a value"
+    idle = share(account.share(lost_s))
+    title = f"the device idles {idle} of the step while the host waits for a value"
     if not lost_s:
         calls = plural(sum(use.calls for use in rows), "read")
         title = (
@@ -429,8 +462,8 @@ def host_code(account: StepAccount, facts: Facts) -> Cause | None:
     region = max(mine, key=lambda each: each.python_s, default=None)
     if region is None:
         return None
-    # One audited step may have been interrupted there: the steady ones must lack that time, too, and
-    # samples of many steps must have seen it.
+    # One audited step may have been interrupted there: the steady ones must lack that time, too,
+    # and samples of many steps must have seen it.
     uses = () if facts.documents.audit is None else facts.documents.audit.operators
     ran_s = sum(use.host_s for use in uses if use.part == "forward")
     lost_s = min(region.python_s, max(0.0, account.spent(region.slot) - ran_s))
@@ -439,8 +472,8 @@ def host_code(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     return Cause(
         id="host_code",
-        title=f"Python in forward takes {share(account.share(lost_s))} of the step while no operator "
-        "runs",
+        title=f"Python in forward takes {share(account.share(lost_s))} of the step while no "
+        f"operator runs",
         evidence=(
             f"{duration(lost_s)} per step pass before {region.use.short_name} at {region.use.line}",
             "no torch operator runs there: print, numpy, files, waiting",
@@ -454,11 +487,11 @@ def host_code(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def _seen_s(account: StepAccount, facts: Facts, region: Region) -> float:
-    """Seconds of a step that samples saw in lines near a region's; all of its slot without samples."""
+    """Seconds of a step that samples saw in lines near a region's; its slot's without samples."""
     lines = next((each for each in facts.lines if each.slot == region.slot), None)
     if lines is None:
         return account.spent(region.slot)
-    near = sum(l.fraction for l in lines.lines if is_near(l.where, region.use.line or ""))
+    near = sum(at.fraction for at in lines.lines if is_near(at.where, region.use.line or ""))
     return near * account.spent(region.slot)
 
 
@@ -512,7 +545,7 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
     name.
     To confirm: bracket it (`monitor.phase(…)`), and look where the time goes then.
     """
-    slot = max(_PLACES, key=lambda each: account.spent(each))
+    slot = max(_PLACES, key=account.spent)
     lost_s = account.spent(slot)
     if account.share(lost_s) < LIMITS.notable:
         return None
@@ -555,8 +588,8 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
 def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
     """Switches of torch that slow a step down, by what was recorded when the fit began.
 
-    What anomaly detection costs is bounded where the audit has timed the operators: all that they do
-    not explain.  For the others nothing is known but that they cost.
+    What anomaly detection costs is bounded where the audit has timed the operators: all that they
+    do not explain.  For the others nothing is known but that they cost.
 
     Wrong where: determinism or a single thread is meant: it is a price, not a fault.
     To confirm: `trainperf prove` with the switch off.
@@ -627,7 +660,7 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def own_cost(account: StepAccount, facts: Facts) -> Cause | None:
+def own_cost(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 its seconds
     """The overhead of trainperf is more of the step than it promises.
 
     Wrong where: the steps are of few milliseconds: the share is large, the time is not.
@@ -635,7 +668,8 @@ def own_cost(account: StepAccount, facts: Facts) -> Cause | None:
     several times.
     """
     cost_s = account.spent(OWN)
-    # The promise is a thirtieth of the step; what is short in a step of 5 ms is a large share of it.
+    # The promise is a thirtieth of the step; what is short in a step of 5 ms is a large share of
+    # it.
     if account.share(cost_s) < 0.03:
         return None
     removes_s = cost_s if account.share(cost_s) >= LIMITS.notable else 0.0

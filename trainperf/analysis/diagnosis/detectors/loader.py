@@ -101,7 +101,7 @@ def _fewer(account: StepAccount, facts: Facts) -> Use:
         return Use(change="more_cpus", values={"ranks": facts.ranks})
     workers = min(host.workers, own // 2)
     if workers < host.workers:
-        return Use(change="fewer_workers", values={"workers": workers, "cpus": plural(own, "CPU")})
+        return Use(change="fewer_workers", values={"number": workers, "cpus": plural(own, "CPU")})
     threads = min(host.threads, max(1, own - workers))
     return Use(change="fewer_threads", values={"threads": threads, "cpus": plural(own, "CPU")})
 
@@ -128,7 +128,10 @@ def many_small_tensors(account: StepAccount, facts: Facts) -> Cause | None:
             f"{count(round(tensors))} small tensors",
             evidence=(
                 f"{duration(moved_s)} of {duration(account.step_s)} per step",
-                f"{size(copied / tensors)} per tensor, at {rate(facts.value(H2D_BYTES_PER_S) or 0)}",
+                (
+                    f"{size(copied / tensors)} per tensor, at "
+                    f"{rate(facts.value(H2D_BYTES_PER_S) or 0)}"
+                ),
             ),
             changes=(Use(change="join_copies"),),
             claim=_copies(account, moved_s),
@@ -184,10 +187,10 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     """The loader keeps the step waiting.
 
     Judged by the device's stall where it is known: a wait that hides behind queued work is
-    `data_hidden`.  Which change helps is said by the law of the loader: more workers while there are
-    CPUs for them, none where handing batches over costs more than making them, a cheaper sample
-    otherwise.  A batch that takes less to make than to get from a worker is how loaders are: nothing
-    is said of it below a fifth of the step.
+    `data_hidden`.  Which change helps is said by the law of the loader: more workers while there
+    are CPUs for them, none where handing batches over costs more than making them, a cheaper sample
+    otherwise.  A batch that takes less to make than to get from a worker is how loaders are:
+    nothing is said of it below a fifth of the step.
 
     Wrong where: the wait is for another process that uses the CPUs or the disk, and not for the
     loader's own work; in a loop recorded from outside it may be the loop's own code.
@@ -215,8 +218,10 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
         title=f"{share(lost)} of the step is spent waiting for data"
         f"{f', mainly for {part}' if part else ''}{waits}",
         evidence=(
-            f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} per step in the "
-            "loader's next()",
+            (
+                f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} per step in "
+                "the loader's next()"
+            ),
             *(
                 ()
                 if account.device is None
@@ -277,7 +282,8 @@ def _loader_changes(account: StepAccount, facts: Facts, part: str) -> Iterator[U
     plan = worker_plan(account)
     if plan is not None:
         least_s = max(rest_s, loader.making_s / plan.workers)
-        how = {"workers": plan.workers, "threads": plan.threads}
+        workers = plural(plan.workers, "worker")
+        how = {"workers": workers, "number": plan.workers, "threads": plan.threads}
         change = "more_workers" if plan.threads is None else "workers_and_threads"
         yield Use(change=change, values=how, step_s=plan.step_s, least_s=least_s)
     if loader.workers:
@@ -290,7 +296,7 @@ def _loader_changes(account: StepAccount, facts: Facts, part: str) -> Iterator[U
         yield Use(change="cheaper_sample", values={"part": part or "__getitem__ and collate_fn"})
 
 
-def data_hidden(account: StepAccount, facts: Facts) -> Cause | None:
+def data_hidden(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 its seconds
     """The loader takes much of the host's time and none of the device's: nothing is to be done.
 
     A finding without gain, so that nobody speeds up a loader that costs nothing.
@@ -319,8 +325,8 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
     """The loader's workers end with every epoch, and the next one waits for new ones.
 
     Counted are the gaps between epochs, in which Lightning starts them, and what the first batches
-    of the epochs wait beyond the others, which steady steps exclude.  From outside no epoch is seen:
-    there it is what steps wait longer that come back with the length of the loader's epoch.
+    of the epochs wait beyond the others, which steady steps exclude.  From outside no epoch is
+    seen: there it is what steps wait longer that come back with the length of the loader's epoch.
 
     Wrong where: epochs are long, and the fit that was measured had short ones.
     To confirm: `trainperf prove` with `persistent_workers=True` and without, for whole epochs

@@ -189,12 +189,13 @@ def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
     if cause is None:
         return None
     values = cause.values
-    waited = f"tasks on the host waited for memory {share(values.get('memory_pressure', 0.0))} of the time"
+    pressure = share(values.get("memory_pressure", values.get("io_pressure", 0.0)))
+    waited = f"tasks on the host waited for memory {pressure} of the time"
     if values.get("swapped") and not values.get("memory_pressure"):
         waited = f"the host swapped {rate(values['swapped'])}"
     what = {
         "network": f"{values.get('net_retransmitted', 0.0):,.0f} TCP segments per second were lost",
-        "disk": f"tasks on the host waited for a disk {share(values.get('io_pressure', 0.0))} of the time",
+        "disk": f"tasks on the host waited for a disk {pressure} of the time",
     }.get(cause.cause, waited)
     said = [
         *([f"{size(values['memory_free'])} left"] if "memory_free" in values else []),

@@ -57,7 +57,7 @@ def _passes(account: StepAccount) -> list[Region]:
     return [region for region in account.regions if region.use.part in PASSES]
 
 
-def _cause(
+def _cause(  # noqa: PLR0913 a cause has so many parts
     name: str,
     title: str,
     rows: Sequence[Region],
@@ -236,7 +236,7 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
     if not account.host_decides:
         return None
     every = [region for region in account.regions if region.use.part in PASSES]
-    looping = [row for row in every if row.use.calls >= LOOP and _is_tiny(row)]
+    looping = [row for row in every if row.use.calls >= LOOP and _is_small(row)]
     tiny = looping if _calls(looping) >= MANY_CALLS else [row for row in every if _is_tiny(row)]
     if _calls(tiny) < MANY_CALLS or 2 * _calls(tiny) < _calls(every):
         return None
@@ -272,6 +272,12 @@ def _is_tiny(region: Region) -> bool:
     return region.ideal_s < region.use.calls * LAUNCH_S
 
 
+def _is_small(region: Region) -> bool:
+    """Whether each of many calls has so little work that one call would do all of it sooner."""
+    small = region.ideal_s < region.use.calls * LAUNCH_S and region.seconds > 4 * region.ideal_s
+    return _is_tiny(region) or small
+
+
 def _calls(rows: Iterable[Region]) -> int:
     return sum(row.use.calls for row in rows)
 
@@ -294,7 +300,10 @@ def host_bound(account: StepAccount, facts: Facts) -> Cause | None:
     if idle < 2 * LIMITS.worth and (bound < LIMITS.mostly or starved or not account.judged):
         return None
     said = [
-        f"the device had caught up in {share(bound)} of the steps when forward and backward returned"
+        (
+            f"the device had caught up in {share(bound)} of the steps when forward and backward "
+            f"returned"
+        )
     ]
     title = f"the device waits for the host in {share(bound)} of the steps"
     if idle >= 2 * LIMITS.worth:
@@ -324,7 +333,10 @@ def _launched(facts: Facts) -> tuple[str, ...]:
     busy = duration(trace.totals.cpu_op_s or 0.0)
     few = f"; {share(short)} of them take less than 10 µs" if short >= LIMITS.mostly else ""
     return (
-        f"a step launches {count(round(kernels))} kernels, and its operators keep the host busy for {busy}{few}",
+        (
+            f"a step launches {count(round(kernels))} kernels, and its operators keep the host "
+            f"busy for {busy}{few}"
+        ),
     )
 
 
@@ -339,12 +351,14 @@ def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf prove` with the larger micro-batch, in samples per second.
     """
     number, spent_s = facts.micro_batches, account.spent("forward", "backward")
-    # A few dozen operators take a millisecond to launch, and a model of some layers has hundreds.
+    launches_s = sum(row.python_s for row in _passes(account)) * (1 - 1 / number)
+    # Without an audit: a model of some layers has hundreds of operators, and a call takes 10 µs.
     brief = spent_s / number < 10 * MANY_CALLS * LAUNCH_S * 2
+    if account.regions:
+        brief = account.share(launches_s) >= LIMITS.notable
     room = room_for(facts, number)
     if number < 2 or not spent_s or room is None or not brief or not account.host_decides:
         return None
-    launches_s = sum(row.python_s for row in _passes(account)) * (1 - 1 / number)
     rows = round((facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.world_size)
     return Cause(
         id="small_micro_batches",
@@ -545,7 +559,8 @@ def channels_last(account: StepAccount, facts: Facts) -> Cause | None:
     ]
     return _cause(
         "channels_last",
-        f"convolutions on channels-first images take {share(account.share(total_s(rows)))} of the step",
+        f"convolutions on channels-first images take {share(account.share(total_s(rows)))} of the "
+        f"step",
         rows,
         of_regions(rows, stays_s=sum(row.ideal_s for row in rows)),
         [Use(change="channels_last")],
@@ -681,7 +696,7 @@ def _by_slot(rows: Sequence[Region], saved_s: float) -> dict[str, float]:
 
 
 def _least_s(account: StepAccount, precision: str, rows: Sequence[Region], facts: Facts) -> float:
-    """The step at best: products at the peak, and under autocast everything else in half the time."""
+    """The step at best: products at the peak, and with autocast all else in half the time."""
     peak = facts.light.chip.flops_per_s[precision] if facts.light else 1.0
     saved_s = total_s(rows) - sum(row.use.flops for row in rows) / peak
     if precision != "tf32":
@@ -693,8 +708,8 @@ def _saved_s(row: Region, precision: str, account: StepAccount, facts: Facts) ->
     """Forecast for all its calls: below zero where they take longer in *precision*.
 
     What keeps them from the peak of fp32 keeps them from that of *precision*, too: calls, threads
-    that wake up, memory.  Convolutions were measured from 0.7 to 1.3 times as fast in bf16 on a CPU,
-    whatever the peaks: they count as no gain there.
+    that wake up, memory.  Convolutions were measured from 0.7 to 1.3 times as fast in bf16 on a
+    CPU, whatever the peaks: they count as no gain there.
     """
     chip, use, document = facts.light.chip if facts.light else None, row.use, facts.documents.chip
     if chip is None:
@@ -803,11 +818,13 @@ def recompute(account: StepAccount, facts: Facts) -> Cause | None:
     where, called_at = place_of(rows)
     return Cause(
         id="recompute",
-        title=f"activations are computed twice, and {share(1 - room[0] / room[1])} of the memory is "
-        "free",
+        title=f"activations are computed twice, and {share(1 - room[0] / room[1])} of the memory "
+        f"is free",
         evidence=(
-            f"{'' if rows else 'up to '}{duration(claim.removes_s)} of {duration(account.step_s)} per "
-            "step",
+            (
+                f"{'' if rows else 'up to '}{duration(claim.removes_s)} of "
+                f"{duration(account.step_s)} per step"
+            ),
             f"{size(room[0])} of {size(room[1])} at the peak",
         ),
         changes=(Use(change="keep_activations"),),

@@ -86,7 +86,10 @@ def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
         id="straggler",
         title=f"the other ranks wait for rank {rank}",
         evidence=(
-            f"up to {duration(max(late))} in collectives, late in {len(late)} of {steps} steps{also}",
+            (
+                f"up to {duration(max(late))} in collectives, late in {len(late)} of {steps} "
+                f"steps{also}"
+            ),
         ),
         changes=(
             Use(change="look_at_rank", values={"who": f"rank {rank}", "does": "does before them"}),
