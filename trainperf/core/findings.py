@@ -148,7 +148,7 @@ class Ordinary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits that several detectors share, as shares of a step; those of one alone are in its file."""
+    """Limits that several detectors share, as shares of a step; others are beside theirs."""
 
     worth: float = 0.05
     """Least share of a traced step worth a finding: a trace shows it directly."""
