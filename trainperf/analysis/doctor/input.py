@@ -14,7 +14,7 @@ from trainperf.analysis.doctor.base import (
 from trainperf.analysis.rules.base import setting
 from trainperf.analysis.rules.input.base import awaits_requests, lost_to_loader
 from trainperf.analysis.rules.input.workers import cheaper_than_a_worker, no_cpu_free
-from trainperf.analysis.summary.link import link_words
+from trainperf.analysis.summary.machine import link_words
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share, size

@@ -11,7 +11,7 @@ from trainperf.analysis.doctor.base import (
 )
 from trainperf.analysis.rules import trace_time
 from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.summary.trace_agreement import disagreements
+from trainperf.analysis.summary.captures import disagreements
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 from trainperf.traces.capture_files import CaptureReport

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.rules.base import Evidence, TraceTime, steady_step_s, warm_bound
-from trainperf.analysis.summary.ranks import LateRank
-from trainperf.analysis.summary.schema import Summary, SyncPoint
-from trainperf.analysis.summary.what_if import saved_s
+from trainperf.analysis.summary.ranks import saved_s
+from trainperf.analysis.summary.schema import LateRank, Summary, SyncPoint
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, plural, ranks_named, share, words

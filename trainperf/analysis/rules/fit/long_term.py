@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainperf.analysis.summary.long_term import Moved
+from trainperf.analysis.summary.schema import Moved
 from trainperf.core.findings import Level
 from trainperf.core.formatting.units import duration, share, size
 

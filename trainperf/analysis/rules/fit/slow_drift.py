@@ -11,8 +11,7 @@ from trainperf.analysis.rules.fit.long_term import (
     cause_of,
     in_words,
 )
-from trainperf.analysis.summary.long_term import SlowDrift
-from trainperf.analysis.summary.schema import LineShare, Summary
+from trainperf.analysis.summary.schema import LineShare, SlowDrift, Summary
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.escape import plain

@@ -3,7 +3,7 @@
 from trainperf.analysis.rules.base import Evidence, own_fit_s
 from trainperf.analysis.rules.fit.long_term import ALIKE, ChangeTime, action_of, cause_of, in_words
 from trainperf.analysis.rules.machine.base import explained
-from trainperf.analysis.summary.long_term import NewLevel
+from trainperf.analysis.summary.schema import NewLevel
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share, words
 

@@ -2,7 +2,7 @@
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.rules.input.base import moved, small_copies
-from trainperf.analysis.summary.link import link_words
+from trainperf.analysis.summary.machine import link_words
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import count, duration, share, size

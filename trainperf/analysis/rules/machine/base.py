@@ -5,7 +5,7 @@ from functools import partial
 from typing import get_args
 
 from trainperf.analysis.rules.base import Evidence
-from trainperf.analysis.summary.machine_facts import Cause, CauseFacts, MachineWindow
+from trainperf.analysis.summary.schema import Cause, CauseFacts, MachineWindow
 from trainperf.core.findings import LIMITS, Costs, costs
 from trainperf.core.formatting.units import plural, share
 

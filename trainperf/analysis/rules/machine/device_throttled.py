@@ -9,7 +9,7 @@ from trainperf.analysis.rules.machine.base import (
     slower_steps,
     stretches,
 )
-from trainperf.analysis.summary.machine_facts import Cause, CauseFacts
+from trainperf.analysis.summary.schema import Cause, CauseFacts
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share
 

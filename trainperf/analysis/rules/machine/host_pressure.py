@@ -8,8 +8,8 @@ from trainperf.analysis.rules.machine.base import (
     slower_steps,
     stretches,
 )
-from trainperf.analysis.summary.machine_causes import STALLED
-from trainperf.analysis.summary.machine_facts import Cause, CauseFacts
+from trainperf.analysis.summary.machine import STALLED
+from trainperf.analysis.summary.schema import Cause, CauseFacts
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import rate, share, size
 

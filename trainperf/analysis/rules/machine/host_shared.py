@@ -8,7 +8,7 @@ from trainperf.analysis.rules.machine.base import (
     slower_steps,
     stretches,
 )
-from trainperf.analysis.summary.machine_facts import CauseFacts, HostFacts
+from trainperf.analysis.summary.schema import CauseFacts, HostFacts
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 
