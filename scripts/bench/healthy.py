@@ -34,7 +34,7 @@ from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import long_term
-from trainperf.analysis.summary.levels import Levels, LevelsFold, halved
+from trainperf.analysis.summary.long_term import Levels, LevelsFold, halved
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.steps.block import Column
 from trainperf.lightning import TrainPerf

@@ -160,6 +160,8 @@ class Limits:
     """Of the steps, of the time or of a phase: from here on it is so in most of it."""
     steps: int = 20
     """Fewer steady steps support no diagnosis."""
+    general: float = 0.80
+    """Of steps, pairs or differences: what is so in general is so in so many of them."""
 
 
 LIMITS = Limits()

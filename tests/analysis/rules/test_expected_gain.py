@@ -15,7 +15,7 @@ from trainperf.analysis.rules.gains import (
     with_expected_gain,
 )
 from trainperf.analysis.rules.input.data_wait import data_wait
-from trainperf.analysis.summary.machine_facts import CauseFacts, MachineFacts
+from trainperf.analysis.summary.schema import CauseFacts, MachineFacts
 from trainperf.core.findings import Finding, ranked
 
 

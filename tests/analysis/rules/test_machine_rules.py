@@ -56,23 +56,6 @@ def test_a_hot_gpu_is_named_with_its_steps_its_clock_and_what_it_costs(tmp_path:
     assert any("88 °C" in line for line in finding.evidence)
 
 
-def test_troubles_that_overlap_are_each_told_by_what_they_cost_alone(tmp_path: Path) -> None:
-    """A hot GPU costs 12 %, a neighbour 30 %; for twenty seconds there are both."""
-    facts = evidence(
-        tmp_path,
-        lambda second: hot(40, 80, 1.12)(second) * hot(20, 60, 1.3)(second),
-        host=between(20, 60, {"cpu_busy": 14.0, "waited": 0.3}),
-        device=between(40, 80, {"sm_mhz": 1305.0, "reasons": 0x40}),
-    )
-    throttled, shared = device_throttled(facts), host_shared(facts)
-
-    assert throttled is not None
-    assert "were 12 % slower" in throttled.title
-    assert throttled.fraction == pytest.approx(40 / 120 * 0.12 / 1.12, abs=0.005)
-    assert shared is not None
-    assert "were 30 % slower" in shared.title
-
-
 def test_troubles_that_nothing_tells_apart_say_so(tmp_path: Path) -> None:
     """Each might be the only one that costs anything."""
     facts = evidence(

@@ -27,10 +27,10 @@ from trainperf.analysis.doctor.base import (
     shown,
     unfinished,
 )
-from trainperf.analysis.summary.link import link_words
+from trainperf.analysis.summary.captures import disagreements
 from trainperf.analysis.summary.loss_parity import TOLERANCE
+from trainperf.analysis.summary.machine import link_words
 from trainperf.analysis.summary.schema import Summary
-from trainperf.analysis.summary.trace_agreement import disagreements
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.findings import LIMITS, Finding
