@@ -127,7 +127,7 @@ class Limits:
     """Share of the steps, not of a step."""
     steps: int = 20
     """Fewer steady steps support no diagnosis."""
-    mostly: float = 0.80
+    regular: float = 0.80
     """Of steps, pairs or differences: what is so in general is so in so many of them."""
 
 

@@ -435,10 +435,10 @@ class _Judge:
         Of eight ranks of a slow host one is a little slower still, and last in most of the steps.
         """
         fold, late_s = self.folds[phase], self.late_s[phase]
-        group = np.flatnonzero(late_s >= max(fold.enough_s, LIMITS.mostly * late_s.max()))
+        group = np.flatnonzero(late_s >= max(fold.enough_s, LIMITS.regular * late_s.max()))
         steps = int(fold.late_steps[group].sum())
-        always = steps >= LIMITS.mostly * fold.n
-        always |= steps >= max(LIMITS.steps, LIMITS.mostly * int(fold.late_steps.sum()))
+        always = steps >= LIMITS.regular * fold.n
+        always |= steps >= max(LIMITS.steps, LIMITS.regular * int(fold.late_steps.sum()))
         if fold.n < LIMITS.steps or not always or 2 * len(group) > len(self.ranks):
             return []
         places: list[int] = group.tolist()
@@ -459,7 +459,7 @@ class _Judge:
             return ()
         alone = len(group) == 1
         causes = {place: self._cause(phase, place, late_s, alone=alone) for place in group}
-        always = fold.late_steps[group].sum() >= LIMITS.mostly * fold.n
+        always = fold.late_steps[group].sum() >= LIMITS.regular * fold.n
         own = not always or (fold.synchronous and any(cause for cause, _ in causes.values()))
         return tuple(
             LateRank(rank=self.ranks[place], late_s=late_s, cause=cause, cause_s=cause_s)
@@ -549,7 +549,7 @@ class _Judge:
         begins_s = self.work_s[phase][:, self._since(phase)[0]].sum(axis=1)
         apart_s = float(np.ptp(begins_s))
         left_s = float(np.ptp(begins_s + self.work_s[phase][:, phase]))
-        return apart_s >= self.folds[phase].enough_s and left_s <= (1 - LIMITS.mostly) * apart_s
+        return apart_s >= self.folds[phase].enough_s and left_s <= (1 - LIMITS.regular) * apart_s
 
 
 def _who(fold: _PointFold, named: Collection[LateRank]) -> WhoIsLate:

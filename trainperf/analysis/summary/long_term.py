@@ -348,7 +348,7 @@ def _growing_pauses(journal: Journal) -> Sequence[GrowingPause]:
         )
         earlier, later = np.triu_indices(len(lengths), 1)
         # By chance half of all pairs are longer later.
-        rising = (lengths[later] > lengths[earlier]).mean() >= LIMITS.mostly
+        rising = (lengths[later] > lengths[earlier]).mean() >= LIMITS.regular
         if begins_s > 0 and ends_s >= GROWN * begins_s and rising:
             growing.append(
                 GrowingPause(
