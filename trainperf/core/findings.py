@@ -127,6 +127,8 @@ class Limits:
     """Share of the steps, not of a step."""
     steps: int = 20
     """Fewer steady steps support no diagnosis."""
+    trifle: float = 0.01
+    """What matters to nobody."""
     regular: float = 0.80
     """Of steps, pairs or differences: what is so in general is so in so many of them."""
 

@@ -31,7 +31,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.summary.schema import LateRank, SyncPoint, WhoIsLate
+from trainperf.analysis.summary.schema import MOST_RANKS, LateRank, SyncPoint, WhoIsLate
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.quantiles import Distribution, joined
@@ -43,9 +43,6 @@ LEAST_LATE_S = 0.001
 
 LEAST_LATE_FRACTION = LIMITS.worth
 """Of the step: below it the delay is not what makes the step slow."""
-
-MOST_OFTEN = 8
-"""Ranks that are listed as those that were late most often."""
 
 TYPICAL_RANKS = 64
 """Of more ranks so many stand for the typical one, evenly spread: the median of the waits of 64 of
@@ -401,7 +398,7 @@ class _Judge:
                 self.blamed[each.cause, self.ranks.index(each.rank)] = each.cause_s
         counts = fold.late_steps
         often = sorted(np.flatnonzero(counts).tolist(), key=lambda place: (-counts[place], place))
-        often = often[:MOST_OFTEN]
+        often = often[:MOST_RANKS]
         judged = fold.left if fold.n >= LIMITS.steps else None
         interval = judged.interval() if judged else None
         first = max(named, key=lambda each: each.late_s, default=None)
