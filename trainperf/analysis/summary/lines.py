@@ -27,6 +27,8 @@ NEARLY_ALL = 0.95
 they are of one phase: it belongs to that, and does not run the loop."""
 SLOW = (1.5, 3.0, 10.0)
 """A step so many times as long as the median is slow; the first of these that shows a period."""
+REGULAR = 0.7
+"""Share of the slow steps that another one must follow a period later."""
 FEWEST_SLOW = 4
 MOST_STEPS = 65_536
 """The latest ones are looked at."""
@@ -142,7 +144,7 @@ def _period(numbers: npt.NDArray[np.int64], index: npt.NDArray[np.int64]) -> int
     for period, _ in sorted(apart.most_common(5)):
         could = numbers[np.isin(numbers + period, index) & (numbers + period <= numbers[-1])]
         followed = np.isin(could + period, numbers)
-        if len(could) >= FEWEST_SLOW - 1 and 3 * followed.sum() > 2 * len(could):
+        if len(could) >= FEWEST_SLOW - 1 and followed.mean() >= REGULAR:
             return period if period > 1 else None  # one after the other: a slow stretch
     return None
 
