@@ -160,7 +160,9 @@ class Limits:
     """Of the steps, of the time or of a phase: from here on it is so in most of it."""
     steps: int = 20
     """Fewer steady steps support no diagnosis."""
-    general: float = 0.80
+    trifle: float = 0.01
+    """What matters to nobody."""
+    regular: float = 0.80
     """Of steps, pairs or differences: what is so in general is so in so many of them."""
 
 

@@ -16,9 +16,6 @@ from trainperf.traces.capture_files import CaptureReport, rank_of
 from trainperf.traces.results import RankTrace
 
 
-TRIFLE = 0.01
-"""Share of the step below which a difference does not matter."""
-
 NEIGHBOURS = 50
 """Steady steps compared on either side of a capture."""
 
@@ -133,7 +130,7 @@ def side_by_side(
     recorded_s, traced_s = float(np.median(recorded)), float(np.median(traced))
     difference_s = float(np.median(np.subtract(recorded, traced)))
     apart_s = min(abs(difference_s), abs(recorded_s - traced_s))
-    agree = apart_s <= max(LIMITS.worth * max(recorded_s, traced_s), TRIFLE * step_s)
+    agree = apart_s <= max(LIMITS.worth * max(recorded_s, traced_s), LIMITS.trifle * step_s)
     return TracedDuration(name=name, recorded_s=recorded_s, traced_s=traced_s, agree=agree)
 
 

@@ -31,7 +31,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.summary.schema import LateRank, SyncPoint, WhoIsLate
+from trainperf.analysis.summary.schema import MOST_RANKS, LateRank, SyncPoint, WhoIsLate
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.quantiles import Distribution, joined
@@ -43,9 +43,6 @@ LEAST_LATE_S = 0.001
 
 LEAST_LATE_FRACTION = LIMITS.worth
 """Of the step: below it the delay is not what makes the step slow."""
-
-MOST_OFTEN = 8
-"""Ranks that are listed as those that were late most often."""
 
 TYPICAL_RANKS = 64
 """Of more ranks so many stand for the typical one, evenly spread: the median of the waits of 64 of
@@ -401,7 +398,7 @@ class _Judge:
                 self.blamed[each.cause, self.ranks.index(each.rank)] = each.cause_s
         counts = fold.late_steps
         often = sorted(np.flatnonzero(counts).tolist(), key=lambda place: (-counts[place], place))
-        often = often[:MOST_OFTEN]
+        often = often[:MOST_RANKS]
         judged = fold.left if fold.n >= LIMITS.steps else None
         interval = judged.interval() if judged else None
         first = max(named, key=lambda each: each.late_s, default=None)
@@ -435,10 +432,10 @@ class _Judge:
         Of eight ranks of a slow host one is a little slower still, and last in most of the steps.
         """
         fold, late_s = self.folds[phase], self.late_s[phase]
-        group = np.flatnonzero(late_s >= max(fold.enough_s, LIMITS.general * late_s.max()))
+        group = np.flatnonzero(late_s >= max(fold.enough_s, LIMITS.regular * late_s.max()))
         steps = int(fold.late_steps[group].sum())
-        always = steps >= LIMITS.general * fold.n
-        always |= steps >= max(LIMITS.steps, LIMITS.general * int(fold.late_steps.sum()))
+        always = steps >= LIMITS.regular * fold.n
+        always |= steps >= max(LIMITS.steps, LIMITS.regular * int(fold.late_steps.sum()))
         if fold.n < LIMITS.steps or not always or 2 * len(group) > len(self.ranks):
             return []
         places: list[int] = group.tolist()
@@ -459,7 +456,7 @@ class _Judge:
             return ()
         alone = len(group) == 1
         causes = {place: self._cause(phase, place, late_s, alone=alone) for place in group}
-        always = fold.late_steps[group].sum() >= LIMITS.general * fold.n
+        always = fold.late_steps[group].sum() >= LIMITS.regular * fold.n
         own = not always or (fold.synchronous and any(cause for cause, _ in causes.values()))
         return tuple(
             LateRank(rank=self.ranks[place], late_s=late_s, cause=cause, cause_s=cause_s)
@@ -549,7 +546,7 @@ class _Judge:
         begins_s = self.work_s[phase][:, self._since(phase)[0]].sum(axis=1)
         apart_s = float(np.ptp(begins_s))
         left_s = float(np.ptp(begins_s + self.work_s[phase][:, phase]))
-        return apart_s >= self.folds[phase].enough_s and left_s <= (1 - LIMITS.general) * apart_s
+        return apart_s >= self.folds[phase].enough_s and left_s <= (1 - LIMITS.regular) * apart_s
 
 
 def _who(fold: _PointFold, named: Collection[LateRank]) -> WhoIsLate:

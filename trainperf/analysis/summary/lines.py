@@ -23,12 +23,12 @@ FEWEST_SAMPLES = 10
 MOST_LINES = 5
 """Of a phase that are kept."""
 NEARLY_ALL = 0.95
-"""Of the samples of steps: a frame that they share is around the loop."""
-ONE_PHASE = 0.99
-"""Of the samples of a function: it belongs to that phase, and does not run the loop."""
-
+"""Of the samples of steps: a frame that they share is around the loop.  Of those of a function, if
+they are of one phase: it belongs to that, and does not run the loop."""
 SLOW = (1.5, 3.0, 10.0)
 """A step so many times as long as the median is slow; the first of these that shows a period."""
+REGULAR = 0.7
+"""Share of the slow steps that another one must follow a period later."""
 FEWEST_SLOW = 4
 MOST_STEPS = 65_536
 """The latest ones are looked at."""
@@ -144,7 +144,7 @@ def _period(numbers: npt.NDArray[np.int64], index: npt.NDArray[np.int64]) -> int
     for period, _ in sorted(apart.most_common(5)):
         could = numbers[np.isin(numbers + period, index) & (numbers + period <= numbers[-1])]
         followed = np.isin(could + period, numbers)
-        if len(could) >= FEWEST_SLOW - 1 and 3 * followed.sum() >= 2 * len(could):
+        if len(could) >= FEWEST_SLOW - 1 and followed.mean() >= REGULAR:
             return period if period > 1 else None  # one after the other: a slow stretch
     return None
 
@@ -185,7 +185,7 @@ class _Seen:
         self._around = {
             function
             for function, samples in phases.items()
-            if max(samples.values()) < ONE_PHASE * samples.total()
+            if max(samples.values()) < NEARLY_ALL * samples.total()
         }
 
     def named(self, slot: str, steps: Collection[int] | None) -> PhaseLines | None:

@@ -28,15 +28,12 @@ LEAST_LASTS_S = 30.0
 GROWN = 1.5
 """Times as long as at first are the pauses, or a hook, of the last quarter, if they grow."""
 
-LEAST_PAUSES, MOST_PAUSES = 12, 2000
-"""So many are compared, the latest ones."""
-
 ALIKE = 0.3
 """Phases that grow by factors no further apart grow alike."""
 
 MOST_LEVELS = 1024
 LEAST_STEPS = 16
-"""Of a piece: a median of fewer is that of single steps."""
+"""Of a piece, and pauses: a median of fewer is that of single ones."""
 
 FACTS = (
     "pace_ns",
@@ -339,16 +336,16 @@ def _growing_hook(journal: Journal) -> tuple[str, float, float]:
 def _growing_pauses(journal: Journal) -> Sequence[GrowingPause]:
     growing = []
     for gap, pauses in journal.pauses.items():
-        if gap in NOT_RECURRING or len(pauses) < LEAST_PAUSES:
+        if gap in NOT_RECURRING or len(pauses) < LEAST_STEPS:
             continue
-        lengths = np.array([spent_ns for _, spent_ns in pauses[-MOST_PAUSES:]]) / 1e9
+        lengths = np.array([spent_ns for _, spent_ns in pauses[-MOST_LEVELS:]]) / 1e9
         quarter = len(lengths) // 4
         begins_s, ends_s = (
             float(np.median(some)) for some in (lengths[:quarter], lengths[-quarter:])
         )
         earlier, later = np.triu_indices(len(lengths), 1)
         # By chance half of all pairs are longer later.
-        rising = (lengths[later] > lengths[earlier]).mean() >= LIMITS.general
+        rising = (lengths[later] > lengths[earlier]).mean() >= LIMITS.regular
         if begins_s > 0 and ends_s >= GROWN * begins_s and rising:
             growing.append(
                 GrowingPause(

@@ -56,8 +56,8 @@ STALLED = {"memory_pressure": LIMITS.worth, "io_pressure": LIMITS.critical}
 """Share of the time in which some task is stalled.  Of a disk more is usual: readers wait."""
 SWAPPED = 1 << 20
 """Bytes per second."""
-LOST_SEGMENTS, LOST_SEGMENTS_SHARE = 10.0, 0.01
-"""TCP segments sent again, per second, and of those sent."""
+LOST_SEGMENTS = 10.0
+"""TCP segments sent again per second, if they are more than a trifle of those sent."""
 JOULES_PER_KWH = 3.6e6
 
 Mask = npt.NDArray[np.bool_]
@@ -88,7 +88,7 @@ def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
         "memory": (series.column("swapped") >= SWAPPED)
         | (series.column("memory_pressure") >= STALLED["memory_pressure"]),
         "disk": series.column("io_pressure") >= STALLED["io_pressure"],
-        "network": (lost >= LOST_SEGMENTS) & (lost >= LOST_SEGMENTS_SHARE * np.nan_to_num(sent)),
+        "network": (lost >= LOST_SEGMENTS) & (lost >= LIMITS.trifle * np.nan_to_num(sent)),
     }
     for cause, mask in on_host.items():
         yield cause, None, mask
@@ -125,6 +125,8 @@ class _SampledSteps:
     def __init__(self, series: MachineSeries) -> None:
         self.series = series
         self.joules = _joules(series)
+        every_ns = np.median(np.diff(series.at_ns)) if len(series) > 1 else 0.0
+        self._since_ns = series.at_ns[0] - every_ns
         self.steps, self.seconds = np.zeros(len(series), np.int32), np.zeros(len(series))
         """Up to each sample from the one before."""
         self.first = np.full(len(series), np.iinfo(np.int32).max, np.int32)
@@ -132,7 +134,7 @@ class _SampledSteps:
 
     def sample_of(self, at_ns: Column) -> tuple[npt.NDArray[np.int64], Mask]:
         """The sample that speaks of each moment, and whether there is one."""
-        sampled: Mask = (at_ns >= self.series.at_ns[0]) & (at_ns <= self.series.at_ns[-1])
+        sampled: Mask = (at_ns > self._since_ns) & (at_ns <= self.series.at_ns[-1])
         return np.where(sampled, np.searchsorted(self.series.at_ns, at_ns), 0), sampled
 
     def add(self, sample: npt.NDArray[np.int64], index: Column, walls_s: Column) -> None:

@@ -29,15 +29,12 @@ from trainperf.analysis.run.job_block import (
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.summary.lateness import FACT, Waits, typical_places
+from trainperf.analysis.summary.schema import MOST_RANKS
 from trainperf.core.engines.base import Engine, in_order
 from trainperf.core.readings import ALLREDUCE_TAIL_S, STEP_MEAN_S
 from trainperf.core.steps.block import Column, StepBlock
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold
-
-
-DRAWN_RANKS = 8
-"""Lines in one chart that can still be told apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +191,7 @@ def job_blocks(aligned: Alignment, whole: RankPartials, most: int) -> Iterator[J
             )
 
 
-def drawn_places(meters: Sequence[Fold], most: int = DRAWN_RANKS) -> frozenset[int]:
+def drawn_places(meters: Sequence[Fold], most: int = MOST_RANKS) -> frozenset[int]:
     """Places of the ranks whose all-reduce tails are shortest and longest, *most* together."""
     ordered = _by_value(meters, ALLREDUCE_TAIL_S)
     return frozenset([*ordered[: most // 2], *ordered[-(most // 2) :]])

@@ -19,7 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.journal import Journal
-from trainperf.analysis.summary.schema import DeviceTime, Summary, SyncPoint, WhatIf
+from trainperf.analysis.summary.schema import (
+    MOST_RANKS,
+    DeviceTime,
+    Summary,
+    SyncPoint,
+    WhatIf,
+)
 from trainperf.core.findings import COLD, LIMITS, REFILL_S
 from trainperf.core.phases import GAPS, PHASES, Phase
 from trainperf.core.readings import (
@@ -38,13 +44,7 @@ STEPS = "steps"
 FEW_RANKS = 16
 """Up to so many ranks a run is read in one pass by one process, and each has a row in the map."""
 
-MOST_MATTERING = 12
-"""Rows of single ranks among many."""
-
 MOST_GROUPS = 32
-
-_VISIBLE = 0.001
-"""Share of the step below which all ranks spend nothing in a phase."""
 
 Numbers = npt.NDArray[np.float64]
 
@@ -226,7 +226,7 @@ def rank_map(summary: Summary) -> RankMap | None:
 
     every = range(len(ranks))
     few = len(ranks) <= FEW_RANKS
-    chosen = every if few else order[:MOST_MATTERING]
+    chosen = every if few else order[:MOST_RANKS]
     size = _group_size(summary)
     parts = [] if few else [every[begin : begin + size] for begin in every[::size]]
     return RankMap(
@@ -245,7 +245,7 @@ def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
             continue  # not measured, or the wait itself
         if phase is Phase.BACKWARD and point is not None and summary.run.device == "cpu":
             values = values - np.array(point.wait_s)
-        if not np.isnan(values).all() and np.nanmax(values) >= _VISIBLE * step_s:
+        if not np.isnan(values).all() and np.nanmax(values) >= LIMITS.trifle * step_s:
             yield RankColumn(kind="phase", name=phase.label, values_s=values)
     for name, point in points.items():
         waits = np.array(point.wait_s)

@@ -19,6 +19,7 @@ from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
 from trainperf.analysis.run.record_file import RecordFile, end_of
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.schema import (
+    MOST_RANKS,
     HostShare,
     RankEnd,
     RankState,
@@ -26,6 +27,7 @@ from trainperf.analysis.summary.schema import (
     RunFacts,
     State,
 )
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural
 from trainperf.core.machine.limits import cpus_listed, share_of_rank
 from trainperf.core.machine.processes import has_died
@@ -43,12 +45,6 @@ SILENT_S = 120.0
 On the machine where it ran its process is looked for, and no silence is needed."""
 
 _SILENT_STEPS = 100
-
-TOLERABLE = 0.01
-"""Share of the fit that may be in no record; by construction it is almost 0."""
-
-_LISTED = 8
-"""Ranks named in a sentence; of more the first ones."""
 
 
 def completed_info(info: RunInfo, journal: Journal) -> RunInfo:
@@ -138,7 +134,8 @@ def warnings_of(run: Run, replay: Replay | Alignment, facts: RunFacts) -> tuple[
         steps = plural(facts.left_out_steps, "step")
         warnings.append(f"{steps} excluded: not every rank recorded them")
     unattributed_s = replay.journals[facts.ranks[0]].ledger_s()[UNATTRIBUTED]
-    if abs(unattributed_s) > TOLERABLE * facts.fit_s:
+    # By construction it is almost 0.
+    if abs(unattributed_s) > LIMITS.trifle * facts.fit_s:
         warnings.append(f"{duration(unattributed_s)} of the fit are not covered by any record")
     since = diverged(replay)
     if since:
@@ -175,7 +172,7 @@ def _missing_ranks(run: Run) -> list[str]:
 
 
 def _first(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks[:_LISTED])) + (", …" if len(ranks) > _LISTED else "")
+    return ", ".join(map(str, ranks[:MOST_RANKS])) + (", …" if len(ranks) > MOST_RANKS else "")
 
 
 # How ranks ended.

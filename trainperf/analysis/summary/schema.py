@@ -23,6 +23,9 @@ from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
 from trainperf.meters.fold import Reading, not_covered
 
 
+MOST_RANKS = 8
+"""Of many, so many are named in a sentence, or drawn as lines of a chart."""
+
 State = Literal["finished", "interrupted", "failed", "running", "killed"]
 RankState = Literal[State, "silent"]
 
