@@ -429,6 +429,7 @@ def copies(
     return seen(step(h2d=host, forward=50 - host, device=device), readings=readings, **known)
 
 
+SMALL_FIELDS = Batch(getitem=8, collate=4, tensors=64, size=64 << 10)
 LARGE = {"tensors": 3, "size": 20_000_000}
 PAGEABLE, PINNED = {"pin_memory": False}, {"pin_memory": True}
 
@@ -450,14 +451,14 @@ COPIES = (
     Case(
         "many_small_tensors",
         "64 tensors of 1 KiB, and nothing is done for a sample but handling them",
-        looked_into(Batch(getitem=8, collate=4, tensors=64, size=64 << 10), 12, 12),
+        looked_into(SMALL_FIELDS, 12, 12),
         0.012,
         "join_fields",
         (
             looked_into(Batch(getitem=8, collate=4, tensors=15, size=15 << 10), 12, 12),
             looked_into(Batch(getitem=8, collate=4, tensors=64, size=64 << 20), 12, 12),
             looked_into(Batch(getitem=40, collate=4, tensors=64, size=64 << 10), 12, 12),
-            looked_into(Batch(getitem=8, collate=4, tensors=64, size=64 << 10), 1, 12),
+            looked_into(SMALL_FIELDS, 1, 12),
         ),
         words=("1.00 KiB per tensor",),
         shows={"where": "images.py:12"},
