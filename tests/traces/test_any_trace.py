@@ -5,12 +5,12 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.traces import Launches, event, table_of
+from trainperf.traces.findings import findings
 
 from trainperf.reports.layout.json import trace_json
 from trainperf.reports.trace.view import trace_markdown, trace_text
 from trainperf.traces.answer import answer
 from trainperf.traces.event_table import Kind
-from trainperf.traces.findings import findings
 from trainperf.traces.rank_report import analyse
 from trainperf.traces.results import RankTrace, TraceReport
 

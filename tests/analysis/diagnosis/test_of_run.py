@@ -16,8 +16,14 @@ from trainperf.analysis.diagnosis.of_run import (
     light_of,
     with_workers_needed,
 )
-from trainperf.analysis.summary.machine_facts import CauseFacts, MachineFacts
-from trainperf.analysis.summary.schema import HostShare, PhaseLines, RunFacts, Summary
+from trainperf.analysis.summary.schema import (
+    CauseFacts,
+    HostShare,
+    MachineFacts,
+    PhaseLines,
+    RunFacts,
+    Summary,
+)
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.steps.records import Scalar
