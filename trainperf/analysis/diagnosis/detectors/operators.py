@@ -250,7 +250,7 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
     if audit is None or not account.host_decides:
         return None
     every = _passes(account)
-    tiny = [row for row in every if _is_tiny(row)]
+    tiny = [row for row in every if _is_tiny(row, facts)]
     looping = [row for row in tiny if row.use.calls >= LOOP * audit.micro_batches]
     loops = _calls(looping) >= MANY_CALLS
     rows = looping if loops else tiny
@@ -277,10 +277,16 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def _is_tiny(region: Region) -> bool:
-    """Whether a call has less work than a launch takes, and takes far longer than its work."""
-    small = region.ideal_s < region.use.calls * LAUNCH_S
-    return small and region.seconds > 4 * region.ideal_s
+def _is_tiny(region: Region, facts: Facts) -> bool:
+    """Whether a call has less work than a launch takes, and takes far longer than its work.
+
+    Work is the roofline with all that it reads and writes: what a cache serves is work, too.
+    """
+    if facts.light is None:
+        return False
+    moved_s = region.use.moved_bytes / facts.light.chip.memory_bytes_per_s
+    work_s = max(region.ideal_s, moved_s)
+    return work_s < region.use.calls * LAUNCH_S and region.seconds > 4 * work_s
 
 
 def _calls(rows: Iterable[Region]) -> int:
@@ -366,7 +372,7 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         if row.use.kind == "pointwise"
         and row.use.inner_bytes
         and not row.use.constant
-        and not _is_tiny(row)
+        and not _is_tiny(row, facts)
     ]
     inner = sum(row.use.inner_bytes for row in rows)
     moved = sum(row.use.moved_bytes for row in rows)
