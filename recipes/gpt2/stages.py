@@ -344,7 +344,7 @@ STAGES: tuple[Stage, ...] = (
         reason="torch.compile(mode='reduce-overhead') launches a whole graph at once",
         apply=lambda kept: replace(kept, compiled="reduce-overhead"),
         bound=bounds.of_product("launch_bound", otherwise=bounds.launches),
-        findings=("host_bound", "launch_bound"),
+        findings=("launch_bound"),
     ),
     Stage(
         name="autotune",

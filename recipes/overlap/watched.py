@@ -30,7 +30,7 @@ ACTIVE = 3
 AUDITED, SKIPPED = 4, 6
 """The step that is audited, and the steps before those that are traced."""
 
-HOST_TOO_SLOW = ("launch_bound", "host_bound")
+HOST_TOO_SLOW = ("launch_bound",)
 """Findings that say that the device waits for the host."""
 
 _NEAR = 0.002

@@ -98,7 +98,7 @@ def changes() -> str:
             f"`{change.id}`",
             _cell(_spaced(change.advice)),
             _code(change.of),
-            "" if change.realises == 1.0 else f"{change.realises:.0%}".replace("%", " %"),
+            "" if change.realises in (None, 1.0) else f"{change.realises:.0%}".replace("%", " %"),
             _cell(change.source) if change.realises != 1.0 else "",
             _code(change.trials),
         )

@@ -221,6 +221,8 @@ def _finding(name: str, docstring: str | None) -> Explanation:
 
 def _change(change: Change) -> str:
     """E.g. `Load without workers: saves all of it (the law of the step)`."""
+    if change.realises is None:
+        return f"{change.advice}: saves at most all of it ({change.source})"
     saves = "all" if change.realises == 1 else share(change.realises)
     return f"{change.advice}: saves {saves} of it ({change.source})"
 

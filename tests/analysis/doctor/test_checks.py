@@ -421,7 +421,7 @@ def test_fusing_fails_only_where_a_trial_of_it_was_faster(
     verdict: TrialVerdict, speedup: float, status: str, tmp_path: Path
 ) -> None:
     """A finding about launches gives way to what was measured of its advice."""
-    compiled = trial("compile", verdict, speedup, "host_bound", "launch_bound")
+    compiled = trial("compile", verdict, speedup, "launch_bound")
     found = checked("small_operators", tmp_path, tried(FAILS["small_operators"], compiled))
 
     assert found.status == status

@@ -10,4 +10,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     write_run(out, facts={} if fixed else {"lead_forward": 0, "lead_backward": 0})
 
 
-SCRIPT = Script(expected=("host_bound",), train=_train, same_work=False)
+SCRIPT = Script(expected=("launch_bound",), train=_train, same_work=False)

@@ -54,8 +54,6 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "operators:layout_copies",
             "operators:launch_bound",
             "operators:elementwise_chain",
-            "operators:channels_last",
-            "operators:matmul_shapes",
             "operators:half_sensitive",
             "operators:gradients_on",
             # Named parts.
@@ -71,8 +69,6 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "ranks:allreduce_tail",
             "ranks:exposed_communication",
             "ranks:data_parallel",
-            "operators:small_micro_batches",
-            "operators:host_bound",
             "host:unnamed_time",
             "fit:validation_grad",
             "fit:validation",

@@ -49,7 +49,7 @@ class Cause:
     urgent: bool = False
     """Whether it ended the fit, will end it, or spoils what is learned."""
     bounded: bool = True
-    """Whether the law bounds its gain: not where the change alters what the claim does not hold."""
+    """Whether its claim holds all that it costs: what is modelled or unseen may be more."""
 
 
 Detector = Callable[[StepAccount, Facts], Cause | None]

@@ -3,7 +3,8 @@
 Words have places: `{loop.…}` is what the kind of loop calls a thing, the others are the detector's.
 A number without a source is not here: `realises` is the share of the seconds that its cause removes
 which the change saves, by the law itself (1), by what is left on purpose (a callback every tenth
-step), or by the twins of `tests/faults` in which it was made (`docs/research/accuracy.md`).
+step), or by the twins of `tests/faults` in which it was made (`docs/research/accuracy.md`).  Where
+none of these tells, it is `None`: the finding then says what is gained at most, and not about what.
 """
 
 from collections.abc import Mapping
@@ -23,14 +24,18 @@ class Change:
     advice: str
     """What to do, as an imperative of a few words without a full stop."""
     how: str
-    """The change in one line, for any loop."""
+    """The change in one line, for any loop; `{loader}` is the call with the options of `loader`."""
     how_in: Mapping[str, str] = field(default_factory=dict)
     """The same for a kind of loop, by its name."""
+    loader: str = ""
+    """Options of the `DataLoader`, as arguments: a kind of loop may call them by other names."""
     effort: Effort = "minutes"
-    realises: float = 1.0
-    """Share of the removed seconds that it usually saves."""
+    realises: float | None = 1.0
+    """Share of the removed seconds that it usually saves; `None` where nothing tells."""
     source: str = "the law of the step"
-    """Of that share."""
+    """Of that share, or why there is none."""
+    bounded: bool = True
+    """Whether it changes only what its cause claims: else the claim does not bound its gain."""
     trials: tuple[str, ...] = ()
     """Built-in trials that measure it."""
     confirm: str = "trainperf compare BEFORE AFTER: the step is shorter"
@@ -40,12 +45,10 @@ class Change:
 
     def worded(self, loop: LoopKind, values: Mapping[str, object]) -> tuple[str, str, str]:
         """Advice, action and how to confirm, for a kind of loop."""
-        how = self.how_in.get(loop.name, self.how)
         places = {"loop": loop, **values}
-        action = how.format(**places)
-        if loop.loader_prefix and action.startswith("DataLoader("):
-            action = loop.data_loader(action.removeprefix("DataLoader(").partition(")")[0])
-        return self.advice.format(**places), action, self.confirm.format(**places)
+        places["loader"] = loop.data_loader(self.loader.format(**places))
+        how = self.how_in.get(loop.name, self.how)
+        return self.advice.format(**places), how.format(**places), self.confirm.format(**places)
 
 
 _HF, _LIGHTNING, _PLAIN = "huggingface", "lightning", "plain"
@@ -62,7 +65,8 @@ CHANGES: tuple[Change, ...] = (
         id="more_workers",
         of=(_LOADER,),
         advice="Load in {workers}",
-        how="DataLoader(num_workers={number}, persistent_workers=True)",
+        how="{loader}",
+        loader="num_workers={number}, persistent_workers=True",
         trials=("workers_N",),
         confirm=_WAITS,
         costs="a process and its memory for each worker",
@@ -71,8 +75,9 @@ CHANGES: tuple[Change, ...] = (
         id="workers_and_threads",
         of=(_LOADER,),
         advice="Load in {workers}, compute with fewer threads",
-        how="DataLoader(num_workers={number}, persistent_workers=True) with "
-        "torch.set_num_threads({threads}): workers need CPUs, too, unless they only wait",
+        how="{loader}, and torch.set_num_threads({threads}) before the training: what the workers "
+        "compute needs CPUs, too",
+        loader="num_workers={number}, persistent_workers=True",
         trials=("workers_N",),
         confirm=_WAITS,
         costs="a process and its memory for each worker",
@@ -81,8 +86,8 @@ CHANGES: tuple[Change, ...] = (
         id="some_workers",
         of=(_LOADER,),
         advice="Fix the loader",
-        how="load with a DataLoader(num_workers=2, persistent_workers=True), or make batches "
-        "cheaper",
+        how="load with {loader}, or make batches cheaper",
+        loader="num_workers=2, persistent_workers=True",
         realises=0.7,
         source=_TWINS,
         confirm=_WAITS,
@@ -91,7 +96,8 @@ CHANGES: tuple[Change, ...] = (
         id="no_workers",
         of=(_LOADER,),
         advice="Load without workers",
-        how="DataLoader(num_workers=0): handing a batch over costs more than making it",
+        how="{loader}: handing a batch over costs more than making it",
+        loader="num_workers=0",
         trials=("workers_N",),
         confirm=_WAITS,
     ),
@@ -141,16 +147,17 @@ CHANGES: tuple[Change, ...] = (
         id="fewer_workers",
         of=("oversubscription",),
         advice="Use fewer workers",
-        how="DataLoader(num_workers={number}), for {cpus}",
+        how="{loader}, as the rank has {cpus}",
+        loader="num_workers={number}",
         confirm="in the next run a training thread has no CPU for less than a tenth of the time",
     ),
     Change(
         id="fewer_threads",
         of=("oversubscription",),
         advice="Use fewer threads",
-        how="torch.set_num_threads({threads}) on every rank, for {cpus}",
-        realises=0.5,
-        source="a thread less computes less",
+        how="torch.set_num_threads({threads}) on every rank, as each has {cpus}",
+        realises=None,
+        source="a thread less computes less, by how much differs",
         confirm="in the next run a training thread has no CPU for less than a tenth of the time",
     ),
     Change(
@@ -185,7 +192,8 @@ CHANGES: tuple[Change, ...] = (
         id="persistent_workers",
         of=("epoch_start",),
         advice="Keep the loader's workers",
-        how="DataLoader(persistent_workers=True), made once, before the first epoch",
+        how="{loader}, made once, before the first epoch",
+        loader="persistent_workers=True",
         realises=0.8,
         source=_TWINS,
         confirm="data_wait_all_fraction comes near data_wait_fraction; epoch boundaries shrink",
@@ -194,12 +202,15 @@ CHANGES: tuple[Change, ...] = (
         id="pin_memory",
         of=("transfer",),
         advice="Copy from pinned memory",
-        how="DataLoader(pin_memory=True), and batch.to(device, non_blocking=True)",
+        how="{loader}, and batch.to(device, non_blocking=True)",
         how_in={
             _HF: "TrainingArguments(dataloader_pin_memory=True, "
             'accelerator_config={{"non_blocking": True}})',
-            _LIGHTNING: "DataLoader(pin_memory=True): Lightning then copies without blocking",
+            _LIGHTNING: "{loader}: Lightning then copies without blocking",
         },
+        loader="pin_memory=True",
+        realises=None,
+        source="a copy from pinned memory is quicker and may overlap, by how much differs",
         trials=("no_transfer",),
         confirm="h2d_fraction below a tenth, h2d_bytes_per_s near the link's rate",
     ),
@@ -408,19 +419,26 @@ CHANGES: tuple[Change, ...] = (
     Change(
         id="name_it",
         of=("unnamed_time",),
-        advice="Name what runs there",
-        how="a run of some minutes names the line; {loop.user_code} brackets it",
+        advice="Find out what runs there",
+        how="train for some minutes: the line that takes the time is then named; or put what you "
+        "suspect into {loop.user_code}, and its time is shown",
+        how_in={
+            _LIGHTNING: "train for some minutes: the line that takes the time is then named; or "
+            "move what you suspect into a hook of a callback, and its time is shown",
+            _HF: "train for some minutes: the line that takes the time is then named; or move what "
+            "you suspect into a hook of a callback, and its time is shown",
+        },
         effort="hours",
-        realises=0.5,
-        source="nothing is known of it: half",
+        realises=None,
+        source="what runs there is not known",
         confirm="trainperf report shows its time",
     ),
     Change(
         id="bracket",
         of=("unnamed_time",),
         advice="Bracket what is not measured",
-        how='with monitor.phase("…"): around {phases}; what is left outside can then be told from '
-        "it",
+        how='with monitor.phase("…"): around each of {phases}; what takes the rest of the step '
+        "then stands out",
         confirm="trainperf report shows its time",
     ),
     Change(
@@ -450,7 +468,11 @@ CHANGES: tuple[Change, ...] = (
         id="no_deterministic",
         of=("debug_modes",),
         advice="Allow the fastest kernels",
-        how="torch.use_deterministic_algorithms(False) unless the runs must be equal bit by bit",
+        how="torch.use_deterministic_algorithms(False), unless runs must be equal bit by bit",
+        how_in={
+            _LIGHTNING: "Trainer(deterministic=False), unless runs must be equal bit by bit",
+            _HF: "TrainingArguments(full_determinism=False), unless runs must be equal bit by bit",
+        },
     ),
     Change(
         id="no_one_thread",
@@ -472,8 +494,8 @@ CHANGES: tuple[Change, ...] = (
         of=("own_cost",),
         advice="Measure less",
         how="{loop.less}",
-        realises=0.5,
-        source="half of the probes",
+        realises=None,
+        source="depends on what is left out",
         confirm="trainperf report: overhead below 3 % of the step",
     ),
     # -- operators
@@ -481,9 +503,8 @@ CHANGES: tuple[Change, ...] = (
         id="fused_attention",
         of=("attention",),
         advice="Use fused attention",
-        how="torch.nn.functional.scaled_dot_product_attention(q, k, v), is_causal=True for a "
-        "causal "
-        'mask; in transformers attn_implementation="sdpa"',
+        how="torch.nn.functional.scaled_dot_product_attention(q, k, v), with is_causal=True for a "
+        'causal mask; in transformers attn_implementation="sdpa"',
         realises=0.7,
         source=_TWINS,
         trials=("attention_sdpa", "attention_cudnn"),
@@ -493,9 +514,9 @@ CHANGES: tuple[Change, ...] = (
         id="no_dropout_in_attention",
         of=("attention",),
         advice="Attend without dropout",
-        how="scaled_dot_product_attention is unfused with dropout on a CPU: dropout_p=0.0, in "
-        "transformers attn_pdrop=0.0 or attention_probs_dropout_prob=0.0, if the model can do "
-        "without",
+        how="on a CPU scaled_dot_product_attention is not fused with dropout: dropout_p=0.0, in "
+        "transformers attn_pdrop=0.0 or attention_probs_dropout_prob=0.0, if the model learns as "
+        "well without",
         realises=0.7,
         source=_TWINS,
         costs="less regularisation: another loss",
@@ -505,9 +526,9 @@ CHANGES: tuple[Change, ...] = (
         id="fusible_attention",
         of=("attention",),
         advice="Have attention fused",
-        how="scaled_dot_product_attention runs unfused here: "
-        "sdpa_kernel(SDPBackend.FLASH_ATTENTION) of torch.nn.attention around it says why, mostly "
-        "its mask, its dtype or the size of a head",
+        how="scaled_dot_product_attention runs unfused here, mostly for its mask, its dtype or the "
+        "size of a head; under torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION) it says "
+        "why",
         effort="hours",
         realises=0.7,
         source=_TWINS,
@@ -518,6 +539,10 @@ CHANGES: tuple[Change, ...] = (
         of=("optimizer_not_fused",),
         advice="Fuse the optimizer",
         how="{loop.fused}",
+        how_in={
+            _LIGHTNING: "{loop.fused}; in fp16 Lightning does not clip gradients of a fused "
+            "optimizer: bf16-mixed, or no gradient_clip_val"
+        },
         realises=0.8,
         source=_TWINS,
         trials=("optimizer_fused", "optimizer_foreach"),
@@ -527,8 +552,8 @@ CHANGES: tuple[Change, ...] = (
         id="foreach_update",
         of=("optimizer_not_fused",),
         advice="Update all parameters at once",
-        how="torch._foreach_mul_, _foreach_add_ over lists of parameters and their state, or an "
-        "optimizer of torch.optim with fused=True",
+        how="foreach=True for an optimizer of torch.optim; in one of your own, operators on "
+        "lists of parameters instead of a loop (torch._foreach_mul_, torch._foreach_add_)",
         realises=0.8,
         source=_TWINS,
         trials=("optimizer_foreach",),
@@ -538,66 +563,72 @@ CHANGES: tuple[Change, ...] = (
         id="one_operator",
         of=("launch_bound",),
         advice="Do in one operator what the loop does",
-        how="one operator over all rows, time steps, heads or experts at {where} instead of the "
-        "loop: nn.LSTM and nn.GRU for cells, bmm or einsum for heads, a batched index for items",
+        how="at {where} one operator over all rows, time steps, heads or experts instead of the "
+        "loop: nn.LSTM or nn.GRU for cells, bmm or einsum for heads, indexing with a tensor for "
+        "items",
         realises=0.85,
         source=_TWINS,
         confirm="trainperf compare BEFORE AFTER in samples per second",
     ),
     Change(
         id="compile_step",
-        of=("launch_bound", "host_bound"),
-        advice="Launch less",
-        how='{loop.compiled}, with mode="reduce-overhead" where shapes are the same in every step',
-        realises=0.5,
-        source="1.43 × on average over 163 models, torch.compile's own account",
+        of=("launch_bound", "elementwise_chain"),
+        advice="Compile the model",
+        how='{loop.compiled}; on a GPU with mode="reduce-overhead", where shapes are the same in '
+        "every step",
+        how_in={
+            _HF: "{loop.compiled}; on a GPU with "
+            'torch_compile_mode="reduce-overhead", where shapes are the same in every step'
+        },
+        realises=None,
+        source="differs from model to model: the trial tells",
+        bounded=False,
         trials=("compile",),
         costs="a first step of a minute or more",
         confirm="trainperf compare BEFORE AFTER in samples per second",
     ),
     Change(
         id="larger_batch",
-        of=("launch_bound", "host_bound"),
-        advice="Launch larger",
-        how="a larger batch: as many launches for more samples",
+        of=("launch_bound",),
+        advice="Compute more with each launch",
+        how="a batch twice as large: as many launches for twice the samples",
         realises=0.5,
         source="twice the batch halves the launches of a sample",
+        bounded=False,
         costs="memory, and another loss for the same number of steps",
         confirm="trainperf compare BEFORE AFTER in samples per second",
     ),
     Change(
         id="larger_micro_batches",
-        of=("small_micro_batches",),
+        of=("launch_bound",),
         advice="Take larger micro-batches",
         how="a micro-batch {number} times as large and no {loop.accumulation}: the same samples in "
         "each update",
         how_in={
             _HF: "TrainingArguments(per_device_train_batch_size={rows}, "
-            "gradient_accumulation_steps=1)"
+            "gradient_accumulation_steps=1): the same samples in each update"
         },
-        realises=0.8,
-        source=_TWINS,
+        realises=None,
+        source="of all micro-batches' launches those of one are left",
+        bounded=False,
         costs="memory",
         confirm="trainperf compare BEFORE AFTER in samples per second",
     ),
     Change(
         id="fuse_chain",
         of=("elementwise_chain",),
-        advice="Fuse the elementwise chain",
-        how="{loop.compiled}, or the fused form, e.g. torch.nn.functional.gelu(x, "
-        'approximate="tanh") '
-        "instead of its formula",
+        advice="Fuse the elementwise operators",
+        how="one operator of torch instead of a formula, e.g. torch.nn.functional.gelu(x, "
+        'approximate="tanh"); where there is none, torch.compile the function that has the formula',
         realises=0.6,
         source=_TWINS,
-        trials=("compile",),
     ),
     Change(
         id="register_buffer",
         of=("constant_rebuilt",),
         advice="Build the constants once",
-        how='build it in __init__ with register_buffer("mask", …, persistent=False) for the '
-        "longest "
-        "input, and slice it in forward",
+        how='in __init__ self.register_buffer("mask", …, persistent=False), made for the longest '
+        "input; in forward a slice of it",
         realises=0.95,
         source=_TWINS,
         confirm=_AUDIT,
@@ -606,7 +637,7 @@ CHANGES: tuple[Change, ...] = (
         id="convert_once",
         of=("autocast_casts",),
         advice="Convert once",
-        how="make the tensor in the dtype it is used in, where it is made, and drop .to(dtype)",
+        how="make the tensor in the dtype in which it is used, and drop .to(dtype) after it",
         realises=0.9,
         source=_TWINS,
         confirm=_AUDIT,
@@ -615,8 +646,8 @@ CHANGES: tuple[Change, ...] = (
         id="keep_dtype",
         of=("autocast_casts",),
         advice="Convert once",
-        how="keep masks and labels in the dtype they are used in: convert them in the dataset, or "
-        "once in register_buffer(…)",
+        how="have masks and labels in the dtype in which they are used: convert them in the "
+        "dataset, or keep a constant in self.register_buffer(…)",
         realises=0.9,
         source=_TWINS,
         confirm=_AUDIT,
@@ -625,8 +656,8 @@ CHANGES: tuple[Change, ...] = (
         id="weights_in_half",
         of=("autocast_casts",),
         advice="Convert once",
-        how="weights are converted in every micro-batch: fewer, larger micro-batches, or "
-        "{loop.bf16_weights}",
+        how="weights are converted in every micro-batch: take fewer and larger ones, or keep the "
+        "weights in bf16, {loop.bf16_weights}",
         realises=0.8,
         source=_TWINS,
         confirm=_AUDIT,
@@ -634,45 +665,31 @@ CHANGES: tuple[Change, ...] = (
     Change(
         id="fp32_instead",
         of=("autocast_casts",),
-        advice="Compare with fp32",
-        how="trainperf prove with and without autocast: on narrow layers its conversions cost more "
-        "than its products save; or {loop.bf16_weights}",
-        confirm=_AUDIT,
+        advice="Train without autocast",
+        how="no autocast: by the peaks of this chip the conversions take longer than the products "
+        "save; or keep the weights in bf16, too, {loop.bf16_weights}",
+        realises=None,
+        source="conversions against what the products save, by the peaks of the chip",
+        bounded=False,
+        costs="memory for activations",
+        confirm="trainperf prove with and without autocast, in samples per second",
     ),
     Change(
         id="one_layout",
         of=("layout_copies",),
         advice="Keep one memory layout",
-        how="make the batch in the layout that the model wants, in the dataset; drop contiguous() "
-        "and clone() where the next operator takes strides",
+        how="have the dataset make the batch in the layout that the model wants; drop contiguous() "
+        "and clone() where the next operator works without",
         realises=0.9,
         source=_TWINS,
         trials=("channels_last",),
         confirm=_AUDIT,
     ),
     Change(
-        id="channels_last",
-        of=("channels_last",),
-        advice="Put the channels last",
-        how="model.to(memory_format=torch.channels_last), and the images likewise after the copy "
-        "to the device",
-        realises=0.5,
-        source="written, never run on a GPU",
-        trials=("channels_last",),
-    ),
-    Change(
-        id="pad_sizes",
-        of=("matmul_shapes",),
-        advice="Pad the odd sizes",
-        how="{padded} instead of {size}: the next multiple of {tile}",
-        realises=0.5,
-        source="written, never run on a GPU",
-    ),
-    Change(
         id="single_precision",
         of=("matmul_precision",),
         advice="Compute in fp32",
-        how="model.float(), and make batches with dtype=torch.float32: numpy's default is float64",
+        how="model.float(), and batches in dtype=torch.float32: float64 is the default of numpy",
         realises=0.9,
         source=_TWINS,
         confirm="the next audit has no fp64",
@@ -708,14 +725,14 @@ CHANGES: tuple[Change, ...] = (
         id="loss_in_fp32",
         of=("half_sensitive",),
         advice="Compute the loss in fp32",
-        how="logits.float() before the loss, or with torch.autocast: it keeps these in fp32",
+        how="logits.float() before the loss; torch.autocast computes losses in fp32 by itself",
         confirm="compare the loss curves; the next audit has them in fp32",
     ),
     Change(
         id="sums_in_fp32",
         of=("half_sensitive",),
         advice="Compute norms and softmax in fp32",
-        how="{loop.bf16}, or in fp16: autocast keeps these in fp32",
+        how="{loop.bf16}; torch.autocast computes norms and softmax in fp32 by itself, in fp16 too",
         confirm="compare the loss curves; the next audit has them in fp32",
     ),
     Change(
@@ -825,12 +842,14 @@ CHANGES: tuple[Change, ...] = (
         id="bucket_views",
         of=("allreduce_tail",),
         advice="Send less, or less often",
-        how="DistributedDataParallel(gradient_as_bucket_view=True), and bf16_compress_hook to send "
-        "half the bytes",
+        how="send half the bytes: "
+        "model.register_comm_hook(None, default_hooks.bf16_compress_hook), default_hooks of "
+        "torch.distributed.algorithms.ddp_comm_hooks; gradient_as_bucket_view=True spares a copy",
         how_in={
-            _LIGHTNING: "DDPStrategy(gradient_as_bucket_view=True), and bf16_compress_hook to send "
-            "half the bytes",
-            _HF: "accumulate more micro-batches, or send bf16",
+            _LIGHTNING: "send half the bytes: DDPStrategy(gradient_as_bucket_view=True, "
+            "ddp_comm_hook=default_hooks.bf16_compress_hook), default_hooks of "
+            "torch.distributed.algorithms.ddp_comm_hooks",
+            _HF: "a larger gradient_accumulation_steps: gradients are then sent less often",
         },
         realises=0.5,
         source="half the bytes",
@@ -841,7 +860,15 @@ CHANGES: tuple[Change, ...] = (
         id="reduce_less",
         of=("allreduce_tail", "exposed_communication"),
         advice="Send less, or less often",
-        how="accumulate more micro-batches under no_sync(), or send bf16 (bf16_compress_hook)",
+        how="accumulate more micro-batches under no_sync(), or send bf16: "
+        "model.register_comm_hook(None, default_hooks.bf16_compress_hook), default_hooks of "
+        "torch.distributed.algorithms.ddp_comm_hooks",
+        how_in={
+            _LIGHTNING: "accumulate_grad_batches, or send bf16: "
+            "DDPStrategy(ddp_comm_hook=default_hooks.bf16_compress_hook), default_hooks of "
+            "torch.distributed.algorithms.ddp_comm_hooks",
+            _HF: "a larger gradient_accumulation_steps",
+        },
         realises=0.5,
         source="half the bytes",
         trials=("no_reduction",),
@@ -851,11 +878,11 @@ CHANGES: tuple[Change, ...] = (
         id="larger_messages",
         of=("exposed_communication",),
         advice="Send larger messages",
-        how="{kind} runs many times per step on little data: bucket_cap_mb, or gradients that are "
-        "reduced one by one",
+        how="{kind} runs many times per step on little data each time: raise bucket_cap_mb of "
+        "DistributedDataParallel, or join tensors that are sent one by one",
         effort="hours",
-        realises=0.5,
-        source="half the messages",
+        realises=None,
+        source="depends on the network",
         confirm="trainperf trace of a new capture: exposed communication falls",
     ),
     Change(
@@ -864,8 +891,8 @@ CHANGES: tuple[Change, ...] = (
         advice="Overlap communication",
         how="start {kind} before work that does not need it, on a stream of its own",
         effort="hours",
-        realises=0.5,
-        source="half of it overlaps",
+        realises=None,
+        source="depends on the work that it can overlap",
         confirm="trainperf trace of a new capture: exposed communication falls",
     ),
     Change(

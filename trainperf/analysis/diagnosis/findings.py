@@ -83,13 +83,14 @@ def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeG
     likely = most = None
     claim = cause.claim
     if claim is not None and (account.step_s or claim.pauses_s) and _fraction(claim, account):
-        likely = about(account, claim, change.realises)
         if use.step_s is not None and account.step_s:
             likely = account.step_s / use.step_s
-        if cause.bounded:
-            most = at_most(account, claim)
-        if most is not None and use.least_s is not None:
-            best = Claim(removes_s=account.step_s - use.least_s, threads=claim.threads)
+        elif change.realises is not None:
+            likely = about(account, claim, change.realises)
+        if cause.bounded and change.bounded:
+            best = claim
+            if use.least_s is not None:
+                best = Claim(removes_s=account.step_s - use.least_s, threads=claim.threads)
             most = at_most(account, best)
     return ChangeGain(
         id=change.id,

@@ -106,7 +106,7 @@ def _copies(case: Case) -> str:
     return f"{plural(calls, 'copy call')} take {share(part)} of the step"
 
 
-_FUSED = ("launch_bound", "host_bound", "elementwise_chain")
+_FUSED = ("launch_bound", "elementwise_chain")
 """Causes in all small operators of a step, whose changes fuse them."""
 _SMALL = (*_FUSED, "attention", "optimizer_not_fused")
 
@@ -585,19 +585,19 @@ CHECKS: tuple[Check, ...] = (
         id="layouts",
         about="""Layouts do not cause repeated `contiguous()`.
 
-        Fails on `layout_copies` and `channels_last`.  Unknown without an audit.
+        Fails on `layout_copies`.  Unknown without an audit.
 
         Wrong where: the audited step is unlike the others.
         To confirm: an audit of another step (`--audit-at`).
         """,
-        causes=("layout_copies", "channels_last"),
+        causes=("layout_copies",),
         looks=[operators_seen, answer("pass", _copies)],
     ),
     Check(
         id="small_operators",
         about="""Small ops could not be batched or fused to any gain.
 
-        Fails on a trial of fusing them that was faster, and on `launch_bound`, `host_bound`,
+        Fails on a trial of fusing them that was faster, and on `launch_bound`,
         `elementwise_chain`, `attention` and `optimizer_not_fused`, but not on one of them whose
         trials were all equal or slower.  Unknown without a trial of all of them, an audit, a trace
         or a GPU.
@@ -647,13 +647,13 @@ CHECKS: tuple[Check, ...] = (
         id="tensor_cores",
         about="""Matmul and convolution shapes use tensor cores.
 
-        Fails on `matmul_precision` and `matmul_shapes`.  Unknown without an audit or a telling
+        Fails on `matmul_precision`.  Unknown without an audit or a telling
         trace.
 
         Wrong where: kernels are told by their names in a trace: a heuristic.
         To confirm: an audit; the profiler of the vendor.
         """,
-        causes=("matmul_precision", "matmul_shapes"),
+        causes=("matmul_precision",),
         looks=[
             answer("not_applicable", "a CPU has no tensor cores", when=_on_host),
             answer(

@@ -561,7 +561,12 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
                 else f"outside every phase; not bracketed: {', '.join(missing)}"
             ),
             evidence=(f"{duration(lost_s)} of {duration(account.step_s)} per step",),
-            changes=(Use(change="measure_more" if log else "bracket", values={"phases": missing}),),
+            changes=(
+                Use(
+                    change="measure_more" if log else "bracket",
+                    values={"phases": ", ".join(missing)},
+                ),
+            ),
             severity="low",
         )
     recorded = next((lines for lines in facts.lines if lines.slot in (slot, "data_wait")), None)

@@ -1,11 +1,11 @@
-"""Detectors of operators: attention, updates, chains, launches, precision, layouts, recomputing.
+"""Detectors of operators: attention, updates, launches, chains, copies, precision, recomputing.
 
 All stand on regions: rows of one audited step, laid over the mean of the steady ones.  What a cause
 removes is a region's seconds beyond its ideal, the roofline of the work that has to stay.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from trainperf.analysis.diagnosis.account import (
@@ -19,38 +19,16 @@ from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.host import LOOP, lines_of, place_of
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_for
+from trainperf.analysis.roofline.precision import Products
 from trainperf.analysis.roofline.roofline import LAUNCH_S
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, REFILL_BYTES, Level
+from trainperf.core.findings import LIMITS, REFILL_BYTES
 from trainperf.core.formatting.units import count, duration, plural, share, size
 from trainperf.core.readings import SAMPLES_PER_S
 
 
 PASSES = ("forward", "backward", "recompute")
 """Parts of the step that are no update."""
-
-MANY_CALLS = 100
-"""Launching so many takes about a millisecond, Python and autograd around them included."""
-
-
-def _sure(account: StepAccount) -> Level:
-    return "low" if account.regions_basis == "modelled" else "medium"
-
-
-def _spent(account: StepAccount, rows: Iterable[Region]) -> str:
-    """E.g. `1.2 ms of 9.8 ms per step`."""
-    return f"{duration(total_s(rows))} of {duration(account.step_s)} per step"
-
-
-def stands_on(account: StepAccount, facts: Facts) -> str:
-    """Where the times are from."""
-    audit = facts.documents.audit
-    step = "" if audit is None or audit.step is None else f" {audit.step}"
-    if account.regions_basis == "modelled":
-        return f"modelled from the floors of step{step}; {facts.loop.capture} would measure it"
-    if account.regions_basis == "traced":
-        return f"device times from the trace, operators from step{step}"
-    return f"operators timed one by one in step{step}"
 
 
 def _passes(account: StepAccount) -> list[Region]:
@@ -65,24 +43,59 @@ def _cause(  # noqa: PLR0913 a cause has so many parts
     changes: Iterable[Use],
     account: StepAccount,
     facts: Facts,
-    *said: str,
+    *,
+    said: str = "",
     at: Sequence[Region] = (),
 ) -> Cause | None:
-    """A cause in operators, where it removes a notable part of the step."""
+    """A cause in operators, where it removes a notable part of the step.
+
+    Args:
+        name: Id of the cause.
+        title: With `{part}` for the share of the step that the operators take.
+        rows: The operators.
+        claim: What the cause removes.
+        changes: What would remove it.
+        account: The step.
+        facts: Of the run.
+        said: Follows the time that they take, in the evidence.
+        at: Those of them whose line is the one to change; by default all.
+    """
     if account.share(claim.removes_s) < LIMITS.notable:
         return None
     where, called_at = place_of(at or rows)
+    spent = f"{duration(total_s(rows))} of {duration(account.step_s)} per step"
     return Cause(
         id=name,
-        title=title,
-        evidence=(*said, *lines_of(rows), stands_on(account, facts)),
+        title=title.format(part=share(account.share(total_s(rows)))),
+        evidence=(f"{spent}{said}", *lines_of(rows), stands_on(account, facts)),
         changes=tuple(changes),
         claim=claim,
         where=where,
         called_at=called_at,
-        confidence=_sure(account),
+        confidence="low" if account.regions_basis == "modelled" else "medium",
         bounded=account.regions_basis != "modelled",
     )
+
+
+def stands_on(account: StepAccount, facts: Facts) -> str:
+    """Where the times are from."""
+    audit = facts.documents.audit
+    step = "" if audit is None or audit.step is None else f" {audit.step}"
+    if account.regions_basis == "modelled":
+        return f"modelled from the floors of step{step}; {facts.loop.capture} would measure it"
+    if account.regions_basis == "traced":
+        return f"device times from the trace, operators from step{step}"
+    return f"operators timed one by one in step{step}"
+
+
+def _emptying(claim: Claim, written_bytes: float) -> Claim:
+    """The same of operators whose results push others out of the caches."""
+    return replace(claim, interruptions=max(1.0, written_bytes / REFILL_BYTES))
+
+
+def _needless(rows: Sequence[Region]) -> Claim:
+    """Operators of whose work nothing has to stay."""
+    return _emptying(of_regions(rows), sum(row.use.written_bytes for row in rows))
 
 
 # -- attention ----------------------------------------------------------------------------------
@@ -107,32 +120,23 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     softmax = [row for row in rows if row.use.short_name in SOFTMAX]
     stays_s = sum(row.compute_s for row in rows if row.use.kind == "matmul")
-    shape = softmax[0].use.shapes[0]
     # Scores push the rest of the model out of the caches, in forward and in backward.
-    written = sum(4 * prod(row.use.shapes[0]) * row.use.calls for row in softmax if row.use.shapes)
-    claim = of_regions(rows, stays_s=stays_s)
+    written = sum(8 * prod(row.use.shapes[0]) * row.use.calls for row in softmax if row.use.shapes)
     names = {row.use.short_name for row in rows}
     change = "fused_attention"
     if UNFUSED in names:
-        change = (
-            "no_dropout_in_attention"
-            if facts.host_computes and names & DROPOUT
-            else "fusible_attention"
-        )
+        dropped = facts.host_computes and names & DROPOUT
+        change = "no_dropout_in_attention" if dropped else "fusible_attention"
+    shape = " × ".join(map(str, softmax[0].use.shapes[0]))
     return _cause(
         "attention",
-        f"attention with scores in memory takes {share(account.share(total_s(rows)))} of the step",
+        "attention with scores in memory takes {part} of the step",
         rows,
-        Claim(
-            owns_s=claim.owns_s,
-            removes_s=claim.removes_s,
-            regions=claim.regions,
-            interruptions=max(1.0, 2 * written / REFILL_BYTES),
-        ),
+        _emptying(of_regions(rows, stays_s=stays_s), written),
         [Use(change=change)],
         account,
         facts,
-        f"scores of {' × '.join(map(str, shape))} in memory: {_spent(account, rows)}",
+        said=f", with scores of {shape} in memory",
         at=softmax,
     )
 
@@ -203,123 +207,138 @@ def optimizer_not_fused(account: StepAccount, facts: Facts) -> Cause | None:
     update = [row for row in rows if row.use.kind != "matmul"]
     listed = [row for row in update if row.use.short_name.startswith("_foreach_")]
     lists = total_s(listed) >= total_s(update) / 2
-    calls = count(sum(row.use.calls for row in update))
-    stays_s = sum(row.fused_s for row in update)
     own = facts.settings.get("optimizer_fused") is None and bool(facts.settings.get("optimizers"))
+    how = "lists of tensors (foreach)" if lists else "one tensor after the other (foreach=False)"
     return _cause(
         "optimizer_not_fused",
-        f"an unfused optimizer update takes {share(account.share(total_s(update)))} of the step",
+        "an unfused optimizer update takes {part} of the step",
         update,
-        of_regions(update, stays_s=stays_s),
+        of_regions(update, stays_s=sum(row.fused_s for row in update)),
         [Use(change="foreach_update" if own and not lists else "fused_optimizer")],
         account,
         facts,
-        f"{_spent(account, update)} in {calls} operators",
-        "lists of tensors (foreach)" if lists else "one tensor after the other (foreach=False)",
+        said=f" in {count(_calls(update))} operators, {how}",
     )
 
 
 # -- launches -----------------------------------------------------------------------------------
 
+MANY_CALLS = 100
+"""Launching so many takes about a millisecond, Python and autograd around them included."""
+
 
 def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
-    """Most operators take longer to launch than to compute, and the step waits for launches.
+    """The step waits for launches: its operators take longer to call than to compute.
 
-    On a device only where the always-on marks say that it waits for the host.  What has to stay is
-    the roofline of the same work.  Where one line calls operators again and again in a step, it is
-    that Python loop, and a single operator may do the work of all its calls.
+    An audited step shows which, on a device only where the always-on marks say that it waits for
+    the host.  What has to stay is the roofline of the same work.  Where one line calls operators
+    again and again for one batch, it is that Python loop, and a single operator may do the work of
+    all its calls.  Without such operators a capture shows how long the device was idle because
+    launches came too late, or the marks that it had caught up at the end of most forwards and
+    backwards: how much that costs they do not tell.
 
-    Wrong where: the audited step is smaller than most: larger batches hide launches.
+    Wrong where: the audited step is smaller than most: larger batches hide launches; or something
+    drains the device once in every step for another reason, e.g. a metric.
     To confirm: `trainperf try --only compile SCRIPT`; `trainperf prove` with a larger batch, in
-    samples per second.
+    samples per second; a trace shows idle time before launches.
     """
-    if not account.host_decides:
+    return _tiny_operators(account, facts) or _idle_device(account, facts)
+
+
+def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
+    audit = facts.documents.audit
+    if audit is None or not account.host_decides:
         return None
-    every = [region for region in account.regions if region.use.part in PASSES]
-    looping = [row for row in every if row.use.calls >= LOOP and _is_small(row)]
-    tiny = looping if _calls(looping) >= MANY_CALLS else [row for row in every if _is_tiny(row)]
-    if _calls(tiny) < MANY_CALLS or 2 * _calls(tiny) < _calls(every):
-        return None
-    claim = of_regions(tiny, stays_s=sum(row.fused_s for row in tiny))
+    every = _passes(account)
+    tiny = [row for row in every if _is_tiny(row, facts)]
+    looping = [row for row in tiny if row.use.calls >= LOOP * audit.micro_batches]
+    loops = _calls(looping) >= MANY_CALLS
+    rows = looping if loops else tiny
+    claim = of_regions(rows, stays_s=sum(row.fused_s for row in rows))
     # In a healthy step of a few ms small operators add up to a tenth.
-    if account.share(claim.removes_s) < (
-        LIMITS.critical if tiny == looping else 3 * LIMITS.notable
-    ):
+    least = LIMITS.critical if loops else 3 * LIMITS.notable
+    most_calls = MANY_CALLS <= _calls(rows) >= _calls(every) / 2
+    if not most_calls or account.share(claim.removes_s) < least:
         return None
-    calls = count(_calls(tiny))
-    where, _ = place_of(tiny)
-    title = f"{calls} tiny operators keep the step busy launching"
-    if tiny == looping:
-        title = f"a Python loop launches {calls} tiny operators in a step"
-    changes = [Use(change="one_operator", values={"where": where})] if tiny == looping else []
+    calls = count(_calls(rows))
+    where, _ = place_of(rows)
+    one_operator = [Use(change="one_operator", values={"where": where})] if loops else []
     return _cause(
         "launch_bound",
-        title,
-        tiny,
+        f"a Python loop launches {calls} tiny operators in a step"
+        if loops
+        else f"{calls} tiny operators keep the step busy launching",
+        rows,
         claim,
-        [*changes, Use(change="compile_step"), Use(change="larger_batch")],
+        [*one_operator, *_fewer_launches(account, facts, claim.removes_s)],
         account,
         facts,
-        f"{duration(total_s(tiny))} of {duration(account.step_s)} per step, for work of "
-        f"{duration(sum(row.ideal_s for row in tiny))}",
+        said=f", for work of {duration(sum(row.ideal_s for row in rows))}",
     )
 
 
-def _is_tiny(region: Region) -> bool:
-    """Whether its calls take longer than its work."""
-    if region.python_s or region.run_s:
-        return region.run_s <= region.python_s / 2
-    return region.ideal_s < region.use.calls * LAUNCH_S
+def _is_tiny(region: Region, facts: Facts) -> bool:
+    """Whether a call has less work than a launch takes, and takes far longer than its work.
 
-
-def _is_small(region: Region) -> bool:
-    """Whether each of many calls has so little work that one call would do all of it sooner."""
-    small = region.ideal_s < region.use.calls * LAUNCH_S and region.seconds > 4 * region.ideal_s
-    return _is_tiny(region) or small
+    Work is the roofline with all that it reads and writes: what a cache serves is work, too.
+    """
+    if facts.light is None:
+        return False
+    moved_s = region.use.moved_bytes / facts.light.chip.memory_bytes_per_s
+    work_s = max(region.ideal_s, moved_s)
+    return work_s < region.use.calls * LAUNCH_S and region.seconds > 4 * work_s
 
 
 def _calls(rows: Iterable[Region]) -> int:
     return sum(row.use.calls for row in rows)
 
 
-def host_bound(account: StepAccount, facts: Facts) -> Cause | None:
-    """At the end of most forwards and backwards the device had already caught up.
+def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> Iterator[Use]:
+    """What makes a step launch less for its samples, as far as the memory allows it."""
+    number = facts.micro_batches
+    if number > 1 and room_for(facts, number) is not None:
+        samples = (facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.world_size
+        yield Use(
+            change="larger_micro_batches",
+            values={"number": count(number), "rows": max(1, round(samples))},
+            step_s=account.step_s - lost_s * (1 - 1 / number),
+        )
+    yield Use(change="compile_step")
+    if room_for(facts, 2) is not None:
+        yield Use(change="larger_batch")
 
-    How much that costs a capture tells; without one no bound is given.
 
-    Wrong where: something drains the device once in every step for another reason, e.g. a metric.
-    To confirm: `trainperf try --only compile SCRIPT`; a trace shows idle time before launches.
-    """
+def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:
     device = account.device
     if device is None:
         return None
-    idle = account.share(device.host_s or 0.0)
-    bound = device.host_bound or 0.0
+    idle_s, bound = device.host_s or 0.0, device.host_bound or 0.0
+    seen = account.share(idle_s) >= 2 * LIMITS.worth
     # A device that starved in the loader has caught up for a reason that has its own name.
     starved = account.share(device.data_s or 0.0) >= LIMITS.notable
-    if idle < 2 * LIMITS.worth and (bound < LIMITS.mostly or starved or not account.judged):
+    if not seen and (bound < LIMITS.mostly or starved or not account.judged):
         return None
-    said = [
-        (
-            f"the device had caught up in {share(bound)} of the steps when forward and backward "
-            f"returned"
+    marks = (
+        f"the device had caught up in {share(bound)} of the steps when forward and backward "
+        f"returned"
+    )
+    changes = tuple(_fewer_launches(account, facts, idle_s))
+    if not seen:
+        return Cause(
+            id="launch_bound",
+            title=f"the device waits for the host in {share(bound)} of the steps",
+            evidence=(marks,),
+            changes=changes,
+            confidence="medium",
+            severity="medium",
         )
-    ]
-    title = f"the device waits for the host in {share(bound)} of the steps"
-    if idle >= 2 * LIMITS.worth:
-        title = f"the device is idle {share(idle)} of the time because launches come too late"
-        said = [*_launched(facts), *(said if bound else [])]
-    lost_s = device.host_s or 0.0
+    idle = share(account.share(idle_s))
     return Cause(
-        id="host_bound",
-        title=title,
-        evidence=tuple(said),
-        changes=(Use(change="compile_step"), Use(change="larger_batch")),
-        claim=Claim(removes_s=lost_s, device={"host_s": lost_s})
-        if idle >= 2 * LIMITS.worth
-        else None,
-        confidence="high" if idle >= 2 * LIMITS.worth else "medium",
-        severity=None if idle >= 2 * LIMITS.worth else "medium",
+        id="launch_bound",
+        title=f"the device is idle {idle} of the time because launches come too late",
+        evidence=(*_launched(facts), *([marks] if bound else [])),
+        changes=changes,
+        claim=Claim(removes_s=idle_s, device={"host_s": idle_s}),
     )
 
 
@@ -332,51 +351,8 @@ def _launched(facts: Facts) -> tuple[str, ...]:
     short = sum(step.short_kernels or 0 for step in trace.steps) / steps / kernels
     busy = duration(trace.totals.cpu_op_s or 0.0)
     few = f"; {share(short)} of them take less than 10 µs" if short >= LIMITS.mostly else ""
-    return (
-        (
-            f"a step launches {count(round(kernels))} kernels, and its operators keep the host "
-            f"busy for {busy}{few}"
-        ),
-    )
-
-
-def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
-    """Gradients are accumulated over micro-batches that are brief, where a larger one would fit.
-
-    A larger micro-batch launches as much once as each of them does; what that gains is known where
-    an audit tells launches from work.
-
-    Wrong where: the loss or a norm is taken over the micro-batch, or summed over them undivided, or
-    rows are so unlike in length that a larger batch is padded more.
-    To confirm: `trainperf prove` with the larger micro-batch, in samples per second.
-    """
-    number, spent_s = facts.micro_batches, account.spent("forward", "backward")
-    launches_s = sum(row.python_s for row in _passes(account)) * (1 - 1 / number)
-    # Without an audit: a model of some layers has hundreds of operators, and a call takes 10 µs.
-    brief = spent_s / number < 10 * MANY_CALLS * LAUNCH_S * 2
-    if account.regions:
-        brief = account.share(launches_s) >= LIMITS.notable
-    room = room_for(facts, number)
-    if number < 2 or not spent_s or room is None or not brief or not account.host_decides:
-        return None
-    rows = round((facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.world_size)
-    return Cause(
-        id="small_micro_batches",
-        title=f"an update is {count(number)} micro-batches of {duration(spent_s / number)} each",
-        evidence=(
-            f"{duration(spent_s)} of forward and backward per step",
-            f"{size(room[0])} of {size(room[1])} at the peak: one of all their rows would fit",
-        ),
-        changes=(
-            Use(
-                change="larger_micro_batches",
-                values={"number": count(number), "rows": max(1, rows)},
-            ),
-        ),
-        claim=Claim(owns_s={"forward": launches_s}, removes_s=launches_s) if launches_s else None,
-        confidence="medium",
-        bounded=False,
-    )
+    launched = f"a step launches {count(round(kernels))} kernels"
+    return (f"{launched}, and its operators keep the host busy for {busy}{few}",)
 
 
 # -- chains, constants, copies --------------------------------------------------------------------
@@ -396,7 +372,7 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         if row.use.kind == "pointwise"
         and row.use.inner_bytes
         and not row.use.constant
-        and not _is_tiny(row)
+        and not _is_tiny(row, facts)
     ]
     inner = sum(row.use.inner_bytes for row in rows)
     moved = sum(row.use.moved_bytes for row in rows)
@@ -405,13 +381,13 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     return _cause(
         "elementwise_chain",
-        f"unfused elementwise operators take {share(account.share(total_s(rows)))} of the step",
+        "unfused elementwise operators take {part} of the step",
         rows,
         of_regions(rows, stays_s=sum(row.fused_s for row in rows)),
-        [Use(change="fuse_chain")],
+        [Use(change="fuse_chain"), Use(change="compile_step")],
         account,
         facts,
-        f"{_spent(account, rows)}; {size(inner)} of the {size(moved)} they move pass between them",
+        said=f"; {size(inner)} of the {size(moved)} they move pass between them",
     )
 
 
@@ -426,78 +402,85 @@ def constant_rebuilt(account: StepAccount, facts: Facts) -> Cause | None:
     rows = [row for row in account.regions if row.use.constant and row.use.part == "forward"]
     return _cause(
         "constant_rebuilt",
-        f"{share(account.share(total_s(rows)))} of the step rebuilds constants",
+        "{part} of the step rebuilds constants",
         rows,
-        _moving(rows),
+        _needless(rows),
         [Use(change="register_buffer")],
         account,
         facts,
-        f"{_spent(account, rows)}, computed from numbers only",
+        said=", computed from numbers only",
     )
 
 
-def _moving(rows: Sequence[Region]) -> Claim:
-    """Rows whose results push others out of the caches."""
-    claim, written = of_regions(rows), sum(row.use.written_bytes for row in rows)
-    return Claim(
-        owns_s=claim.owns_s,
-        removes_s=claim.removes_s,
-        regions=claim.regions,
-        interruptions=max(1.0, written / REFILL_BYTES),
+def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
+    """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step.
+
+    Wrong where: the copy makes the kernels after it faster than it costs.
+    To confirm: `trainperf prove` without the call; `trainperf try --only channels_last SCRIPT`.
+    """
+    names = ("clone", "copy_", "_to_copy", "contiguous")
+    rows = [
+        row
+        for row in _passes(account)
+        if row.use.short_name in names and not row.use.constant and not is_cast(row.use)
+    ]
+    return _cause(
+        "layout_copies",
+        "copies to another memory layout take {part} of the step",
+        rows,
+        _needless(rows),
+        [Use(change="one_layout")],
+        account,
+        facts,
     )
 
 
 def autocast_casts(account: StepAccount, facts: Facts) -> Cause | None:
     """Conversions take a notable part of the step: labels, masks, weights per micro-batch.
 
-    Where most are autocast's own, once per step, to do without it is the advice: that changes every
-    product, so what it gains is not bounded by the conversions.
+    Where most are autocast's own and take longer than its products save, by the peaks of the chip,
+    to do without it is the advice.
 
     Wrong where: the casts are of weights, once per update, that a compiled step shares.
     To confirm: `trainperf prove` with the tensor made in that precision where it is loaded.
     """
-    rows = [row for row in account.regions if is_cast(row.use)]
-    whole = [
-        row for row in rows if _dtypes(row.use)[0] not in ("fp64", "fp32", "fp16", "bf16", "fp8")
-    ]
-    config = facts.settings
-    on = bool(config.get("autocast")) or "mixed" in str(config.get("precision") or "")
-    audit = facts.documents.audit
-    repeated = audit is not None and audit.micro_batches > 1
-    halves = [
-        row for row in rows if {"fp16", "bf16"} & {*_dtypes(row.use)} and "fp32" in _dtypes(row.use)
-    ]
-    own = on and not repeated and 2 * total_s(halves) >= total_s(rows)
-    change = "fp32_instead" if own else "convert_once"
-    if not own and 2 * total_s(whole) >= total_s(rows):
-        change = "keep_dtype"
-    elif not own and repeated:
-        change = "weights_in_half"
-    pairs = dict.fromkeys(
-        " to ".join(_dtypes(row.use)) for row in sorted(rows, key=lambda r: -r.seconds)
+    rows = sorted(
+        (row for row in account.regions if is_cast(row.use)), key=lambda row: -row.seconds
     )
-    cause = _cause(
+    pairs = dict.fromkeys(" to ".join(_dtypes(row.use)) for row in rows)
+    return _cause(
         "autocast_casts",
-        f"conversions to another dtype take {share(account.share(total_s(rows)))} of the step",
+        "conversions to another dtype take {part} of the step",
         rows,
-        _moving(rows),
-        [Use(change=change)],
+        _needless(rows),
+        [_fewer_casts(rows, account, facts)],
         account,
         facts,
-        f"{_spent(account, rows)}: {', '.join([*pairs][:2])}",
+        said=f": {', '.join([*pairs][:2])}",
     )
-    if cause is None or not own:
-        return cause
-    return Cause(
-        id=cause.id,
-        title=cause.title,
-        evidence=cause.evidence,
-        changes=cause.changes,
-        claim=cause.claim,
-        where=cause.where,
-        confidence="low",
-        bounded=False,
-    )
+
+
+def _fewer_casts(rows: Sequence[Region], account: StepAccount, facts: Facts) -> Use:
+    """The change that fits most of the conversions."""
+    config, audit, half = facts.settings, facts.documents.audit, total_s(rows) / 2
+    floats = {"fp64", "fp32", "fp16", "bf16", "fp8"}
+    whole = [row for row in rows if _dtypes(row.use)[0] not in floats]
+    if total_s(whole) >= half:
+        return Use(change="keep_dtype")
+    if audit is not None and audit.micro_batches > 1:
+        return Use(change="weights_in_half")
+    own = [row for row in rows if {*_dtypes(row.use)} in ({"fp32", "fp16"}, {"fp32", "bf16"})]
+    products = _products(facts)
+    autocast = config.get("autocast") or "mixed" in str(config.get("precision") or "")
+    if autocast and products is not None and total_s(own) >= half:
+        slower_s = sum(
+            -products.saved_s(row.use, row.compute_s, "fp32")
+            for row in _passes(account)
+            if row.use.kind == "matmul" and row.use.precision in ("fp16", "bf16")
+        )
+        if slower_s < total_s(own):
+            return Use(change="fp32_instead", step_s=account.step_s - total_s(own) + slower_s)
+    return Use(change="convert_once")
 
 
 def is_cast(use: OperatorUse) -> bool:
@@ -516,231 +499,82 @@ def _dtypes(use: OperatorUse) -> tuple[str, str]:
     return use.dtypes[0], use.result_dtype or "another"
 
 
-def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
-    """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step.
-
-    Wrong where: the copy makes the kernels after it faster than it costs.
-    To confirm: `trainperf prove` without the call; `trainperf try --only channels_last SCRIPT`.
-    """
-    names = ("clone", "copy_", "_to_copy", "contiguous")
-    rows = [
-        row
-        for row in _passes(account)
-        if row.use.short_name in names and not row.use.constant and not is_cast(row.use)
-    ]
-    return _cause(
-        "layout_copies",
-        f"copies to another memory layout take {share(account.share(total_s(rows)))} of the step",
-        rows,
-        _moving(rows),
-        [Use(change="one_layout")],
-        account,
-        facts,
-        _spent(account, rows),
-    )
-
-
-def channels_last(account: StepAccount, facts: Facts) -> Cause | None:
-    """Convolutions on tensor cores are given channels first, and the library reorders them.
-
-    On a CPU the gain depends on the sizes and is mostly small: nothing is said.
-
-    Wrong where: a layer in between wants channels first and converts back.
-    To confirm: `trainperf try --only channels_last SCRIPT`.
-    """
-    first = [row for row in account.regions if row.use.channels_last is False]
-    places = {(row.use.module, row.use.line) for row in first if row.use.part == "forward"}
-    rows = [
-        row
-        for row in account.regions
-        if "convolution" in row.use.name
-        and row.use.precision in STEPS  # what tensor cores take
-        and (row.use.module, row.use.line) in places
-    ]
-    return _cause(
-        "channels_last",
-        f"convolutions on channels-first images take {share(account.share(total_s(rows)))} of the "
-        f"step",
-        rows,
-        of_regions(rows, stays_s=sum(row.ideal_s for row in rows)),
-        [Use(change="channels_last")],
-        account,
-        facts,
-        _spent(account, rows),
-    )
-
-
-STEPS = {"tf32": 4, "fp16": 8, "bf16": 8, "fp8": 16}
-"""Elements of 16 bytes: sizes that are no multiple of them cost alignment (NVIDIA's guide)."""
-
-
-def matmul_shapes(account: StepAccount, facts: Facts) -> Cause | None:
-    """Sizes are no multiple of what tensor cores take; on other devices it makes no difference.
-
-    Wrong where: the library pads by itself, or the odd size is of one small product.
-    To confirm: `trainperf.benchmark` of the step with the size rounded up to a multiple of 64.
-    """
-    if account.device is None or facts.settings.get("device_type", "cuda") != "cuda":
-        return None
-    rows = [row for row in account.regions if odd_sizes(row.use)]
-    if not rows:
-        return None
-    sizes = sorted({number for row in rows for number in odd_sizes(row.use)}, reverse=True)
-    # A vocabulary is padded to whole tiles at no cost worth mentioning.
-    tile = 64 if sizes[0] >= 8192 else max(STEPS[row.use.precision] for row in rows)
-    values = {"size": sizes[0], "padded": -(-sizes[0] // tile) * tile, "tile": tile}
-    return _cause(
-        "matmul_shapes",
-        f"products of odd sizes take {share(account.share(total_s(rows)))} of the step",
-        rows,
-        of_regions(rows, stays_s=sum(row.ideal_s for row in rows)),
-        [Use(change="pad_sizes", values=values)],
-        account,
-        facts,
-        f"sizes {', '.join(map(str, sizes[:4]))}: {_spent(account, rows)}",
-    )
-
-
-def odd_sizes(use: OperatorUse) -> tuple[int, ...]:
-    """Sizes of a product that are no multiple of its precision's step; empty where all are."""
-    step, products = STEPS.get(use.precision), ("mm", "addmm", "bmm", "baddbmm")
-    if step is None or use.short_name not in products or len(use.shapes) < 2:
-        return ()
-    left, right = use.shapes[-2:]
-    if min(len(left), len(right)) < 2:
-        return ()
-    return tuple(number for number in (left[-2], left[-1], right[-1]) if number % step)
-
-
 # -- precision ------------------------------------------------------------------------------------
 
-_WEIGHT = {"mm": -1, "addmm": -1, "convolution": 1}
-"""Which of its tensors is the weight, in products that have one; the input is before it."""
+
+def _products(facts: Facts) -> Products | None:
+    """The chip that multiplies; `None` where its limits are not known."""
+    if facts.light is None:
+        return None
+    timed = () if facts.documents.chip is None else facts.documents.chip.attention
+    return Products(
+        chip=facts.light.chip,
+        on_host=facts.host_computes,
+        attention_s={each.shapes: each.seconds for each in timed},
+    )
 
 
 def matmul_precision(account: StepAccount, facts: Facts) -> Cause | None:
     """Double precision, or fp32 where the chip has a much faster way to multiply.
 
-    Of products on a CPU it is a forecast: the arithmetic gets faster as the peaks are, calls and
-    conversions are added, and fused attention takes what it took when it was timed in both.
+    Of products it is a forecast: the arithmetic gets faster as the peaks are, calls and conversions
+    are added, and on a CPU fused attention takes what it took when it was timed in both.
 
     Wrong where: the products are small: then calls and conversions take what the arithmetic saves.
     To confirm: `trainperf try --only autocast_bf16 --only matmul_precision SCRIPT`, with its
     losses.
     """
-    if facts.light is None or not account.regions:
+    products = _products(facts)
+    if products is None or not account.regions:
         return None
-    return _double(account, facts) or _single(account, facts)
+    return _double(products, account, facts) or _single(products, account, facts)
 
 
-def _double(account: StepAccount, facts: Facts) -> Cause | None:
+def _double(products: Products, account: StepAccount, facts: Facts) -> Cause | None:
     rows = [row for row in account.regions if "fp64" in {row.use.precision, *row.use.dtypes}]
-    chip = facts.light.chip if facts.light else None
-    peak = chip.flops_per_s.get("fp32") if chip else None
+    peak = products.chip.flops_per_s.get("fp32")
     # Half the bytes, and the arithmetic at the peak of fp32; a call stays a call.
     stays_s = sum(
         row.python_s + max(row.use.flops / peak if peak else 0.0, row.ideal_s / 2) for row in rows
     )
     return _cause(
         "matmul_precision",
-        f"{share(account.share(total_s(rows)))} of the step computes in double precision",
+        "{part} of the step computes in double precision",
         rows,
         of_regions(rows, stays_s=stays_s),
         [Use(change="single_precision")],
         account,
         facts,
-        _spent(account, rows),
     )
 
 
-def _single(account: StepAccount, facts: Facts) -> Cause | None:
-    light = facts.light
-    if light is None:
-        return None
-    peaks = light.chip.flops_per_s
-    slow = peaks.get("fp32", 0.0)
-    # Twice the fp32 peak is worth the digits (A100's TF32: eight times), the least different first.
-    faster = [name for name in ("tf32", "bf16", "fp16") if peaks.get(name, 0.0) >= 2 * slow > 0]
+def _single(products: Products, account: StepAccount, facts: Facts) -> Cause | None:
     rows = [r for r in _passes(account) if r.use.kind == "matmul" and r.use.precision == "fp32"]
-    if not faster or not rows:
+    precision = products.faster_than_fp32()
+    if precision is None or not rows:
         return None
-    precision = faster[0]
-    saved_s = sum(_saved_s(row, precision, account, facts) for row in rows)
-    claim = Claim(owns_s=_by_slot(rows, saved_s), removes_s=max(0.0, saved_s))
-    rates = f"{slow / 1e12:.3g} TFLOP/s in fp32, {peaks[precision] / 1e12:.3g} in {precision}"
-    forecast = Use(
-        change=f"{precision}_products",
-        step_s=account.step_s - saved_s,
-        least_s=_least_s(account, precision, rows, facts),
-    )
+    saved_s = sum(products.saved_s(row.use, row.compute_s, precision) for row in rows)
+    peaks, flops = products.chip.flops_per_s, sum(row.use.flops for row in rows)
+    best_s = total_s(rows) - flops / peaks[precision]
+    if precision != "tf32":  # autocast may halve the bytes of everything else
+        best_s += (account.spent("forward", "backward", "other") - total_s(rows)) / 2
     return _cause(
         "matmul_precision",
-        f"fp32 products take {share(account.share(total_s(rows)))} of the step",
+        "fp32 products take {part} of the step",
         rows,
-        claim,
-        [forecast],
+        of_regions(rows, stays_s=total_s(rows) - max(0.0, saved_s)),
+        [
+            Use(
+                change=f"{precision}_products",
+                step_s=account.step_s - saved_s,
+                least_s=max(account.step_s - best_s, account.step_s / 10),
+            )
+        ],
         account,
         facts,
-        f"{light.chip.name}: {rates}",
-        _spent(account, rows),
+        said=f"; {products.chip.name}: {peaks['fp32'] / 1e12:.3g} TFLOP/s in fp32, "
+        f"{peaks[precision] / 1e12:.3g} in {precision}",
     )
-
-
-def _by_slot(rows: Sequence[Region], saved_s: float) -> dict[str, float]:
-    """Seconds in proportion to the rows of each slot."""
-    whole_s = total_s(rows) or 1.0
-    owns_s: dict[str, float] = {}
-    for row in rows:
-        owns_s[row.slot] = owns_s.get(row.slot, 0.0) + max(0.0, saved_s) * row.seconds / whole_s
-    return owns_s
-
-
-def _least_s(account: StepAccount, precision: str, rows: Sequence[Region], facts: Facts) -> float:
-    """The step at best: products at the peak, and with autocast all else in half the time."""
-    peak = facts.light.chip.flops_per_s[precision] if facts.light else 1.0
-    saved_s = total_s(rows) - sum(row.use.flops for row in rows) / peak
-    if precision != "tf32":
-        saved_s += (account.spent("forward", "backward", "other") - total_s(rows)) / 2
-    return max(account.step_s - saved_s, account.step_s / 10)
-
-
-def _saved_s(row: Region, precision: str, account: StepAccount, facts: Facts) -> float:
-    """Forecast for all its calls: below zero where they take longer in *precision*.
-
-    What keeps them from the peak of fp32 keeps them from that of *precision*, too: calls, threads
-    that wake up, memory.  Convolutions were measured from 0.7 to 1.3 times as fast in bf16 on a
-    CPU, whatever the peaks: they count as no gain there.
-    """
-    chip, use, document = facts.light.chip if facts.light else None, row.use, facts.documents.chip
-    if chip is None:
-        return 0.0
-    if account.device is not None:
-        return row.run_s - use.flops / chip.flops_per_s[precision]
-    if use.is_fused_attention:
-        timed = (
-            {} if document is None else {each.shapes: each.seconds for each in document.attention}
-        )
-        seconds = timed.get(use.shapes[:3], {}) if use.part == "forward" else {}
-        return use.calls * (seconds["fp32"] - seconds[precision]) if precision in seconds else 0.0
-    arithmetic_s = 0.0 if "convolution" in use.short_name else row.compute_s
-    saved_s = arithmetic_s * (1 - chip.flops_per_s["fp32"] / chip.flops_per_s[precision])
-    call_s = chip.product_s.get(precision, 0.0) - chip.product_s.get("fp32", 0.0)
-    return saved_s - use.calls * (max(0.0, call_s) + _conversions_s(row, facts))
-
-
-def _conversions_s(row: Region, facts: Facts) -> float:
-    """Of weight and input, and in backward of their gradients, for one call.
-
-    Products without a weight (attention's) get the results of others in the same precision.
-    """
-    times = {"forward": 2, "recompute": 1}.get(row.use.part, 0)
-    place, chip = _WEIGHT.get(row.use.short_name), facts.light.chip if facts.light else None
-    if not times or place is None or chip is None or len(row.use.shapes) < 2:
-        return 0.0
-    elements = sum(prod(row.use.shapes[index]) for index in (place - 1, place))
-    launch_s = LAUNCH_S if chip.launch_s is None else chip.launch_s
-    # Four bytes are read and two written, or the other way round; a call, and autograd's node.
-    return times * (6 * elements / chip.memory_bytes_per_s + 4 * launch_s)
 
 
 LOSSES = frozenset(
