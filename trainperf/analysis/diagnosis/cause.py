@@ -21,6 +21,8 @@ class Use:
     """Its id."""
     values: Mapping[str, object] = field(default_factory=dict)
     """For the places in its words."""
+    realises: float | None = None
+    """Share of the removed seconds that it saves with these values; by default the catalogue's."""
     step_s: float | None = None
     """The step with it, where the law says more than that seconds are gone."""
     least_s: float | None = None

@@ -914,33 +914,36 @@ CHANGES: tuple[Change, ...] = (
         id="validate_less",
         of=("validation",),
         advice="Validate less",
-        how="validate {fewer} × less often, on fewer batches, or in larger ones",
+        how="validate {fewer} × less often, or on 1/{fewer} of the batches",
         how_in={
-            _LIGHTNING: "Trainer({interval}), or limit_val_batches={part}",
-            _HF: "TrainingArguments(eval_steps={every:_}){rows}",
+            _LIGHTNING: "Trainer(limit_val_batches={part}), or {fewer} × less often by "
+            "check_val_every_n_epoch or val_check_interval",
+            _HF: 'TrainingArguments(eval_strategy="steps", eval_steps=…) with {fewer} × as many '
+            "steps in between, or 1/{fewer} of the rows in eval_dataset",
         },
         realises=0.9,
-        source="what is left takes a twentieth of the fit",
+        source="what is left takes a twentieth of the fit; by how many times fewer, in each run",
         confirm="trainperf report: validation takes at most 5 % of the fit",
     ),
     Change(
         id="checkpoint_less",
         of=("checkpoint",),
         advice="Checkpoint less often",
-        how="save every {every:,} steps, or in the background: "
+        how="save {fewer} × less often, or in the background: "
         "torch.distributed.checkpoint.async_save(…)",
         how_in={
-            _LIGHTNING: "ModelCheckpoint(every_n_train_steps={every:_}), or in the background: "
-            "Trainer(plugins=[AsyncCheckpointIO()])",
-            _HF: "TrainingArguments({strategy}save_steps={every:_})",
+            _LIGHTNING: "ModelCheckpoint(every_n_train_steps=…) with {fewer} × as many steps in "
+            "between, or in the background: Trainer(plugins=[AsyncCheckpointIO()])",
+            _HF: 'TrainingArguments(save_strategy="steps", save_steps=…) with {fewer} × as many '
+            "steps in between",
         },
-        realises=0.95,
-        source="what is left takes a twentieth of the fit",
+        realises=0.9,
+        source="what is left takes a twentieth of the fit; by how many times fewer, in each run",
         confirm="trainperf report: checkpoint takes at most 5 % of the fit",
     ),
     Change(
         id="validate_without_grad",
-        of=("validation_grad",),
+        of=("validation",),
         advice="Validate under torch.no_grad()",
         how="with torch.no_grad(): around the validation loop, or @torch.no_grad() on it",
         realises=0.25,
@@ -949,7 +952,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="growing_checkpoint",
-        of=("growing_pauses",),
+        of=("slower_since",),
         advice="Keep what grows out of the checkpoint",
         how="compare the sizes of two checkpoint files: keep no lists of outputs in them, and see "
         "whether the disk gets full or slow",
@@ -958,7 +961,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="growing_epoch_boundary",
-        of=("growing_pauses",),
+        of=("slower_since",),
         advice="Clear what epochs gather",
         how="look for a list that keeps every step's output, and for a log file that is rewritten "
         "at each epoch's end",
@@ -967,7 +970,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="growing_pause",
-        of=("growing_pauses",),
+        of=("slower_since",),
         advice="Find what grows in it",
         how="look for what it goes through as a whole every time",
         effort="hours",
@@ -994,7 +997,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="without_profiler",
-        of=("slow_after_capture",),
+        of=("slower_since",),
         advice="Measure again without the profiler",
         how="set TEARDOWN_CUPTI=1, or restart the fit after profiling",
         confirm="trainperf compare with a run without captures: equal",
@@ -1032,7 +1035,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="larger_batches",
-        of=("slower_since", "slow_drift"),
+        of=("slower_since",),
         advice="See why batches got larger",
         how="compare the batches {across}: longer sequences, another data set, a schedule of the "
         "batch size",
@@ -1040,7 +1043,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="slower_machine",
-        of=("slower_since", "slow_drift"),
+        of=("slower_since",),
         advice="Look at the machine, not at the code",
         how="see what else ran there {since}, and the clocks, the power and the temperature of its "
         "processors",
@@ -1048,7 +1051,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="slower_data",
-        of=("slower_since", "slow_drift"),
+        of=("slower_since",),
         advice="Look at the data that is read from there on",
         how="time the loader alone on the shards or files read {since}: another storage, larger or "
         "compressed files, a full cache",
@@ -1056,27 +1059,27 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="hook_does_more",
-        of=("slower_since", "slow_drift"),
+        of=("slower_since",),
         advice="Find the hook that does more",
         how="see which hooks and loggers were switched on, or write a growing file, {since}",
     ),
     Change(
         id="loop_does_more",
-        of=("slower_since", "slow_drift"),
+        of=("slower_since",),
         advice="Find what the loop does more",
         how="see which loggers write a growing file, and which rank the others wait for, {since}",
         effort="hours",
     ),
     Change(
         id="something_changed",
-        of=("slower_since", "slow_drift"),
+        of=("slower_since",),
         advice="See what changed there",
         how="capture a trace {across}, and compare the two",
         effort="hours",
     ),
     Change(
         id="append_to_log",
-        of=("slow_drift",),
+        of=("slower_since",),
         advice="Keep {name} from doing more with every step",
         how="append to the log file instead of writing all of it again (a CSV logger that does is "
         "fixed by a later release), and keep no list of every step's values",
@@ -1084,7 +1087,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="find_what_gathers",
-        of=("slow_drift",),
+        of=("slower_since",),
         advice="Find what {name} goes through more of with every step",
         how="look in {name} for what gathers, e.g. a list of outputs or a history that is gone "
         "through as a whole; clear it after use, or keep a running sum",
@@ -1092,7 +1095,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="clear_what_gathers",
-        of=("slow_drift", "leak"),
+        of=("slower_since", "leak"),
         advice="Stop the accumulation",
         how="clear {name} after use, or keep a running sum instead of all values",
         confirm="the last tenth of the steps is as fast as the first; memory_slope_bytes_per_step "
@@ -1100,7 +1103,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="compile_long_runs",
-        of=("compile_latency",),
+        of=("first_step",),
         advice="Compile long runs only",
         how="leave torch.compile out of short runs, train longer in one go, or keep the cache "
         "(TORCHINDUCTOR_FX_GRAPH_CACHE=1)",
@@ -1311,7 +1314,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="detach",
-        of=("graph_held",),
+        of=("leak",),
         advice="Detach what is kept",
         how="store value.detach() in {name}, or clear it when the step is over",
         confirm="trainperf.smoke.assert_no_graph_held passes; memory_slope_bytes_per_step is 0",
@@ -1326,7 +1329,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="room_for_allocator",
-        of=("alloc_retries",),
+        of=("memory_limit",),
         advice="Make room in memory",
         how="a smaller micro-batch, batches of equal shape, or where the memory is in holes "
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment",
@@ -1342,7 +1345,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="expandable_segments",
-        of=("fragmentation",),
+        of=("memory_limit",),
         advice="Let segments grow",
         how="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment, and batches of "
         "equal shape",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from trainperf.analysis.roofline.roofline import Roofline
 from trainperf.analysis.summary.schema import (
     CaptureAftermath,
+    CauseFacts,
     HostShare,
     LineShare,
     LongTerm,
@@ -17,8 +18,9 @@ from trainperf.analysis.summary.schema import (
     WhatIf,
 )
 from trainperf.core.artifacts.folder import Documents
+from trainperf.core.findings import LIMITS
 from trainperf.core.loop_kind import PLAIN, LoopKind
-from trainperf.core.readings import find
+from trainperf.core.readings import STEP_IQR_S, STEP_S, find
 from trainperf.core.steps.records import Scalar
 from trainperf.meters.fold import Reading
 from trainperf.traces.results import RankTrace, Straggler
@@ -103,3 +105,45 @@ class Facts:
     def cpus(self) -> int | None:
         """Whole CPUs for one rank, at least one; `None` if not known."""
         return None if self.host is None else max(1, int(self.host.cpus_per_rank))
+
+    @property
+    def noisy(self) -> bool:
+        """Whether steady steps vary so widely that a share of them is less certain.
+
+        From a quarter of the median on torch.utils.benchmark calls a measurement worthless.
+        """
+        step_s, apart_s = self.value(STEP_S), self.value(STEP_IQR_S)
+        enough = self.steady_steps >= LIMITS.steps
+        return bool(enough and step_s and apart_s is not None and apart_s / step_s >= 0.25)
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether the fit ended because there was no memory left."""
+        memory = self.documents.memory
+        ended = memory is not None and memory.out_of_memory is not None
+        return ended or self.end_reason in ("OutOfMemoryError", "MemoryError")
+
+    @property
+    def slowed_by(self) -> tuple[CauseFacts, ...]:
+        """What the machine did while steps are shown to be slower, what lost most first."""
+        if self.machine is None or self.steady_steps < LIMITS.steps:
+            return ()
+        return tuple(
+            each
+            for each in self.machine.causes
+            if each.shown
+            and (each.slower or 0.0) >= LIMITS.worth
+            and each.lost_fraction >= LIMITS.worth / 5
+        )
+
+    def machine_slowed(self, first_step: int, last_step: int, slower: float) -> bool:
+        """Whether the machine is why just these steps are slower, by so much."""
+        for cause in self.slowed_by:
+            inside = sum(
+                max(0, min(last_step, window.last_step) - max(first_step, window.first_step) + 1)
+                for window in cause.windows
+            )
+            most = inside >= LIMITS.general * (last_step - first_step + 1)
+            if most and (cause.slower or 0.0) >= LIMITS.general * slower:
+                return True
+        return False

@@ -8,7 +8,6 @@ from trainperf.analysis.diagnosis import causes_of, ordinary
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.changes import BY_ID
-from trainperf.analysis.diagnosis.detectors.fit import is_noisy
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import about, at_most, gone_s
 from trainperf.analysis.diagnosis.tried import measured_change, with_measured
@@ -29,8 +28,7 @@ def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], O
     """The findings in the order in which to act on them, and what nobody owns."""
     causes, left = causes_of(account, facts)
     trials = () if facts.documents.trials is None else facts.documents.trials.trials
-    noisy = is_noisy(account, facts)
-    found = [finding_of(cause, account, facts, trials, noisy=noisy) for cause in causes]
+    found = [finding_of(cause, account, facts, trials, noisy=facts.noisy) for cause in causes]
     further = measured_change(found, trials, facts.documents.trials_from)
     return ranked([*found, *further], account.steps_share), ordinary(account, left, facts)
 
@@ -83,10 +81,11 @@ def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeG
     likely = most = None
     claim = cause.claim
     if claim is not None and (account.step_s or claim.pauses_s) and _fraction(claim, account):
+        realises = change.realises if use.realises is None else use.realises
         if use.step_s is not None and account.step_s:
             likely = account.step_s / use.step_s
-        elif change.realises is not None:
-            likely = about(account, claim, change.realises)
+        elif realises is not None:
+            likely = about(account, claim, realises)
         if cause.bounded and change.bounded:
             best = claim
             if use.least_s is not None:

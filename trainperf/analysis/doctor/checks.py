@@ -784,8 +784,8 @@ CHECKS: tuple[Check, ...] = (
         id="peak_memory",
         about="""Peak memory is not raised by activations kept, temporaries or logging references.
 
-        Fails on `out_of_memory`, `graph_held`, `leak`, `validation_grad`, `memory_limit` and
-        `fragmentation`.  Unknown without an audit or device memory.
+        Fails on `out_of_memory`, `leak` and `memory_limit`.  Unknown without an audit or device
+        memory.
 
         Wrong where: the peak was reached before the first step, in loading a checkpoint for
         instance.
@@ -793,11 +793,8 @@ CHECKS: tuple[Check, ...] = (
         """,
         causes=(
             "out_of_memory",
-            "graph_held",
             "leak",
-            "validation_grad",
             "memory_limit",
-            "fragmentation",
         ),
         looks=[
             answer(
@@ -937,14 +934,13 @@ CHECKS: tuple[Check, ...] = (
         id="compile_split",
         about="""`torch.compile` separates first from steady.
 
-        Fails when compiled code has no steady step yet, on `compile_latency`, `first_step` and
-        `recompiles`, and where one recompilation takes as much of the fit.  Unknown without graph
-        counts.
+        Fails when compiled code has no steady step yet, on `first_step` and `recompiles`, and where
+        one recompilation takes as much of the fit. Unknown without graph counts.
 
         Wrong where: graphs were compiled before the fit began.
         To confirm: `TORCH_LOGS=recompiles`, and the reading `first_step_s`.
         """,
-        causes=("compile_latency", "recompiles", "first_step"),
+        causes=("recompiles", "first_step"),
         first=[
             answer(
                 "unknown",

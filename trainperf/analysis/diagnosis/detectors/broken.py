@@ -1,7 +1,7 @@
 """Detectors of trainings that are wrong or end: memory, gradients, modes, schedules."""
 
 import math
-from dataclasses import dataclass
+import re
 
 from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
@@ -9,9 +9,8 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, OutOfMemory
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import count, plural, share, size, times
+from trainperf.core.formatting.units import count, share, size, times
 from trainperf.core.readings import (
-    ALLOC_FAILURES,
     ALLOC_RETRIES,
     FRAGMENTATION_BYTES,
     MEMORY_PEAK_BYTES,
@@ -20,6 +19,7 @@ from trainperf.core.readings import (
     RESIDENT_PEAK_BYTES,
     STEP_MEAN_S,
 )
+from trainperf.meters.fold import Reading
 
 
 LEAST_STEPS, LEAST_S = 300, 30.0
@@ -48,9 +48,9 @@ def out_of_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
     """
     memory = facts.documents.memory
     ended = None if memory is None else memory.out_of_memory
+    if not facts.ran_out:
+        return None
     if memory is None or ended is None:
-        if facts.end_reason not in ("OutOfMemoryError", "MemoryError"):
-            return None
         return Cause(
             id="out_of_memory",
             title="the fit ran out of memory",
@@ -99,43 +99,8 @@ def _request(ended: OutOfMemory, memory: MemoryLedger) -> str:
     return f"{more} was requested{held}{limit}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
-    """Memory that grows step by step, so fast that a fit of ordinary length does not end."""
-
-    bytes_per_step: float
-    low: float
-    high: float
-    """Ends of the 95 % interval of that."""
-    room_bytes: float
-    """Until the memory of the device, or of the machine, is full."""
-    soon: bool
-    """Whether it is full within a day of training."""
-
-
-def growth(facts: Facts, *, cause_shown: bool = False) -> Growth | None:
-    """The growth that matters; `None` where there is none, or not enough was recorded of it.
-
-    Args:
-        facts: Of the run.
-        cause_shown: Whether what grows is found, so that it cannot be a warm-up.
-    """
-    slope, room = facts.reading(MEMORY_SLOPE_BYTES_PER_STEP), room_bytes(facts)
-    if slope is None or slope.value is None or slope.low is None or slope.high is None:
-        return None
-    if slope.low <= 0 or slope.value * facts.steady_steps < GROWN_BYTES or room is None:
-        return None
-    lasts = lasts_s(facts, slope.value)
-    # A fit of ordinary length is over within a week.
-    if not (cause_shown or long_enough(facts)) or lasts > 7 * DAY_S:
-        return None
-    return Growth(
-        bytes_per_step=slope.value,
-        low=slope.low,
-        high=slope.high,
-        room_bytes=room,
-        soon=lasts <= DAY_S,
-    )
+# -- memory that grows
+# -----------------------------------------------------------------------------
 
 
 def long_enough(facts: Facts) -> bool:
@@ -144,33 +109,85 @@ def long_enough(facts: Facts) -> bool:
     return steps >= LEAST_STEPS and steps * (facts.value(STEP_MEAN_S) or 0.0) >= LEAST_S
 
 
-def room_bytes(facts: Facts) -> float | None:
+def _growth(facts: Facts) -> Reading | None:
+    """Bytes that each step adds; `None` where they are too few, or not known."""
+    slope = facts.reading(MEMORY_SLOPE_BYTES_PER_STEP)
+    if slope is None or not slope.value or not slope.low or not slope.high or slope.low <= 0:
+        return None
+    return slope if slope.value * facts.steady_steps >= GROWN_BYTES else None
+
+
+def _room_bytes(facts: Facts) -> float | None:
     """What the device, or on a CPU run the machine, has left at the peak."""
     capacity = facts.number("device_memory_bytes")
     held = facts.value(MEMORY_PEAK_BYTES) or facts.value(RESIDENT_PEAK_BYTES)
     return None if capacity is None or held is None else max(0.0, capacity - held)
 
 
-def lasts_s(facts: Facts, bytes_per_step: float) -> float:
-    """Seconds of training until that room is filled at so much a step."""
-    room, step_s = room_bytes(facts), facts.value(STEP_MEAN_S)
-    if room is None or step_s is None or bytes_per_step <= 0:
-        return math.inf
-    return room / bytes_per_step * step_s
-
-
-def _held(facts: Facts) -> tuple[Holder, ...]:
-    memory = facts.documents.memory
-    return () if memory is None or facts.steps < LIMITS.steps else memory.held
-
-
-def _pace(leak: Growth) -> str:
+def _pace(slope: Reading, room: float) -> str:
     """How fast, and how long it can go on: each with its interval."""
-    soonest, latest = leak.room_bytes / leak.high, leak.room_bytes / leak.low
+    value, low, high = slope.value or 0.0, slope.low or 0.0, slope.high or 0.0
+    steps, soonest, latest = [count(round(room / pace, -2)) for pace in (value, high, low)]
     return (
-        f"{size(leak.bytes_per_step)} per step (95 % CI {size(leak.low)}–{size(leak.high)}): "
-        f"memory is full in {count(round(leak.room_bytes / leak.bytes_per_step, -2))} steps "
-        f"({count(round(soonest, -2))}–{count(round(latest, -2))})"
+        f"{size(value)} per step (95 % CI {size(low)}–{size(high)}): memory is full in {steps} "
+        f"steps ({soonest}–{latest})"
+    )
+
+
+def _holder(facts: Facts) -> Holder | None:
+    """The container that has gathered something of nearly every step, graphs before the rest."""
+    memory, least = facts.documents.memory, LIMITS.mostly * facts.steps
+    held = () if memory is None or facts.steps < LIMITS.steps else memory.held
+    gathers = (each for each in held if each.count >= least)
+    return next((each for each in held if each.graphs >= least), next(gathers, None))
+
+
+def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
+    """What is held after a step grows, to the end, and will fill the memory.
+
+    Judged from 300 steady steps and 30 s on: fewer cannot tell a leak from a warm-up.  A container
+    that keeps the autograd graph of nearly every step is one in any run.  It costs memory and no
+    time, until there is none left: so there is no gain to promise.
+
+    Wrong where: a cache fills and then stops, or a list is emptied at the end of an epoch: longer
+    runs show it.
+    To confirm: the reading `memory_slope_bytes_per_step` of a run of several times the length;
+    `trainperf.smoke.assert_no_graph_held` on what the step returns.
+    """
+    slope, room, holder = _growth(facts), _room_bytes(facts), _holder(facts)
+    graphs = holder is not None and holder.graphs >= LIMITS.mostly * facts.steps
+    if not graphs and (slope is None or room is None or not long_enough(facts)):
+        return None
+    held = 0.0 if holder is None else holder.size_bytes / facts.steps
+    # What a graph keeps alive comes on top of what is held.
+    per_step = held if slope is None else slope.value or 0.0
+    if not graphs and held < LIMITS.mostly * per_step:
+        holder = None  # it is something else that grows
+    step_s = facts.value(STEP_MEAN_S) or math.inf
+    lasts_s = math.inf if room is None or not per_step else room / per_step * step_s
+    # A fit of ordinary length is over within a week.
+    if not graphs and lasts_s > 7 * DAY_S:
+        return None
+    name, change = "" if holder is None else holder.name, "find_the_leak"
+    if graphs:
+        change = "detach"
+    elif name:
+        change = "clear_what_gathers"
+    return Cause(
+        id="leak",
+        title=f"{name or 'a container'} keeps the autograd graph of every step"
+        if graphs
+        else "memory grows with every step" + (f" in {name}" if name else ""),
+        evidence=(
+            *((_pace(slope, room),) if slope and room is not None else ()),
+            _holding(holder) if holder else "no container was found that holds it",
+            *((f"made at {holder.made_at}",) if holder and holder.made_at else ()),
+        ),
+        changes=(Use(change=change, values={"name": name or "the container"}),),
+        where="" if holder is None else holder.where or holder.made_at,
+        confidence="high" if holder else "medium",
+        severity="high" if lasts_s <= DAY_S else "medium",
+        urgent=lasts_s <= DAY_S,
     )
 
 
@@ -183,150 +200,36 @@ def _holding(holder: Holder) -> str:
     )
 
 
-def graph_held(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
-    """A container has gathered tensors that hang on a graph, about one per step or more.
-
-    It costs memory and no time, until there is none left: so there is no gain to promise.
-
-    Wrong where: the container is emptied later, at the end of an epoch for instance.
-    To confirm: `trainperf.smoke.assert_no_graph_held` on what the step returns; the list's length
-    after an epoch.
-    """
-    holder = _graph_holder(facts)
-    if holder is None:
-        return None
-    measured = (
-        facts.steady_steps >= LIMITS.steps and facts.value(MEMORY_SLOPE_BYTES_PER_STEP) is not None
-    )
-    grows = growth(facts, cause_shown=True) if measured else None
-    # What a graph keeps alive comes on top: by itself what is held fills the memory this late.
-    soon = grows.soon if grows else lasts_s(facts, holder.size_bytes / facts.steps) <= DAY_S
-    name = holder.name or f"a {holder.kind}"
-    return Cause(
-        id="graph_held",
-        title=f"{name} keeps the autograd graph of every step",
-        evidence=(
-            _holding(holder),
-            *((_pace(grows),) if grows else ()),
-            *((f"made at {holder.made_at}",) if holder.made_at else ()),
-        ),
-        changes=(Use(change="detach", values={"name": name}),),
-        where=holder.where or holder.made_at,
-        severity="high" if soon else "low" if measured else "medium",
-        urgent=soon,
-    )
-
-
-def _graph_holder(facts: Facts) -> Holder | None:
-    """A container that has an autograd graph of nearly every step."""
-    least = LIMITS.mostly * facts.steps
-    return next((holder for holder in _held(facts) if holder.graphs >= least), None)
-
-
-def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
-    """What is held after a step grows, to the end, and will fill the memory.
-
-    Judged from 300 steady steps and 30 s on: fewer cannot tell a leak from a warm-up.  Where a
-    graph is known to be held the growth is that.  What gathers is named where the fit's end found
-    it.
-
-    Wrong where: a cache fills and then stops: longer runs show it.
-    To confirm: the reading `memory_slope_bytes_per_step` of a run of several times the length.
-    """
-    grows = growth(facts)
-    if grows is None or _graph_holder(facts) is not None:
-        return None
-    most = LIMITS.mostly * grows.low * facts.steady_steps
-    gathers = (
-        h for h in _held(facts) if h.count >= LIMITS.mostly * facts.steps and h.size_bytes >= most
-    )
-    holder = next(gathers, None)
-    named = holder is not None and bool(holder.name)
-    return Cause(
-        id="leak",
-        title="memory grows with every step" + (f" in {holder.name}" if holder and named else ""),
-        evidence=(
-            _pace(grows),
-            _holding(holder) if holder else "no container was found that holds it",
-        ),
-        changes=(
-            Use(
-                change="clear_what_gathers" if named else "find_the_leak",
-                values={"name": holder.name if holder else ""},
-            ),
-        ),
-        where=holder.where if holder else "",
-        confidence="high" if holder else "medium",
-        severity="high" if grows.soon else "medium",
-        urgent=grows.soon,
-    )
-
-
-def alloc_retries(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
-    """The device's allocator fails in steady steps, waits for the device and empties its cache.
-
-    What a retry costs is not measured, so no gain is promised: freeing waits for all that the
-    device has been given, and memory has to be asked for anew.
-
-    Wrong where: the retries end once the largest batch has been there: the cache is then large
-    enough.
-    To confirm: the reading `alloc_retries` of a longer run; `torch.cuda.memory_stats()`.
-    """
-    steps, retries = (
-        facts.steady_steps,
-        facts.worst(ALLOC_RETRIES) or facts.value(ALLOC_RETRIES) or 0.0,
-    )
-    # The first few may belong to the last steps of the warm-up; one in a thousand is too few.
-    if steps < LIMITS.steps or retries < max(3, steps / 1000) or _ran_out(facts):
-        return None
-    held, capacity = facts.value(MEMORY_RESERVED_PEAK_BYTES), facts.number("device_memory_bytes")
-    failed = facts.value(ALLOC_FAILURES) or 0.0
-    return Cause(
-        id="alloc_retries",
-        title=f"the allocator ran out of memory and retried {count(retries)} times in "
-        f"{plural(steps, 'steady step')}",
-        evidence=(
-            f"{retries / steps:.2g} retries per step, each of which waits for the device",
-            *(
-                (f"{size(held)} of {size(capacity)} reserved at the peak",)
-                if held and capacity
-                else ()
-            ),
-            *(
-                (f"{plural(round(failed), 'allocation')} failed for good and were caught",)
-                if failed
-                else ()
-            ),
-        ),
-        changes=(Use(change="room_for_allocator"),),
-        severity="high" if retries >= steps / 10 else "medium",
-    )
-
-
-def _ran_out(facts: Facts) -> bool:
-    """Whether the fit has ended because of it, so that nothing less needs to be said."""
-    memory = facts.documents.memory
-    ended = memory is not None and memory.out_of_memory is not None
-    return ended or facts.end_reason in ("OutOfMemoryError", "MemoryError")
-
-
 def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
-    """The peak leaves little room: a longer sequence, or a fragmented cache, ends the fit.
+    """Hardly any memory is left: a longer sequence, or a fragmented cache, ends the fit.
 
-    Judged by what tensors held on an accelerator, and by the resident set where the host computes;
-    what the allocator merely reserved it would give back.  Room costs no time, so no gain is
-    promised.
+    By what tensors held on an accelerator, and by the resident set where the host computes.  What
+    the allocator reserved beyond that counts where it keeps nearly all that there is, or where it
+    had to start over in steady steps: each time it waits for all that the device has been given.
+    Room costs no time that was measured, so no gain is promised.
 
     Wrong where: another process holds a part of the memory, or the longest batch has been there
     already.
-    To confirm: `max_memory_allocated` of an epoch; a batch of the longest sequences in
-    `trainperf.benchmark`.
+    To confirm: `max_memory_allocated` of an epoch; the readings `alloc_retries` and
+    `fragmentation_bytes` of a longer run.
     """
-    reading = RESIDENT_PEAK_BYTES if facts.host_computes else MEMORY_PEAK_BYTES
-    used, capacity = facts.worst(reading), facts.number("device_memory_bytes")
-    # TraceML's pressure bands: 0.92 and 0.97.
-    if used is None or not capacity or used / capacity < 0.92 or _ran_out(facts):
+    capacity = facts.number("device_memory_bytes")
+    if not capacity or facts.ran_out:
         return None
+    used = facts.worst(RESIDENT_PEAK_BYTES if facts.host_computes else MEMORY_PEAK_BYTES) or 0.0
+    reserved = facts.value(MEMORY_RESERVED_PEAK_BYTES) or 0.0
+    holes = facts.value(FRAGMENTATION_BYTES) or 0.0
+    retries, steps = facts.worst(ALLOC_RETRIES) or 0.0, facts.steady_steps
+    # The first few may belong to the last steps of the warm-up; one in a thousand is too few.
+    retried = steps >= LIMITS.steps and retries >= max(3, steps / 1000)
+    torn = reserved >= (1 - LIMITS.critical) * capacity and holes >= LIMITS.critical * reserved
+    # TraceML's pressure bands: 0.92 and 0.97.
+    full = used / capacity >= 0.92
+    if not (retried or full or torn):
+        return None
+    change = "leave_room" if full else "expandable_segments"
+    if retried:
+        change = "room_for_allocator"
     memory = facts.documents.memory
     saved = [
         f"{each.what} saves up to {size(each.size_bytes)}, and {each.costs}"
@@ -334,35 +237,17 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     ]
     return Cause(
         id="memory_limit",
-        title=f"the run uses {share(used / capacity)} of the available memory",
-        evidence=(f"{size(used)} of {size(capacity)} at the peak", *saved[:2]),
-        changes=(Use(change="leave_room"),),
-        severity="high" if used / capacity >= 0.97 else "medium",
-    )
-
-
-def fragmentation(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
-    """The allocator holds much more than tensors ever did, and nearly all that there is.
-
-    Below that the holes do no harm.  An upper bound: the two peaks need not fall together.
-
-    Wrong where: the two peaks fell at different moments.
-    To confirm: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, and the reading
-    `fragmentation_bytes` then.
-    """
-    holes, reserved = facts.value(FRAGMENTATION_BYTES), facts.value(MEMORY_RESERVED_PEAK_BYTES)
-    capacity = facts.number("device_memory_bytes")
-    if holes is None or not reserved or not capacity:
-        return None
-    if holes < LIMITS.critical * reserved or reserved < (1 - LIMITS.critical) * capacity:
-        return None
-    return Cause(
-        id="fragmentation",
-        title=f"{share(holes / reserved)} of the reserved memory is fragmented",
-        evidence=(f"{size(reserved)} of {size(capacity)} reserved, {size(holes)} of it unused",),
-        changes=(Use(change="expandable_segments"),),
-        confidence="medium",
-        severity="medium",
+        title=f"the run uses {share(max(used, reserved) / capacity)} of the available memory",
+        evidence=(
+            f"{size(used)} of {size(capacity)} at the peak",
+            *((f"{size(reserved)} reserved, {size(holes)} of it unused",) if torn else ()),
+            *((f"the allocator retried {count(retries)} times",) if retried else ()),
+            *saved[:2],
+        ),
+        changes=(Use(change=change),),
+        severity="high"
+        if used / capacity >= 0.97 or (retried and retries >= steps / 10)
+        else "medium",
     )
 
 
@@ -455,21 +340,22 @@ def train_mode(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG
 
 
 def dropout_left_on(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
-    """A model in eval mode draws random numbers for its answers: `eval()` does not reach it.
+    """A model in eval mode drops at random for its answers: `eval()` does not reach it.
 
-    `F.dropout(x)` drops by default, and attention drops by `dropout_p`, whatever the mode is.
+    `F.dropout(x)` drops by default, whatever the mode is.  A model that samples on purpose, as a
+    generator of text or images does, draws from other operators: the audited step tells.
 
-    Wrong where: the model samples on purpose, as a generator of text or images does.
+    Wrong where: the dropout is wanted in answers, as for Monte Carlo dropout.
     To confirm: the same request twice: the answers differ.
     """
-    settings = facts.settings
-    if settings.get("train_mode") or settings.get("answers_drawn") is not True:
+    settings, audit = facts.settings, facts.documents.audit
+    drops = audit is not None and any(_DROPS.search(use.name) for use in audit.operators)
+    if settings.get("train_mode") or settings.get("answers_drawn") is not True or not drops:
         return None
     part = str(settings.get("answers_drawn_in") or "")
     return Cause(
         id="dropout_left_on",
-        title="answers depend on random numbers in eval mode"
-        + (f", drawn in {part}" if part else ""),
+        title="dropout is left on in eval mode" + (f", in {part}" if part else ""),
         evidence=("the random generator moved in a forward, and no module is in train mode",),
         changes=(Use(change="dropout_by_mode"),),
         where=str(settings.get("answers_drawn_at") or ""),
@@ -477,3 +363,7 @@ def dropout_left_on(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         severity="high",
         urgent=True,
     )
+
+
+_DROPS = re.compile("dropout|bernoulli")
+"""Operators that drop: those that sample are `multinomial`, `normal` or `uniform`."""

@@ -3,17 +3,17 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount, of_pause
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.loader import first_batches_s
-from trainperf.analysis.diagnosis.detectors.machine import explained
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.schema import Moved, NewLevel
+from trainperf.analysis.summary.schema import Moved, NewLevel, SlowDrift
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.memory import Holder
-from trainperf.core.findings import LIMITS, Level
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     count,
     duration,
@@ -25,10 +25,10 @@ from trainperf.core.formatting.units import (
     words,
 )
 from trainperf.core.readings import (
+    DATA_WAIT_FRACTION,
     FIRST_STEP_S,
     LOSS_SCALE,
     OVERFLOW_RATE,
-    SAMPLES_PER_S,
     STEP_IQR_S,
     STEP_MEAN_S,
     STEP_P95_S,
@@ -52,103 +52,58 @@ def _where(facts: Facts, slot: str) -> str:
     return "" if line is None else line.where
 
 
-# -- pauses ---------------------------------------------------------------------------------------
+# -- pauses
+# ----------------------------------------------------------------------------------------
 
 
-def _pause(account: StepAccount, facts: Facts, kind: str, least: float, use: Use) -> Cause | None:
-    """A cause where pauses of one kind take at least so much of the fit."""
+def _pause(
+    account: StepAccount, facts: Facts, kind: str, least: float, *changes: str
+) -> Cause | None:
+    """A cause where pauses of one kind take at least so much of the fit.
+
+    The first change makes them rarer, or shorter, so that they take `AIM` of it.
+    """
     claim, number = of_pause(account, kind), facts.gaps.get(kind, 0)
     spent_s = claim.pauses_s[kind]
-    if account.share_of_fit(spent_s) < least or not number:
+    lost = account.share_of_fit(spent_s)
+    if lost < least or not number:
         return None
+    # Rounded first: half a millionth must not make a whole number the next one.
+    fewer = max(2, math.ceil(round(lost * (1 - AIM) / (max(1 - lost, 0.001) * AIM), 6)))
+    values = {"fewer": fewer, "part": f"{1 / fewer:.2g}"}
+    rarer = Use(change=changes[0], values=values, realises=1 - 1 / fewer)
     pace = ""
     if number > 1 and facts.steps:
         apart = plural(max(1, round(facts.steps / number)), "step")
         pace = f": {duration(spent_s / number)} each, one in {apart}"
     return Cause(
         id=kind,
-        title=f"{kind} takes {share(account.share_of_fit(spent_s))} of the fit",
+        title=f"{kind} takes {share(lost)} of the fit",
         evidence=(
             f"{duration(spent_s)} in {plural(number, 'pause')}{pace}",
             *_sampled(facts, kind),
         ),
-        changes=(use,),
+        changes=(rarer, *(Use(change=change) for change in changes[1:])),
         claim=claim,
         where=_where(facts, kind),
     )
 
 
-def less_often(account: StepAccount, kind: str) -> int:
-    """By how many times fewer such pauses make them `AIM` of the fit; at least 2."""
-    lost = min(account.share_of_fit(account.pauses_s.get(kind, 0.0)), 0.999)
-    exactly = lost * (1 - AIM) / ((1 - lost) * AIM)
-    return max(2, math.ceil(exactly - 1e-6))  # rounding must not make a whole number the next one
-
-
-def _spaced(account: StepAccount, facts: Facts, kind: str) -> dict[str, object]:
-    """Steps from one such pause to the next, and by how many times each has to get shorter.
-
-    Together they make the pauses `AIM` of the fit.  None is farther apart than the fit is long:
-    there would be no pause at all.
-    """
-    number, fewer = facts.gaps.get(kind, 0), less_often(account, kind)
-    every, most = facts.steps / max(1, number), planned_steps(facts)
-    apart = round(min(every * fewer, most))
-    shorter = max(1, round(every * fewer / most)) if every * fewer > most else 1
-    rows = f", on 1/{shorter} of its rows" if shorter > 1 else ""
-    return {"every": apart, "fewer": fewer, "rows": rows, "part": f"{1 / fewer:.2g}"}
-
-
-def planned_steps(facts: Facts) -> int:
-    """Steps of the whole fit as it was configured, as far as that is known; else of what ran."""
-    most = facts.number("max_steps") or 0
-    if most > 0:
-        return max(round(most), facts.steps)
-    epochs, samples = facts.number("max_epochs") or 0, facts.number("dataset_samples")
-    rate, step_s = facts.value(SAMPLES_PER_S), facts.value(STEP_MEAN_S)
-    if epochs <= 0 or not samples or not rate or not step_s:
-        return facts.steps
-    return max(round(epochs * samples / (rate * step_s)), facts.steps)
-
-
 def validation(account: StepAccount, facts: Facts) -> Cause | None:
     """The fit stands still for validation.
 
-    Removed is the whole of it: validating less often, or on fewer batches, saves a part.
+    Removed is the whole of it: validating less often, or on fewer batches, saves a part, and so
+    does leaving autograd out where it was on.
 
-    Wrong where: the fit that was measured is shorter than the real one, and validates as often.
+    Wrong where: the fit that was measured is shorter than the real one, and validates as often; or
+    gradients are wanted in validation, as for adversarial metrics.
     To confirm: `trainperf compare` with a run that validates less often, by the fit clock.
     """
-    values = _spaced(account, facts, "validation")
-    values["interval"] = _interval(account, facts)
-    return _pause(
-        account, facts, "validation", LIMITS.critical, Use(change="validate_less", values=values)
-    )
-
-
-def _interval(account: StepAccount, facts: Facts) -> str:
-    """Lightning's own options; it refuses an interval of batches that is longer than the epoch."""
-    every, fewer = facts.settings.get("val_check_interval"), less_often(account, "validation")
-    samples, batch = facts.number("dataset_samples"), facts.number("batch_size")
-    epoch = samples / batch / facts.world_size if samples and batch else None
-    epochs = (facts.number("check_val_every_n_epoch") or 1) * fewer
-    # As an int it counts batches, as a float it is a part of the epoch.
-    if isinstance(every, int) and not isinstance(every, bool):
-        if (
-            facts.settings.get("check_val_every_n_epoch", 1) is None
-            or epoch is None
-            or every * fewer <= epoch
-        ):
-            return f"val_check_interval={every * fewer}"
-        epochs = every * fewer / epoch
-    elif isinstance(every, float) and every < 1:
-        if every * fewer <= 1:
-            return f"val_check_interval={every * fewer:.2}"
-        epochs = every * fewer
-    most = facts.number("max_epochs") or 0
-    number = max(1, round(min(epochs, most) if most > 0 else epochs))
-    whole = ", val_check_interval=1.0" if isinstance(every, int | float) and every != 1.0 else ""
-    return f"check_val_every_n_epoch={number}{whole}"
+    # A graph that nobody needs is worth a word sooner than a validation is.
+    if facts.settings.get("validation_grad") is True:
+        changes = ("validate_less", "validate_without_grad")
+        return _pause(account, facts, "validation", LIMITS.notable, *changes)
+    return _pause(account, facts, "validation", LIMITS.critical, "validate_less")
 
 
 def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
@@ -159,62 +114,7 @@ def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the disk was slow for another reason, or the real fit saves more rarely.
     To confirm: `trainperf compare` with a run without checkpoints, by the fit clock.
     """
-    values = _spaced(account, facts, "checkpoint")
-    by_epoch = str(facts.settings.get("save_strategy")) == "epoch"
-    values["strategy"] = 'save_strategy="steps", ' if by_epoch else ""
-    return _pause(
-        account, facts, "checkpoint", LIMITS.notable, Use(change="checkpoint_less", values=values)
-    )
-
-
-def validation_grad(account: StepAccount, facts: Facts) -> Cause | None:
-    """Autograd was on when the model was validated.
-
-    Removed is all of validation: what the graph costs in it was not measured.
-
-    Wrong where: gradients are wanted in validation, as for adversarial metrics.
-    To confirm: `torch.is_grad_enabled()` in the validation step.
-    """
-    claim = of_pause(account, "validation")
-    spent_s = claim.pauses_s["validation"]
-    if facts.settings.get("validation_grad") is not True or not spent_s:
-        return None
-    took = share(account.share_of_fit(spent_s))
-    return Cause(
-        id="validation_grad",
-        title="validation runs with autograd on and keeps activations for nothing",
-        evidence=(f"validation takes {took} of the fit, a part of it for the graph",),
-        changes=(Use(change="validate_without_grad"),),
-        claim=claim,
-        confidence="medium",
-        severity="medium",
-    )
-
-
-def growing_pauses(account: StepAccount, facts: Facts) -> Cause | None:
-    """Pauses of one kind get longer: the last quarter takes 1.5 times the first, or more.
-
-    Removed is what they take beyond the first ones.
-
-    Wrong where: what is saved or validated grows on purpose.
-    To confirm: the sizes of two checkpoint files, or the batches of two validations.
-    """
-    pause = max(facts.long_term.pauses, key=lambda each: each.lost_s, default=None)
-    if pause is None or account.share_of_fit(pause.lost_s) < LIMITS.worth / 5:
-        return None
-    named = (
-        f"growing_{pause.gap}" if pause.gap in ("checkpoint", "epoch_boundary") else "growing_pause"
-    )
-    return Cause(
-        id="growing_pauses",
-        title=f"pauses for {words(pause.gap)} get longer: {duration(pause.begins_s)} at first, "
-        f"{duration(pause.ends_s)} at last",
-        evidence=(
-            f"{plural(pause.number, 'pause')}: {duration(pause.lost_s)} more than without growth",
-        ),
-        changes=(Use(change=named),),
-        claim=of_pause(account, pause.gap, pause.lost_s),
-    )
+    return _pause(account, facts, "checkpoint", LIMITS.notable, "checkpoint_less")
 
 
 # -- steps ----------------------------------------------------------------------------------------
@@ -264,11 +164,9 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: something outside comes back at the same distance, e.g. another job's checkpoint.
     To confirm: the same run on another machine: what is the training's own comes at the same steps.
     """
-    slow, workers = facts.slow_steps, facts.number("num_workers") or 0
-    if slow is None or not account.fit_s:
-        return None
-    # Workers that bring their batches in turn make one step wait for each round of them.
-    if slow.phase == "data_wait" and slow.every is not None and slow.every <= workers:
+    slow, workers = facts.slow_steps, facts.number("num_workers")
+    # Workers bring their batches in turn, and start anew with an epoch: that wait is the loader's.
+    if slow is None or not account.fit_s or (workers and slow.phase == "data_wait"):
         return None
     # Where only the latest steps were looked at, the earlier ones are taken to be like them.
     lost_s = slow.lost_s * max(1.0, facts.steady_steps / slow.of_steps)
@@ -304,42 +202,7 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def slow_after_capture(account: StepAccount, facts: Facts) -> Cause | None:
-    """The steady steps after a capture are slower than those before it.
-
-    The medians of up to 50 steady steps on either side, if the middle halves are apart.
-
-    Wrong where: the machine or the data changed at the same time as the capture ended.
-    To confirm: a second run without captures (`trainperf compare`).
-    """
-    slower = [capture for capture in facts.aftermath if capture.slower]
-    last = slower[-1] if slower else None
-    if last is None or last.before_s is None or last.after_s is None:
-        return None
-    lost_s = account.step_s * (1 - last.before_s / last.after_s)
-    return Cause(
-        id="slow_after_capture",
-        title=f"steps are {share(last.after_s / last.before_s - 1)} slower since a capture",
-        evidence=(
-            f"{step_range(last.first_step, last.last_step)} profiled",
-            f"{duration(last.before_s)} per step before, {duration(last.after_s)} after",
-        ),
-        changes=(Use(change="without_profiler"),),
-        claim=Claim(removes_s=lost_s),
-        confidence="medium",
-    )
-
-
-def is_noisy(account: StepAccount, facts: Facts) -> bool:
-    """Whether steady steps vary so widely that a share of them is less certain, whatever the cause.
-
-    From a quarter of the median on torch.utils.benchmark calls a measurement worthless.
-    """
-    step_s, apart_s = facts.value(STEP_S), facts.value(STEP_IQR_S)
-    return bool(account.judged and step_s and apart_s is not None and apart_s / step_s >= 0.25)
-
-
-def noisy_run(account: StepAccount, facts: Facts) -> Cause | None:
+def noisy_run(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
     """The middle half of the steady steps lies far apart, and no loader explains it.
 
     It is no cause and has no gain: it says how much the other numbers are worth.
@@ -348,9 +211,9 @@ def noisy_run(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: the same training with batches of one size: what stays is the machine's.
     """
     step_s, apart_s, last_s = facts.value(STEP_S), facts.value(STEP_IQR_S), facts.value(STEP_P95_S)
-    # A loader with workers brings batches in bursts: its wait has an owner, and is gone from here.
-    bursts = "data_wait" in account.loop_s and not account.loop_s["data_wait"]
-    if not is_noisy(account, facts) or not step_s or apart_s is None or bursts:
+    # A loader that is waited for brings batches in bursts.
+    bursts = (facts.value(DATA_WAIT_FRACTION) or 0.0) >= LIMITS.notable
+    if not facts.noisy or not step_s or apart_s is None or bursts:
         return None
     return Cause(
         id="noisy_run",
@@ -410,18 +273,187 @@ _MOVED = {
 _ALIKE = "forward, backward and optimizer alike"
 
 
-def _reason(phase: str, moved: Collection[Moved], *, alike: bool) -> tuple[str, Level]:
-    """The change by what moved along, else by whether all phases did, else by the phase."""
-    facts = {each.fact for each in moved}
-    if facts & {"tokens_padded", "h2d_bytes", "samples"} and phase != "data_wait":
-        return "larger_batches", "high"
-    if facts & {"pace_ns", "waited_ns"} or alike:
-        return "slower_machine", "medium"
-    named = {"data_wait": "slower_data", "callbacks": "hook_does_more", "loop": "loop_does_more"}
-    return named.get(phase, "something_changed"), "high" if phase in (
-        "data_wait",
-        "callbacks",
-    ) else "medium"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slower:
+    """One way in which what comes later takes longer than what came before."""
+
+    title: str
+    evidence: tuple[str, ...]
+    lost_s: float
+    """Of the fit, beyond what was before."""
+    change: str
+    name: str = ""
+    """Of what does more; for the words of the change."""
+    when: tuple[str, str] = ("over the run", "at its beginning and at its end")
+    """Where to look, and between what to compare."""
+    where: str = ""
+    gap: str = "slower_since"
+    """Kind of pause that it is about, if of one."""
+
+
+def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
+    """Later steps, or later pauses, take longer than earlier ones.
+
+    From a step on (change point, also one that ends again), bit by bit over the run, since a
+    capture, or in pauses of one kind of which the last quarter takes 1.5 times the first.  Removed
+    is what they take beyond those before.  What lost most is told of, the others next to it.
+    Silent on a machine whose speed wanders, and where the machine was seen to be why.
+
+    Wrong where: the work changed on purpose, e.g. by a curriculum or a schedule of batch sizes, or
+    what is saved or validated grows on purpose: what moves along says so.
+    To confirm: trainperf report RUN --steps of the steps before and of those after, phase by phase.
+    """
+    levels = map(_level, _unexplained(facts))
+    found = [*levels, *_drift(facts), *_pauses(account, facts), *_aftermath(facts)]
+    worst = max(found, key=lambda each: each.lost_s, default=None)
+    if worst is None or account.share_of_fit(worst.lost_s) < LIMITS.worth / 5:
+        return None
+    since, across = worst.when
+    sure = worst.change in ("larger_batches", "slower_data", "hook_does_more")
+    return Cause(
+        id="slower_since",
+        title=worst.title,
+        evidence=(*worst.evidence, *[each.title for each in found if each is not worst][:3]),
+        changes=(
+            Use(
+                change=worst.change,
+                values={"name": worst.name, "since": since, "across": across},
+            ),
+        ),
+        claim=Claim(pauses_s={worst.gap: worst.lost_s}),
+        where=worst.where,
+        confidence="high" if sure or worst.gap != "slower_since" else "medium",
+    )
+
+
+def _unexplained(facts: Facts) -> Iterator[NewLevel]:
+    """Levels of which nothing is seen that the machine did."""
+    for level in facts.long_term.levels:
+        last = (facts.steps if level.until_step is None else level.until_step) - 1
+        slower = level.after_s / level.before_s - 1
+        if not facts.machine_slowed(level.from_step, last, slower):
+            yield level
+
+
+def _level(level: NewLevel) -> _Slower:
+    """From a step on."""
+    when = f"from step {level.from_step:,} on steps take"
+    if level.until_step is not None:
+        when = f"steps {level.from_step:,} to {level.until_step - 1:,} take"
+    rank = "" if level.rank is None else f" on rank {level.rank}"
+    what, more_s = f"{words(level.phase)}{rank}", level.phase_s
+    if level.alike and not rank:
+        what, more_s = _ALIKE, level.after_s - level.before_s
+    longer = share(level.after_s / level.before_s - 1)
+    return _Slower(
+        title=f"{when} {longer} longer: {what}, +{duration(more_s)}",
+        evidence=(
+            (
+                f"change point: a step takes {duration(level.before_s)} before and "
+                f"{duration(level.after_s)} after (medians of steady steps)"
+            ),
+            *_along(level.moved),
+        ),
+        lost_s=level.lost_s,
+        change=_changed(level),
+        when=(f"from step {level.from_step:,} on", f"before and after step {level.from_step:,}"),
+    )
+
+
+def _drift(facts: Facts) -> Iterator[_Slower]:
+    """Bit by bit: something gathers, or is read or written as a whole."""
+    drift = facts.long_term.drift
+    if drift is None:
+        return
+    line, holder, change = facts.owner(drift.phase), _gathers(facts), _changed(drift)
+    logger = facts.settings.get("loggers") if drift.phase == "loop" and not drift.hook else None
+    if holder is not None:
+        change = "clear_what_gathers"
+    elif change not in ("slower_machine", "larger_batches"):
+        change = _GATHERING.get(drift.phase, change)
+    names = (drift.hook, logger, holder and holder.name, line and line.name, words(drift.phase))
+    grows = f"{words(drift.phase)}{f' ({drift.hook})' if drift.hook else ''}"
+    begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
+    if drift.alike and not drift.hook and drift.rank is None:
+        grows, begins_s, ends_s = _ALIKE, drift.begins_s, drift.ends_s
+    yield _Slower(
+        title=f"steps get slower all the time: {grows} grows from {duration(begins_s)} to "
+        f"{duration(ends_s)} per step",
+        evidence=(
+            (
+                f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
+                f"last: {share(drift.ends_s / drift.begins_s - 1)} longer"
+            ),
+            *((f"Lightning calls its logger in the loop: {logger}",) if logger else ()),
+            *_along(drift.moved),
+            *_sampled(facts, drift.phase),
+            *(
+                (f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",)
+                if holder
+                else ()
+            ),
+        ),
+        lost_s=drift.lost_s,
+        change=change,
+        name=str(next(filter(None, names))),
+        where=(line.where if line else "") or (holder.where if holder else ""),
+    )
+
+
+def _pauses(account: StepAccount, facts: Facts) -> Iterator[_Slower]:
+    """Pauses of a kind, as far as nobody owns them."""
+    for pause in facts.long_term.pauses:
+        named = pause.gap if pause.gap in ("checkpoint", "epoch_boundary") else "pause"
+        yield _Slower(
+            title=f"pauses for {words(pause.gap)} get longer: {duration(pause.begins_s)} at first, "
+            f"{duration(pause.ends_s)} at last",
+            evidence=(
+                f"{plural(pause.number, 'pause')}, {duration(pause.lost_s)} beyond the first ones",
+            ),
+            lost_s=min(pause.lost_s, account.pauses_s.get(pause.gap, 0.0)),
+            change=f"growing_{named}",
+            gap=pause.gap,
+        )
+
+
+def _aftermath(facts: Facts) -> Iterator[_Slower]:
+    """Since a capture, by the medians of up to 50 steady steps on either side."""
+    for capture in facts.aftermath:
+        if not capture.slower or not capture.before_s or not capture.after_s:
+            continue
+        more_s = capture.after_s - capture.before_s
+        yield _Slower(
+            title=f"steps are {share(more_s / capture.before_s)} slower since a capture",
+            evidence=(
+                f"{step_range(capture.first_step, capture.last_step)} profiled",
+                f"{duration(capture.before_s)} per step before, {duration(capture.after_s)} after",
+            ),
+            lost_s=more_s * max(0, facts.steps - capture.last_step - 1),
+            change="without_profiler",
+        )
+
+
+_BY_PHASE = {
+    "data_wait": "slower_data",
+    "callbacks": "hook_does_more",
+    "loop": "loop_does_more",
+}
+_GATHERING = {
+    "callbacks": "append_to_log",
+    "loop": "append_to_log",
+    **dict.fromkeys(WORK, "find_what_gathers"),
+}
+"""What to change where a phase grew, at once and bit by bit."""
+
+
+def _changed(change: NewLevel | SlowDrift) -> str:
+    """By what moved along, else by whether all phases did, else by the phase."""
+    facts = {each.fact for each in change.moved}
+    if facts & {"tokens_padded", "h2d_bytes", "samples"} and change.phase != "data_wait":
+        return "larger_batches"
+    if facts & {"pace_ns", "waited_ns"} or change.alike:
+        return "slower_machine"
+    return _BY_PHASE.get(change.phase, "something_changed")
 
 
 def _along(moved: Collection[Moved]) -> tuple[str, ...]:
@@ -439,130 +471,12 @@ def _amount(fact: str, value: float) -> str:
     return size(value) if fact.endswith("_bytes") else f"{value:,.0f}"
 
 
-def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
-    """From some step on steps take longer, to the end or until they no longer do (change point).
-
-    Removed is what they all take beyond the level before.  Silent on a machine whose speed wanders:
-    the jump must be far larger than the others of the same run.  Silent as well where the machine
-    was seen to be why.
-
-    Wrong where: the work itself changed there on purpose, e.g. by a schedule of batch sizes.
-    To confirm: the steps after it against those before: trainperf report RUN --steps FIRST:LAST.
-    """
-    levels = [
-        level
-        for level in facts.long_term.levels
-        if not explained(
-            facts,
-            level.from_step,
-            (facts.steps if level.until_step is None else level.until_step) - 1,
-            level.after_s / level.before_s - 1,
-        )
-    ]
-    level = max(levels, key=lambda each: each.lost_s, default=None)
-    if level is None or account.share_of_fit(level.lost_s) < LIMITS.worth / 5:
-        return None
-    change, confidence = _reason(level.phase, level.moved, alike=level.alike)
-    when = {
-        "since": f"from step {level.from_step:,} on",
-        "across": f"before and after step {level.from_step:,}",
-    }
-    return Cause(
-        id="slower_since",
-        title=_longer(level),
-        evidence=(
-            (
-                f"change point: a step takes {duration(level.before_s)} before and "
-                f"{duration(level.after_s)} after (medians of steady steps)"
-            ),
-            *_along(level.moved),
-            *[_longer(each) for each in levels if each is not level][:3],
-        ),
-        changes=(Use(change=change, values=when),),
-        claim=Claim(pauses_s={"slower_since": level.lost_s}),
-        confidence=confidence,
-    )
-
-
-def _longer(level: NewLevel) -> str:
-    """E.g. `from step 41,200 on steps take 18 % longer: data wait, +9 ms`."""
-    when = f"from step {level.from_step:,} on steps take"
-    if level.until_step is not None:
-        when = f"steps {level.from_step:,} to {level.until_step - 1:,} take"
-    rank = "" if level.rank is None else f" on rank {level.rank}"
-    what, more_s = f"{words(level.phase)}{rank}", level.phase_s
-    if level.alike and not rank:
-        what, more_s = _ALIKE, level.after_s - level.before_s
-    return f"{when} {share(level.after_s / level.before_s - 1)} longer: {what}, +{duration(more_s)}"
-
-
-def slow_drift(account: StepAccount, facts: Facts) -> Cause | None:
-    """Steps get longer bit by bit, to the end: something gathers, or is read or written as a whole.
-
-    Removed is what all steps take beyond the first ones.  Silent where the rise stops, or a
-    machine's speed wanders.
-
-    Wrong where: a curriculum makes batches longer all the time: what moves along says so.
-    To confirm: trainperf report RUN --steps of the first and of the last tenth, phase by phase.
-    """
-    drift = facts.long_term.drift
-    if drift is None or account.share_of_fit(drift.lost_s) < LIMITS.worth / 2:
-        return None
-    change, confidence = _reason(drift.phase, drift.moved, alike=drift.alike)
-    line, holder, what = facts.owner(drift.phase), _gathers(facts), drift.hook
-    if drift.phase == "loop" and isinstance(facts.settings.get("loggers"), str):
-        what = what or str(facts.settings["loggers"])
-    if holder is not None and holder.name:
-        change = "clear_what_gathers"
-    elif change != "slower_machine" and drift.phase in ("callbacks", "loop"):
-        change = "append_to_log"
-    elif change == "something_changed" and drift.phase in WORK:
-        change = "find_what_gathers"
-    grows = f"{words(drift.phase)}{f' ({drift.hook})' if drift.hook else ''}"
-    begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
-    if drift.alike and not drift.hook and drift.rank is None:
-        grows, begins_s, ends_s = _ALIKE, drift.begins_s, drift.ends_s
-    values = {
-        "name": what
-        or (holder.name if holder else "")
-        or (line.name if line else words(drift.phase)),
-        "since": "over the run",
-        "across": "at its beginning and at its end",
-    }
-    return Cause(
-        id="slow_drift",
-        title=f"steps get slower all the time: {grows} grows from {duration(begins_s)} to "
-        f"{duration(ends_s)} per step",
-        evidence=(
-            (
-                f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
-                f"last: {share(drift.ends_s / drift.begins_s - 1)} longer"
-            ),
-            *(
-                (f"Lightning calls its logger in the loop: {what}",)
-                if what and not drift.hook
-                else ()
-            ),
-            *_along(drift.moved),
-            *_sampled(facts, drift.phase),
-            *(
-                (f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",)
-                if holder
-                else ()
-            ),
-        ),
-        changes=(Use(change=change, values=values),),
-        claim=Claim(pauses_s={"slow_drift": drift.lost_s}),
-        where=(line.where if line else "") or (holder.where if holder else ""),
-        confidence=confidence,
-    )
-
-
 def _gathers(facts: Facts) -> Holder | None:
-    """A container with something of nearly every step, where the fit's end looked for one."""
+    """A named container with something of nearly every step, where the fit's end looked for one."""
     memory = facts.documents.memory
     held = () if memory is None else memory.held
-    return next((each for each in held if each.count >= LIMITS.mostly * facts.steps), None)
+    least = LIMITS.mostly * facts.steps
+    return next((each for each in held if each.name and each.count >= least), None)
 
 
 # -- first steps and the compiler
@@ -594,70 +508,50 @@ def compiled_once_s(document: Compilation, facts: Facts) -> float:
     return excess_s(document, facts, {each.step for each in document.steps} - again) + sum(between)
 
 
-def compile_latency(account: StepAccount, facts: Facts) -> Cause | None:
-    """Compiling took longer than compiled steps can have saved in this fit.
-
-    What a compiled step saves is not known without an uncompiled run; the speed-up that torch
-    reports on average stands for it.  Recompilations have a finding of their own.
-
-    Wrong where: the real run is much longer than the one that was measured.
-    To confirm: `trainperf prove` with and without compiling, `--to-the-end`.
-    """
-    document, step_s = facts.documents.compilation, facts.value(STEP_S)
-    if document is None or not step_s or facts.state == "running":
-        return None
-    cost_s = compiled_once_s(document, facts)
-    needed = math.ceil(cost_s / ((COMPILED_GAIN - 1) * step_s))
-    if cost_s < 1.0 or needed <= facts.steps or account.share_of_fit(cost_s) < LIMITS.notable:
-        return None
-    return Cause(
-        id="compile_latency",
-        title=f"compiling takes {share(account.share_of_fit(cost_s))} of the fit",
-        evidence=(
-            (
-                f"{duration(cost_s)} to compile {plural(document.graphs, 'graph')}, then "
-                f"{duration(step_s)} per step"
-            ),
-            (
-                f"at the {times(COMPILED_GAIN)} that torch reports on average it pays off after "
-                f"{plural(needed, 'step')}; this fit had {facts.steps:,}"
-            ),
-        ),
-        changes=(Use(change="compile_long_runs"),),
-        claim=Claim(pauses_s={"compiling": cost_s}),
-        confidence="medium",
-    )
-
-
 def first_step(account: StepAccount, facts: Facts) -> Cause | None:
-    """Autotuning, warm-up or the wait for the first batch takes much of the whole fit.
+    """What comes before the first steady step takes much of the whole fit: compiling, mostly.
 
-    Of the wait it is the sampler or the dataset that does something once: a sort by length, an
-    index, a first download.  Removed is the first step's time beyond a steady one's.
+    Else it is the wait for the first batch, in which a sampler or a dataset does something once (a
+    sort by length, an index, a first download), or autotuning and warm-up.  Removed is the first
+    step's time beyond a steady one's.  Of compiling it is what compiled steps have not saved by
+    then: by how much they are shorter is not known without an uncompiled run, so the speed-up that
+    torch reports on average stands for it.
 
-    Wrong where: the real fit is much longer: the first step is paid once.
-    To confirm: `first_step_s` against `run.fit_s` of the real run.
+    Wrong where: the real fit is much longer than the one that was measured: this is paid once.
+    To confirm: `first_step_s` against `run.fit_s` of the real run; `trainperf prove` with and
+    without compiling, `--to-the-end`.
     """
-    first_s, step_s = facts.value(FIRST_STEP_S), facts.value(STEP_S)
+    first_s, step_s = facts.value(FIRST_STEP_S) or 0.0, facts.value(STEP_S)
     # A running fit will be longer than it is now.
-    if first_s is None or step_s is None or facts.state == "running":
+    if not step_s or facts.state == "running":
         return None
-    extra_s, compiled = first_s - step_s, facts.documents.compilation
-    paid_back = compiled is not None and compiled_once_s(compiled, facts) >= extra_s / 2
+    document = facts.documents.compilation
+    compiled_s = 0.0 if document is None else compiled_once_s(document, facts)
+    lost_s = first_s - step_s
     # In a fit of seconds the first step always stands out and never matters.
-    if paid_back or extra_s < 10.0 or account.share_of_fit(extra_s) < LIMITS.notable:
+    what, change, least_s = "the first step", "pay_once", 10.0
+    evidence = [f"first step {duration(first_s)}, later ones {duration(step_s)}"]
+    waited_s = min(first_batches_s(account, facts), lost_s)
+    if document is not None and compiled_s >= lost_s / 2:
+        saves_s = (COMPILED_GAIN - 1) * step_s
+        what, change, least_s = "compiling", "compile_long_runs", 1.0
+        lost_s = compiled_s - saves_s * facts.steps
+        pays = plural(math.ceil(compiled_s / saves_s), "step")
+        evidence = [
+            f"{duration(compiled_s)} to compile, then {duration(step_s)} per step",
+            f"at the {times(COMPILED_GAIN)} that torch reports on average it pays off after {pays}",
+            f"this fit had {facts.steps:,}",
+        ]
+    elif waited_s >= lost_s / 2:
+        what, change, lost_s = "the first batch", "first_batch_sooner", waited_s
+    if lost_s < least_s or account.share_of_fit(lost_s) < LIMITS.notable:
         return None
-    waited_s = first_batches_s(account, facts)
-    waits = waited_s >= extra_s / 2
-    lost_s = min(waited_s, extra_s) if waits else extra_s
-    took = share(account.share_of_fit(lost_s))
     return Cause(
         id="first_step",
-        title=f"the first batch takes {took} of the fit to come"
-        if waits
-        else f"the first step takes {took} of the fit",
-        evidence=(f"first step {duration(first_s)}, later ones {duration(step_s)}",),
-        changes=(Use(change="first_batch_sooner" if waits else "pay_once"),),
+        title=f"{what} takes {share(account.share_of_fit(lost_s))} of the fit"
+        + (" more than it saves" if change == "compile_long_runs" else ""),
+        evidence=tuple(evidence),
+        changes=(Use(change=change),),
         claim=Claim(pauses_s={"first_step": lost_s}),
         confidence="medium",
     )
@@ -732,6 +626,14 @@ _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](?P<file>(?P<package>\
 """A line of an installed package, which is not the user's to change."""
 
 
+_BREAKS = (
+    (("print", "logging"), "no_print_in_graph", "ignore_logging"),
+    ((".item()", "capture_scalar_outputs", "data-dependent"), "tensor_branch", "compile_parts"),
+    (("",), "no_break", "compile_parts"),
+)
+"""Words of a reason, and what to change in the user's own code and in an installed package's."""
+
+
 def graph_breaks(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
     """Something in the code ends a graph: what comes before and after is compiled apart.
 
@@ -749,14 +651,10 @@ def graph_breaks(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     matches = [_INSTALLED.search(each.where) for each in breaks]
     packages = dict.fromkeys(match["package"] for match in matches if match)
     reason = first.reason.lower()
-    logs = "print" in reason or "logging" in reason
-    change = "no_print_in_graph" if logs else "no_break"
-    if installed:
-        change = "ignore_logging" if logs else "compile_parts"
-    elif not logs and (
-        ".item()" in reason or "capture_scalar_outputs" in reason or "data-dependent" in reason
-    ):
-        change = "tensor_branch"
+    own, of_package = next(
+        changes for said, *changes in _BREAKS if any(word in reason for word in said)
+    )
+    change = of_package if installed else own
     return Cause(
         id="graph_breaks",
         title=f"compiled code breaks at {plural(len({each.where for each in breaks}), 'place')}"

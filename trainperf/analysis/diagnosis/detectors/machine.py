@@ -1,7 +1,6 @@
 """Detectors of the machine beside the loop: clocks, neighbours, pressure."""
 
-from collections.abc import Iterable
-from typing import get_args
+from collections.abc import Callable, Mapping
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
@@ -12,44 +11,66 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import plural, rate, share, size
 
 
-MOSTLY = 0.8
-"""Of slower steps, and of how much slower they are, that a cause must account for."""
+_WHAT: Mapping[MachineCause, tuple[str, str, tuple[str, ...]]] = {
+    "thermal": (
+        "the GPU{place} lowered its clock (thermal)",
+        "cool_device",
+        ("sm_mhz", "outside_sm_mhz", "celsius", "power_w"),
+    ),
+    "power brake": (
+        "the GPU{place} lowered its clock (power brake)",
+        "power_device",
+        ("sm_mhz", "outside_sm_mhz", "celsius", "power_w"),
+    ),
+    "device shared": (
+        "{who} used the GPU{place} too",
+        "own_device",
+        ("others", "others_busy"),
+    ),
+    "host shared": (
+        "{who} kept {cpus:.1f} CPUs{place} busy",
+        "own_host",
+        ("waited", "cpu_pressure"),
+    ),
+    "memory": (
+        "the host{place} was short of memory",
+        "room_in_memory",
+        ("memory_pressure", "swapped", "memory_free"),
+    ),
+    "disk": (
+        "tasks on the host{place} waited for a disk",
+        "room_in_disk",
+        ("io_pressure", "disk_read", "disk_written"),
+    ),
+    "network": (
+        "the network lost what the host{place} sent",
+        "room_in_network",
+        ("net_retransmitted",),
+    ),
+}
+"""What happened, the change, and the values that show it."""
 
+_SAID: Mapping[str, Callable[[float], str]] = {
+    "sm_mhz": "{:,.0f} MHz meanwhile".format,
+    "outside_sm_mhz": "{:,.0f} MHz otherwise".format,
+    "celsius": "{:.0f} °C".format,
+    "power_w": "{:.0f} W".format,
+    "others": lambda number: f"{plural(max(1, round(number)), 'other job')} on it",
+    "others_busy": lambda part: f"{share(part)} of its multiprocessors' time",
+    "waited": lambda part: f"the training thread had no CPU {share(part)} of that time",
+    "cpu_pressure": lambda part: f"some task waited for one {share(part)}",
+    "memory_pressure": lambda part: f"tasks waited for memory {share(part)} of the time",
+    "swapped": lambda pace: f"{rate(pace)} swapped",
+    "memory_free": lambda left: f"{size(left)} left",
+    "io_pressure": lambda part: f"tasks waited for a disk {share(part)} of the time",
+    "disk_read": lambda pace: f"{rate(pace)} read",
+    "disk_written": lambda pace: f"{rate(pace)} written",
+    "net_retransmitted": "{:,.0f} TCP segments per second were lost".format,
+}
+"""Each value in words."""
 
-def _costly(facts: Facts, *causes: MachineCause) -> CauseFacts | None:
-    """The one of these that lost most, where steps in it are shown to be slower."""
-    machine = facts.machine
-    if machine is None or facts.steady_steps < LIMITS.steps:
-        return None
-    shown = (
-        each
-        for each in machine.causes
-        if each.cause in causes and each.shown and (each.slower or 0.0) >= LIMITS.worth
-    )
-    return next((each for each in shown if each.lost_fraction >= LIMITS.worth / 5), None)
-
-
-def _lasting(facts: Facts, *causes: MachineCause) -> CauseFacts | None:
-    """One that held for most of the run, so that nothing tells what steps take without it."""
-    if facts.machine is None or facts.steady_steps < LIMITS.steps:
-        return None
-    own = (each for each in facts.machine.causes if each.cause in causes and each.slower is None)
-    return next((each for each in own if each.fraction >= LIMITS.mostly), None)
-
-
-def explained(facts: Facts, first_step: int, last_step: int, slower: float) -> bool:
-    """Whether the machine is why just these steps are slower."""
-    for name in get_args(MachineCause):
-        cause = _costly(facts, name)
-        if cause is None or (cause.slower or 0.0) < MOSTLY * slower:
-            continue
-        inside = sum(
-            max(0, min(last_step, window.last_step) - max(first_step, window.first_step) + 1)
-            for window in cause.windows
-        )
-        if inside >= MOSTLY * (last_step - first_step + 1):
-            return True
-    return False
+_SEEN_BY_SLOWER_STEPS = ("disk", "network")
+"""No fault by itself when it lasts: a training may read and send all the time."""
 
 
 def _stretch(window: MachineWindow) -> str:
@@ -67,22 +88,55 @@ def _which(cause: CauseFacts) -> str:
     return f"{which} were {share(cause.slower)} slower"
 
 
-def _found(
-    name: str, account: StepAccount, cause: CauseFacts, what: str, said: Iterable[str], use: Use
-) -> Cause:
-    """The cause in words, with the longest stretches of steps where there are several."""
+def _place(cause: CauseFacts, facts: Facts) -> str:
+    """Which device or host, where there are several; e.g. ` 3 of node7`."""
+    hosts = {} if facts.machine is None else {host.host: host for host in facts.machine.hosts}
+    devices = len(hosts[cause.host].devices) if cause.host in hosts else 0
+    number = f" {cause.device}" if cause.device is not None and devices > 1 else ""
+    return f"{number}{f' of {cause.host}' if len(hosts) > 1 else ''}"
+
+
+def _lasting(facts: Facts, *causes: MachineCause) -> tuple[CauseFacts, ...]:
+    """Those that held for most of the run, so that nothing tells what steps take without them.
+
+    Other processes count then where the training thread was seen to lack a CPU.
+    """
+    if facts.machine is None or facts.steady_steps < LIMITS.steps:
+        return ()
+    return tuple(
+        each
+        for each in facts.machine.causes
+        if each.cause in causes
+        and each.cause not in _SEEN_BY_SLOWER_STEPS
+        and each.slower is None
+        and each.fraction >= LIMITS.mostly
+        and (each.cause != "host shared" or each.values.get("waited", 0.0) >= LIMITS.notable)
+    )
+
+
+def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause) -> Cause | None:
+    """The cause that lost most by these, in words; else one that lasted and has no gain."""
+    shown = (each for each in facts.slowed_by if each.cause in causes)
+    cause = next(shown, next(iter(_lasting(facts, *causes)), None))
+    if cause is None:
+        return None
+    what, change, values = _WHAT[cause.cause]
+    who = ", ".join(cause.who) or "other processes"
+    cpus = cause.values.get("others_cpus", 0.0)
     longest = sorted(cause.windows, key=lambda window: -window.seconds)[:2]
     stretches = ", ".join(map(_stretch, sorted(longest, key=lambda window: window.first_step)))
-    several = (f"the longest: {stretches}",) if len(cause.windows) > 1 else ()
-    lost_s = cause.lost_fraction * account.step_s
+    judged = cause.slower is not None
     return Cause(
         id=name,
-        title=f"{_which(cause)}: {what}",
-        evidence=(*said, *several),
-        changes=(use,),
-        claim=None if cause.slower is None else Claim(removes_s=lost_s),
-        confidence="medium" if cause.slower is None else "high",
-        severity="medium" if cause.slower is None else None,
+        title=f"{_which(cause)}: {what.format(who=who, cpus=cpus, place=_place(cause, facts))}",
+        evidence=(
+            *(_SAID[value](cause.values[value]) for value in values if cause.values.get(value)),
+            *((f"the longest: {stretches}",) if len(cause.windows) > 1 else ()),
+        ),
+        changes=(Use(change=change),),
+        claim=Claim(removes_s=cause.lost_fraction * account.step_s) if judged else None,
+        confidence="high" if judged else "medium",
+        severity=None if judged else "medium",
     )
 
 
@@ -95,32 +149,7 @@ def device_throttled(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: steps of the same seconds are slow for another reason as well, e.g. longer batches.
     To confirm: `nvidia-smi -q -d PERFORMANCE` while it trains; the same steps on a cool device.
     """
-    cause = _costly(facts, "thermal", "power brake") or _lasting(facts, "thermal", "power brake")
-    clock = None if cause is None else cause.values.get("sm_mhz")
-    if cause is None or (cause.slower is None and clock is None):
-        return None
-    ran = "lowered its clock" if clock is None else f"ran at {clock:,.0f} MHz"
-    outside, values = cause.values.get("outside_sm_mhz"), cause.values
-    said = [
-        *(
-            [f"{clock:,.0f} MHz meanwhile, {outside:,.0f} MHz otherwise"]
-            if clock and outside
-            else []
-        ),
-        *([f"{values['celsius']:.0f} °C"] if "celsius" in values else []),
-        *([f"{values['power_w']:.0f} W"] if "power_w" in values else []),
-    ]
-    change = "cool_device" if cause.cause == "thermal" else "power_device"
-    what = f"the GPU{_place(cause, facts)} {ran} ({cause.cause})"
-    return _found("device_throttled", account, cause, what, said, Use(change=change))
-
-
-def _place(cause: CauseFacts, facts: Facts) -> str:
-    """Which device or host, where there are several; e.g. ` 3 of node7`."""
-    hosts = {} if facts.machine is None else {host.host: host for host in facts.machine.hosts}
-    devices = len(hosts[cause.host].devices) if cause.host in hosts else 0
-    number = f" {cause.device}" if cause.device is not None and devices > 1 else ""
-    return f"{number}{f' of {cause.host}' if len(hosts) > 1 else ''}"
+    return _worst("device_throttled", account, facts, "thermal", "power brake")
 
 
 def device_shared(account: StepAccount, facts: Facts) -> Cause | None:
@@ -132,16 +161,7 @@ def device_shared(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the other process works for this training, e.g. one that evaluates its checkpoints.
     To confirm: `nvidia-smi pmon` while it trains; the same training with the device to itself.
     """
-    cause = _costly(facts, "device shared") or _lasting(facts, "device shared")
-    if cause is None:
-        return None
-    took = cause.values.get("others_busy")
-    said = [
-        f"{max(1, round(cause.values.get('others', 1.0)))} other processes on it",
-        *([] if took is None else [f"{share(took)} of its multiprocessors' time"]),
-    ]
-    what = f"{', '.join(cause.who) or 'another process'} used the GPU{_place(cause, facts)} too"
-    return _found("device_shared", account, cause, what, said, Use(change="own_device"))
+    return _worst("device_shared", account, facts, "device shared")
 
 
 def host_shared(account: StepAccount, facts: Facts) -> Cause | None:
@@ -153,54 +173,16 @@ def host_shared(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the others work for this training, e.g. a data server that it did not start itself.
     To confirm: `top` while it trains; the same training while the others are stopped.
     """
-    cause = _costly(facts, "host shared")
-    if cause is None:
-        cause = _lasting(facts, "host shared")
-        if cause is None or cause.values.get("waited", 0.0) < LIMITS.notable:
-            return None
-    values = cause.values
-    said = [
-        *(
-            [f"the training thread had no CPU {share(values['waited'])} of that time"]
-            if "waited" in values
-            else []
-        ),
-        *(
-            [f"some task waited for one {share(values['cpu_pressure'])}"]
-            if "cpu_pressure" in values
-            else []
-        ),
-    ]
-    busy = f"{values.get('others_cpus', 0.0):.1f} CPUs{_place(cause, facts)}"
-    what = f"{', '.join(cause.who) or 'other processes'} kept {busy} busy"
-    return _found("host_shared", account, cause, what, said, Use(change="own_host"))
+    return _worst("host_shared", account, facts, "host shared")
 
 
 def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
     """Tasks on the host wait for memory or a disk, or segments are lost, and steps take longer.
 
-    Removed is what steps take longer meanwhile.  A host that swaps nearly all the time is a finding
-    without a gain.
+    Removed is what steps take longer meanwhile.  A host that is short of memory
+    nearly all the time is a finding without a gain.
 
     Wrong where: what waits is another job's, and these steps are slow for a reason of their own.
     To confirm: `/proc/pressure` and `nstat TcpRetransSegs` while it trains, next to the slow steps.
     """
-    cause = _costly(facts, "memory", "disk", "network") or _lasting(facts, "memory")
-    if cause is None:
-        return None
-    values = cause.values
-    pressure = share(values.get("memory_pressure", values.get("io_pressure", 0.0)))
-    waited = f"tasks on the host waited for memory {pressure} of the time"
-    if values.get("swapped") and not values.get("memory_pressure"):
-        waited = f"the host swapped {rate(values['swapped'])}"
-    what = {
-        "network": f"{values.get('net_retransmitted', 0.0):,.0f} TCP segments per second were lost",
-        "disk": f"tasks on the host waited for a disk {pressure} of the time",
-    }.get(cause.cause, waited)
-    said = [
-        *([f"{size(values['memory_free'])} left"] if "memory_free" in values else []),
-        *([f"{rate(values['disk_read'])} read"] if "disk_read" in values else []),
-        *([f"{rate(values['disk_written'])} written"] if "disk_written" in values else []),
-    ]
-    change = f"room_in_{cause.cause}"
-    return _found("host_pressure", account, cause, what, said, Use(change=change))
+    return _worst("host_pressure", account, facts, "memory", "disk", "network")
