@@ -43,7 +43,6 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "host:logging",
             "host:metrics_every_batch",
             "host:hidden_syncs",
-            "host:host_code",
             "host:python_in_step",
             "operators:constant_rebuilt",
             "operators:recompute",

@@ -168,6 +168,7 @@ class StepAccount:
     def without(self, claim: "Claim") -> "StepAccount":
         """What is left for others when a cause owns what it claims."""
         owned = {id(region) for region in claim.regions}
+        before = {id(region) for region in claim.before}
         loop_s = {
             slot: max(0.0, s - claim.owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()
         }
@@ -180,7 +181,11 @@ class StepAccount:
             loop_s=loop_s,
             pauses_s=pauses_s,
             regions=tuple(
-                region.smaller(claim.shrinks) for region in self.regions if id(region) not in owned
+                (replace(region, python_s=0.0) if id(region) in before else region).smaller(
+                    claim.shrinks
+                )
+                for region in self.regions
+                if id(region) not in owned
             ),
             threads_s={name: s for name, s in self.threads_s.items() if name not in claim.threads},
             device=_idle_without(self.device, claim.device),
@@ -195,7 +200,11 @@ class Claim:
     """Slot of the loop to seconds of a step."""
     removes_s: float = 0.0
     """Seconds of a step, at most all that it owns: less the ideal of what has to stay."""
+    at_most_s: float | None = None
+    """The most that these may be, where they are an estimate; by default they are exact."""
     regions: tuple[Region, ...] = ()
+    before: tuple[Region, ...] = ()
+    """Regions of which it owns what passes before their calls, and not the calls."""
     threads: Collection[str] = ()
     """Other threads that have nothing to do without it."""
     device: Mapping[str, float] = field(default_factory=dict)
@@ -221,6 +230,15 @@ def of_regions(regions: Iterable[Region], *, stays_s: float = 0.0) -> Claim:
     for region in own:
         owns_s[region.slot] = owns_s.get(region.slot, 0.0) + region.seconds
     return Claim(owns_s=owns_s, removes_s=max(0.0, total_s(own) - stays_s), regions=own)
+
+
+def of_python(regions: Iterable[Region]) -> Claim:
+    """What passes before the calls of regions: Python, a framework, waiting."""
+    own = tuple(regions)
+    owns_s: dict[str, float] = {}
+    for region in own:
+        owns_s[region.slot] = owns_s.get(region.slot, 0.0) + region.python_s
+    return Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), before=own)
 
 
 def of_pause(account: StepAccount, kind: str, seconds: float | None = None) -> Claim:
