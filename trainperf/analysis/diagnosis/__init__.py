@@ -68,7 +68,6 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "host:busy_thread",
             "ranks:no_sync",
             "ranks:allreduce_tail",
-            "ranks:exposed_communication",
             "ranks:data_parallel",
             "operators:small_micro_batches",
             "operators:host_bound",

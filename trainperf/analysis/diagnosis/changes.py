@@ -844,7 +844,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="reduce_less",
-        of=("allreduce_tail", "exposed_communication"),
+        of=("allreduce_tail",),
         advice="Send less, or less often",
         how="accumulate more micro-batches under no_sync(), or send bf16 (bf16_compress_hook)",
         realises=0.5,
@@ -854,7 +854,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="larger_messages",
-        of=("exposed_communication",),
+        of=("allreduce_tail",),
         advice="Send larger messages",
         how="{kind} runs many times per step on little data: bucket_cap_mb, or gradients that are "
         "reduced one by one",
@@ -865,7 +865,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="overlap_communication",
-        of=("exposed_communication",),
+        of=("allreduce_tail",),
         advice="Overlap communication",
         how="start {kind} before work that does not need it, on a stream of its own",
         effort="hours",

@@ -6,7 +6,7 @@ from trainperf.trials.training import Mutable, Training
 from trainperf.trials.trial import Trial, cannot
 
 
-LOGGING = ("logging",)
+LOGGING = ("logging", "loop")
 CALLBACKS = ("callbacks",)
 
 

@@ -611,16 +611,25 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def _of_anomalies(account: StepAccount) -> Claim | None:
-    """Looks at gradients, and the Python around all operators that have one."""
+    """Looks at gradients, and the Python around all operators that have one.
+
+    At most it is all but the roofline: no audit sees what it adds inside of a call.
+    """
     passes = [region for region in account.regions if region.use.part != "optimizer"]
     looks = [region for region in passes if region.use.short_name in CHECKS]
-    claim, around = of_regions(looks), of_python(r for r in passes if r not in looks)
-    lost_s = claim.removes_s + around.removes_s
-    slots = {*claim.owns_s, *around.owns_s}
-    owns_s = {at: claim.owns_s.get(at, 0.0) + around.owns_s.get(at, 0.0) for at in slots}
-    if account.device is not None or not lost_s:
+    around, most_s = of_python(passes), total_s(passes) - sum(r.ideal_s for r in passes)
+    if account.device is not None or not passes:
         return None
-    return replace(around, owns_s=owns_s, removes_s=lost_s, regions=claim.regions)
+    owns_s = dict(around.owns_s)
+    for region in looks:
+        owns_s[region.slot] += region.run_s
+    return replace(
+        around,
+        owns_s=owns_s,
+        removes_s=sum(owns_s.values()),
+        at_most_s=most_s,
+        regions=tuple(looks),
+    )
 
 
 def garbage(account: StepAccount, facts: Facts) -> Cause | None:
