@@ -38,4 +38,4 @@ def _train(out: Path, *, fixed: bool) -> None:
         torch.set_printoptions(profile="default")
 
 
-SCRIPT = Script(expected=("host_code",), train=_train)
+SCRIPT = Script(expected=("python_in_step",), train=_train)

@@ -202,6 +202,7 @@ class StepAccount:
         beside = bool(claim.regions) and not self.host_decides
         owns_s = {} if beside else claim.owns_s
         loop_s = {slot: max(0.0, s - owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()}
+        before = {id(region) for region in claim.before}
         pauses_s = {
             kind: max(0.0, spent_s - claim.pauses_s.get(kind, 0.0))
             for kind, spent_s in self.pauses_s.items()
@@ -211,7 +212,9 @@ class StepAccount:
             loop_s=loop_s,
             pauses_s=pauses_s,
             regions=tuple(
-                region.smaller(claim.shrinks if region.slot in claim.owns_s else 0.0)
+                (replace(region, python_s=0.0) if id(region) in before else region).smaller(
+                    claim.shrinks if region.slot in claim.owns_s else 0.0
+                )
                 for region in self.regions
                 if id(region) not in owned
             ),
@@ -228,7 +231,11 @@ class Claim:
     """Slot of the loop to seconds of a step."""
     removes_s: float = 0.0
     """Seconds of a step, at most all that it owns: less the ideal of what has to stay."""
+    at_most_s: float | None = None
+    """The most that these may be, where they are an estimate; by default they are exact."""
     regions: tuple[Region, ...] = ()
+    before: tuple[Region, ...] = ()
+    """Regions of which it owns what passes before their calls, and not the calls."""
     threads: Collection[str] = ()
     """Other threads that have nothing to do without it."""
     device: Mapping[str, float] = field(default_factory=dict)
@@ -261,6 +268,15 @@ def of_regions(regions: Iterable[Region], *, stays_s: float = 0.0) -> Claim:
     for region in own:
         owns_s[region.slot] = owns_s.get(region.slot, 0.0) + region.seconds
     return Claim(owns_s=owns_s, removes_s=max(0.0, total_s(own) - stays_s), regions=own)
+
+
+def of_python(regions: Iterable[Region]) -> Claim:
+    """What passes before the calls of regions: Python, a framework, waiting."""
+    own = tuple(regions)
+    owns_s: dict[str, float] = {}
+    for region in own:
+        owns_s[region.slot] = owns_s.get(region.slot, 0.0) + region.python_s
+    return Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), before=own)
 
 
 def of_pause(account: StepAccount, kind: str, seconds: float | None = None) -> Claim:

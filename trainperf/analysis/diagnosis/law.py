@@ -77,11 +77,12 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
     """
     if claim.pauses_s:
         return _ratio(account.fit_s, account.fit_s - sum(claim.pauses_s.values()))
-    rest_s = account.step_s - claim.removes_s
+    removes_s = claim.removes_s if claim.at_most_s is None else claim.at_most_s
+    rest_s = account.step_s - removes_s
     threads_s = HELD_UP * sum(account.threads_s.get(name, 0.0) for name in claim.threads)
     warm_s = 0.0
     if account.host_decides:
-        warm_s = min(claim.removes_s, rest_s * (1 - 1 / COLD), claim.interruptions * REFILL_S)
+        warm_s = min(removes_s, rest_s * (1 - 1 / COLD), claim.interruptions * REFILL_S)
     return _ratio(account.step_s, max(rest_s - warm_s - threads_s, rest_s / 10))
 
 

@@ -103,7 +103,7 @@ class OfferedTrial(msgspec.Struct, frozen=True, kw_only=True):
     """Causes whose change it is, or whose bound it measures."""
 
 
-_METRICS = ("logging", "loop", "metrics_every_batch")
+_LOGGED = ("logging", "loop")
 
 OFFERS = (
     TrialOffer("autocast_bf16", "change", "AMP in bf16, where it computes in fp32", _FULL),
@@ -162,14 +162,14 @@ OFFERS = (
         "the optimizer has nothing to update",
         ceiling_of=("optimizer_not_fused",),
     ),
-    TrialOffer("no_logging", "ceiling", "all loggers and self.log silent", _LOGGERS, _METRICS),
-    TrialOffer("no_logger_NAME", "ceiling", "one of several loggers silent", _LOGGERS, _METRICS),
+    TrialOffer("no_logging", "ceiling", "all loggers and self.log silent", _LOGGERS, _LOGGED),
+    TrialOffer("no_logger_NAME", "ceiling", "one of several loggers silent", _LOGGERS, _LOGGED),
     TrialOffer(
         "no_callback_NAME",
         "ceiling",
         "a callback silent, each in turn",
         _LOGGERS,
-        ("callbacks", "metrics_every_batch"),
+        ("callbacks",),
     ),
     TrialOffer(
         "no_reduction",

@@ -10,7 +10,7 @@ from trainperf.core.formatting.units import as_fast, at_most, plural
 
 
 def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = "") -> Finding:
-    """The finding with what its changes brought, and bounds by what its ceiling brought.
+    """The finding with what its changes brought, and bounds by what its ceilings brought.
 
     A trial of a change that it does not list is one more of its changes, if it was faster.
 
@@ -24,7 +24,7 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
         return finding
     ceilings = [trial for trial in own if trial.kind == "ceiling" and trial.counts]
     resolved = [t for t in own if t.kind == "change" and t.speedup is not None and t.resolved]
-    most = min((max(trial.high or 1.0, 1.0) for trial in ceilings), default=None)
+    most = _ceiling(finding, ceilings)
     changes = [_bounded(_measured(change, resolved), most) for change in finding.changes]
     listed = {change.measured.trial for change in changes if change.measured is not None}
     faster = [t for t in resolved if t.verdict == "faster" and t.id not in listed and t.apply]
@@ -33,10 +33,7 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
         for trial in own
         if trial.kind == "change" and trial.speedup is not None
     ]
-    said += [
-        f"{each.title} instead: {at_most(max(each.high or 1.0, 1.0))}, measured"
-        for each in ceilings
-    ]
+    said += [f"{each.title} instead: {at_most(_most(each))}, measured" for each in ceilings]
     lost = finding.fraction
     return msgspec.structs.replace(
         finding,
@@ -45,6 +42,27 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
         evidence=(*finding.evidence, *said),
         confidence="high" if resolved else finding.confidence,
     )
+
+
+def _ceiling(finding: Finding, ceilings: Sequence[TrialResult]) -> float | None:
+    """What it brought at most to leave out the whole of a cause.
+
+    Where only parts were left out, one at a time, e.g. each of several callbacks, it is what the
+    part that matters most brought: a change is to one of them.
+    """
+    named = tuple(
+        trial.removesuffix("NAME")
+        for change in finding.changes
+        for trial in change.trials
+        if trial.endswith("_NAME")
+    )
+    parts = [_most(trial) for trial in ceilings if trial.id.startswith(named)]
+    wholes = [_most(trial) for trial in ceilings if not trial.id.startswith(named)]
+    return min(wholes, default=max(parts, default=None))
+
+
+def _most(trial: TrialResult) -> float:
+    return max(trial.high or 1.0, 1.0)
 
 
 def _measured(change: ChangeGain, trials: Sequence[TrialResult]) -> ChangeGain:

@@ -431,14 +431,14 @@ CHECKS: tuple[Check, ...] = (
         id="hot_path",
         about="""No `.item()`, print or CPU copy in the hot path.
 
-        Fails on `hidden_syncs` and `host_code`, and when a line of yours reads a value in the
+        Fails on `hidden_syncs` and `python_in_step`, and when a line of yours reads a value in the
         audited step: on a CPU too, where it costs little, because the same script stops a GPU.
         Unknown without an audit or a trace.
 
         Wrong where: the value is needed in the step; the check still counts it.
         To confirm: `trainperf.smoke.assert_no_sync(step, batch)`.
         """,
-        causes=("hidden_syncs", "host_code"),
+        causes=("hidden_syncs", "python_in_step"),
         looks=[
             answer(
                 "fail",

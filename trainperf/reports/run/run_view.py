@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from trainperf.analysis.diagnosis.detectors.ranks import lateness
+from trainperf.analysis.summary.late_ranks import lateness
 from trainperf.analysis.summary.schema import State, Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain

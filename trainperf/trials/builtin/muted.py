@@ -6,8 +6,8 @@ from trainperf.trials.training import Mutable, Training
 from trainperf.trials.trial import Trial, cannot
 
 
-LOGGING = ("logging", "metrics_every_batch")
-CALLBACKS = ("callbacks", "metrics_every_batch")
+LOGGING = ("logging", "loop")
+CALLBACKS = ("callbacks",)
 
 
 def muted(training: Training) -> list[Trial]:

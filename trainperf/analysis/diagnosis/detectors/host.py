@@ -1,6 +1,8 @@
 """Detectors of host code: callbacks, logging, metrics, values read back, Python in the step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import PurePath
 
 from trainperf.analysis.diagnosis.account import (
     OWN,
@@ -8,6 +10,7 @@ from trainperf.analysis.diagnosis.account import (
     Claim,
     Region,
     StepAccount,
+    of_python,
     of_regions,
     of_slots,
     total_s,
@@ -19,6 +22,7 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, words
 from trainperf.core.loop_kind import imported_from
 from trainperf.core.readings import FIRST_STEP_S, GC_S, STEP_S
+from trainperf.traces.results import RankTrace
 
 
 LOOP = 8
@@ -42,6 +46,15 @@ DECIDES = frozenset(
     | {"eq", "ne", "gt", "ge", "lt", "le", "count_nonzero"}
 )
 """Operators that turn scores into decisions or counts: what metrics are made of."""
+
+METRICS = frozenset({"torchmetrics", "torcheval"})
+"""Packages of metrics: what they compute without a gradient is for reading only."""
+
+WRITERS = frozenset({"tensorboard", "tensorboardX", "wandb", "mlflow", "comet_ml", "neptune"})
+"""Packages of loggers: a thread of theirs writes what hooks and loop hand to it."""
+
+CHECKS = frozenset({"isnan", "_is_any_true"})
+"""Operators with which anomaly detection looks at every gradient."""
 
 
 def place_of(regions: Iterable[Region]) -> tuple[str, str]:
@@ -91,42 +104,42 @@ def _split(line: str) -> tuple[str, int]:
     return file, int(number) if number.isdecimal() else 0
 
 
-def _busy_threads(account: StepAccount) -> dict[str, float]:
-    """Other threads that compute a notable part of a step for what the loop hands to them."""
-    least_s = LIMITS.worth * account.step_s
-    return {name: s for name, s in account.threads_s.items() if s >= least_s}
+def _writers(account: StepAccount) -> tuple[str, ...]:
+    """The threads that write for loggers: they have nothing to do where nothing is logged."""
+    return tuple(name for name in account.threads_s if name in WRITERS)
 
 
-def _meanwhile(threads: dict[str, float]) -> tuple[str, ...]:
+def _meanwhile(account: StepAccount, threads: Iterable[str]) -> tuple[str, ...]:
     return tuple(
-        f"a thread of {name} computes {duration(spent_s)} per step meanwhile"
-        for name, spent_s in threads.items()
+        f"a thread of {name} computes {duration(account.threads_s[name])} per step meanwhile"
+        for name in threads
     )
 
 
 def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
     """User hooks are a notable part of the step; the most expensive one is named.
 
-    What they hand to a thread, as loggers do, goes with them: its processor time counts.
+    What they hand to a logger's thread goes with them: its processor time counts.
 
     Wrong where: the hook waits for the device, and pays for what other phases have launched.
     To confirm: `trainperf try --only no_callback_NAME SCRIPT`.
     """
-    claim, threads = of_slots(account, "callbacks"), _busy_threads(account)
+    claim, threads = of_slots(account, "callbacks"), _writers(account)
     if account.share(claim.removes_s) < LIMITS.notable:
         return None
     named, owner = list(facts.actions_s.items())[:2], facts.owner("callbacks")
-    heaviest = named[0][0] if named else "the callbacks"
     return Cause(
         id="callbacks",
         title=f"callbacks take {share(account.share(claim.removes_s))} of the step",
         evidence=(
             *(f"{hook}: {duration(spent_s)} per step" for hook, spent_s in named),
-            *_meanwhile(threads),
+            *_meanwhile(account, threads),
             *(() if named else ("no hook was timed by name",)),
         ),
-        changes=(Use(change="rarer_callback", values={"hook": heaviest}),),
-        claim=Claim(owns_s=claim.owns_s, removes_s=claim.removes_s, threads=tuple(threads)),
+        changes=(
+            Use(change="rarer_callback", values={"hook": named[0][0] if named else "callbacks"}),
+        ),
+        claim=replace(claim, threads=threads),
         where="" if owner is None else owner.where,
     )
 
@@ -140,29 +153,32 @@ def logging(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only no_logging SCRIPT` and `--only logging_interval`.
     """
     rows = [region for region in account.regions if region.use.logs]
-    every, after_s = facts.number("log_every_n_steps"), account.spent("loop")
-    inside_s = total_s(rows)
+    every, after_s, inside_s = (
+        facts.number("log_every_n_steps"),
+        account.spent("loop"),
+        total_s(rows),
+    )
     # With few steps between two writes the framework's part of the loop is logging, too.
     logs = account.share(inside_s) >= LIMITS.worth or (every is not None and every < 10)
     if not rows or not logs or account.share(inside_s + after_s) < LIMITS.notable:
         return None
-    claim, threads = of_regions(rows), _busy_threads(account)
-    (where, called_at), calls = place_of(rows), sum(region.use.calls for region in rows)
+    claim, threads, (where, called_at) = of_regions(rows), _writers(account), place_of(rows)
+    calls = plural(sum(region.use.calls for region in rows), "operator")
     return Cause(
         id="logging",
         title=f"logging takes {share(account.share(inside_s + after_s))} of the step",
         evidence=(
-            f"{duration(inside_s)} per step in the {plural(calls, 'operator')} that it calls",
+            f"{duration(inside_s)} per step in the {calls} that it calls",
             f"{duration(after_s)} after the last hook"
             + ("" if every is None else f", log_every_n_steps={every:.0f}"),
-            *_meanwhile(threads),
+            *_meanwhile(account, threads),
         ),
         changes=(Use(change="log_less"),),
-        claim=Claim(
+        claim=replace(
+            claim,
             owns_s={**claim.owns_s, "loop": after_s},
             removes_s=claim.removes_s + after_s,
-            regions=claim.regions,
-            threads=tuple(threads),
+            threads=threads,
         ),
         where=where,
         called_at=called_at,
@@ -180,91 +196,72 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
     have otherwise.
     To confirm: `trainperf try --only no_logging SCRIPT`; samples of the line in `report --full`.
     """
-    claim, threads, owner = of_slots(account, "loop"), _busy_threads(account), facts.owner("loop")
+    claim, threads, owner = of_slots(account, "loop"), _writers(account), facts.owner("loop")
     if account.share(claim.removes_s) < LIMITS.notable or not account.host_decides:
         return None
-    shown = facts.settings.get("prog_bar_metrics")
+    shown, step = facts.settings.get("prog_bar_metrics"), duration(account.step_s)
     return Cause(
         id="loop",
         title=f"the framework takes {share(account.share(claim.removes_s))} of the step after the "
         "last hook",
         evidence=(
-            (
-                f"{duration(claim.removes_s)} of {duration(account.step_s)} between last hook and "
-                f"fetch"
-            ),
+            f"{duration(claim.removes_s)} of {step} between last hook and fetch",
             *((f"on the progress bar: {shown}",) if shown else ()),
-            *_meanwhile(threads),
+            *_meanwhile(account, threads),
         ),
         changes=(Use(change="log_rarely"),),
-        claim=Claim(owns_s=claim.owns_s, removes_s=claim.removes_s, threads=tuple(threads)),
+        claim=replace(claim, threads=threads),
         where="" if owner is None else owner.where,
         confidence="medium",
     )
 
 
 def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001
-    """Work after the model that no gradient flows through and that counts or compares.
+    """A metric is computed from every batch: work that nothing is learned from.
 
-    What runs after the first line of the model, in lines and modules that nothing is learned in,
-    without a matrix product, near an operator that decides something.  A teacher without gradients
-    is none: it has products.  Metrics in hooks after the batch belong to `callbacks`.
+    What a package of metrics computes without a gradient, and what is counted or compared after the
+    loss, in lines without a matrix product that no gradient flows through.  Whether the result of
+    work before the loss goes into it no audit tells: targets, matches and masks are made there, of
+    the same operators, so nothing is said of that.  Metrics in hooks after the batch belong to
+    `callbacks`.
 
-    Wrong where: the metric is the loss of a teacher or a second head, and trains.
+    Wrong where: what is counted after the loss is for the next step, e.g. to balance experts.
     To confirm: `trainperf prove` with the metric every n-th batch.
     """
-    free = _without_gradient(account)
-    products = {region.use.line for region in free if region.use.matmul_flops}
-    deciding = [
-        r.use.line for r in free if r.use.short_name in DECIDES and r.use.line not in products
-    ]
-    near = {line for line in deciding if line}
-    rows = [
-        region
-        for region in free
-        if region.use.line not in products
-        and any(is_near(region.use.line or "", line) for line in near)
-    ]
+    rows = list(_metrics(account))
     if account.share(total_s(rows)) < LIMITS.notable:
         return None
-    (where, called_at), claim = place_of(rows), of_regions(rows)
+    where, called_at = place_of(rows)
     calls = plural(sum(region.use.calls for region in rows), "operator")
     return Cause(
         id="metrics_every_batch",
         title=f"a metric in every batch takes {share(account.share(total_s(rows)))} of the step",
-        evidence=(f"{calls} after the model that no gradient flows through", *lines_of(rows)),
+        evidence=(f"{calls} that no gradient flows through and no loss needs", *lines_of(rows)),
         changes=(
             Use(change="rarer_metric", values={"at": f" ({called_at})" if called_at else ""}),
         ),
-        claim=Claim(
-            owns_s=claim.owns_s,
-            removes_s=claim.removes_s,
-            regions=claim.regions,
-            threads=tuple(_busy_threads(account)),
-        ),
+        claim=of_regions(rows),
         where=where,
         called_at=called_at,
         confidence="medium",
     )
 
 
-def _without_gradient(account: StepAccount) -> list[Region]:
-    """Forward work after the first line of the model that no gradient flows through."""
-    ordered = sorted(account.regions, key=lambda region: region.order)
-    learned = [r for r in ordered if r.use.part in ("backward", "recompute")]
-    lines = {region.use.line for region in learned}
-    modules = {region.use.module for region in learned if region.use.module}
-    first = next(
-        (at for at, region in enumerate(ordered) if region.use.line in lines), len(ordered)
-    )
-    return [
-        region
-        for region in ordered[first + 1 :]
-        if region.use.part == "forward"
-        and region.use.line
-        and region.use.line not in lines
-        and region.use.module not in modules
-    ]
+def _metrics(account: StepAccount) -> Iterator[Region]:
+    """Forward work without a gradient that is surely for reading only."""
+    learned = {r.use.line for r in account.regions if r.use.part in ("backward", "recompute")}
+    forward = [r for r in account.regions if r.use.part == "forward" and r.use.line]
+    products = {region.use.line for region in forward if region.use.matmul_flops}
+    # The loss takes its tensors last; what scales it afterwards, e.g. a framework, takes numbers.
+    loss = [r.order for r in forward if r.use.line in learned and any(map(len, r.use.shapes))]
+    free = [r for r in forward if r.use.line not in learned | products]
+    after = [region for region in free if loss and region.order > max(loss)]
+    deciding = {region.use.line for region in after if region.use.short_name in DECIDES}
+    for region in free:
+        line = region.use.line or ""
+        near = region in after and any(is_near(line, other or "") for other in deciding)
+        if near or METRICS.intersection(PurePath(line).parts):
+            yield region
 
 
 def busy_thread(account: StepAccount, facts: Facts) -> Cause | None:
@@ -276,21 +273,18 @@ def busy_thread(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the thread works for the training, e.g. a prefetcher of one's own.
     To confirm: `trainperf prove` with and without the thread.
     """
-    threads = {
-        name: spent_s
-        for name, spent_s in account.threads_s.items()
-        if account.share(spent_s) >= LIMITS.notable
-    }
+    threads = {n: s for n, s in account.threads_s.items() if account.share(s) >= LIMITS.notable}
     crowded = account.cpus is None or account.model_threads + 1 > account.cpus - account.others_cpus
     if not threads or not crowded:
         return None
-    spent = duration(sum(threads.values()))
+    names, spent = " and ".join(threads), duration(sum(threads.values()))
     on = "" if facts.cpus is None else f", on {plural(facts.cpus, 'CPU')}"
     return Cause(
         id="busy_thread",
-        title=f"{' and '.join(threads)} computes {spent} per step beside the training",
+        title=f"{names} {'computes' if len(threads) == 1 else 'compute'} {spent} per step beside "
+        "the training",
         evidence=(f"the model computes with {plural(account.model_threads, 'thread')}{on}",),
-        changes=(Use(change="quiet_thread", values={"name": " and ".join(threads)}),),
+        changes=(Use(change="quiet_thread", values={"name": names}),),
         claim=Claim(threads=tuple(threads)),
         confidence="medium",
     )
@@ -355,7 +349,41 @@ def read_in_loops(regions: Sequence[Region]) -> list[Region]:
 
 
 def _waits_for_values(account: StepAccount, facts: Facts) -> Cause | None:
-    """On a device: by line from the audit, by owner from the settings, by cost from a trace."""
+    """On a device: by line from the audit, by cost from a trace, and then by setting."""
+    rows, trace = _read_from_device(facts), facts.traces[-1] if facts.traces else None
+    sites = () if trace is None else trace.sync_sites[:2]
+    lost_s = _both_wait_s(account, trace)
+    if not rows and account.share(lost_s) < LIMITS.worth:
+        return None
+    settings = _reading_settings(facts) if lost_s else {}
+    reading = f"{plural(sum(use.calls for use in rows), 'read')} per step make the host wait"
+    idling = f"the device idles {share(account.share(lost_s))} of the step while the host waits for"
+    return Cause(
+        id="hidden_syncs",
+        title=f"{idling} a value" if lost_s else reading,
+        evidence=(
+            *(f"{r.line}: {r.short_name}, {plural(r.calls, 'time')} per step" for r in rows[:3]),
+            *settings.values(),
+            *(
+                f"{site.call}{''.join(f' at {frame}' for frame in site.stack[:1])}: {site.count} "
+                f"times, {duration(site.total_s)} in the trace"
+                for site in sites
+            ),
+        )[:6],
+        changes=tuple(
+            Use(change=change)
+            for change in (*(() if settings and not rows else ("read_later",)), *settings)
+        ),
+        claim=Claim(removes_s=lost_s, device={"value_s": lost_s}) if lost_s else None,
+        where=(rows[0].line or "") if rows else "".join(f for s in sites[:1] for f in s.stack[:1]),
+        called_at=(rows[0].called_at or "") if rows else "",
+        confidence="medium",
+        severity=None if lost_s else ("medium" if account.host_decides else "low"),
+    )
+
+
+def _read_from_device(facts: Facts) -> list[OperatorUse]:
+    """Operators of the audit that hand a value to the host, the most frequent first."""
     audit = facts.documents.audit
     uses = () if audit is None else audit.operators
     rows = [use for use in reads(uses) if use.place != "host"]
@@ -364,91 +392,85 @@ def _waits_for_values(account: StepAccount, facts: Facts) -> Cause | None:
         for use in uses
         if use.place == "link"
         and use.line
+        and use not in rows
         and ((use.part == "forward" and "_to_copy" in use.name) or use.name.startswith(READS))
     ]
-    rows = sorted({id(use): use for use in rows}.values(), key=lambda use: -use.calls)
-    owners, device = _reading_settings(facts), account.device
-    waited_s = None if device is None else device.value_s
-    lost_s = _both_wait_s(waited_s or 0.0, facts)
-    if not rows and not owners and account.share(lost_s) < LIMITS.worth:
+    return sorted(rows, key=lambda use: -use.calls)
+
+
+def _both_wait_s(account: StepAccount, trace: RankTrace | None) -> float:
+    """The lesser of the device's idle time and the host's waits, which are longer."""
+    idle_s = 0.0 if account.device is None else account.device.value_s or 0.0
+    steps = () if trace is None else trace.steps
+    waits = [step.sync_s for step in steps if step.sync_s is not None]
+    return min(idle_s, sum(waits) / len(waits)) if waits else idle_s
+
+
+def _reading_settings(facts: Facts) -> dict[str, str]:
+    """Settings that have a value read in every step: the change that switches each off, and why."""
+    settings = facts.settings
+    shown, scaler = settings.get("prog_bar_metrics"), settings.get("grad_scaler")
+    said = {
+        "quiet_progress_bar": shown and f"prog_bar=True reads {shown} in every batch",
+        "no_throughput_monitor": "ThroughputMonitor" in str(settings.get("callbacks"))
+        and "ThroughputMonitor waits for the device in every batch",
+        "fused_for_scaler": scaler
+        and not settings.get("optimizer_fused")
+        and f"{scaler} reads a flag at every update: no fused optimizer",
+        "no_nan_filter": settings.get("logging_nan_inf_filter") is True
+        and "logging_nan_inf_filter=True reads the loss in every micro-batch",
+    }
+    return {change: str(why) for change, why in said.items() if why}
+
+
+def python_in_step(account: StepAccount, facts: Facts) -> Cause | None:
+    """Python, a sleep, files or numpy take much of the step while no operator runs.
+
+    By samples of many steps, which name the function and never mean a line that may be running an
+    operator; else by the audited step, where much time passes before an operator that is called a
+    few times.  Python around many small operators is not meant: that is what launching them takes.
+    Beside a device it matters only where the device waits for the host.
+
+    Wrong where: the function runs once in many steps, and the samples are few: see their number.
+    To confirm: time the function by itself; `trainperf prove` without the call.
+    """
+    return _sampled_python(account, facts) or _audited_python(account, facts)
+
+
+def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
+    coded = [
+        (slot, code) for slot in (*WORK, "other", "between") if (code := facts.plain_code(slot))
+    ]
+    if not coded or not account.host_decides:
         return None
-    sites = [
-        f"{site.call}{f' at {site.stack[0]}' if site.stack else ''}: {site.count} times, "
-        f"{duration(site.total_s)} in the trace"
-        for trace in facts.traces[-1:]
-        for site in trace.sync_sites[:2]
-    ]
-    idle = share(account.share(lost_s))
-    title = f"the device idles {idle} of the step while the host waits for a value"
-    if not lost_s:
-        calls = plural(sum(use.calls for use in rows), "read")
-        title = (
-            f"{calls} per step make the host wait"
-            if rows
-            else "the host waits for the device in every step"
-        )
-    lines = [
-        f"{use.line}: {use.short_name}, {plural(use.calls, 'time')} per step" for use in rows[:3]
-    ]
-    change = "read_later" if rows or not owners else owners[0][0]
+    slot, code = max(coded, key=lambda pair: account.spent(pair[0]) * pair[1].line.fraction)
+    lost_s, least_s, most_s = (
+        account.spent(slot) * part for part in (code.line.fraction, code.low, code.high)
+    )
+    if account.share(least_s) < LIMITS.notable:
+        return None
+    ends = f"{share(account.share(least_s))} to {share(account.share(most_s))}"
     return Cause(
-        id="hidden_syncs",
-        title=title,
-        evidence=(*lines, *(said for _, said in owners), *sites)[:6],
-        changes=(Use(change=change),),
-        claim=Claim(removes_s=lost_s, device={"value_s": lost_s}) if lost_s else None,
-        where=(rows[0].line or "") if rows else _frame(facts),
-        called_at=(rows[0].called_at or "") if rows else "",
-        confidence="medium",
-        severity=None if lost_s else ("medium" if account.host_decides else "low"),
+        id="python_in_step",
+        title=f"{code.line.subject} in {slot if slot in WORK else 'the loop'} takes "
+        f"{share(account.share(lost_s))} of the step without a tensor operation",
+        evidence=(
+            f"{code.line.name}: {ends} of the step (95 % CI, {code.line.samples} samples)",
+            f"running there: {', '.join(code.names)}",
+        ),
+        changes=(Use(change="python_out_of_step", values={"name": code.line.subject}),),
+        claim=Claim(
+            owns_s={slot: lost_s},
+            removes_s=lost_s,
+            at_most_s=most_s,
+            before=tuple(r for r in account.regions if is_near(r.use.line or "", code.line.where)),
+        ),
+        where=code.line.where,
+        confidence="high" if account.device is None else "medium",
     )
 
 
-def _frame(facts: Facts) -> str:
-    sites = facts.traces[-1].sync_sites if facts.traces else ()
-    return sites[0].stack[0] if sites and sites[0].stack else ""
-
-
-def _both_wait_s(device_s: float, facts: Facts) -> float:
-    """The lesser of the device's idle time and the host's waits, which are longer."""
-    waits = [
-        step.sync_s
-        for trace in facts.traces[-1:]
-        for step in trace.steps
-        if step.sync_s is not None
-    ]
-    return min(device_s, sum(waits) / len(waits)) if waits else device_s
-
-
-def _reading_settings(facts: Facts) -> list[tuple[str, str]]:
-    """What else waits in every step, by the recorded settings: the change, and what it is."""
-    settings = facts.settings
-    shown, owners = settings.get("prog_bar_metrics"), []
-    if shown:
-        owners.append(("quiet_progress_bar", f"prog_bar=True reads {shown} in every batch"))
-    if "ThroughputMonitor" in str(settings.get("callbacks") or ""):
-        owners.append(("read_later", "ThroughputMonitor waits for the device in every batch"))
-    scaler = settings.get("grad_scaler")
-    if scaler and settings.get("optimizer_fused") in (False, None):
-        owners.append(
-            ("fused_for_scaler", f"{scaler} reads a flag at every update: no fused optimizer")
-        )
-    if settings.get("logging_nan_inf_filter") is True:
-        owners.append(
-            ("read_later", "logging_nan_inf_filter=True reads the loss in every micro-batch")
-        )
-    return owners
-
-
-def host_code(account: StepAccount, facts: Facts) -> Cause | None:
-    """Much time passes before an operator that is called a few times: print, numpy, files, sleep.
-
-    Python around many small operators is not meant: that is what launching them takes.
-
-    Wrong where: the audited step was interrupted there, by another process or by printing once.
-    To confirm: a second audit at another step (`--audit-at`); the line's samples in `report
-    --full`.
-    """
+def _audited_python(account: StepAccount, facts: Facts) -> Cause | None:
     mine = [
         region
         for region in account.regions
@@ -459,27 +481,26 @@ def host_code(account: StepAccount, facts: Facts) -> Cause | None:
         and not region.use.name.startswith("aten.ones_like")
     ]
     region = max(mine, key=lambda each: each.python_s, default=None)
-    region = max(mine, key=lambda each: each.python_s, default=None)
     if region is None:
         return None
     # One audited step may have been interrupted there: the steady ones must lack that time, too,
     # and samples of many steps must have seen it.
     uses = () if facts.documents.audit is None else facts.documents.audit.operators
     ran_s = sum(use.host_s for use in uses if use.part == "forward")
-    lost_s = min(region.python_s, max(0.0, account.spent(region.slot) - ran_s))
-    lost_s = min(lost_s, _seen_s(account, facts, region))
+    unexplained_s = max(0.0, account.spent(region.slot) - ran_s)
+    lost_s = min(region.python_s, unexplained_s, _seen_s(account, facts, region))
     if account.share(lost_s) < LIMITS.notable:
         return None
     return Cause(
-        id="host_code",
+        id="python_in_step",
         title=f"Python in forward takes {share(account.share(lost_s))} of the step while no "
         f"operator runs",
         evidence=(
             f"{duration(lost_s)} per step pass before {region.use.short_name} at {region.use.line}",
             "no torch operator runs there: print, numpy, files, waiting",
         ),
-        changes=(Use(change="python_out_of_forward"),),
-        claim=Claim(owns_s={region.slot: lost_s}, removes_s=lost_s),
+        changes=(Use(change="python_out_of_step", values={"name": region.use.line}),),
+        claim=Claim(owns_s={region.slot: lost_s}, removes_s=lost_s, before=(region,)),
         where=region.use.line or "",
         called_at=region.use.called_at or "",
         confidence="medium",
@@ -493,42 +514,6 @@ def _seen_s(account: StepAccount, facts: Facts, region: Region) -> float:
         return account.spent(region.slot)
     near = sum(at.fraction for at in lines.lines if is_near(at.where, region.use.line or ""))
     return near * account.spent(region.slot)
-
-
-def python_in_step(account: StepAccount, facts: Facts) -> Cause | None:
-    """Samples see one function in Python, a sleep, files or numpy for much of the step.
-
-    A line that may be running an operator is never meant.  Beside a device it matters only where
-    the device waits for the host.
-
-    Wrong where: the function runs once in many steps, and the samples are few: see their number.
-    To confirm: time the function by itself; `trainperf prove` without the call.
-    """
-    coded = [
-        (slot, code) for slot in (*WORK, "other", "between") if (code := facts.plain_code(slot))
-    ]
-    if not coded or not account.host_decides:
-        return None
-    slot, code = max(coded, key=lambda pair: account.spent(pair[0]) * pair[1].line.fraction)
-    spent_s = account.spent(slot)
-    lost_s, least_s = spent_s * code.line.fraction, spent_s * code.low
-    if account.share(least_s) < LIMITS.notable:
-        return None
-    place = "the loop" if slot not in WORK else slot
-    ends = f"{share(account.share(least_s))} to {share(account.share(spent_s * code.high))}"
-    return Cause(
-        id="python_in_step",
-        title=f"{code.line.subject} in {place} takes {share(account.share(lost_s))} of the step "
-        "without a tensor operation",
-        evidence=(
-            f"{code.line.name}: {ends} of the step (95 % CI, {code.line.samples} samples)",
-            f"running there: {', '.join(code.names)}",
-        ),
-        changes=(Use(change="python_out_of_step", values={"name": code.line.subject}),),
-        claim=Claim(owns_s={slot: lost_s}, removes_s=spent_s * code.high),
-        where=code.line.where,
-        confidence="high" if account.device is None else "medium",
-    )
 
 
 _PLACES = {"other": "outside every phase", "between": "between the update and the next forward"}
@@ -545,22 +530,18 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
     name.
     To confirm: bracket it (`monitor.phase(…)`), and look where the time goes then.
     """
-    slot = max(_PLACES, key=account.spent)
-    lost_s = account.spent(slot)
-    if account.share(lost_s) < LIMITS.notable:
+    places = [at for at in _PLACES if account.share(account.spent(at)) >= LIMITS.notable]
+    claim, missing = of_slots(account, *places), [words(p) for p in WORK if p not in account.loop_s]
+    part, log = share(account.share(claim.removes_s)), bool(imported_from(facts.settings))
+    spent = f"{duration(claim.removes_s)} of {duration(account.step_s)} per step"
+    if not places:
         return None
-    missing = [words(phase) for phase in WORK if phase not in account.loop_s]
-    if imported_from(facts.settings) or (missing and facts.loop.trains):
-        log = bool(imported_from(facts.settings))
+    if log or (missing and facts.loop.trains):
+        where = f"outside every phase; not bracketed: {', '.join(missing)}"
         return Cause(
             id="unnamed_time",
-            title=f"{share(account.share(lost_s))} of the step is "
-            + (
-                "not divided in the log"
-                if log
-                else f"outside every phase; not bracketed: {', '.join(missing)}"
-            ),
-            evidence=(f"{duration(lost_s)} of {duration(account.step_s)} per step",),
+            title=f"{part} of the step is {'not divided in the log' if log else where}",
+            evidence=(spent,),
             changes=(
                 Use(
                     change="measure_more" if log else "bracket",
@@ -569,32 +550,34 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
             ),
             severity="low",
         )
-    recorded = next((lines for lines in facts.lines if lines.slot in (slot, "data_wait")), None)
-    line = None if recorded is None else recorded.owner
+    # Where waiting and the loop's own code are told apart by samples, those of both are together.
+    seen = [
+        facts.owner(at) or (facts.owner("data_wait") if at == "between" else None) for at in places
+    ]
+    lines = [line for line in seen if line is not None]
     return Cause(
         id="unnamed_time",
-        title=f"{share(account.share(lost_s))} of the step is {_PLACES[slot]}"
-        + (f", mostly in {line.subject}" if line else ""),
+        title=f"{part} of the step is {' or '.join(_PLACES[at] for at in places)}"
+        + (f", mostly in {' and '.join(line.subject for line in lines)}" if lines else ""),
         evidence=(
-            f"{duration(lost_s)} of {duration(account.step_s)} per step",
-            f"{line.name}: {share(line.fraction)} of that in {line.samples} samples"
-            if line
-            else "no line was seen in most of it",
+            spent,
+            *(f"{at.name}: {share(at.fraction)} of that in {at.samples} samples" for at in lines),
+            *(() if lines else ("no line was seen in most of it",)),
         ),
-        changes=(
-            Use(change="lighten" if line else "name_it", values={"name": line and line.subject}),
-        ),
-        claim=of_slots(account, slot),
-        where=line.where if line else "",
-        confidence="high" if line else "medium",
+        changes=tuple(Use(change="lighten", values={"name": line.subject}) for line in lines)
+        or (Use(change="name_it"),),
+        claim=claim,
+        where=lines[0].where if lines else "",
+        confidence="high" if lines else "medium",
     )
 
 
 def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
     """Switches of torch that slow a step down, by what was recorded when the fit began.
 
-    What anomaly detection costs is bounded where the audit has timed the operators: all that they
-    do not explain.  For the others nothing is known but that they cost.
+    What anomaly detection costs is known where the audit has timed the operators: its looks at the
+    gradients, and what passes around the calls, where it keeps their stacks.  Of the others nothing
+    is known but that they cost.
 
     Wrong where: determinism or a single thread is meant: it is a price, not a fault.
     To confirm: `trainperf prove` with the switch off.
@@ -619,16 +602,7 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         )
     if not on or not account.judged:
         return None
-    claim = None
-    if "detect_anomaly" in on and account.regions:
-        slots = [slot for slot in (*WORK, "other") if slot != "optimizer"]
-        stays_s = sum(r.ideal_s for r in account.regions if r.slot in slots)
-        owns_s = {slot: account.spent(slot) for slot in slots}
-        claim = Claim(
-            owns_s=owns_s,
-            removes_s=max(0.0, sum(owns_s.values()) - stays_s),
-            regions=tuple(r for r in account.regions if r.slot in slots),
-        )
+    claim = _of_anomalies(account) if "detect_anomaly" in on else None
     names = " and ".join(words(name) for name in on)
     return Cause(
         id="debug_modes",
@@ -638,6 +612,28 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         claim=claim,
         confidence="medium",
         severity="high" if on[0] == "detect_anomaly" else "low",
+    )
+
+
+def _of_anomalies(account: StepAccount) -> Claim | None:
+    """Looks at gradients, and the Python around all operators that have one.
+
+    At most it is all but the roofline: no audit sees what it adds inside of a call.
+    """
+    passes = [region for region in account.regions if region.use.part != "optimizer"]
+    looks = [region for region in passes if region.use.short_name in CHECKS]
+    around, most_s = of_python(passes), total_s(passes) - sum(r.ideal_s for r in passes)
+    if account.device is not None or not passes:
+        return None
+    owns_s = dict(around.owns_s)
+    for region in looks:
+        owns_s[region.slot] += region.run_s
+    return replace(
+        around,
+        owns_s=owns_s,
+        removes_s=sum(owns_s.values()),
+        at_most_s=most_s,
+        regions=tuple(looks),
     )
 
 

@@ -1,27 +1,21 @@
 """Detectors of several ranks: late ones, reductions, one process for several devices."""
 
-from collections.abc import Sequence
-from math import ceil
+from collections.abc import Iterator
+from math import ceil, inf
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.summary.late_ranks import (
+    late_and_why,
+    lateness,
+    who,
+    within,
+)
 from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import SyncPoint
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import (
-    count,
-    duration,
-    plural,
-    ranks_named,
-    rate,
-    share,
-    size,
-    words,
-)
-from trainperf.core.loop_kind import meeting_place
-from trainperf.core.steps.records import Scalar
+from trainperf.core.formatting.units import count, duration, plural, rate, share, size
 
 
 BUCKET_MB = 25
@@ -41,23 +35,33 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
     if facts.stragglers:
         return _in_capture(account, facts)
     points = facts.points
-    if not account.step_s or not points:
-        return None
-    lost_s = saved_s(points, "even_s", in_step=facts.host_computes)
     named = sorted((p for p in points if p.late), key=lambda point: -point.named_s)
+    lost_s = saved_s(points, "even_s", in_step=facts.host_computes)
     # A few steps with a long wait are no habit of the ranks.
-    usual_s = max(point.skew_s or 0.0 for point in points)
-    if not named and account.share(min(lost_s, usual_s)) < LIMITS.notable:
+    usual_s = max((point.skew_s or 0.0 for point in points), default=0.0)
+    habit_s, least = (lost_s, LIMITS.worth) if named else (min(lost_s, usual_s), LIMITS.notable)
+    if account.share(habit_s) < least:
         return None
-    first = named[0] if named else None
+    predicted, without = facts.what_if, list[str]()
+    if predicted is not None and predicted.ranks:
+        instead = f"{duration(predicted.without_ranks_s)} instead of {duration(predicted.step_s)}"
+        without.append(f"as fast as the median rank, a step would take {instead}")
     return Cause(
         id="straggler",
-        title=f"{share(account.share(lost_s))} of the step is lost to stragglers; {_names(named)}",
-        evidence=(*(lateness(point, facts.settings) for point in points), *_without_them(facts)),
-        changes=(_mend(first),),
-        claim=Claim(owns_s=_late_and_waiting(account), removes_s=lost_s),
-        confidence="medium" if first is None else "high",
+        title=f"{share(account.share(lost_s))} of the step is lost to stragglers; "
+        f"{late_and_why(named)}",
+        evidence=(*(lateness(point, facts.settings) for point in points), *without),
+        changes=(_mend(named[0]) if named else Use(change="even_work"),),
+        claim=Claim(
+            owns_s=_late_and_waiting(account), removes_s=lost_s, device=_waits(account, lost_s)
+        ),
+        confidence="high" if named else "medium",
     )
+
+
+def _waits(account: StepAccount, lost_s: float) -> dict[str, float]:
+    """The same seconds on a device: it waits for others inside of its collectives."""
+    return {} if account.device is None else {"communication_s": lost_s}
 
 
 def _late_and_waiting(account: StepAccount) -> dict[str, float]:
@@ -94,83 +98,22 @@ def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
         changes=(
             Use(change="look_at_rank", values={"who": f"rank {rank}", "does": "does before them"}),
         ),
-        claim=Claim(removes_s=lost_s, device={"communication_s": lost_s}),
+        claim=Claim(removes_s=lost_s, device=_waits(account, lost_s)),
     )
 
 
-def _names(named: Sequence[SyncPoint]) -> str:
-    """Who is late, and why; e.g. `rank 3, data wait`."""
-    if not named:
-        return "not always the same rank"
-    if any(point.host for point in named):
-        return _ranks(named[0])
-    by_cause: dict[str | None, list[int]] = {}
-    for late in (late for point in named for late in point.late):
-        by_cause.setdefault(late.cause, []).append(late.rank)
-    return " and ".join(
-        f"{ranks_named(ranks)}{f', {_place(cause)}' if cause else ''}"
-        for cause, ranks in by_cause.items()
-    )
-
-
-def _ranks(point: SyncPoint) -> str:
-    """The ranks that are late at a point, or their host."""
-    ranks = [late.rank for late in point.late]
-    if point.host:
-        return f"host {plain(point.host)} ({plural(len(ranks), 'rank')})"
-    return ranks_named(ranks)
-
-
-def _place(phase: str) -> str:
-    return "outside every phase" if phase == "other" else words(phase)
-
-
-def _without_them(facts: Facts) -> tuple[str, ...]:
-    """What the step would be if the named ranks were as fast as the others."""
-    predicted = facts.what_if
-    if predicted is None or not predicted.ranks:
-        return ()
-    without = f"{duration(predicted.without_ranks_s)} instead of {duration(predicted.step_s)}"
-    return (f"as fast as the median rank, a step would take {without}",)
-
-
-def lateness(point: SyncPoint, settings: "dict[str, Scalar] | object") -> str:
-    """One synchronisation point in a line, e.g. for a report's block about ranks."""
-    place = meeting_place(point.point, settings)  # type: ignore[arg-type]
-    if not point.late:
-        often = "" if point.who == "nobody" else ", not always for the same rank"
-        return f"{duration(point.even_s)} per step at {place}{often}"
-    if len(point.late) > 2:
-        most = max(late.late_s for late in point.late)
-        causes = dict.fromkeys(_place(late.cause) for late in point.late if late.cause)
-        return (
-            f"{_ranks(point)} late by up to {duration(most)} at {place}, "
-            f"{share(point.late_fraction)} of steps: {' and '.join(causes) or 'no host phase'}"
-        )
-    return "; ".join(
-        f"rank {late.rank} late by {duration(late.late_s)} at {place}, "
-        f"{share(point.late_fraction)} of steps: "
-        + (
-            f"{duration(late.cause_s)} {'' if late.cause == 'other' else 'in '}{_place(late.cause)}"
-            if late.cause and late.cause_s is not None
-            else "no host phase explains it: a slower device?"
-        )
-        for late in point.late
-    )
-
-
-def _mend(point: SyncPoint | None) -> Use:
-    if point is None:
-        return Use(change="even_work")
-    causes, ranks = {each.cause for each in point.late}, _ranks(point)
+def _mend(point: SyncPoint) -> Use:
+    causes, ranks = {each.cause for each in point.late}, who(point)
     does = "does" if point.host or len(point.late) == 1 else "do"
     if causes == {"data_wait"}:
         return Use(change="faster_loader_of_rank", values={"who": ranks})
     if not any(causes):
         return Use(change="compare_hosts", values={"who": ranks})
-    cause = next(iter(causes)) if len(causes) == 1 else None
-    within = "" if cause is None else f" {'' if cause == 'other' else 'in '}{_place(cause)}"
-    return Use(change="look_at_rank", values={"who": ranks, "does": f"{does}{within}"})
+    cause = causes.pop() if len(causes) == 1 else None
+    return Use(
+        change="look_at_rank",
+        values={"who": ranks, "does": f"{does} {within(cause)}" if cause else does},
+    )
 
 
 def redundant(facts: Facts) -> float:
@@ -184,8 +127,8 @@ def redundant(facts: Facts) -> float:
     return 1 - max(1.0, reduced / passes) / reduced
 
 
-def _reduction_s(account: StepAccount, facts: Facts) -> float | None:
-    """What gradient reductions take of a step at most; `None` if not measured.
+def _reduction_s(account: StepAccount, facts: Facts) -> float:
+    """What gradient reductions take of a step at most; 0 where that is not measured.
 
     The tail is that of one bucket at least; on a host the others compete with backward for a CPU
     while it runs: all of them, or backward as a whole, is a bound there.  On a device it is what a
@@ -193,11 +136,10 @@ def _reduction_s(account: StepAccount, facts: Facts) -> float | None:
     """
     meeting = account.meetings.get("backward")
     if meeting is None:
-        return None
+        return 0.0
     if account.device is not None:
         return max(meeting.transfer_s, account.device.communication_s or 0.0)
-    buckets, backward_s = facts.number("ddp_buckets"), account.spent("backward")
-    return backward_s if buckets is None else min(backward_s, meeting.transfer_s * buckets)
+    return min(account.spent("backward"), meeting.transfer_s * (facts.number("ddp_buckets") or inf))
 
 
 def no_sync(account: StepAccount, facts: Facts) -> Cause | None:
@@ -211,7 +153,7 @@ def no_sync(account: StepAccount, facts: Facts) -> Cause | None:
     """
     extra, whole_s = redundant(facts), _reduction_s(account, facts)
     # Two micro-batches per step waste half of them.
-    if extra < 0.25 or whole_s is None or not account.step_s:
+    if extra < 0.25 or not whole_s or not account.step_s:
         return None
     reduced, passes = facts.number("allreduces_per_step"), facts.number("micro_batches_per_step")
     lost_s = extra * whole_s
@@ -223,117 +165,92 @@ def no_sync(account: StepAccount, facts: Facts) -> Cause | None:
             f"up to {duration(whole_s)} of {duration(account.step_s)} per step in reductions",
         ),
         changes=(Use(change="no_sync"),),
-        claim=Claim(owns_s={"backward": lost_s}, removes_s=lost_s),
+        claim=Claim(owns_s={"backward": lost_s}, removes_s=lost_s, device=_waits(account, lost_s)),
         confidence="medium",
     )
 
 
 def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
-    """Even the last rank waits for the all-reduce when its backward has nothing left to do.
+    """Ranks communicate for a notable part of the step while nothing is computed.
+
+    After backward even the last rank waits for its gradients to be reduced: every run shows that
+    tail.  What else runs with no kernel of the computing next to it, a capture of a device shows: a
+    twentieth of the step is worth a word there.  At most it is what reductions take as a whole.
 
     Wrong where: it ends a step that another rank began late: see `straggler` first.
     To confirm: `trainperf try --only no_reduction SCRIPT` is the ceiling; a trace shows the
     collectives.
     """
-    meeting, most_s = account.meetings.get("backward"), _reduction_s(account, facts)
-    if meeting is None or most_s is None:
+    meeting, needed = account.meetings.get("backward"), 1 - redundant(facts)
+    tail_s = 0.0 if meeting is None else needed * meeting.transfer_s
+    exposed_s = (account.device and account.device.communication_s) or 0.0
+    if account.share(tail_s) < LIMITS.notable and account.share(exposed_s) < LIMITS.worth:
         return None
-    needed = 1 - redundant(facts)
-    waited_s = needed * meeting.transfer_s
-    if account.share(waited_s) < LIMITS.notable:
-        return None
-    lost_s = max(waited_s, needed * most_s)
-    buckets, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
-    unused = facts.number("ddp_unused_bytes") == 0
-    device = {} if account.device is None else {"communication_s": lost_s}
+    lost_s, most_s = max(tail_s, exposed_s), needed * _reduction_s(account, facts)
     return Cause(
         id="allreduce_tail",
-        title=f"{share(account.share(waited_s))} of the step waits for gradients to be reduced",
+        title=f"{share(account.share(lost_s))} of the step is communication that nothing hides",
         evidence=(
-            f"{duration(meeting.transfer_s)} of {duration(account.step_s)} per step, on every rank",
             *(
-                (f"{plural(round(buckets), 'bucket')} of {size(gradients / buckets)} on average",)
-                if buckets and gradients is not None
+                (f"{duration(tail_s)} of {duration(account.step_s)} per step after backward",)
+                if tail_s
                 else ()
             ),
-            *(("find_unused_parameters=True, and every parameter is used",) if unused else ()),
-            *_links(facts),
+            *_collectives(facts, exposed_s),
+            *_buckets(facts),
         ),
-        changes=(
-            Use(
-                change=_reduce(facts, buckets, gradients, unused=unused),
-                values={"megabytes": BUCKET_MB},
-            ),
+        changes=tuple(_send_less(facts)),
+        claim=Claim(
+            owns_s={"backward": tail_s},
+            removes_s=lost_s,
+            at_most_s=max(lost_s, most_s),
+            device=_waits(account, lost_s),
         ),
-        claim=Claim(owns_s={"backward": lost_s}, removes_s=lost_s, device=device),
-        confidence="medium",
+        confidence="medium" if tail_s else "high",
     )
 
 
-def _reduce(facts: Facts, buckets: float | None, gradients: float | None, *, unused: bool) -> str:
+def _collectives(facts: Facts, exposed_s: float) -> Iterator[str]:
+    """What a capture saw of them, on the rank that communicates longest."""
+    trace = max(facts.traces, key=lambda rank: rank.totals.comm_s or 0.0, default=None)
+    if trace is None or trace.totals.comm_s is None:
+        return
+    after_s = trace.totals.allreduce_tail_s
+    after = f"; {duration(after_s)} of it after backward has ended" if after_s else ""
+    yield f"no computation hides {duration(exposed_s)} of {duration(trace.totals.comm_s)}{after}"
+    rates = [each.bus_bytes_per_s for each in trace.collectives if each.kind == "all_reduce"]
+    slowest = min(filter(None, rates), default=None)
+    if slowest is not None:
+        yield f"all-reduces move {rate(slowest)} over the slowest link"
+
+
+def _buckets(facts: Facts) -> Iterator[str]:
+    buckets, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
+    if buckets and gradients is not None:
+        yield f"{plural(round(buckets), 'bucket')} of {size(gradients / buckets)} on average"
+    if facts.number("ddp_unused_bytes") == 0:
+        yield "find_unused_parameters=True, and every parameter is used"
+
+
+def _send_less(facts: Facts) -> Iterator[Use]:
+    """What there is to change about gradients, else about what a capture shows."""
+    buckets, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
+    seen = [each for trace in facts.traces for each in trace.collectives]
+    small = [each.kind for each in seen if each.many_small]
     # The first bucket is a small one, so that reducing can begin early.  Four times are too many.
-    if (
-        buckets
-        and gradients is not None
-        and buckets > 4 * (1 + ceil(gradients / (BUCKET_MB << 20)))
-    ):
-        return "larger_buckets"
-    if unused:
-        return "no_unused_parameters"
-    views = facts.settings.get("ddp_gradient_as_bucket_view")
-    return "bucket_views" if views is False else "reduce_less"
-
-
-def _links(facts: Facts) -> tuple[str, ...]:
-    """What a capture saw of the all-reduces."""
-    rates = [
-        collective.bus_bytes_per_s
-        for trace in facts.traces
-        for collective in trace.collectives
-        if collective.kind == "all_reduce" and collective.bus_bytes_per_s
-    ]
-    return (f"all-reduces move {rate(min(rates))} over the slowest link",) if rates else ()
-
-
-def exposed_communication(account: StepAccount, facts: Facts) -> Cause | None:
-    """Collectives run for a twentieth of the step or more with no compute kernel next to them.
-
-    By a capture.  The wait for the slowest rank is inside the collectives' kernels, and so in this
-    share.  Of collectives on the host it is not known what hides them: they have no bound.
-
-    Wrong where: a rank comes late: its wait is `straggler`'s, and no overlap removes it.
-    To confirm: the reading `allreduce_tail_s`; `trainperf try --only no_reduction SCRIPT`.
-    """
-    trace = facts.traces[-1] if facts.traces else None
-    if trace is None or not account.step_s:
-        return None
-    spent_s, exposed_s = trace.totals.comm_s or 0.0, trace.totals.comm_exposed_s
-    lost_s = (
-        spent_s if exposed_s is None else (account.device and account.device.communication_s) or 0.0
-    )
-    if account.share(lost_s) < LIMITS.worth:
-        return None
-    tail_s = trace.totals.allreduce_tail_s or 0.0
-    small = [collective.kind for collective in trace.collectives if collective.many_small]
-    after = f"; {duration(tail_s)} of it after backward has ended" if tail_s else ""
-    kind = trace.collectives[0].kind if trace.collectives else ""
-    change = "larger_messages" if small else "reduce_less" if tail_s else "overlap_communication"
-    if exposed_s is None:
-        title = f"collectives run on the host during {share(account.share(lost_s))} of the step"
-        said = f"{duration(spent_s)} per step; whether anything overlaps them is unknown"
+    usual = 4 * (1 + ceil((gradients or 0.0) / (BUCKET_MB << 20)))
+    if buckets and gradients is not None and buckets > usual:
+        yield Use(change="larger_buckets", values={"megabytes": BUCKET_MB})
+    elif facts.number("ddp_unused_bytes") == 0:
+        yield Use(change="no_unused_parameters")
+    elif small:
+        yield Use(change="larger_messages", values={"kind": small[0]})
+    elif facts.settings.get("ddp_gradient_as_bucket_view") is False:
+        yield Use(change="bucket_views")
+    elif seen and not any(trace.totals.allreduce_tail_s for trace in facts.traces):
+        yield Use(change="overlap_communication", values={"kind": seen[0].kind})
     else:
-        title = f"{share(account.share(lost_s))} of the step is exposed communication"
-        said = f"no computation hides {duration(lost_s)} of {duration(spent_s)} per step{after}"
-    claim = Claim(removes_s=lost_s, device={"communication_s": lost_s})
-    return Cause(
-        id="exposed_communication",
-        title=title,
-        evidence=(said,),
-        changes=(Use(change=change, values={"kind": small[0] if small else kind}),),
-        claim=None if exposed_s is None else claim,
-        confidence="low" if exposed_s is None else "high",
-        severity="low" if exposed_s is None else None,
-    )
+        yield Use(change="reduce_less")
 
 
 def data_parallel(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting
