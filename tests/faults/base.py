@@ -13,7 +13,7 @@ import torch
 from support.fits import QUIET
 from torch.utils.data import DataLoader
 
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary

@@ -8,7 +8,7 @@ from support.runs import RankSpec, make_info, make_steps, summary_of
 
 from recipes.gpt2 import bounds
 from recipes.gpt2.stages import STAGES
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.diagnosis.of_run import Evidence
 
 
 BOUND = {stage.name: stage.bound for stage in STAGES}
