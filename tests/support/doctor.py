@@ -87,4 +87,4 @@ def make_capture(totals: TraceTotals, *, on_device: bool = True) -> CaptureRepor
     )
 
 
-NAMES = tuple(check.__name__ for check in CHECKS)
+NAMES = tuple(check.id for check in CHECKS)

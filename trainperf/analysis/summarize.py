@@ -21,16 +21,20 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
-from trainperf.analysis.summary.host_share import host_share
+from trainperf.analysis.summary.captures import disagreements
 from trainperf.analysis.summary.lines import phase_lines
 from trainperf.analysis.summary.machine import tokens_per_step
-from trainperf.analysis.summary.restarts import restarts
-from trainperf.analysis.summary.run_facts import run_facts, warnings_of
-from trainperf.analysis.summary.run_folds import FEW_RANKS, RunFolds, StepObserver
+from trainperf.analysis.summary.ranks import FEW_RANKS, device_time, what_if
+from trainperf.analysis.summary.run_facts import (
+    count_unread,
+    host_share,
+    restarts,
+    run_facts,
+    unread_exclusions,
+    warnings_of,
+)
+from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import Summary, encode_summary
-from trainperf.analysis.summary.trace_agreement import disagreements
-from trainperf.analysis.summary.unread import count_unread, unread_exclusions
-from trainperf.analysis.summary.what_if import device_time, what_if
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.engines.base import Engine
 from trainperf.core.phases import TAGS
@@ -137,7 +141,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         readings=all_readings,
         ledger_s=first.ledger_s(),
         gaps=first.gap_counts,
-        excluded=_added(folds.excluded.steps, unread_exclusions(first)),
+        excluded=_added(folds.excluded, unread_exclusions(first)),
         synchronisation=folds.lateness.points(_hosts(run)),
         captures=folds.captures.captures(),
         traces=traces,

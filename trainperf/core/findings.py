@@ -148,7 +148,7 @@ class Ordinary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits that several rules share, as shares of a step; a rule's own limits are in its file."""
+    """Limits that several detectors share, as shares of a step; others are beside theirs."""
 
     worth: float = 0.05
     """Least share of a traced step worth a finding: a trace shows it directly."""
@@ -160,6 +160,10 @@ class Limits:
     """Of the steps, of the time or of a phase: from here on it is so in most of it."""
     steps: int = 20
     """Fewer steady steps support no diagnosis."""
+    trifle: float = 0.01
+    """What matters to nobody."""
+    regular: float = 0.80
+    """Of steps, pairs or differences: what is so in general is so in so many of them."""
 
 
 LIMITS = Limits()

@@ -16,7 +16,7 @@ from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.diagnosis.changes import Change, changes_of
 from trainperf.analysis.diagnosis.offers import OFFERS, trials_of_finding
 from trainperf.analysis.diagnosis.tried import measured_change
-from trainperf.analysis.doctor import CHECKS, title_of
+from trainperf.analysis.doctor import CHECKS
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.docstrings import CONFIRM, WRONG, documented
 from trainperf.core.errors import ConfigError
@@ -269,11 +269,11 @@ def _reading(meter: Meter) -> Explanation:
 
 def _checks() -> Iterator[Explanation]:
     for check in CHECKS:
-        text = documented(check.__doc__)
+        text = documented(check.about)
         yield Explanation(
             kind="check",
-            id=check.__name__,
-            means=f"{title_of(check)}.",
+            id=check.id,
+            means=f"{check.title}.",
             measured=text.measured,
             wrong=text.wrong,
             confirm=text.confirm,

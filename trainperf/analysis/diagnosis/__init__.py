@@ -14,7 +14,7 @@ as that.
 To add one: a file in `detectors` that defines a function of its own name, and a line here.
 """
 
-from trainperf.analysis.diagnosis.account import WORK, StepAccount
+from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Detector
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.families import each
@@ -128,10 +128,10 @@ def ordinary(account: StepAccount, left: StepAccount, facts: Facts) -> Ordinary 
     """
     if not account.step_s:
         return None
-    computing_s = left.spent(*WORK)
+    computing_s = left.computing_s
     floors_s = sum(region.ideal_s for region in left.regions)
     look = facts.loop.audit
-    if account.regions:
+    if account.regions or facts.documents.audit is not None:
         look = "" if account.device is None or facts.traces else facts.loop.capture
     return Ordinary(
         fraction=account.share(computing_s),

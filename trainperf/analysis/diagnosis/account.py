@@ -73,10 +73,10 @@ class LoaderAccount:
     """What it costs the training process to take them over from workers."""
     batches: int = 1
     """Micro-batches of a step."""
+    least_making_s: float = 0.0
+    """What it takes at least: workers that are waited for now and then may be idle in between."""
     asleep: float = 0.0
     """Share of the making for which its process neither ran nor was ready to."""
-    basis: Basis = "measured"
-    """Of the making."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,19 @@ class DeviceAccount:
     """Collectives that no computation hid."""
     busy_s: float | None = None
     host_bound: float | None = None
-    """Share of the steps in which it had caught up when forward and backward returned."""
+    """Share of the steps in which it had caught up when forward and backward returned; `None` also
+    where it waits for the loader: then it has always caught up."""
+
+    @property
+    def host_decides(self) -> bool:
+        """Whether a second of the host is a second of the step."""
+        return (self.host_bound or 0.0) >= LIMITS.mostly
+
+    @property
+    def for_host_s(self) -> float | None:
+        """In which a faster host would have given it work."""
+        waits = [waited for waited in (self.host_s, self.value_s) if waited is not None]
+        return sum(waits) if waits else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +134,7 @@ class StepAccount:
     loop_s: Mapping[str, float]
     """Slot of the training thread to its seconds, on the rank where they are largest."""
     regions: tuple[Region, ...] = ()
-    """Empty without an audit."""
+    """Empty without an audit.  Their seconds are the host's where it decides, else the device's."""
     regions_basis: Basis = "audited"
     device: DeviceAccount | None = None
     """`None` where the host itself computes."""
@@ -139,6 +151,7 @@ class StepAccount:
     fit_s: float = 0.0
     steps_s: float = 0.0
     """Of the fit, in steps of any kind."""
+    steps: int = 0
     pauses_s: Mapping[str, float] = field(default_factory=dict)
     """Kind of pause, or of unusual step, to its seconds of the fit."""
     least: float = LIMITS.notable
@@ -161,16 +174,32 @@ class StepAccount:
     @property
     def host_decides(self) -> bool:
         """Whether a second of the host is a second of the step."""
-        if self.device is None:
-            return True
-        return (self.device.host_bound or 0.0) >= LIMITS.mostly
+        return self.device is None or self.device.host_decides
+
+    @property
+    def computing_s(self) -> float:
+        """Seconds in which the model computes: the host's, or those of a device that decides."""
+        if self.host_decides or self.device is None:
+            return self.spent(*WORK)
+        if self.regions:
+            return total_s(self.regions)
+        return self.device.busy_s or self.spent(*WORK)
+
+    @property
+    def steps_share(self) -> float:
+        """Share of the fit that a change of the step can make shorter.
+
+        Steps that compile, save or wait for a first batch are longer than what it saves.
+        """
+        return min(self.steps_s, self.steps * self.step_s) / self.fit_s if self.fit_s else 1.0
 
     def without(self, claim: "Claim") -> "StepAccount":
         """What is left for others when a cause owns what it claims."""
         owned = {id(region) for region in claim.regions}
-        loop_s = {
-            slot: max(0.0, s - claim.owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()
-        }
+        # Work of a device that decides takes nothing from the thread that launches it.
+        beside = bool(claim.regions) and not self.host_decides
+        owns_s = {} if beside else claim.owns_s
+        loop_s = {slot: max(0.0, s - owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()}
         pauses_s = {
             kind: max(0.0, spent_s - claim.pauses_s.get(kind, 0.0))
             for kind, spent_s in self.pauses_s.items()
@@ -180,7 +209,9 @@ class StepAccount:
             loop_s=loop_s,
             pauses_s=pauses_s,
             regions=tuple(
-                region.smaller(claim.shrinks) for region in self.regions if id(region) not in owned
+                region.smaller(claim.shrinks if region.slot in claim.owns_s else 0.0)
+                for region in self.regions
+                if id(region) not in owned
             ),
             threads_s={name: s for name, s in self.threads_s.items() if name not in claim.threads},
             device=_idle_without(self.device, claim.device),
@@ -203,9 +234,16 @@ class Claim:
     pauses_s: Mapping[str, float] = field(default_factory=dict)
     """Kind of pause to seconds of the fit: then all of it is about the fit."""
     shrinks: float = 0.0
-    """Share of every region that it owns, where the whole step does too much of everything."""
+    """Share of every region in these slots that it owns, where all of them do too much."""
+    meets: bool = False
+    """Whether these are waits of ranks for each other, which a device does as well."""
     interruptions: float = 1.0
     """How often a step it empties the caches for what comes after."""
+
+    @property
+    def of_host(self) -> bool:
+        """Whether all it owns is the training thread's, on which a device may not wait."""
+        return bool(self.owns_s) and not (self.regions or self.device or self.shrinks or self.meets)
 
 
 def of_slots(account: StepAccount, *slots: str) -> Claim:

@@ -10,6 +10,7 @@ of the fit: 20 % of a step, 18 % of the fit, 144 % per day of work.
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import DAYS, Decision, Finding, saving
 from trainperf.core.phases import PHASES, Gap
+from trainperf.core.readings import STEP_MEAN_S
 
 
 def decisions(summary: Summary) -> tuple[Decision, ...]:
@@ -20,6 +21,8 @@ def decisions(summary: Summary) -> tuple[Decision, ...]:
     """
     fit_s = summary.run.fit_s - summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
     steps_s = sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES)
+    # As findings are ranked: longer steps are so for a reason that a change of a step leaves.
+    steps_s = min(steps_s, summary.run.steps * (summary.value(STEP_MEAN_S) or 0.0))
     asking = (each for each in summary.findings if each.urgent or each.fraction != 0.0)
     return tuple(_row(finding, steps_s / fit_s if fit_s else 0.0) for finding in asking)
 

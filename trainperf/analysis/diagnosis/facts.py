@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainperf.analysis.roofline.roofline import Roofline
-from trainperf.analysis.summary.long_term import LongTerm
-from trainperf.analysis.summary.machine_facts import MachineFacts
-from trainperf.analysis.summary.ranks import WhatIf
 from trainperf.analysis.summary.schema import (
     CaptureAftermath,
     HostShare,
     LineShare,
+    LongTerm,
+    MachineFacts,
     PhaseLines,
     PlainCode,
     RecurringSteps,
     SyncPoint,
+    WhatIf,
 )
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.loop_kind import PLAIN, LoopKind

@@ -32,12 +32,7 @@ def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], O
     noisy = is_noisy(account, facts)
     found = [finding_of(cause, account, facts, trials, noisy=noisy) for cause in causes]
     further = measured_change(found, trials, facts.documents.trials_from)
-    # Steps that compile, save or wait for a first batch are longer than what a change of a step
-    # saves.
-    steps = (
-        min(account.steps_s, facts.steps * account.step_s) / account.fit_s if account.fit_s else 1.0
-    )
-    return ranked([*found, *further], steps), ordinary(account, left, facts)
+    return ranked([*found, *further], account.steps_share), ordinary(account, left, facts)
 
 
 def finding_of(

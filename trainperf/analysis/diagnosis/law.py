@@ -2,7 +2,9 @@
 
 **Host and device.** The training thread's seconds follow each other: a second of it that goes is a
 second of the step, where no device and no loader is what the step waits for.  With a device the
-step is at least the seconds in which the device works.
+step is at least the seconds in which the device works.  Where the device is behind the host, a
+second that the host saves is a second of the step only while the device waited for the host: what
+that is a capture tells, and without one *about* is not known.
 
 **Loader.** Without workers the training thread makes the batches: waiting is making.  *W* workers
 make a batch in `making / W`, while the step before is computed; what the training process does to
@@ -54,8 +56,16 @@ and wait for a processor.  Three walkthroughs without histograms lost 0.9 to 1.4
 
 
 def gone_s(account: StepAccount, claim: Claim) -> float:
-    """Seconds of a step that nobody would have to wait for without a cause, by its own record."""
+    """Seconds of a step that a cause takes, by its own record."""
     return claim.removes_s + sum(account.threads_s.get(name, 0.0) for name in claim.threads)
+
+
+def _waited_for_s(account: StepAccount, claim: Claim) -> float | None:
+    """Those of them that the step waits for; `None` where it is not known which."""
+    if account.device is None or account.host_decides or not claim.of_host:
+        return gone_s(account, claim)
+    waits_s = account.device.for_host_s
+    return None if waits_s is None else min(gone_s(account, claim), waits_s)
 
 
 def at_most(account: StepAccount, claim: Claim) -> float | None:
@@ -85,7 +95,10 @@ def about(account: StepAccount, claim: Claim, realises: float) -> float | None:
     """
     if claim.pauses_s:
         return _ratio(account.fit_s, account.fit_s - realises * sum(claim.pauses_s.values()))
-    after_s = account.step_s - realises * gone_s(account, claim)
+    waited_s = _waited_for_s(account, claim)
+    if waited_s is None:
+        return None
+    after_s = account.step_s - realises * waited_s
     return _ratio(account.step_s, max(after_s, _floor_s(account, claim), account.step_s / 100))
 
 
@@ -95,7 +108,7 @@ def _floor_s(account: StepAccount, claim: Claim) -> float:
     loader = account.loader
     if loader is None or not loader.workers or "data_wait" in claim.owns_s:
         return busy_s
-    return max(busy_s, loader.making_s / loader.workers)
+    return max(busy_s, loader.least_making_s / loader.workers)
 
 
 def _ratio(before_s: float, after_s: float) -> float | None:

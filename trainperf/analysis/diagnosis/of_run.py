@@ -16,10 +16,10 @@ from trainperf.analysis.diagnosis.account import (
 )
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import ROUND_TRIP_S
-from trainperf.analysis.diagnosis.regions import on_device, on_host
+from trainperf.analysis.diagnosis.regions import on_device, on_host, pooled
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.chips import chip_of
@@ -91,21 +91,24 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
     judged = facts.steady_steps >= LIMITS.steps
     step_s = (facts.value(STEP_MEAN_S) or 0.0) if judged else 0.0
     loop_s = _loop_s(facts) if step_s else {}
-    regions, basis = _regions(evidence, facts, loop_s)
+    device = None if facts.host_computes else _device(evidence, facts, step_s)
+    regions, basis = _regions(evidence, facts, loop_s, device)
+    if basis == "audited":
+        loop_s = pooled(regions, loop_s)
     waits_s = summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
     return StepAccount(
         step_s=step_s,
         loop_s=loop_s,
         regions=regions,
         regions_basis=basis,
-        device=None if facts.host_computes else _device(facts, step_s),
-        loader=_loader(facts, loop_s) if step_s else None,
+        device=device,
+        loader=_loader(facts, loop_s, step_s) if step_s else None,
         threads_s=_threads_s(summary),
         meetings={
             point.point: Meeting(
                 wait_s=max(point.wait_s, default=0.0),
                 transfer_s=point.transfer_s,
-                late={late.cause: late.cause_s or 0.0 for late in point.late if late.cause},
+                late=_late_s(point),
             )
             for point in summary.synchronisation
         },
@@ -114,6 +117,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         others_cpus=_others_cpus(facts),
         fit_s=summary.run.fit_s - waits_s,
         steps_s=sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES),
+        steps=facts.steps,
         pauses_s={
             name: spent_s
             for name, spent_s in summary.ledger_s.items()
@@ -121,6 +125,15 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         },
         judged=judged,
     )
+
+
+def _late_s(point: SyncPoint) -> dict[str, float]:
+    """Slot to the seconds by which the latest rank is late because of it."""
+    late_s: dict[str, float] = {}
+    for late in point.late:
+        if late.cause:
+            late_s[late.cause] = max(late_s.get(late.cause, 0.0), late.cause_s or 0.0)
+    return late_s
 
 
 _SENDS = ("callbacks", "other")
@@ -164,7 +177,7 @@ def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
 
 
 def _regions(
-    evidence: Evidence, facts: Facts, loop_s: dict[str, float]
+    evidence: Evidence, facts: Facts, loop_s: dict[str, float], device: DeviceAccount | None
 ) -> tuple[tuple[Region, ...], Basis]:
     """Of a step that is like the audited one; empty without one."""
     audit, typical = evidence.documents.audit, evidence.typical
@@ -180,6 +193,9 @@ def _regions(
         slowed = 1 / (1 - min(waited, LIMITS.mostly))
         return on_host(typical.operators, order, loop_s, typical, slowed), "audited"
     work_s = sum(loop_s.get(slot, 0.0) for slot in WORK)
+    if device is not None and not device.host_decides:
+        waits_s = (device.data_s or 0.0) + (device.copies_s or 0.0)
+        work_s = device.busy_s or max(0.0, (facts.value(STEP_MEAN_S) or 0.0) - waits_s)
     return on_device(typical.operators, order, work_s, traced_operators(evidence.captures))
 
 
@@ -188,24 +204,28 @@ def _key(use: object) -> tuple[object, ...]:
     return tuple(getattr(use, name) for name in names)
 
 
-def _device(facts: Facts, step_s: float) -> DeviceAccount:
-    """By the always-on marks; what only a capture shows, by the latest one."""
+def _device(evidence: Evidence, facts: Facts, step_s: float) -> DeviceAccount:
+    """By the always-on marks; what only a capture shows, by the slowest rank of the latest one."""
     stalled, copied = facts.worst(DATA_STALL_FRACTION), facts.worst(H2D_FRACTION)
-    traced = [rank.totals for rank in facts.traces if rank.device_worked]
-    totals = traced[-1] if traced else None
+    latest = evidence.captures[-1].ranks if evidence.captures else ()
+    traced = [rank for rank in latest if rank.device_worked]
+    totals = max(traced, key=lambda rank: rank.period_s).totals if traced else None
     hidden = 0.0 if totals is None else totals.h2d_overlap_fraction or 0.0
     value = None if totals is None else totals.idle_sync_fraction
+    host = None if totals is None else totals.idle_host_bound_fraction
+    starved = (stalled or 0.0) >= LIMITS.notable
     return DeviceAccount(
+        host_s=None if host is None else host * step_s,
         data_s=None if stalled is None else stalled * step_s,
         copies_s=None if copied is None else copied * step_s * (1.0 - hidden),
         value_s=None if value is None else value * step_s,
         communication_s=None if totals is None else totals.comm_exposed_s,
         busy_s=None if totals is None else totals.gpu_busy_s,
-        host_bound=facts.value(HOST_BOUND_FRACTION),
+        host_bound=None if starved else facts.value(HOST_BOUND_FRACTION),
     )
 
 
-def _loader(facts: Facts, loop_s: dict[str, float]) -> LoaderAccount | None:
+def _loader(facts: Facts, loop_s: dict[str, float], step_s: float) -> LoaderAccount | None:
     """What makes the batches, by its anatomy, else by the wait and what its workers computed.
 
     Without workers a batch takes as long to make as it is waited for.  Of workers that are waited
@@ -215,20 +235,20 @@ def _loader(facts: Facts, loop_s: dict[str, float]) -> LoaderAccount | None:
     """
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
     batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
-    step_s = sum(loop_s.values())
     if anatomy is not None:
         read_s = anatomy.batch_bytes / FIRST_TOUCH_BYTES_PER_S if facts.host_computes else 0.0
         return LoaderAccount(
             workers=anatomy.workers,
             making_s=anatomy.worker_s * batches,
+            least_making_s=anatomy.worker_s * batches,
             transport_s=((anatomy.receiving_s or 0.0) + ROUND_TRIP_S + read_s) * batches,
             batches=batches,
         )
     if workers is None:
         return None
     making_s = waited_s
+    ran = None if host is None else host.workers_ran
     if workers:
-        ran = None if host is None else host.workers_ran
         # Of workers that nobody waits for, and of a wait that is for handing over, what they
         # compute is what making takes; workers that are waited for otherwise are busy all the time.
         waits = waited_s >= LIMITS.worth * step_s
@@ -238,6 +258,7 @@ def _loader(facts: Facts, loop_s: dict[str, float]) -> LoaderAccount | None:
         workers=int(workers),
         making_s=making_s,
         transport_s=ROUND_TRIP_S * batches,
+        least_making_s=(ran or 0.0) * step_s,
         batches=batches,
         asleep=_asleep(facts, waited_s, step_s),
     )

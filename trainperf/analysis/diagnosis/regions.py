@@ -15,7 +15,7 @@ not explain belongs to no operator.
 On another device the audit has sizes and no times: a trace has them, or they are modelled.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from trainperf.analysis.diagnosis.account import WORK, Basis, Region
@@ -68,15 +68,29 @@ def on_host(
         and spent_s > sum(computed_s.values()) / 20
     ]
     if mixed:
-        pool = (*WORK, "other")
-        largest = max(pool, key=lambda slot: loop_s.get(slot, 0.0))
-        groups = {largest: own}
-        loop_s = {largest: sum(loop_s.get(slot, 0.0) for slot in pool)}
+        groups, loop_s = {"forward": own}, {"forward": _pool_s(loop_s)}
     return tuple(
         region
         for slot, rows in groups.items()
         for region in _laid_over(rows, slot, loop_s.get(slot, 0.0), usual_s, slowed, places)
     )
+
+
+def pooled(regions: Sequence[Region], loop_s: Mapping[str, float]) -> dict[str, float]:
+    """The slots, in one where regions ran in others than they say; what is left is in none."""
+    inside_s = dict.fromkeys(loop_s, 0.0)
+    for region in regions:
+        inside_s[region.slot] = inside_s.get(region.slot, 0.0) + region.seconds
+    if all(inside <= 1.001 * loop_s.get(slot, 0.0) for slot, inside in inside_s.items()):
+        return dict(loop_s)
+    computed_s = sum(inside_s.values())
+    left_s = max(0.0, _pool_s(loop_s) - computed_s)
+    return {**loop_s, **dict.fromkeys(WORK, 0.0), "forward": computed_s, "other": left_s}
+
+
+def _pool_s(loop_s: Mapping[str, float]) -> float:
+    """Where a model may compute."""
+    return sum(loop_s.get(slot, 0.0) for slot in (*WORK, "other"))
 
 
 def _laid_over(

@@ -30,7 +30,7 @@ log = logging.getLogger("trainperf")
 LATEST = 20
 """From this step on any is taken, e.g. where every step is the first of its epoch."""
 
-MOST_S = 0.6
+MOST_S = 1.0
 """Processor time for looking at operators where nobody has named the step: with what torch takes to
 ask about each, and what is done after the step, about a second."""
 

@@ -9,8 +9,7 @@ from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
-from trainperf.analysis.summary.machine_facts import Prices
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.schema import Prices, Summary
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.engines.base import Engine
 from trainperf.core.formatting.html.figures import bar, keys

@@ -104,9 +104,11 @@ def _said(about: float | None, most: float | None, tried: MeasuredGain | None) -
         doubt = f", {tried.verdict}" if tried.verdict not in ("faster", "slower", "equal") else ""
         return f"{times(tried.speedup)} [{tried.low:.2f}–{tried.high:.2f}], tried{doubt}"
     bound = "" if most is None else at_most(most).removesuffix(" faster")
-    if about is None or about <= 1:
-        return bound if about is None else ""
-    likely = f"about {times(about)}"
+    if about is None:
+        return bound
+    likely = (
+        f"about {times(about)}" if about > 1 else "nothing while the step waits for something else"
+    )
     return f"{likely}, {bound}" if bound and bound != f"at most {times(about)}" else likely
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from trainperf.analysis.summary.link import link_words
+from trainperf.analysis.summary.captures import steps_of
+from trainperf.analysis.summary.machine import link_words
 from trainperf.analysis.summary.schema import Summary
-from trainperf.analysis.summary.trace_agreement import steps_of
 from trainperf.core import readings
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (

@@ -197,9 +197,8 @@ def _ranks(summary: Summary, view: RunView, width: int) -> list[Text]:
         for sentence in view.ranks_lost
         for line in _hanging("lost", _broken(sentence, inner, ", "))
     ]
-    when = late_lines(summary, inner)
-    timelines = _hanging("when", [Text(line) for line in when], "red") if when else []
-    return [*ranks, *late, *lost, *timelines]
+    often = [Text(line) for line in late_lines(summary)]
+    return [*ranks, *late, *(_hanging("often", often, "red") if often else []), *lost]
 
 
 def _spread(summary: Summary, name: str, label: str) -> str:

@@ -10,7 +10,7 @@ from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.loader import first_batches_s
 from trainperf.analysis.diagnosis.detectors.machine import explained
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.long_term import Moved, NewLevel
+from trainperf.analysis.summary.schema import Moved, NewLevel
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS, Level

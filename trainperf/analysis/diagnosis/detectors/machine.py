@@ -6,8 +6,8 @@ from typing import get_args
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.machine_facts import Cause as MachineCause
-from trainperf.analysis.summary.machine_facts import CauseFacts, MachineWindow
+from trainperf.analysis.summary.schema import Cause as MachineCause
+from trainperf.analysis.summary.schema import CauseFacts, MachineWindow
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import plural, rate, share, size
 

@@ -236,7 +236,7 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
     if not account.host_decides:
         return None
     every = [region for region in account.regions if region.use.part in PASSES]
-    looping = [row for row in every if row.use.calls >= LOOP and _is_tiny(row)]
+    looping = [row for row in every if row.use.calls >= LOOP and _is_small(row)]
     tiny = looping if _calls(looping) >= MANY_CALLS else [row for row in every if _is_tiny(row)]
     if _calls(tiny) < MANY_CALLS or 2 * _calls(tiny) < _calls(every):
         return None
@@ -270,6 +270,12 @@ def _is_tiny(region: Region) -> bool:
     if region.python_s or region.run_s:
         return region.run_s <= region.python_s / 2
     return region.ideal_s < region.use.calls * LAUNCH_S
+
+
+def _is_small(region: Region) -> bool:
+    """Whether each of many calls has so little work that one call would do all of it sooner."""
+    small = region.ideal_s < region.use.calls * LAUNCH_S and region.seconds > 4 * region.ideal_s
+    return _is_tiny(region) or small
 
 
 def _calls(rows: Iterable[Region]) -> int:

@@ -6,8 +6,8 @@ from math import ceil
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import SyncPoint
-from trainperf.analysis.summary.what_if import saved_s
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
