@@ -7,18 +7,16 @@ from support.causes.broken import held
 from support.causes.case import CauseCase as Case
 from support.causes.machine import trouble
 
-from trainperf.analysis.summary.long_term import (
+from trainperf.analysis.summary.schema import (
+    CaptureAftermath,
     GrowingPause,
+    LineShare,
     LongTerm,
     Moved,
     NewLevel,
-    SlowDrift,
-)
-from trainperf.analysis.summary.schema import (
-    CaptureAftermath,
-    LineShare,
     PhaseLines,
     RecurringSteps,
+    SlowDrift,
 )
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep, GraphBreak
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind

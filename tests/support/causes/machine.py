@@ -3,7 +3,7 @@
 from support.accounts import Seen, on_gpu, seen, step
 from support.causes.case import CauseCase as Case
 
-from trainperf.analysis.summary.machine_facts import CauseFacts, MachineFacts, MachineWindow
+from trainperf.analysis.summary.schema import CauseFacts, MachineFacts, MachineWindow
 
 
 def trouble(

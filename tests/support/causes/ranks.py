@@ -4,8 +4,7 @@ from support.accounts import Seen, meeting, on_gpu, seen, step
 from support.causes.case import CauseCase as Case
 
 from trainperf.analysis.diagnosis.account import DeviceAccount
-from trainperf.analysis.summary.ranks import LateRank, WhatIf
-from trainperf.analysis.summary.schema import SyncPoint
+from trainperf.analysis.summary.schema import LateRank, SyncPoint, WhatIf
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
 from trainperf.traces.results import Collective, RankTrace, Straggler, TraceTotals
