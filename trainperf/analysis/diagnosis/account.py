@@ -152,6 +152,7 @@ class StepAccount:
     steps_s: float = 0.0
     """Of the fit, in steps of any kind."""
     steps: int = 0
+    """Of the fit, of any kind; 0 is not known."""
     pauses_s: Mapping[str, float] = field(default_factory=dict)
     """Kind of pause, or of unusual step, to its seconds of the fit."""
     least: float = LIMITS.notable
@@ -191,7 +192,8 @@ class StepAccount:
 
         Steps that compile, save or wait for a first batch are longer than what it saves.
         """
-        return min(self.steps_s, self.steps * self.step_s) / self.fit_s if self.fit_s else 1.0
+        usual_s = self.steps * self.step_s if self.steps else self.steps_s
+        return min(self.steps_s, usual_s) / self.fit_s if self.fit_s else 1.0
 
     def without(self, claim: "Claim") -> "StepAccount":
         """What is left for others when a cause owns what it claims."""
