@@ -3,13 +3,8 @@
 import msgspec
 import pytest
 from support.light import CHIP, COMPUTE, make_audit
-<<<<<<< HEAD
 
 from trainperf.analysis.diagnosis.of_run import light_of
-=======
-from trainperf.analysis.rules.base import light_of
-
->>>>>>> origin/model
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.machine.chips import Chip
