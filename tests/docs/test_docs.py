@@ -8,8 +8,8 @@ from pathlib import Path
 from support.docs import PAGES, blocks
 
 from scripts.render_docs import pages
+from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.doctor import CHECKS
-from trainperf.analysis.rules import RULES
 from trainperf.commands import COMMANDS
 from trainperf.meters import METERS
 
@@ -35,7 +35,7 @@ def test_every_member_of_a_family_has_its_row() -> None:
     made = pages()
     listed = {
         "readings.md": [meter.name for meter in METERS],
-        "findings.md": [rule.__name__ for rule in RULES],
+        "findings.md": [detector.__name__ for detector in DETECTORS],
         "checks.md": [check.__name__ for check in CHECKS],
     }
     for page, names in listed.items():

@@ -11,7 +11,7 @@ from support.cases import CASES
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.analysis.doctor import Case, examined
-from trainperf.analysis.rules import RULES
+from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.run.directory import Run
 from trainperf.core.loop_kind import LIGHTNING, PLAIN
 from trainperf.reports.doctor import checkup_text
@@ -78,7 +78,7 @@ def test_lightning_is_still_named_under_lightning(tmp_path: Path) -> None:
 
 def test_advice_asks_the_loop_what_things_are_called() -> None:
     """No rule, check or report types a Lightning call that a plain loop could be told."""
-    assert RULES
+    assert DETECTORS
     package = ROOT / "trainperf"
     named = {
         str(path.relative_to(package))

@@ -7,7 +7,7 @@ from support.doctor import Planted
 from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
 
-from trainperf.analysis.effort.decisions import decisions
+from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.summary.schema import PhaseLines, Summary
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
@@ -97,6 +97,7 @@ FOUND = Finding(
     evidence=("20.0 ms a step",),
     action="DataLoader(num_workers=3)",
     fraction=0.37,
+    gain=1.23,
     gain_upper_bound=1.58,
     effort="hours",
     where="train.py:31",
