@@ -36,7 +36,7 @@ def test_every_member_of_a_family_has_its_row() -> None:
     listed = {
         "readings.md": [meter.name for meter in METERS],
         "findings.md": [detector.__name__ for detector in DETECTORS],
-        "checks.md": [check.__name__ for check in CHECKS],
+        "checks.md": [check.id for check in CHECKS],
     }
     for page, names in listed.items():
         text = made[Path("reference", page)]

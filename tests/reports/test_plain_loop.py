@@ -28,12 +28,8 @@ OF_LIGHTNING = re.compile(
 )
 NAMES = re.compile(r"TrainPerf|Trainer|ScheduledProfile")
 ONLY_UNDER_LIGHTNING = {
-    "analysis/rules/fit/checkpoint.py": "one of three, by the kind of loop",
-    "analysis/rules/fit/validation.py": "one of three, by the kind of loop",
-    "analysis/rules/host/hidden_syncs.py": "about what a Lightning run recorded of `self.log`",
-    "analysis/rules/host/logging.py": "about operators inside `self.log`",
-    "analysis/rules/host/loop.py": "about a phase that only Lightning has",
-    "analysis/run/trial_offers.py": "the trial that mutes `self.log` as well",
+    "analysis/diagnosis/changes.py": "of several, by the kind of loop",
+    "analysis/diagnosis/offers.py": "the trial that mutes `self.log` as well",
 }
 
 

@@ -137,4 +137,5 @@ def test_the_tab_script_takes_its_labels_from_the_server() -> None:
 
     assert f'new Set(["{NEXT}", "{WHERE}"])' in script
     for label in (DO, GAIN, CONFIRM):
-        assert f'"{label}' not in script
+        assert f'rows("{label}"' not in script
+        assert f'["{label}"' not in script

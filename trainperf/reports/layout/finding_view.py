@@ -103,7 +103,7 @@ def _said(about: float | None, most: float | None, tried: MeasuredGain | None) -
     if tried is not None:
         doubt = f", {tried.verdict}" if tried.verdict not in ("faster", "slower", "equal") else ""
         return f"{times(tried.speedup)} [{tried.low:.2f}–{tried.high:.2f}], tried{doubt}"
-    bound = "" if most is None else at_most(most).removesuffix(" faster")
+    bound = "" if most is None or most <= 1 else at_most(most).removesuffix(" faster")
     if about is None or about <= 1:
         return bound if about is None else ""
     likely = f"about {times(about)}"
