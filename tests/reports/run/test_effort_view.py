@@ -110,7 +110,7 @@ def test_what_was_tried_is_told_from_what_the_law_says(tmp_path: Path) -> None:
 
     assert table.rows[0][3] == "1.20×"
     assert table.rows[0][-1] == "tried"
-    assert six(summary, 0)["gain"].endswith("by tried")
+    assert six(summary, 0)["gain"].endswith(", as tried")
 
 
 def test_every_format_has_the_table(tmp_path: Path) -> None:

@@ -194,7 +194,8 @@ FULL = """\
   What to do first: return on effort
     part       share  days  about  at most  per day  by
     data_wait   37 %  0.75  1.23×    1.58×     25 %  the law of the step
-    about: how many times faster the step, or the fit, probably gets by it (how it decides)
+    about: how many times faster the step, or the fit, probably gets by it; the last column says by
+    what that is known
     days: of work, 8 hours each (minutes 0.12, hours 0.75, days 3); per day: share of the fit that
     is saved over the days, to compare changes by
     gains do not add up: each change alters the other shares
