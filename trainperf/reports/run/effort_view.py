@@ -21,7 +21,10 @@ _BASIS: dict[Basis, str] = {"measured": "tried", "modelled": "the law of the ste
 _KNOWN_BY: dict[Basis, str] = {"measured": "as tried", "modelled": "by the law of the step"}
 _DEFAULTS = ", ".join(f"{effort} {days:.2g}" for effort, days in DAYS.items())
 _NOTES = (
-    "about: how many times faster the step, or the fit, probably gets by it; the last column says by what that is known",
+    (
+        "about: how many times faster the step, or the fit, probably gets by it; the last column "
+        "says by what that is known"
+    ),
     (
         f"days: of work, 8 hours each ({_DEFAULTS}); per day: share of the fit that is saved over "
         "the days, to compare changes by"
