@@ -8,6 +8,7 @@ import pytest
 from support.runs import RankSpec, make_run_dir, make_step
 
 from trainperf.analysis.diagnosis.detectors.host import python_in_step
+from trainperf.analysis.diagnosis.law import gone_s
 from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -379,8 +380,10 @@ def test_a_loop_without_phases_has_its_python_in_other(tmp_path: Path) -> None:
     bare = msgspec.structs.replace(summary, readings=readings)
     evidence = Evidence(summary=bare)
     facts = facts_of(evidence)
-    cause = python_in_step(account_of(evidence, facts), facts)
+    account = account_of(evidence, facts)
+    cause = python_in_step(account, facts)
     assert cause is not None
-    assert cause.claim is not None
     assert cause.where == "train.py:100"
-    assert cause.claim.owns_s == pytest.approx({"other": 0.040})
+    assert cause.claim is not None
+    assert account.share(sum(cause.claim.owns_s.values())) == pytest.approx(0.4)
+    assert account.share(gone_s(account, cause.claim)) >= 0.4
