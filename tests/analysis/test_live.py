@@ -211,12 +211,11 @@ def test_a_part_that_is_packed_meanwhile_is_read_once(tmp_path: Path, read: int)
 
 
 def test_a_rank_that_stays_behind_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Steps of the others are not gathered without end; who it is, is said."""
-    monkeypatch.setattr("trainperf.analysis.run.following._MOST_ROWS", 2_000)
     run = GrowingRun(tmp_path / "run", even_ranks(2, 12_000, end=None))
-    watched = LiveRun(run.path)
+    watched = LiveRun(run.path, most_bytes=200_000)
     run.grow(100)
     watched.look(NOW_S)
     silent = run.files[1].stat()

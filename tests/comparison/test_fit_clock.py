@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
 
-from trainperf.analysis.run import record_file
+from trainperf.analysis.run import parts, record_file
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.fit_clock import FIT_SAMPLES_PER_S, FIT_STEP_S
@@ -107,7 +107,7 @@ def test_a_gap_is_counted_whose_line_is_read_after_the_block_of_its_step(
         rows = [line + late.get(step, b"") for step, line in enumerate(lines[:412])]
         file.write_bytes(b"".join([header, *rows, *lines[412 + len(gaps) :]]))
     monkeypatch.setattr(record_file, "BLOCK_STEPS", 1)
-    monkeypatch.setattr(record_file, "_CHUNK_BYTES", 61)
+    monkeypatch.setattr(parts, "CHUNK_BYTES", 160)
 
     run = read_run(tmp_path / "whole/trainperf")
 

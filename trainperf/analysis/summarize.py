@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import msgspec
 
-from trainperf.analysis.effort.decisions import decisions
-from trainperf.analysis.rules import diagnose
-from trainperf.analysis.rules.base import Evidence, light_of
-from trainperf.analysis.rules.input.base import keeping_up
+from trainperf.analysis.diagnosis.decisions import decisions
+from trainperf.analysis.diagnosis.findings import diagnose
+from trainperf.analysis.diagnosis.of_capture import diagnosed as diagnosed_capture
+from trainperf.analysis.diagnosis.of_run import (
+    Evidence,
+    account_of,
+    facts_of,
+    light_of,
+    with_workers_needed,
+)
 from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
@@ -93,7 +99,7 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
         documents: Of the run; its trials may be another run's.
     """
     summary = msgspec.structs.replace(
-        keeping_up(summary), trials=documents.trials, trials_from=documents.trials_from
+        with_workers_needed(summary), trials=documents.trials, trials_from=documents.trials_from
     )
     typical_audit = folds.utilisation.typical()
     step_s = None if typical_audit is None else summary.value(STEP_S)
@@ -101,12 +107,14 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
     typical = None
     if typical_audit is not None:
         typical = light_of(replace(documents, audit=typical_audit), step_s)
-    captures = folds.traced
+    captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
     summary = with_time_split(summary, documents.audit, light, captures, typical=typical)
     evidence = Evidence(
         summary=summary, documents=documents, light=light, typical=typical, captures=captures
     )
-    summary = msgspec.structs.replace(summary, findings=diagnose(evidence))
+    facts = facts_of(evidence)
+    findings, ordinary = diagnose(account_of(evidence, facts), facts)
+    summary = msgspec.structs.replace(summary, findings=findings, ordinary=ordinary)
     return replace(evidence, summary=msgspec.structs.replace(summary, decisions=decisions(summary)))
 
 

@@ -10,17 +10,18 @@ other bytes where we stopped) is read from its beginning.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.record_file import Damaged, RecordFile, decoded
+from trainperf.analysis.run.job_block import pieces
+from trainperf.analysis.run.record_file import Content, RecordFile, RecordReader
 from trainperf.core import run_directory
 from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.places import AnyPath
-from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
-from trainperf.core.steps.codec import Entry, decode_entry
-from trainperf.core.steps.records import CORE_COLUMNS, RunInfo
+from trainperf.core.steps.block import BLOCK_STEPS, StepBlock
+from trainperf.core.steps.records import RunInfo
 
 
 _DEEPEST = 6
@@ -108,29 +109,11 @@ def _looked_at(directory: Path) -> tuple[list[Path], float | None]:
     return below, written_s
 
 
-_CHUNK_BYTES = 1 << 20
-_LONGEST_LINE = 16 << 20
-"""As in `trainperf.analysis.run.directory`: a longer one is damage."""
-
 _PRINT_BYTES = 4096
 """So many bytes before the place we stopped at must be what they were."""
 
 Stamp = tuple[str, int, int, int]
 """Name, inode, size and time of last change in nanoseconds: changes when the file does."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldFile(RecordFile):
-    """A record file whose entries come from memory."""
-
-    memory: "FileMemory"
-
-    def entries(
-        self,
-        most: int = BLOCK_STEPS,  # noqa: ARG002 they are in memory: smaller blocks save none
-    ) -> Iterator[StepBlock | Entry | Damaged]:
-        """As the base class has it, without reading anything."""
-        return self.memory.entries()
 
 
 class HeldRun:
@@ -155,7 +138,7 @@ class HeldRun:
         """
         run = Run.open(self.path)
         every = [file for files in run.attempts for file in files]
-        paths = [f.path for f in every if isinstance(f.path, Path) and not f.later_parts]
+        paths = [f.path for f in every if isinstance(f.path, Path) and len(f.parts) == 1]
         total_bytes = sum(file.size_bytes for file in every)
         if len(paths) < len(every) or total_bytes > self._most_bytes:
             self._memories = {}
@@ -165,10 +148,11 @@ class HeldRun:
         }
         for files in run.attempts:
             for file in files:
-                memories[file.path].read(file.info)
+                memories[file.path].read(file)
         self._memories = memories
         attempts = tuple(
-            tuple(_held(file, memories[file.path]) for file in files) for files in run.attempts
+            tuple(replace(file, held=memories[file.path].contents()) for file in files)
+            for files in run.attempts
         )
         return replace(run, attempts=attempts)
 
@@ -184,98 +168,54 @@ def stamp(path: Path) -> Stamp:
     return path.name, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-@dataclass(slots=True)
-class _Decoded:
-    """What has been read of a file, up to *offset*."""
-
-    info: RunInfo
-    schema: StepSchema
-    offset: int = 0
-    before: bytes = b""
-    """The bytes before *offset*."""
-    header: int = 1
-    """Lines to come that are no entry."""
-    blocks: list[StepBlock] = field(default_factory=list)
-    others: list[Entry | Damaged] = field(default_factory=list)
-    pending: list[bytes] = field(default_factory=list)
-    """Lines of steps that do not fill a block yet."""
-
-
 class FileMemory:
     """What one record file held when it was last read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._stamp: Stamp | None = None
-        self._decoded = _nothing(RunInfo())
+        self._info: RunInfo | None = None
 
-    def read(self, info: RunInfo) -> None:
+    def read(self, file: RecordFile) -> None:
         """Read what was appended; all of it if the file is another one than before."""
         now = stamp(self.path)
         if now == self._stamp:
             return
-        if not self._continues(now, info):
-            self._decoded = _nothing(info)
-        with self.path.open("rb") as file:
-            file.seek(self._decoded.offset)
-            rest = b""
-            while chunk := file.read(_CHUNK_BYTES):
-                lines = (rest + chunk).split(b"\n")
-                rest = lines.pop()
-                self._take(lines)
-                self._decoded.offset = file.tell() - len(rest)
-                if len(rest) > _LONGEST_LINE:
-                    rest = b"?"
-        self._decoded.before = self._bytes_before(self._decoded.offset)
+        if not self._continues(now, file.info):
+            self._reader, self._info = RecordReader(file), file.info
+            self._blocks: list[StepBlock] = []
+            self._others: list[Content] = []
+        self._reader.lines.parts = file.parts
+        for content in self._reader.entries():
+            if isinstance(content, StepBlock):
+                self._blocks.append(content)
+            else:
+                self._others.append(content)
+        # As they are cut when the whole file is read: sums of floats depend on it.
+        full = list(takewhile(lambda block: len(block) == BLOCK_STEPS, self._blocks))
+        self._blocks = [*full, *pieces(iter(self._blocks[len(full) :]), BLOCK_STEPS)]
+        self._before = self._bytes_before(self._reader.lines.offset)
         self._stamp = now
 
-    def entries(self) -> Iterator[StepBlock | Entry | Damaged]:
+    def contents(self) -> list[Content]:
         """What the file held: steps in blocks, in order, and everything else first."""
-        yield from self._decoded.others
-        yield from self._decoded.blocks
-        yield from decoded(self._decoded.schema, self._decoded.pending)
+        return [*self._others, *self._blocks]
 
     @property
     def held_bytes(self) -> int:
         """Memory the decoded steps take."""
-        width = len(CORE_COLUMNS) + len(self._decoded.schema.columns)
-        return 8 * width * (len(self._decoded.pending) + sum(map(len, self._decoded.blocks)))
+        return sum(block.cells().nbytes for block in self._blocks)
 
     def _continues(self, now: Stamp, info: RunInfo) -> bool:
         """Whether only lines were added since."""
         before = self._stamp
-        if before is None or info != self._decoded.info:
+        if before is None or info != self._info:
             return False
         grew = now[1] == before[1] and now[2] > before[2]
-        return grew and self._bytes_before(self._decoded.offset) == self._decoded.before
+        return grew and self._bytes_before(self._reader.lines.offset) == self._before
 
     def _bytes_before(self, place: int) -> bytes:
         begin = max(0, place - _PRINT_BYTES)
         with self.path.open("rb") as file:
             file.seek(begin)
             return file.read(place - begin)
-
-    def _take(self, lines: list[bytes]) -> None:
-        held = self._decoded
-        lines, held.header = lines[held.header :], max(0, held.header - len(lines))
-        steps = [line for line in lines if line[:1] == b"["]
-        held.pending += steps
-        if len(steps) < len(lines):
-            others = (line for line in lines if line[:1] != b"[")
-            held.others += [decode_entry(line) or Damaged(1) for line in others]
-        while len(held.pending) >= BLOCK_STEPS:
-            for part in decoded(held.schema, held.pending[:BLOCK_STEPS]):
-                if isinstance(part, StepBlock):
-                    held.blocks.append(part)
-                else:
-                    held.others.append(part)
-            del held.pending[:BLOCK_STEPS]
-
-
-def _nothing(info: RunInfo) -> _Decoded:
-    return _Decoded(info, StepSchema(info.columns, info.device))
-
-
-def _held(file: RecordFile, memory: FileMemory) -> HeldFile:
-    fields = {name: getattr(file, name) for name in RecordFile.__slots__}
-    return HeldFile(**fields, memory=memory)

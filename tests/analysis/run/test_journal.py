@@ -19,6 +19,7 @@ from support.runs import (
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
+from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.replay import Replay
 from trainperf.core.phases import GAPS, PHASES, Gap
 from trainperf.core.steps.block import StepBlock
@@ -64,7 +65,7 @@ def test_it_sums_to_the_fit_to_the_nanosecond(
     """For any steps, gaps and residual."""
     found = Journal(0)
     rows = [[index, 0, 0, 1, *wall] for index, wall in enumerate(walls)]
-    found.begin(make_info())
+    found.begin(RecordFile(parts=(), rank=0, attempt=0, info=make_info()))
     found.add_steps(StepBlock.from_rows(StepBlock.from_records([]).schema, rows))
     for gap, duration in gaps:
         found.add(make_gap(gap, duration / MS))
@@ -166,12 +167,17 @@ def test_a_hole_before_the_last_gap_of_a_running_fit_shows(tmp_path: Path) -> No
     assert found.ledger_s()[UNATTRIBUTED] == 0.2
 
 
-def test_what_hooks_took_is_numbered_on_with_the_steps_of_its_attempt() -> None:
+def test_what_hooks_took_is_numbered_on_with_the_steps_of_its_attempt(tmp_path: Path) -> None:
     """Else, of many ranks that restarted, a hook would seem to take next to nothing per step."""
-    of_attempt = Journal(0)
-    of_attempt.begin(make_info(), 1000)
-    of_attempt.add(Totals(at_step=5, actions_ns={"Slow.on_train_batch_end": 1}))
+    looks = [Totals(at_step=5, actions_ns={"Slow.on_train_batch_end": spent}) for spent in (1, 2)]
+    ranks = [
+        RankSpec(steps=make_steps(7, forward=10), totals=totals, end=None, attempt=attempt)
+        for attempt, totals in enumerate(looks)
+    ]
 
-    of_attempt.renumber_gaps(range(1000, 2000), begun=7)
+    found = journal(tmp_path, ranks)
 
-    assert of_attempt.hooks == [(12, {"Slow.on_train_batch_end": 1})]
+    assert found.hooks == [
+        (5, {"Slow.on_train_batch_end": 1}),
+        (12, {"Slow.on_train_batch_end": 3}),
+    ]

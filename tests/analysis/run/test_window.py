@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.runs import MS, RankSpec, encode_rank, make_gap, make_info, make_steps
 
-from trainperf.analysis.run import directory
+from trainperf.analysis.run import window as module
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
@@ -103,7 +103,7 @@ def test_of_a_run_of_days_stretches_are_read_and_sums_are_exact(
     """The ledger, counts and totals are those of every step, and the report says what is not."""
     run = days(tmp_path)
     whole = summarize(Run.open(run))
-    monkeypatch.setattr(directory, "MOST_ROWS", 8_000)
+    monkeypatch.setattr(module, "MOST_ROWS", 8_000)
     thin = Run.open(run)
     summary = summarize(thin)
 
@@ -124,7 +124,7 @@ def test_what_is_asked_for_in_full_is_read_in_full(
 ) -> None:
     """However many steps it has."""
     run = days(tmp_path, ranks=1)
-    monkeypatch.setattr("trainperf.analysis.run.window.MOST_ROWS", 2_000)
+    monkeypatch.setattr(module, "MOST_ROWS", 2_000)
     assert len(steps_of(Run.open(run, RunWindow(first=0)))) < STEPS
     assert len(steps_of(Run.open(run, RunWindow(every_step=True)))) == STEPS
 

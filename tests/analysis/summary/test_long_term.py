@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
 
-from trainperf.analysis.run import directory
+from trainperf.analysis.run import window
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import FEW_RANKS, summarize
 from trainperf.analysis.summary.schema import Summary
@@ -220,7 +220,7 @@ def test_a_change_in_steps_that_are_not_read_is_found(
     for part, begin in enumerate(range(0, len(lines), 5_200)):
         (run / record_part(first.name, part)).write_bytes(b"".join(lines[begin : begin + 5_200]))
     pack_parts(first)
-    monkeypatch.setattr(directory, "MOST_ROWS", 2_500)
+    monkeypatch.setattr(window, "MOST_ROWS", 2_500)
     summary = summarize(Run.open(run))
     assert summary.run.unread_steps > 0
     (level,) = summary.long_term.levels

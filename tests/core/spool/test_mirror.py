@@ -41,7 +41,7 @@ def test_a_file_that_grows_arrives_in_parts(tmp_path: Path, object_store: Object
         upload.upload()
         assert upload.pending_bytes() == 0
 
-    parts = [Run.open(url).attempts[0][0].path, *Run.open(url).attempts[0][0].later_parts]
+    parts = [part.path for part in Run.open(url).attempts[0][0].parts]
     assert b"".join(part.read_bytes() for part in parts) == content
     assert all(part.read_bytes().endswith(b"\n") for part in parts[:-1])
     assert max(len(part.read_bytes()) for part in parts) <= 2000

@@ -6,7 +6,7 @@ step needs all ranks in one memory, and files may be read by other processes or 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,19 +19,13 @@ from trainperf.core.engines.base import Engine, batches, in_order
 from trainperf.core.steps.block import StepBlock
 
 
-FILES_AT_ONCE = (8, 32)
-"""Least and most ranks of a task: a partial result is as large for many ranks as for a few, and
-each task costs an engine's scheduler some milliseconds, however small it is."""
-
-TASKS_PER_WORKER = 8
-"""With more of them no worker waits long for the last task of another one."""
+FILES_AT_ONCE = 8
+"""Ranks of a task: a partial result is as large for several ranks as for one, and each task costs
+an engine's scheduler some milliseconds; yet every worker has several."""
 
 LACKING = {"tail_ns": 1 << 48}
 """Fact to the bit that stands, among a step's tags, for *some rank lacks it*: above those of `Tag`,
 below what a float holds."""
-
-_APART = 1 << 40
-"""Between the numbers that steps of two attempts have until it is known how many there are."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -41,7 +35,7 @@ class StepKeys:
     """The steps that some ranks recorded in an attempt; merged in any order."""
 
     index: Ints
-    """Step numbers, rising."""
+    """Step numbers of the run, rising."""
     ranks: Ints
     """By how many ranks."""
     tags: Ints
@@ -50,20 +44,15 @@ class StepKeys:
     @classmethod
     def of(cls, blocks: Iterable[StepBlock]) -> "StepKeys":
         """Of one rank."""
-        parts = [(block.index.astype(np.int64), _marked(block)) for block in blocks]
-        index, tags = (
-            np.concatenate([part[place] for part in parts]) if parts else np.empty(0, np.int64)
-            for place in (0, 1)
-        )
-        return cls(index=index, ranks=np.ones(len(index), np.int64), tags=tags)
+        parts = [np.stack([block.index.astype(np.int64), _marked(block)]) for block in blocks]
+        index, tags = np.concatenate([np.empty((2, 0), np.int64), *parts], axis=1)
+        return cls(index=index, ranks=np.ones_like(index), tags=tags)
 
     def merge(self, other: "StepKeys") -> "StepKeys":
         """Of both."""
-        if np.array_equal(self.index, other.index):
-            return StepKeys(
-                index=self.index, ranks=self.ranks + other.ranks, tags=self.tags | other.tags
-            )
-        index = np.union1d(self.index, other.index)
+        index = self.index
+        if not np.array_equal(index, other.index):
+            index = np.union1d(index, other.index)
         ranks, tags = np.zeros_like(index), np.zeros_like(index)
         for keys in (self, other):
             places = np.searchsorted(index, keys.index)
@@ -76,48 +65,26 @@ class StepKeys:
 class CommonSteps:
     """The steps of an attempt that all of its ranks recorded."""
 
-    begun: int
-    """Steps of earlier attempts, from which on these are numbered."""
     index: Ints
-    """Numbers in the files."""
+    """Step numbers of the run."""
     tags: Ints
 
     def of(self, file: RecordFile, journal: Journal | None = None) -> Iterator[StepBlock]:
-        """Those of one rank's file, numbered on and with the tags of all ranks.
+        """Those of one rank's file, with the tags of all ranks.
 
         Everything else in the file goes into the *journal*.
         """
-        if journal is not None:
-            journal.begin(file.info, self.begun)
         for block in steps_of(file, journal):
-            index = block.index.astype(np.int64)
-            places = np.searchsorted(self.index, index).clip(max=max(0, len(self.index) - 1))
-            common = self.index[places] == index if len(self.index) else np.zeros(len(index), bool)
-            chosen = block if common.all() else block.select(common)
-            if not len(chosen):
-                continue
-            numbered = chosen.renumbered(self.begun) if self.begun else chosen
-            yield numbered.retagged(self.tags[places[common]])
+            places = np.searchsorted(self.index, block.index)
+            common = places < len(self.index)
+            common[common] = self.index[places[common]] == block.index[common]
+            if common.any():
+                chosen = block if common.all() else block.select(common)
+                yield chosen.retagged(self.tags[places[common]])
 
     def block(self) -> StepBlock:
         """Their numbers and tags as a block whose phases are empty."""
-        return StepBlock.numbered(self.index + self.begun, self.tags)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """What the first reading of some ranks' files gives."""
-
-    journals: dict[int, Journal] = field(default_factory=dict)
-    keys: dict[int, StepKeys] = field(default_factory=dict)
-    """Place of the attempt in the run to its steps."""
-
-    def add(self, other: "Survey") -> None:
-        """Take that of other ranks."""
-        self.journals.update(other.journals)
-        for place, theirs in other.keys.items():
-            ours = self.keys.get(place)
-            self.keys[place] = theirs if ours is None else ours.merge(theirs)
+        return StepBlock.numbered(self.index, self.tags)
 
 
 class Alignment:
@@ -130,60 +97,50 @@ class Alignment:
 
     def __init__(self, run: Run, engine: Engine | None = None) -> None:
         self.run = run
-        whole = Survey()
-        for part in in_order(engine, surveyed, file_batches(run, engine)):
-            whole.add(part)
-        self.journals = {rank: whole.journals[rank] for rank in run.ranks}
+        self.journals: dict[int, Journal] = {}
         self.left_out = 0
         """Steps that some rank of their attempt does not have."""
         self.attempts: dict[int, CommonSteps] = {}
         """Place of an attempt to its steps."""
-        begun = 0
+        keys: dict[int, StepKeys] = {}
+        for journals, part in in_order(engine, surveyed, file_batches(run)):
+            self.journals |= journals
+            _merge(keys, part)
         for place, files in enumerate(run.attempts):
-            keys = whole.keys[place]
-            begun = max(begun, files[0].chosen.begun)
-            common = keys.ranks == len(files)
+            common = keys[place].ranks == len(files)
             self.left_out += len(common) - int(common.sum())
             self.attempts[place] = CommonSteps(
-                begun=begun, index=keys.index[common], tags=keys.tags[common]
+                index=keys[place].index[common], tags=keys[place].tags[common]
             )
-            for journal in self.journals.values():
-                journal.renumber_gaps(range(place * _APART, (place + 1) * _APART), begun)
-            begun += int(keys.index[-1]) + 1 if len(keys.index) else 0
 
 
 Files = Mapping[int, RecordFile]
 """Place of an attempt to the file that one rank wrote in it."""
 
 
-def files_by_rank(run: Run) -> list[Files]:
-    """The files of each rank, in the order of ranks."""
+def file_batches(run: Run) -> Iterator[Sequence[Files]]:
+    """The files of each rank, in the order of ranks, as many at a time as a task has."""
     files: dict[int, dict[int, RecordFile]] = {rank: {} for rank in run.ranks}
     for place, attempt in enumerate(run.attempts):
         for file in attempt:
             files[file.rank][place] = file
-    return list(files.values())
+    return batches(list(files.values()), FILES_AT_ONCE)
 
 
-def file_batches(run: Run, engine: Engine | None) -> Iterator[Sequence[Files]]:
-    """The files of each rank, in the order of ranks, as many at a time as suits the engine."""
-    files = files_by_rank(run)
-    least, most = FILES_AT_ONCE
-    workers = 1 if engine is None else engine.workers
-    return batches(files, min(max(least, len(files) // (TASKS_PER_WORKER * workers)), most))
-
-
-def surveyed(ranks: Sequence[Files]) -> Survey:
-    """Read some ranks' files for the first time."""
-    survey = Survey()
+def surveyed(ranks: Sequence[Files]) -> tuple[dict[int, Journal], dict[int, StepKeys]]:
+    """Read some ranks' files for the first time: their journals, and their steps by attempt."""
+    journals: dict[int, Journal] = {}
+    keys: dict[int, StepKeys] = {}
     for files in ranks:
-        rank = next(iter(files.values())).rank
-        journal = survey.journals[rank] = Journal(rank)
         for place, file in files.items():
-            journal.begin(file.info, place * _APART, file.chosen)
-            keys = StepKeys.of(steps_of(file, journal))
-            survey.add(Survey(keys={place: keys}))
-    return survey
+            journal = journals.setdefault(file.rank, Journal(file.rank))
+            _merge(keys, {place: StepKeys.of(steps_of(file, journal))})
+    return journals, keys
+
+
+def _merge(ours: dict[int, StepKeys], theirs: Mapping[int, StepKeys]) -> None:
+    for place, keys in theirs.items():
+        ours[place] = ours[place].merge(keys) if place in ours else keys
 
 
 def _marked(block: StepBlock) -> Ints:

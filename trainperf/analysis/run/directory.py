@@ -6,14 +6,17 @@ elsewhere, where a manifest names it.  Files are streamed: a run of any length i
 memory, and of a run of days only as many stretches as its statistics need.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import groupby, takewhile
+from typing import IO
 
 from trainperf.analysis.run.manifest import manifest_files
-from trainperf.analysis.run.record_file import RecordFile, whole_lines
-from trainperf.analysis.run.window import MOST_ROWS, thinned, within
+from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, each_once
+from trainperf.analysis.run.record_file import RecordFile
+from trainperf.analysis.run.window import numbered_on, thinned, within
 from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath, ListedFile, first_bytes, listed, path_of
@@ -31,11 +34,8 @@ from trainperf.core.steps.segment import SegmentIndex, read_index
 from trainperf.core.window import RunWindow
 
 
-_LEVELS = 3
-"""Folders below a directory in which a run is searched for: e.g. in `lightning_logs/version_0`."""
-
-_HEADER_BYTES = 1 << 16
-"""Longer than nearly all headers."""
+LEVELS = 3
+"""Folders between a run and where people look for it: e.g. `lightning_logs/version_0`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def _is_run(content: Sequence[ListedFile]) -> bool:
 def _runs_below(content: Sequence[ListedFile]) -> Iterator[tuple[AnyPath, list[ListedFile]]]:
     """Runs in the folders of a directory, and their contents."""
     level = content
-    for _ in range(_LEVELS):
+    for _ in range(LEVELS):
         inside: list[ListedFile] = []
         for folder in (file.path for file in level if file.is_dir):
             with suppress(PermissionError, FileNotFoundError):
@@ -148,9 +148,9 @@ def _runs_below(content: Sequence[ListedFile]) -> Iterator[tuple[AnyPath, list[L
 def _began(directory: AnyPath, content: Sequence[ListedFile]) -> tuple[str, float]:
     """Start of a run by its own clock: copying a directory changes the files' times."""
     records, _ = record_files(directory, content)
-    headers = _headers([parts[0] for parts in records.values()])
-    started = [info.started_at for info in headers if isinstance(info, RunInfo)]
-    return max(started, default=""), max(file.modified_s for file in content)
+    files, _ = _readable({writer: parts[:1] for writer, parts in records.items()})
+    started = max((file.info.started_at for file in files), default="")
+    return started, max(file.modified_s for file in content)
 
 
 RecordParts = dict[tuple[int, int], list[ListedFile]]
@@ -171,122 +171,76 @@ def record_files(
         if writer is not None:
             records.setdefault(writer, []).append(file)
     for writer, several in records.items():
-        parts = _each_once(several)
-        records[writer] = parts
+        parts = each_once(several)
         whole = [file for number, file in enumerate(parts) if part_number(file.path.name) == number]
         if len(whole) < len(parts):
             problems.append(
                 f"{parts[len(whole)].path}: the part before it is missing, nothing from there on "
                 "is read"
             )
-            records[writer] = whole
+        records[writer] = whole
     return {writer: parts for writer, parts in records.items() if parts}, problems
 
 
-def _each_once(files: Iterable[ListedFile]) -> list[ListedFile]:
-    """The parts of a record file in order; of one that is there twice the packed one."""
-    parts: dict[int, ListedFile] = {}
-    for file in sorted(files, key=lambda file: is_packed(file.path.name)):
-        parts[part_number(file.path.name)] = file
-    return [parts[number] for number in sorted(parts)]
-
-
 def _opened(directory: AnyPath, content: Sequence[ListedFile], warnings: tuple[str, ...]) -> Run:
-    files: list[RecordFile] = []
     records, problems = record_files(directory, content)
-    headers = _headers([parts[0] for parts in records.values()])
-    for ((rank, attempt), parts), header in zip(records.items(), headers, strict=True):
-        if isinstance(header, str):
-            problems.append(header)
-            continue
-        file = RecordFile(
-            path=parts[0].path,
-            rank=rank,
-            attempt=attempt,
-            info=header,
-            later_parts=tuple(part.path for part in parts[1:]),
-            size_bytes=sum(part.size_bytes for part in parts),
-            modified_s=max(part.modified_s for part in parts),
-        )
-        files.append(file)
-    files, unreadable = _indexed(files)
+    files, unreadable = _readable(records)
     problems += unreadable
     if not files:
         raise RunError(problems[0])
     skipped = [f"skipped: {problem}" for problem in problems]
     if only_here := not_uploaded(directory):
         skipped.append(only_here)
-    attempts = thinned(_by_attempt(files), MOST_ROWS)
+    files.sort(key=lambda file: (file.attempt, file.rank))
+    attempts = tuple(tuple(of) for _, of in groupby(files, lambda file: file.attempt))
+    attempts = thinned(numbered_on(attempts))
     return Run(path=directory, attempts=attempts, warnings=(*warnings, *skipped))
 
 
-def _indexed(files: Sequence[RecordFile]) -> tuple[list[RecordFile], list[str]]:
-    """The same with the indexes of their packed parts, and what is wrong with others.
-
-    Without those whose first part is packed and cannot be read: nothing of them is left.
-    """
-    packed = [
-        part for file in files for part in (file.path, *file.later_parts) if is_packed(part.name)
+def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
+    """Record files up to the first part that cannot be read, and what is wrong with that."""
+    paths = [
+        part.path
+        for parts in records.values()
+        for part in parts
+        if part is parts[0] or is_packed(part.path.name)
     ]
-    indexes: dict[AnyPath, SegmentIndex] = {}
-    problems: list[str] = []
-    for part, content in zip(packed, first_bytes(packed, _HEADER_BYTES), strict=True):
-        index = _index(part, content)
-        if isinstance(index, str):
-            problems.append(index)
-        else:
-            indexes[part] = index
-    begun = [file for file in files if file.path in indexes or not is_packed(file.path.name)]
-    return [_whole(file, indexes) for file in begun], problems
+    beginnings = zip(paths, first_bytes(paths, EDGE_BYTES), strict=True)
+    read = {path: _read(path, beginning) for path, beginning in beginnings}
+    files: list[RecordFile] = []
+    for (rank, attempt), parts in records.items():
+        whole = tuple(takewhile(lambda part: not isinstance(read.get(part.path), str), parts))
+        indexes = {
+            part.path: index
+            for part in whole
+            if isinstance(index := read.get(part.path), SegmentIndex)
+        }
+        header = read[parts[0].path]
+        if not isinstance(header, str):
+            info = header.info if isinstance(header, SegmentIndex) else header
+            file = RecordFile(parts=whole, rank=rank, attempt=attempt, info=info, indexes=indexes)
+            files.append(file)
+    return files, [problem for problem in read.values() if isinstance(problem, str)]
 
 
-def _index(part: AnyPath, content: bytes | OSError) -> SegmentIndex | str:
-    """The index of a packed part, or what is wrong with it."""
-    if isinstance(content, OSError):
-        return f"{part}: {content.strerror or content}"
-    with suppress(RunError):
-        return read_index(BytesIO(content))
+def _read(part: AnyPath, beginning: bytes | OSError) -> SegmentIndex | RunInfo | str:
+    """The index of a packed part, the header of another; or what is wrong with it."""
+    read = read_index if is_packed(part.name) else _header
     try:
-        with part.open("rb") as file:  # its index is longer
-            return read_index(file)
-    except (RunError, OSError) as error:
+        if isinstance(beginning, OSError):
+            raise beginning
+        with suppress(RunError):
+            return read(BytesIO(beginning))
+        with part.open("rb") as file:  # it may be longer
+            return read(file)
+    except OSError as error:
+        return f"{part}: {error.strerror or error}"
+    except RunError as error:
         return f"{part}: {error}"
 
 
-def _whole(file: RecordFile, indexes: dict[AnyPath, SegmentIndex]) -> RecordFile:
-    """A file with its indexes, up to the first packed part that cannot be read."""
-    parts = (file.path, *file.later_parts)
-    if not any(is_packed(part.name) for part in parts):
-        return file
-    readable = [not is_packed(part.name) or part in indexes for part in parts]
-    end = readable.index(False) if False in readable else len(parts)
-    own = {part: indexes[part] for part in parts[:end] if part in indexes}
-    return replace(file, later_parts=parts[1 : max(1, end)], indexes=own)
-
-
-def _by_attempt(files: Iterable[RecordFile]) -> tuple[tuple[RecordFile, ...], ...]:
-    attempts: dict[int, list[RecordFile]] = {}
-    for file in sorted(files, key=lambda file: (file.attempt, file.rank)):
-        attempts.setdefault(file.attempt, []).append(file)
-    return tuple(tuple(files) for files in attempts.values())
-
-
-def _headers(files: Sequence[ListedFile]) -> list[RunInfo | str]:
-    """The header of each record file, or what is wrong with it."""
-    beginnings = first_bytes([file.path for file in files], _HEADER_BYTES)
-    return [_header(file.path, content) for file, content in zip(files, beginnings, strict=True)]
-
-
-def _header(path: AnyPath, content: bytes | OSError) -> RunInfo | str:
-    if isinstance(content, OSError):
-        return f"{path}: {content.strerror or content}"
-    first, end, _ = content.partition(b"\n")
-    if not end and len(content) == _HEADER_BYTES:
-        lines = next(whole_lines((path,)), None)
-        first, end = (lines[0], b"\n") if lines else (b"", b"")
-    if not end:
-        return f"{path}: empty, or cut short before the end of its first line"
-    try:
-        return decode_info(first)
-    except RunError as error:
-        return f"{path}: {error}"
+def _header(file: IO[bytes]) -> RunInfo:
+    line = file.readline(CHUNK_BYTES)
+    if not line.endswith(b"\n"):
+        raise RunError("empty, or cut short before the end of its first line")
+    return decode_info(line)

@@ -3,17 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainperf.analysis.run.directory import Run, record_files
-from trainperf.analysis.run.record_file import RecordFile
-from trainperf.analysis.run.tail import Parts, RecordTail, by_number
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.record_file import RecordFile, end_of
 from trainperf.analysis.run.window import start_time
-from trainperf.core.places import listed
-from trainperf.core.steps.block import StepBlock
-from trainperf.core.steps.records import EndMark
 
 
-_TAIL_BYTES = 1 << 18
-"""Read of the end of each attempt's file: some thousand steps."""
 _STEPS = "steps"
 
 
@@ -53,11 +47,11 @@ def earlier(run: Run) -> Earlier | None:
     firsts = [files[0] for files in run.attempts]
     if len(firsts) < 2:
         return None
-    parts, _ = record_files(run.path, listed(run.path))
-    before = [_ended(file, by_number(parts[file.rank, file.attempt])) for file in firsts[:-1]]
-    starts = [_started_s(file) for file in firsts[1:]]
+    before = [_ended(file) for file in firsts[:-1]]
     pauses = [
-        start - attempt.ended_s for start, attempt in zip(starts, before, strict=True) if start
+        start - attempt.ended_s
+        for start, attempt in zip(map(_started_s, firsts[1:]), before, strict=True)
+        if start
     ]
     return Earlier(
         attempts=before,
@@ -66,22 +60,13 @@ def earlier(run: Run) -> Earlier | None:
     )
 
 
-def _ended(file: RecordFile, parts: Parts) -> EndedAttempt:
-    tail = RecordTail(file.info, parts, _TAIL_BYTES)
-    stretches = file.stretches()
-    steps, end_ns, reason = 0, 0, ""
-    if stretches is not None and len(stretches):
-        steps, end_ns = int(stretches["last"].max()) + 1, int(stretches["end_ns"].max())
-    while (entries := tail.read(parts)) is not None:
-        for entry in entries:
-            if isinstance(entry, StepBlock):
-                steps = max(steps, int(entry.index.max()) + 1)
-                end_ns = max(end_ns, int((entry.start_ns + entry.wall_ns).max()))
-            elif isinstance(entry, EndMark):
-                end_ns, reason = max(end_ns, entry.fit_ns), entry.reason
-    started_s = _started_s(file)
-    ended_s = file.modified_s if started_s is None else started_s + end_ns / 1e9
-    return EndedAttempt(steps=steps, reason=reason, ended_s=ended_s)
+def _ended(file: RecordFile) -> EndedAttempt:
+    end, started_s = end_of(file), _started_s(file)
+    return EndedAttempt(
+        steps=end.step + 1,
+        reason=end.mark.reason if end.mark else "",
+        ended_s=file.modified_s if started_s is None else started_s + end.at_ns / 1e9,
+    )
 
 
 def _started_s(file: RecordFile) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.window import within
+from trainperf.analysis.run.window import numbered_on
 from trainperf.core.errors import RunError
 from trainperf.core.window import RunWindow
 
@@ -26,14 +26,15 @@ def joined(runs: Sequence[Run], window: RunWindow | None = None) -> Run:
     ordered = sorted(runs, key=lambda run: run.attempts[0][0].info.started_at)
     _refuse_strangers(ordered)
     files = [files for run in ordered for files in run.attempts]
-    attempts = tuple(
-        tuple(replace(file, attempt=number) for file in each) for number, each in enumerate(files)
+    attempts = numbered_on(
+        tuple(
+            tuple(replace(file, attempt=number) for file in each)
+            for number, each in enumerate(files)
+        )
     )
     warnings = tuple(dict.fromkeys(warning for run in ordered for warning in run.warnings))
     whole = replace(ordered[-1], attempts=attempts, warnings=warnings)
-    if window is None:
-        return replace(whole, attempts=within(attempts, RunWindow()))
-    return whole.within(window)
+    return whole.within(window or RunWindow())
 
 
 def _refuse_strangers(runs: Sequence[Run]) -> None:

@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import TypeVar
 
-from trainperf.analysis.run.record_file import EVERY_STEP, Damaged, ReadSteps, Unread
+import msgspec
+
+from trainperf.analysis.run.record_file import EVERY_STEP, Content, RecordFile, Unread
 from trainperf.analysis.run.window import start_time
 from trainperf.core.phases import GAPS, PHASES, Gap
 from trainperf.core.steps.block import Column, StepBlock
-from trainperf.core.steps.codec import Entry
-from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
+from trainperf.core.steps.records import EndMark, GapRecord, Totals
 from trainperf.core.steps.stretches import Stretches
 
 
@@ -31,6 +32,9 @@ NOT_RECURRING = frozenset(
 MOST_HOOK_LOOKS = 128
 
 _NO_TOTALS = Totals(at_step=-1)
+
+_COUNTS = ("actions_ns", "threads_ns", "sequence_lengths", "dropped", "contention")
+_LEARNED = ("faults", "notes", "reasons", "config", "readings")
 
 K = TypeVar("K", str, int)
 
@@ -65,36 +69,32 @@ class Journal:
         """Gap to the step before it and its nanoseconds, in order."""
         self.hooks: list[tuple[int, dict[str, int]]] = []
         """Step to what the user's hooks had taken by then, now and then."""
-        self._earlier = _NO_TOTALS
-        self._begun = 0
+        self._earlier = self._before = _NO_TOTALS
+        self._begun, self._chosen = 0, EVERY_STEP
         self._started: datetime | None = None
-        self._window = False
         self._until_ns = 0
         self._origin_ns: int | None = None
         self._reached_ns = 0
         self._attributed_ns = 0
 
-    def begin(self, info: RunInfo, begun: int = 0, chosen: ReadSteps = EVERY_STEP) -> None:
-        """An attempt starts, after so many steps of earlier ones.
-
-        The time since the one before was cut off is a `restart` gap.
-        """
-        self._begun = begun
-        started = start_time(info.started_at)
-        if self._started and started and not chosen.first:
+    def begin(self, file: RecordFile) -> None:
+        """An attempt starts.  The time since the one before was cut off is a `restart` gap."""
+        chosen = file.chosen
+        started = start_time(file.info.started_at)
+        if self._started and started and chosen.first <= 0 <= chosen.last:
             since_ns = round((started - self._started).total_seconds() * 1e9) - self._until_ns
-            if since_ns >= 0 and (self._until_ns or not self._window):
+            if since_ns >= 0 and (self._until_ns or not self._chosen.is_window):
                 self._add_gap(Gap.RESTART.label, since_ns, -1)
                 self.fit_ns += since_ns
-        self._started = started
-        self._window, self._origin_ns = chosen.is_window, None
-        self._earlier, self.learned, self.end = self.totals, _NO_TOTALS, None
+        self._started, self._begun, self._chosen = started, file.begun, chosen
+        self._earlier, self._before = self.totals, _NO_TOTALS
+        self.learned, self.end, self._origin_ns = _NO_TOTALS, None, None
         self._reached_ns = self._attributed_ns = self._until_ns = 0
 
     def close(self) -> None:
         """The attempt's file has been read to its end."""
         # A gap cut out of the last step ends before the step does, hence the larger of the two.
-        if self._window:
+        if self._chosen.is_window:
             self.fit_ns += max(self._reached_ns - (self._origin_ns or 0), self._attributed_ns)
             self._until_ns = self._reached_ns
             return
@@ -124,44 +124,45 @@ class Journal:
         self._attribute(stretches["start_ns"], stretches["end_ns"], sum(spent_ns))
         self.unread.append(stretches.renumbered(self._begun))
 
-    def add(self, entry: Entry | Damaged | Unread) -> None:
-        """Count anything that is not a step."""
-        if isinstance(entry, GapRecord):
-            self._add_gap(entry.gap, entry.duration_ns, entry.after_step + self._begun)
-            if entry.gap not in NOT_RECURRING and entry.after_step >= 0:
-                step = entry.after_step + self._begun
-                self.gaps_after[step] = self.gaps_after.get(step, 0) + entry.duration_ns
-            self._attributed_ns += entry.duration_ns
-            self._reached_ns = max(self._reached_ns, entry.start_ns + entry.duration_ns)
-        elif isinstance(entry, Totals):
-            self.learned, self.totals = entry, _continued(self._earlier, entry)
-            if entry.at_step >= 0:
-                self.hooks.append((entry.at_step + self._begun, self.totals.actions_ns))
-            if len(self.hooks) > MOST_HOOK_LOOKS:
-                del self.hooks[1::2]
-        elif isinstance(entry, EndMark):
-            self.end = entry
-        elif isinstance(entry, Unread):
-            self._add_unread(entry.stretches)
+    def add(self, content: Content) -> None:
+        """Count what a file holds."""
+        if isinstance(content, StepBlock):
+            self.add_steps(content)
+        elif isinstance(content, GapRecord):
+            step = content.after_step + self._begun
+            self._add_gap(content.gap, content.duration_ns, step)
+            if content.gap not in NOT_RECURRING and content.after_step >= 0:
+                self.gaps_after[step] = self.gaps_after.get(step, 0) + content.duration_ns
+            self._attributed_ns += content.duration_ns
+            self._reached_ns = max(self._reached_ns, content.start_ns + content.duration_ns)
+        elif isinstance(content, Totals):
+            self._add_totals(content)
+        elif isinstance(content, EndMark):
+            self.end = content
+        elif isinstance(content, Unread):
+            self._add_unread(content.stretches)
         else:
-            self.damaged_lines += entry.lines
+            self.damaged_lines += content.lines
 
-    def renumber_gaps(self, numbers: range, begun: int) -> None:
-        """Steps that were given these *numbers* are numbered from *begun*."""
-
-        def numbered(step: int) -> int:
-            return step - numbers.start + begun if step in numbers else step
-
-        self.gaps_after = {numbered(step): ns for step, ns in self.gaps_after.items()}
-        self.hooks = [(numbered(step), taken_ns) for step, taken_ns in self.hooks]
-        self.unread = [
-            each.renumbered(begun - numbers.start) if each["first"][0] in numbers else each
-            for each in self.unread
-        ]
-        self.pauses = {
-            gap: [(numbered(step), spent_ns) for step, spent_ns in pauses]
-            for gap, pauses in self.pauses.items()
-        }
+    def _add_totals(self, totals: Totals) -> None:
+        """Of a window, what they grew by in it; what was learned of the loop holds in all of it."""
+        step, chosen = totals.at_step, self._chosen
+        if not chosen.is_window:
+            self.learned = totals
+        elif chosen.first <= step <= chosen.last:
+            self.learned = _since(self._before, totals)
+        elif step < chosen.first or self.learned is _NO_TOTALS:
+            self._before = totals
+            self.learned = Totals(
+                at_step=step, notes=totals.notes, reasons=totals.reasons, config=totals.config
+            )
+        else:
+            return
+        self.totals = _continued(self._earlier, self.learned)
+        if step >= max(0, chosen.first):
+            self.hooks.append((step + self._begun, self.totals.actions_ns))
+        if len(self.hooks) > MOST_HOOK_LOOKS:
+            del self.hooks[1::2]
 
     def ledger_s(self) -> dict[str, float]:
         """Seconds per phase and gap, with what is left over: they sum to the fit exactly."""
@@ -180,21 +181,22 @@ class Journal:
 
 def _continued(earlier: Totals, now: Totals) -> Totals:
     """Totals of an attempt on top of those of the attempts before it."""
-    return Totals(
-        at_step=now.at_step,
-        actions_ns=_added(earlier.actions_ns, now.actions_ns),
-        threads_ns=_added(earlier.threads_ns, now.threads_ns),
-        sequence_lengths=_added(earlier.sequence_lengths, now.sequence_lengths),
-        longest_tokens=earlier.longest_tokens + now.longest_tokens,
-        faults={**earlier.faults, **now.faults},
-        dropped=_added(earlier.dropped, now.dropped),
-        notes={**earlier.notes, **now.notes},
-        reasons={**earlier.reasons, **now.reasons},
-        config={**earlier.config, **now.config},
-        readings={**earlier.readings, **now.readings},
-        contention=_added(earlier.contention, now.contention),
-    )
+    counts = {name: _added(getattr(earlier, name), getattr(now, name)) for name in _COUNTS}
+    learned = {name: getattr(earlier, name) | getattr(now, name) for name in _LEARNED}
+    tokens = earlier.longest_tokens + now.longest_tokens
+    return msgspec.structs.replace(now, longest_tokens=tokens, **counts, **learned)
+
+
+def _since(before: Totals, now: Totals) -> Totals:
+    """What has come on top; the user's own readings are of all steps, and none of these."""
+    counts = {name: _less(getattr(now, name), getattr(before, name)) for name in _COUNTS}
+    tokens = now.longest_tokens - before.longest_tokens
+    return msgspec.structs.replace(now, longest_tokens=tokens, readings={}, **counts)
 
 
 def _added(first: dict[K, int], second: dict[K, int]) -> dict[K, int]:
     return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
+
+
+def _less(now: dict[K, int], before: dict[K, int]) -> dict[K, int]:
+    return {key: more for key, count in now.items() if (more := count - before.get(key, 0))}

@@ -4,17 +4,16 @@ import gzip
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.parts import EDGE_BYTES, PartReader, Parts, each_once
 from trainperf.analysis.run.record_file import RecordFile
-from trainperf.analysis.run.tail import LineTail, by_number
 from trainperf.analysis.run.window import start_time
 from trainperf.core.artifacts.machine import (
     MACHINE_VERSION,
@@ -23,17 +22,13 @@ from trainperf.core.artifacts.machine import (
     Neighbour,
     device_column,
 )
-from trainperf.core.places import AnyPath, ListedFile, listed
-from trainperf.core.run_directory import is_packed, machine_of, packed_part, part_number
+from trainperf.core.places import ListedFile, listed
+from trainperf.core.run_directory import machine_of
 from trainperf.core.steps.block import Column
 
 
-_ROWS = 8192
-"""Samples that are decoded together."""
-
 _LATEST = 600
 """Samples of a host that are held of a run that is followed."""
-_LATEST_BYTES = 1 << 17
 
 _ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour | MachineEnd)
 
@@ -77,39 +72,37 @@ def read_machines(run: Run) -> tuple[list[MachineSeries], list[str]]:
     series: dict[tuple[int, int], MachineSeries] = {}
     problems: list[str] = []
     for place, files in enumerate(run.attempts):
-        anchor = start_time(files[0].info.started_at)
-        parents = dict.fromkeys(file.path.parent for file in files)
-        begun = {file.rank: file.info.started_at for file in files}
-        for rank, parts in _files(parents, files[0].attempt):
-            started = start_time(begun.get(rank, ""))
-            apart_s = (started - anchor).total_seconds() if started and anchor else 0.0
-            if (place, rank) in series:
-                continue  # a merged run has a copy next to it
-            try:
-                read = _series(_lines(parts), place, apart_s)
-            except (OSError, msgspec.DecodeError, ValueError) as error:
-                problems.append(f"{parts[0].name}: cannot be read ({error})")
-                continue
-            if read is not None and len(read):
-                series[place, rank] = read
+        for parent in dict.fromkeys(file.path.parent for file in files):
+            for rank, parts in _hosts(listed(parent), files[0].attempt).items():
+                if (place, rank) in series:
+                    continue  # a merged run has a copy next to it
+                try:
+                    read = _series(
+                        _contents(PartReader(parts, header=False)), place, _apart_s(files, rank)
+                    )
+                except (OSError, msgspec.DecodeError, ValueError) as error:
+                    problems.append(f"{parts[0].path.name}: cannot be read ({error})")
+                    continue
+                if read is not None and len(read):
+                    series[place, rank] = read
     return list(series.values()), problems
 
 
-def _files(
-    parents: Sequence[AnyPath] | dict[AnyPath, None], attempt: int
-) -> Iterator[tuple[int, list[AnyPath]]]:
-    """First rank of each host, and its file's parts in order."""
-    for parent in parents:
-        parts: dict[int, list[AnyPath]] = {}
-        for file in listed(parent):
-            writer = None if file.is_dir else machine_of(file.path.name)
-            if writer is not None and writer[1] == attempt:
-                parts.setdefault(writer[0], []).append(file.path)
-        for rank, paths in sorted(parts.items()):
-            # Where a part is there in both forms, the packed one is whole.
-            paths.sort(key=lambda path: is_packed(path.name))
-            of_number = {part_number(path.name): path for path in paths}
-            yield rank, [of_number[number] for number in sorted(of_number)]
+def _hosts(content: Iterable[ListedFile], attempt: int) -> dict[int, Parts]:
+    """First rank of each host to the parts of its file in an attempt."""
+    files: dict[int, list[ListedFile]] = {}
+    for file in content:
+        writer = None if file.is_dir else machine_of(file.path.name)
+        if writer is not None and writer[1] == attempt:
+            files.setdefault(writer[0], []).append(file)
+    return {rank: each_once(parts) for rank, parts in sorted(files.items())}
+
+
+def _apart_s(files: Sequence[RecordFile], rank: int) -> float:
+    """By how much the fit of a rank began later than that of the lowest one."""
+    begun = {file.rank: start_time(file.info.started_at) for file in files}
+    started, anchor = begun.get(rank), begun[files[0].rank]
+    return (started - anchor).total_seconds() if started and anchor else 0.0
 
 
 class MachineTails:
@@ -120,10 +113,8 @@ class MachineTails:
     """
 
     def __init__(self, files: Sequence[RecordFile]) -> None:
-        self._anchor = start_time(files[0].info.started_at)
-        self._begun = {file.rank: start_time(file.info.started_at) for file in files}
-        self._attempt = files[0].attempt
-        self._tails: dict[int, LineTail] = {}
+        self._files = files
+        self._readers: dict[int, PartReader] = {}
         self._headers: dict[int, bytes] = {}
         self._lines: dict[int, deque[bytes]] = {}
 
@@ -133,40 +124,40 @@ class MachineTails:
         Raises:
             OSError: One cannot be read.
         """
-        files: dict[int, list[ListedFile]] = {}
-        for file in content:
-            writer = None if file.is_dir else machine_of(file.path.name)
-            if writer is not None and writer[1] == self._attempt:
-                files.setdefault(writer[0], []).append(file)
-        for rank, listing in files.items():
-            listing.sort(key=lambda file: is_packed(file.path.name))
-            parts = by_number(listing)
-            if rank not in self._headers:
-                with _opened(parts[min(parts)].path) as first:
-                    header, end, _ = first.read(1 << 16).partition(b"\n")
-                if not end:
+        for rank, parts in _hosts(content, self._files[0].attempt).items():
+            if rank not in self._readers:
+                first = next(_contents(PartReader(parts[:1], header=False)), None)
+                if first is None:
                     continue
-                self._headers[rank], self._lines[rank] = header, deque(maxlen=_LATEST)
-                self._tails[rank] = LineTail(parts, _LATEST_BYTES)
-            while (lines := self._tails[rank].read(parts)) is not None:
-                # Of a part that was packed meanwhile the last samples are not shown.
-                self._lines[rank] += (
-                    line
-                    for line in (lines if isinstance(lines, list) else ())
-                    if line and line != self._headers[rank]
-                )
+                self._headers[rank], self._lines[rank] = first[0], deque(maxlen=_LATEST)
+                self._readers[rank] = PartReader(parts, EDGE_BYTES)
+            self._readers[rank].parts = parts
+            for lines in _contents(self._readers[rank]):
+                self._lines[rank] += lines
 
     def series(self) -> list[MachineSeries]:
         """What there is of each host, without a host whose file is damaged."""
         series = []
         for rank, lines in self._lines.items():
-            started = self._begun.get(rank)
-            apart_s = (started - self._anchor).total_seconds() if started and self._anchor else 0.0
             with suppress(msgspec.DecodeError, ValueError):
-                read = _series([[self._headers[rank], *lines]], 0, apart_s)
+                read = _series([[self._headers[rank], *lines]], 0, _apart_s(self._files, rank))
                 if read is not None and len(read):
                     series.append(read)
         return series
+
+
+def _contents(reader: PartReader) -> Iterator[list[bytes]]:
+    """What there is by now and was not read.
+
+    Raises:
+        OSError: A part cannot be read.
+    """
+    for content in reader.contents():
+        if isinstance(content, list):
+            yield content
+        else:
+            with content.open("rb") as packed, gzip.open(packed) as file:
+                yield file.read().splitlines()
 
 
 def _series(
@@ -181,7 +172,7 @@ def _series(
     neighbours: list[Neighbour] = []
     blocks: list[npt.NDArray[np.float64]] = []
     for lines in chunks:
-        for entry in (_ENTRIES.decode(line) for line in lines if line[:1] != b"["):
+        for entry in (_ENTRIES.decode(line) for line in lines if line[:1] not in (b"[", b"")):
             if isinstance(entry, Neighbour):
                 neighbours.append(entry)
             elif isinstance(entry, MachineEnd):
@@ -219,35 +210,3 @@ def _block(rows: Sequence[bytes], width: int) -> npt.NDArray[np.float64]:
     if cells.size != len(rows) * width:
         raise ValueError("a line has another number of columns than the header, or is damaged")
     return cells.reshape(len(rows), width)
-
-
-@contextmanager
-def _opened(part: AnyPath) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """Its content, packed or not: a part that is written to may be packed at any moment.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    with ExitStack() as closed:
-        try:
-            file = closed.enter_context(part.open("rb"))
-        except FileNotFoundError:
-            part = packed_part(part)
-            file = closed.enter_context(part.open("rb"))
-        yield closed.enter_context(gzip.open(file)) if is_packed(part.name) else file
-
-
-def _lines(parts: Sequence[AnyPath]) -> Iterator[list[bytes]]:
-    """Whole lines, some thousands at a time; the last one may be being written."""
-    pending: list[bytes] = []
-    rest = b""
-    for part in parts:
-        with _opened(part) as file:
-            while chunk := file.read(1 << 20):
-                *whole, rest = (rest + chunk).split(b"\n")
-                pending += filter(None, whole)
-                if len(pending) >= _ROWS:
-                    yield pending
-                    pending = []
-    if pending:
-        yield pending

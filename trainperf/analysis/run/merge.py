@@ -88,7 +88,7 @@ def _record_files(part: Run) -> Iterator[ManifestRecords]:
     """Those of a run, the ones that cannot be read among them: whoever reads the whole says so."""
     readable: set[AnyPath] = set()
     for file in (file for files in part.attempts for file in files):
-        paths = (file.path, *file.later_parts)
+        paths = [each.path for each in file.parts]
         readable.update(paths)
         yield ManifestRecords(
             rank=file.rank,

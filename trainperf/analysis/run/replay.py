@@ -11,39 +11,38 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
 
 import numpy as np
-import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.machine import MachineSeries, read_machines
-from trainperf.analysis.run.record_file import Damaged, RecordFile
-from trainperf.core.steps.block import BLOCK_STEPS, Column, StepBlock, StepSchema
+from trainperf.analysis.run.record_file import RecordFile
+from trainperf.core.steps.block import StepBlock, StepSchema
 
 
 _EMPTY = StepBlock.from_rows(StepSchema(), [])
 
-_MOST_ROWS = 65_536
-"""Steps times ranks in memory at a time: blocks of more than 16 ranks are shorter."""
-_FEWEST_STEPS = 64
-"""Of a block, so that it is worth a call."""
-
 
 class Replay:
-    """One pass over a run.  `journals` and `left_out` are complete when `blocks` is exhausted."""
+    """One pass over a run.  `journals` and `left_out` are complete when `blocks` is exhausted.
 
-    def __init__(self, run: Run) -> None:
+    Args:
+        run: The opened run.
+        machines: What was sampled beside it; read from its files by default.
+    """
+
+    def __init__(self, run: Run, machines: list[MachineSeries] | None = None) -> None:
         self.run = run
-        self._most = max(_FEWEST_STEPS, min(BLOCK_STEPS, _MOST_ROWS // max(1, len(run.ranks))))
         self.journals = {rank: Journal(rank) for rank in run.ranks}
         self.left_out = 0
         """Steps that some rank of their attempt does not have."""
         self.attempt = 0
         """Place of the attempt whose steps came last."""
+        self._machines = machines
 
     @cached_property
     def machines(self) -> tuple[list[MachineSeries], list[str]]:
         """What was sampled beside the run, read once, and what is wrong with it."""
-        return read_machines(self.run)
+        return read_machines(self.run) if self._machines is None else (self._machines, [])
 
     def blocks(self) -> Iterator[tuple[StepBlock, ...]]:
         """Blocks of the same steps, one per rank in the order of ranks, with their tags united.
@@ -51,35 +50,26 @@ class Replay:
         Steps of a later attempt are numbered on from the earlier one's.  The block of a rank that
         took no part in an attempt is empty: an elastic restart may go on with fewer ranks.
         """
-        begun = 0
         for attempt, files in enumerate(self.run.attempts):
             self.attempt = attempt
-            begun = max(begun, files[0].chosen.begun)
-            lanes = self._lanes(files, begun)
-            for common in self._aligned(list(lanes.values())):
+            lanes = {
+                file.rank: RankLane(steps_of(file, self.journals[file.rank])) for file in files
+            }
+            for common in self.aligned(list(lanes.values())):
                 taken = dict(zip(lanes, common, strict=True))
                 yield tuple(taken.get(rank, _EMPTY) for rank in self.journals)
-            begun = max(begun, *(lane.last_index + 1 for lane in lanes.values()))
 
-    def _lanes(self, files: tuple[RecordFile, ...], begun: int) -> dict[int, "RankLane"]:
-        return {file.rank: RankLane(self._numbered(file, begun)) for file in files}
-
-    def _numbered(self, file: RecordFile, begun: int) -> Iterator[StepBlock]:
-        """The steps of a file, numbered from *begun*; everything in it goes into the journal."""
-        journal = self.journals[file.rank]
-        journal.begin(file.info, begun, file.chosen)
-        for block in steps_of(file, journal, self._most):
-            yield block.renumbered(begun) if begun else block
-
-    def _aligned(self, lanes: list["RankLane"]) -> Iterator[tuple[StepBlock, ...]]:
+    def aligned(
+        self, lanes: Sequence["RankLane"], *, waits: bool = False
+    ) -> Iterator[tuple[StepBlock, ...]]:
+        """The steps that all lanes have; where one *waits*, only while every lane has some."""
         while True:
             for lane in lanes:
                 lane.fill()
-            until = min((lane.last_index for lane in lanes if len(lane.block)), default=None)
-            if until is None:
+            reached = [lane.last_index for lane in lanes if len(lane.block)]
+            if not reached or (waits and len(reached) < len(lanes)):
                 return
-            blocks = [lane.take(until) for lane in lanes]
-            common, left_out = common_steps(blocks)
+            common, left_out = common_steps([lane.take(min(reached)) for lane in lanes])
             self.left_out += left_out
             if len(common[0]):
                 yield common
@@ -88,60 +78,36 @@ class Replay:
 class RankLane:
     """One rank's steps, taken up to a step number at a time."""
 
-    def __init__(self, blocks: Iterator[StepBlock | None]) -> None:
+    def __init__(self, blocks: Iterator[StepBlock]) -> None:
         self._blocks = blocks
         self.block = _EMPTY
-        self.last_index = -1
 
-    def fill(self) -> None:
-        """Make sure there are steps to take, unless there are no more."""
-        if len(self.block):
-            return
-        block = next(self._blocks, None)
-        if block is not None:
-            self.block = block
-            self.last_index = int(block.index[-1])
+    @property
+    def last_index(self) -> float:
+        """Number of the last step that is there to take."""
+        return float(self.block.index[-1])
 
-    def take(self, until: int) -> StepBlock:
+    def fill(self, least: int = 1) -> None:
+        """Make sure there are so many steps to take, unless there are no more."""
+        while len(self.block) < least and (block := next(self._blocks, None)) is not None:
+            self.block = StepBlock.joined([self.block, block]) if len(self.block) else block
+
+    def take(self, until: float) -> StepBlock:
         """Take the steps up to the number *until*."""
-        if not len(self.block) or self.last_index <= until:
-            taken, self.block = self.block, _EMPTY
-            return taken
         chosen = self.block.index <= until
         taken, self.block = self.block.select(chosen), self.block.select(np.logical_not(chosen))
         return taken
 
 
-def steps_of(
-    file: RecordFile, journal: Journal | None = None, most: int = BLOCK_STEPS
-) -> Iterator[StepBlock]:
-    """The steps of a file that come after all before them, in blocks of *most*.
-
-    Everything in the file goes into the *journal*, in which the attempt has begun.
-    """
-    last = -1.0
-    for entry in file.entries(most):
-        if not isinstance(entry, StepBlock):
-            if journal is not None:
-                journal.add(entry)
-            continue
-        later = rising(entry.index, last)
-        block = entry if later.all() else entry.select(later)
-        if journal is not None and len(block) < len(entry):
-            journal.add(Damaged(len(entry) - len(block)))
-        if len(block):
-            last = float(block.index[-1])
-            if journal is not None:
-                journal.add_steps(block)
-            yield block
-    if journal is not None:
-        journal.close()
-
-
-def rising(index: Column, last: float) -> npt.NDArray[np.bool_]:
-    """Which steps come after all before them: any other line was written twice or damaged."""
-    before = np.maximum.accumulate(np.concatenate(([last], index[:-1])))
-    return index > before
+def steps_of(file: RecordFile, journal: Journal | None = None) -> Iterator[StepBlock]:
+    """The steps of a file, numbered on; everything in the file goes into the *journal*."""
+    journal = journal or Journal(file.rank)
+    journal.begin(file)
+    for content in file.entries():
+        journal.add(content)
+        if isinstance(content, StepBlock):
+            yield content.renumbered(file.begun) if file.begun else content
+    journal.close()
 
 
 def common_steps(blocks: Sequence[StepBlock]) -> tuple[tuple[StepBlock, ...], int]:

@@ -206,7 +206,16 @@ class _Seen:
             owner=self._owner(stacks, len(samples), self._around),
             lines=tuple(self._line(place, share, len(samples)) for place, share in heaviest),
             host=self._plain_code(samples),
+            loader_fraction=self._loader_fraction(samples),
         )
+
+    def _loader_fraction(self, samples: Sequence[Sample]) -> float | None:
+        """Share in which a loader was asked; `None` where the recording does not say."""
+        loads = [self._lines.stacks[sample.stack].loads for sample in samples]
+        if None in loads:
+            return None
+        spent_us = [sample.stands_for_us for sample in samples]
+        return sum(us for us, asked in zip(spent_us, loads, strict=True) if asked) / sum(spent_us)
 
     def _plain_code(self, samples: Sequence[Sample]) -> PlainCode | None:
         """What is no tensor operation there, and the innermost function that most of it is in."""

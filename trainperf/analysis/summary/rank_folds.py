@@ -109,7 +109,7 @@ def read_ranks(
         observed=observed,
     )
     whole = RankPartials()
-    for part in in_order(engine, partial(folded, plan), file_batches(run, engine)):
+    for part in in_order(engine, partial(folded, plan), file_batches(run)):
         whole.add(part)
     return whole
 

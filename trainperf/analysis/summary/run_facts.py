@@ -16,9 +16,8 @@ import numpy as np
 from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
-from trainperf.analysis.run.record_file import RecordFile
+from trainperf.analysis.run.record_file import RecordFile, end_of
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.run.window import last_step
 from trainperf.analysis.summary.schema import (
     MOST_RANKS,
     HostShare,
@@ -275,7 +274,7 @@ def restarts(run: Run, journal: Journal) -> Restarts | None:
         return None
     begins = [files[0].info.totals.get("steps") for files in run.attempts]
     reached = [
-        (begin or 0) + last_step(files[0]) + 1
+        (begin or 0) + end_of(files[0]).step + 1
         for begin, files in zip(begins, run.attempts, strict=True)
     ]
     again = None

@@ -15,7 +15,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.trials import Trials
-from trainperf.core.findings import Decision, Finding
+from trainperf.core.findings import Decision, Finding, Ordinary
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import find, phase_reading
@@ -315,6 +315,8 @@ class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[LineShare, ...]
     """The heaviest ones, each with its own share."""
     host: PlainCode | None = None
+    loader_fraction: float | None = None
+    """Share of them inside a `DataLoader`; `None` where the recording does not say."""
 
 
 class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):
@@ -592,8 +594,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What whoever asked for a report pays."""
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
+    ordinary: Ordinary | None = None
+    """Computing that no finding owns; `None` with too few steady steps."""
     decisions: tuple[Decision, ...] = ()
-    """Ranked by what they return per day of work."""
+    """In the order of the findings."""
     warnings: tuple[str, ...] = ()
     """What a reader must know about the files before trusting the numbers."""
 

@@ -1,0 +1,111 @@
+"""Whole lines of files that are in parts and may be growing: the one reader of the run directory.
+
+Object storage cannot append, and files of days are rotated: a file goes on in further parts, cut
+anywhere, and a part that was left is packed and its lines are taken away.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from trainperf.core.places import AnyPath, ListedFile
+from trainperf.core.run_directory import is_packed, packed_part, part_number
+
+
+CHUNK_BYTES = 1 << 20
+"""Read at once.  No valid line is as long: one that is longer must not fill the memory."""
+
+EDGE_BYTES = 1 << 16
+"""Of the beginning or the end of a file, where that is enough: longer than nearly all headers."""
+
+Parts = Sequence[ListedFile]
+"""The parts of a file in order, numbered from 0."""
+
+
+def each_once(files: Iterable[ListedFile]) -> list[ListedFile]:
+    """The parts of a file in order; of one that is there twice the packed one, which is whole."""
+    parts = {
+        part_number(file.path.name): file
+        for file in sorted(files, key=lambda file: is_packed(file.path.name))
+    }
+    return [parts[number] for number in sorted(parts)]
+
+
+class PartReader:
+    """What is in the parts of a file, each piece once, up to the last whole line.
+
+    It goes on where it stopped when `parts` is set to what there is by then.
+
+    Args:
+        parts: What there is of it.
+        most_bytes: About how much of that is read, from its end; `None` for all.
+        header: Whether its first line is one that is not wanted.
+    """
+
+    def __init__(self, parts: Parts, most_bytes: int | None = None, *, header: bool = True) -> None:
+        self.parts = parts
+        self.number, self.offset = (0, 0) if most_bytes is None else _place(parts, most_bytes)
+        self.is_whole = (self.number, self.offset) == (0, 0)
+        """Whether it begins with the first line."""
+        self._rest = b""
+        # What is before the first end of a line is the header, or the rest of a line.
+        self._skips = self.offset > 0 or (header and self.is_whole)
+
+    def replaced(self, parts: Parts) -> bool:
+        """Whether these are of another file than the one that was read: there is less of it."""
+        if self.number >= len(parts):
+            return self.number > len(parts)
+        here = parts[self.number]
+        return not is_packed(here.path.name) and here.size_bytes < self.offset
+
+    def contents(self) -> Iterator[list[bytes] | AnyPath]:
+        """Lines, some at a time, and packed parts, which are read as a whole, up to what there is.
+
+        Raises:
+            OSError: A part cannot be read.
+        """
+        while self.number < len(self.parts):
+            part = self.parts[self.number]
+            is_last = self.number + 1 == len(self.parts)
+            packed = part.path if is_packed(part.path.name) else None
+            if packed is None and (part.size_bytes > self.offset or not is_last):
+                try:
+                    yield from self._lines(part.path)
+                except FileNotFoundError:
+                    packed = packed_part(part.path)
+            if packed is None and is_last:
+                return
+            self.number, self.offset = self.number + 1, 0
+            if packed is not None:
+                self._rest, self._skips = b"", False
+                yield packed
+
+    def _lines(self, path: AnyPath) -> Iterator[list[bytes]]:
+        with path.open("rb") as file:
+            file.seek(self.offset)
+            while chunk := file.read(CHUNK_BYTES):
+                self.offset += len(chunk)
+                lines = (self._rest + chunk).split(b"\n")
+                self._rest = lines.pop()
+                if len(self._rest) > CHUNK_BYTES:
+                    self._rest = b"?"
+                if self._skips and lines:
+                    del lines[0]
+                    self._skips = False
+                if lines:
+                    yield lines
+
+
+def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:
+    """The part, and the place in it, from which on there are about so many bytes of lines.
+
+    A packed part is gone back to only where there is hardly anything after it.
+    """
+    place = (len(parts), 0)
+    left_bytes = most_bytes
+    for number in reversed(range(len(parts))):
+        part = parts[number]
+        if is_packed(part.path.name):
+            return place if left_bytes <= most_bytes - EDGE_BYTES else (number, 0)
+        if part.size_bytes > left_bytes:
+            return number, part.size_bytes - left_bytes
+        place, left_bytes = (number, 0), left_bytes - part.size_bytes
+    return place
