@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 from support.docs import PAGES, blocks
-from trainperf.analysis.rules import RULES
 
 from scripts.render_docs import pages
 from trainperf.analysis.diagnosis import DETECTORS

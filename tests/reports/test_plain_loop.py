@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from support.cases import CASES
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
-from trainperf.analysis.rules import RULES
 
 from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.doctor import Case, examined
