@@ -82,11 +82,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "tab"])
 def test_the_finding_is_in_every_report(shown: dict[str, str], form: str) -> None:
-    """What it is, and where; nothing else had to be told of the detector."""
-    assert "nine tenths of the step are planted" in shown[form]
+    """What to do first, and where; nothing else had to be told of the detector."""
+    assert "where shapes are the same in every step" in shown[form]
     assert "garden.py:3" in shown[form]
 
 
 def test_it_has_a_row_in_the_reference(shown: dict[str, str]) -> None:
     """The page is generated from the family."""
-    assert "| `planted` | Every run deserves this planted diagnosis. |" in shown["docs"]
+    assert "| `planted` | Every run deserves this planted diagnosis. " in shown["docs"]

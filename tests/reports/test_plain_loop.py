@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from support.cases import CASES
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
-from trainperf.analysis.rules import RULES
 
+from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.doctor import Case, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.core.loop_kind import LIGHTNING, PLAIN
@@ -28,12 +28,8 @@ OF_LIGHTNING = re.compile(
 )
 NAMES = re.compile(r"TrainPerf|Trainer|ScheduledProfile")
 ONLY_UNDER_LIGHTNING = {
-    "analysis/rules/fit/checkpoint.py": "one of three, by the kind of loop",
-    "analysis/rules/fit/validation.py": "one of three, by the kind of loop",
-    "analysis/rules/host/hidden_syncs.py": "about what a Lightning run recorded of `self.log`",
-    "analysis/rules/host/logging.py": "about operators inside `self.log`",
-    "analysis/rules/host/loop.py": "about a phase that only Lightning has",
-    "analysis/run/trial_offers.py": "the trial that mutes `self.log` as well",
+    "analysis/diagnosis/changes.py": "of several, by the kind of loop",
+    "analysis/diagnosis/offers.py": "the trial that mutes `self.log` as well",
 }
 
 
@@ -78,7 +74,7 @@ def test_lightning_is_still_named_under_lightning(tmp_path: Path) -> None:
 
 def test_advice_asks_the_loop_what_things_are_called() -> None:
     """No rule, check or report types a Lightning call that a plain loop could be told."""
-    assert RULES
+    assert DETECTORS
     package = ROOT / "trainperf"
     named = {
         str(path.relative_to(package))

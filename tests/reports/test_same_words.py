@@ -10,35 +10,28 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.runs import RankSpec, make_run_dir, make_steps
-from trainperf.analysis.effort.decisions import decisions
 
+from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.run.directory import Run
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as escaped
 from trainperf.reports.html.run import PageData, load_page_data
 from trainperf.reports.html.run import render as page
 from trainperf.reports.layout.finding_view import (
-    CONFIDENCE,
     CONFIRM,
-    EFFORT,
+    DO,
+    GAIN,
     NEXT,
     WHERE,
     finding_view,
+    first_rows,
 )
 from trainperf.reports.run import markdown
-from trainperf.reports.run.effort_view import (
-    BETTER,
-    CEILING,
-    FAR,
-    GAIN,
-    RETURN,
-    answers,
-)
 from trainperf.reports.run.run_view import headline, run_view
 from trainperf.reports.run.text import full_lines, lines
 
 
-LABELS = [NEXT, WHERE, GAIN, EFFORT, RETURN, BETTER, CEILING, FAR, CONFIDENCE, CONFIRM]
+LABELS = [DO, GAIN, CONFIRM]
 FINDINGS = tuple(
     Finding(
         id=f"finding_{number}",
@@ -47,6 +40,7 @@ FINDINGS = tuple(
         evidence=(f"{number} ms per step", f"{number} calls of <f>"),
         action=f"mend(part_{number})",
         fraction=number / 100,
+        gain=1 / (1 - number / 200),
         gain_upper_bound=1 / (1 - number / 100),
         confidence="medium",
         severity="high",
@@ -95,15 +89,16 @@ def strings(value: object) -> Iterator[str]:
 
 
 def test_every_renderer_shows_every_line_of_every_finding_in_the_same_words(seen: PageData) -> None:
-    """Title, gain, evidence, and the labelled rows, in this order."""
+    """Title, evidence, and the labelled rows, in this order; the gain is in one of them."""
     for name, document in documents(seen).items():
         place = 0
         for finding in FINDINGS:
-            view = finding_view(finding, answers(seen.evidence.summary, finding))
+            view = finding_view(finding)
             assert [row.label for row in view.rows] == LABELS
+            assert view.text(GAIN).startswith(view.gain)
+            assert finding.where in view.title
             place = document.rindex(shown(name, view.title))
             for text in (
-                view.gain,
                 *view.evidence,
                 *(part for row in view.rows for part in (row.label, row.text)),
             ):
@@ -126,11 +121,13 @@ def test_every_renderer_begins_with_the_same_sentence(seen: PageData) -> None:
 def test_the_short_report_says_what_to_do_first_in_the_same_words(seen: PageData) -> None:
     """The action and its place; of the other findings the title and the gain."""
     report = [line.plain.strip() for line in lines(seen.evidence.summary, 110)]
-    first, *others = map(finding_view, FINDINGS)
+    action, place = first_rows(FINDINGS)
+    first, *others = FINDINGS
 
-    assert f"{NEXT}  {first.text(NEXT)}" in report
-    assert f"{WHERE} {first.text(WHERE)}" in report
-    for view in others:
+    assert (action.text, place.text) == (first.action, first.where)
+    assert f"{NEXT}  {action.text}" in report
+    assert f"{WHERE} {place.text}" in report
+    for view in map(finding_view, others):
         assert any(line.startswith(f"also  {view.headline}") for line in report)
 
 
@@ -139,5 +136,6 @@ def test_the_tab_script_takes_its_labels_from_the_server() -> None:
     script = (files("trainperf.tensorboard") / "static" / "panels.js").read_text(encoding="utf-8")
 
     assert f'new Set(["{NEXT}", "{WHERE}"])' in script
-    for label in (EFFORT, CONFIDENCE, CONFIRM):
-        assert f'"{label}' not in script
+    for label in (DO, GAIN, CONFIRM):
+        assert f'rows("{label}"' not in script
+        assert f'["{label}"' not in script

@@ -101,6 +101,7 @@ def step(
         loader=loader,
         fit_s=200 * step_s + paused_s if fit_s is None else fit_s,
         steps_s=200 * step_s,
+        steps=200,
         pauses_s=pauses_s or {},
         **fields,
     )
@@ -145,11 +146,20 @@ def on_gpu(**fields: float) -> DeviceAccount:
 
 
 def loading(
-    workers: int | None, making: float, *, transport: float = 1.0, **fields: float
+    workers: int | None,
+    making: float,
+    *,
+    transport: float = 1.0,
+    least: float = 0.0,
+    **fields: float,
 ) -> LoaderAccount:
-    """Milliseconds that a batch takes to make, and to be taken over from a worker."""
+    """Milliseconds that a batch takes to make, also at least, and to take over from a worker."""
     return LoaderAccount(
-        workers=workers, making_s=making * MS, transport_s=transport * MS, **fields
+        workers=workers,
+        making_s=making * MS,
+        least_making_s=least * MS,
+        transport_s=transport * MS,
+        **fields,
     )
 
 

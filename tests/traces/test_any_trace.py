@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.traces import Launches, event, table_of
-from trainperf.traces.findings import findings
 
+from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.reports.layout.json import trace_json
 from trainperf.reports.trace.view import trace_markdown, trace_text
 from trainperf.traces.answer import answer
@@ -67,7 +67,7 @@ def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:
 
     assert_sound(trace)
     found = TraceReport(ranks=(trace,))
-    said = TraceReport(ranks=(trace,), findings=findings(found), answer=answer(found))
+    said = diagnosed(TraceReport(ranks=(trace,), answer=answer(found)))
     assert trace_text(said)
     assert trace_markdown(said)
     assert "NaN" not in trace_json([said])

@@ -2,6 +2,9 @@
 
 import ast
 import re
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -22,6 +25,17 @@ NESTED = {"distributed"}
 """Changes whose words take a value inside words of the loop."""
 
 
+@cache
+def uses() -> Mapping[str, set[str]]:
+    """The causes for which the table of cases uses each change."""
+    used = defaultdict(set)
+    for case in CASES:
+        cause = case.found()
+        for use in () if cause is None else cause.changes:
+            used[use.change].add(case.cause)
+    return used
+
+
 @EACH
 def test_a_share_without_a_source_is_no_number(change: Change) -> None:
     """It is between nothing and all of what the cause removes."""
@@ -40,12 +54,7 @@ def test_what_it_is_of_is_a_detector_and_what_measures_it_a_trial(change: Change
 @EACH
 def test_it_is_used_for_every_cause_that_it_names(change: Change) -> None:
     """What no detector uses is not advised by anybody."""
-    used = {
-        case.cause
-        for case in CASES
-        for use in (case.found().changes if case.found() else ())
-        if use.change == change.id
-    }
+    used = uses()[change.id]
 
     assert used
     assert used <= set(change.of)

@@ -15,6 +15,7 @@ from trainperf.analysis.diagnosis.findings import diagnose
 from trainperf.analysis.summary.schema import RunFacts, Summary
 from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.findings import DAYS, Finding, Ordinary, amdahl, ranked, saving
+from trainperf.meters.fold import Reading
 
 
 def findings(training: Seen, *trials: TrialResult, elsewhere: str = "") -> dict[str, Finding]:
@@ -268,9 +269,10 @@ RUN = RunFacts(
 
 def summary_with(found: dict[str, Finding]) -> Summary:
     """A run of 40 s, half of it steps, with these findings."""
-    empty = ("readings", "gaps", "excluded", "sequence_lengths", "actions_s")
+    empty = ("gaps", "excluded", "sequence_lengths", "actions_s")
     return Summary(
         run=RUN,
+        readings={"step_mean_s": Reading(value=0.1, unit="s")},
         ledger_s={"forward": 20.0, "validation": 20.0},
         synchronisation=(),
         captures=(),

@@ -80,13 +80,28 @@ def test_a_pause_is_a_part_of_the_fit() -> None:
 
 def test_with_workers_that_are_waited_for_a_faster_forward_gains_nothing() -> None:
     """Two workers bring a batch every 50 ms, whatever the training thread does meanwhile."""
-    waited_for = step(data_wait=10, forward=40, loader=loading(2, 100))
+    waited_for = step(data_wait=10, forward=40, loader=loading(2, 100, least=100))
     claim = Claim(owns_s={"forward": 0.020}, removes_s=0.020)
 
     assert about(waited_for, claim, 1.0) == pytest.approx(1.0)
     assert at_most(waited_for, claim) == pytest.approx(50 / (50 - 20 - 2))
-    keeps_up = step(data_wait=0, forward=50, loader=loading(2, 60))
+    keeps_up = step(data_wait=0, forward=50, loader=loading(2, 60, least=60))
     assert about(keeps_up, claim, 1.0) == pytest.approx(50 / 30)
+    maybe_idle = step(data_wait=10, forward=40, loader=loading(2, 100, least=0))
+    assert about(maybe_idle, claim, 1.0) == pytest.approx(50 / 30)
+
+
+def test_what_a_host_saves_behind_a_device_that_decides_only_a_capture_tells() -> None:
+    """Of 20 ms in callbacks the device waited for 5."""
+    alone, captured = (
+        step(callbacks=20, forward=30, device=on_gpu(host_bound=0.0, **waits))
+        for waits in ({}, {"host_s": 0.005})
+    )
+    claim = of_slots(alone, "callbacks")
+
+    assert about(alone, claim, 1.0) is None
+    assert at_most(alone, claim) == pytest.approx(50 / 30)
+    assert about(captured, claim, 1.0) == pytest.approx(50 / 45)
 
 
 def test_no_step_is_shorter_than_its_device_is_busy() -> None:
@@ -129,7 +144,7 @@ def test_at_most_is_at_least_about_is_at_least_one(
     removed: float, realised: float, rest: float, spent: float, thread: float, bound: float
 ) -> None:
     """Whatever is removed, and whichever share of it a change realises."""
-    device = None if bound < 0.3 else on_gpu(host_bound=bound)
+    device = None if bound < 0.3 else on_gpu(host_bound=bound, host_s=rest / 3e3)
     account = step(
         callbacks=spent, forward=rest, device=device, threads_s={"a": thread * rest / 50e3}
     )

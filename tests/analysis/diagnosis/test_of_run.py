@@ -189,9 +189,9 @@ def test_a_host_that_computes_has_no_device() -> None:
 def test_copies_that_a_trace_shows_beside_computing_are_none(
     overlap: float | None, copies_ms: float
 ) -> None:
-    """Of steps of 50 ms a device stalls for 20 % and copies for 20 %."""
+    """Of steps of 50 ms a device stalls for 8 % and copies for 20 %."""
     readings: dict[str, float | Reading] = {
-        "data_stall_fraction": 0.2,
+        "data_stall_fraction": 0.08,
         "h2d_fraction": 0.2,
         "host_bound_fraction": 0.7,
     }
@@ -206,9 +206,22 @@ def test_copies_that_a_trace_shows_beside_computing_are_none(
 
     assert device is not None
     assert 1e3 * (device.copies_s or 0) == pytest.approx(copies_ms)
-    assert 1e3 * (device.data_s or 0) == pytest.approx(10)
+    assert 1e3 * (device.data_s or 0) == pytest.approx(4)
     assert 1e3 * (device.value_s or 0) == pytest.approx(5)
     assert device.host_bound == 0.7
+
+
+def test_a_device_that_starves_is_not_bound_by_its_host() -> None:
+    """It has caught up because there was no data."""
+    readings: dict[str, float | Reading] = {
+        "data_stall_fraction": 0.2,
+        "host_bound_fraction": 1.0,
+    }
+
+    device = account(summary(device="cuda", forward=50, readings=readings)).device
+
+    assert device is not None
+    assert device.host_bound is None
 
 
 def test_without_a_capture_what_only_it_shows_is_not_known() -> None:

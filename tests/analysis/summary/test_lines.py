@@ -6,9 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.runs import RankSpec, make_run_dir, make_step
-from trainperf.analysis.rules.base import Evidence
-from trainperf.analysis.rules.host.python_in_step import python_in_step
 
+from trainperf.analysis.diagnosis.detectors.host import python_in_step
+from trainperf.analysis.diagnosis.law import gone_s
+from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
@@ -377,7 +378,12 @@ def test_a_loop_without_phases_has_its_python_in_other(tmp_path: Path) -> None:
     work = ("phase_forward_s", "phase_backward_s", "phase_optimizer_s")
     readings = {name: value for name, value in summary.readings.items() if name not in work}
     bare = msgspec.structs.replace(summary, readings=readings)
-    finding = python_in_step(Evidence(summary=bare))
-    assert finding is not None
-    assert finding.where == "train.py:100"
-    assert finding.fraction == pytest.approx(0.4)
+    evidence = Evidence(summary=bare)
+    facts = facts_of(evidence)
+    account = account_of(evidence, facts)
+    cause = python_in_step(account, facts)
+    assert cause is not None
+    assert cause.where == "train.py:100"
+    assert cause.claim is not None
+    assert account.share(sum(cause.claim.owns_s.values())) == pytest.approx(0.4)
+    assert account.share(gone_s(account, cause.claim)) >= 0.4

@@ -12,6 +12,7 @@ import pytest
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.summary import long_term
 from trainperf.analysis.summary.long_term import Levels
+from trainperf.analysis.summary.schema import LongTerm
 from trainperf.core.stats.changes import LEAST_LEVELS
 
 
@@ -19,7 +20,7 @@ with np.load(Path(__file__).with_name("recorded_healthy.npz")) as recorded:
     FITS = {name: recorded[name].astype(np.float64) for name in recorded}
 
 
-def told(levels: Levels) -> long_term.LongTerm:
+def told(levels: Levels) -> LongTerm:
     """What is said of a fit of one rank."""
     return long_term.long_term({0: levels}, {0: Journal(0)})
 

@@ -6,30 +6,20 @@ from pathlib import Path
 import msgspec
 from support.light import COMPUTE, write_audit
 from support.runs import RankSpec, make_info, make_run_dir, make_steps, summary_of
-from trainperf.analysis.effort.decisions import decisions
 
+from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding, amdahl
+from trainperf.core.findings import Finding, MeasuredGain, amdahl
 from trainperf.reports.html.run import load_page_data
 from trainperf.reports.html.run import render as page
-from trainperf.reports.layout.finding_view import EFFORT
 from trainperf.reports.run import markdown
-from trainperf.reports.run.effort_view import (
-    BETTER,
-    CEILING,
-    FAR,
-    GAIN,
-    RETURN,
-    TITLE,
-    answers,
-    of_effort,
-)
+from trainperf.reports.run.effort_view import TITLE, answers, of_effort
 from trainperf.reports.run.text import full_lines
 
 
-SIX = [GAIN, EFFORT, RETURN, BETTER, CEILING, FAR]
+SIX = ["gain", "effort", "return", "better", "ceiling", "how far"]
 
 
 def planted(path: Path, *findings: Finding) -> Summary:
@@ -40,7 +30,7 @@ def planted(path: Path, *findings: Finding) -> Summary:
 
 
 def finding(id_: str, fraction: float | None, *, urgent: bool = False) -> Finding:
-    """A finding that takes hours, with Amdahl's bound."""
+    """A finding that takes hours, with Amdahl's bound; its change saves half of the share."""
     return Finding(
         id=id_,
         title=id_,
@@ -48,6 +38,7 @@ def finding(id_: str, fraction: float | None, *, urgent: bool = False) -> Findin
         evidence=(),
         action="do it",
         fraction=fraction,
+        gain=None if fraction is None else amdahl(fraction, 2.0),
         gain_upper_bound=None if fraction is None else amdahl(fraction),
         effort="hours",
         urgent=urgent,
@@ -65,14 +56,13 @@ def test_each_finding_answers_the_six_questions_in_order(tmp_path: Path) -> None
     best, other = six(summary, 0), six(summary, 1)
 
     assert list(best) == SIX
-    assert best[GAIN].startswith("believed 1.25× for the step")
-    assert best[GAIN].endswith("50.0 ms → 40.0 ms")
-    assert best[EFFORT] == "hours, counted as 0.75 days"
-    assert best[RETURN] == "saves 20 % of the fit, 27 % per day of work"
-    assert best[BETTER] == "nothing returns more per day"
-    assert best[CEILING] == "at most 1.67× faster, 30.0 ms"
-    assert best[FAR].startswith("this change saves 50 % of what the ceiling allows")
-    assert other[BETTER] == "best (27 %) per day"
+    assert best["gain"] == "about 1.25× for the step: 50.0 ms → 40.0 ms, by the law of the step"
+    assert best["effort"] == "hours, counted as 0.75 days"
+    assert best["return"] == "saves 20 % of the fit, 27 % per day of work"
+    assert best["better"] == "nothing returns more per day"
+    assert best["ceiling"] == "at most 1.67× faster, 30.0 ms"
+    assert best["how far"].startswith("this change saves 50 % of what the ceiling allows")
+    assert other["better"] == "best (27 %) per day"
 
 
 def test_what_is_not_known_is_said_not_to_be(tmp_path: Path) -> None:
@@ -80,9 +70,9 @@ def test_what_is_not_known_is_said_not_to_be(tmp_path: Path) -> None:
     unknown = six(planted(tmp_path, finding("unknown", None)), 0)
 
     assert list(unknown) == SIX
-    for label in (GAIN, RETURN, BETTER, CEILING, FAR):
+    for label in ("gain", "return", "better", "ceiling", "how far"):
         assert unknown[label].startswith("not known"), label
-    assert "speed of light: not known without an audit" in unknown[FAR]
+    assert "speed of light: not known without an audit" in unknown["how far"]
 
 
 def test_an_audit_says_how_far_the_floor_is(tmp_path: Path) -> None:
@@ -94,22 +84,36 @@ def test_an_audit_says_how_far_the_floor_is(tmp_path: Path) -> None:
     write_audit(run, COMPUTE)
     summary = summarize(Run.open(run))
 
-    assert six(summary, 0)[FAR].endswith("the step takes 50× its speed of light, 1.00 ms")
+    assert six(summary, 0)["how far"].endswith("the step takes 50× its speed of light, 1.00 ms")
 
 
-def test_the_table_has_every_decision_and_says_how_to_edit_it(tmp_path: Path) -> None:
+def test_the_table_has_every_decision_in_the_order_of_the_findings(tmp_path: Path) -> None:
     """An urgent one without a share has dashes."""
-    summary = planted(tmp_path, finding("best", 0.4), finding("leak", None, urgent=True))
+    summary = planted(tmp_path, finding("leak", None, urgent=True), finding("best", 0.4))
     (table,) = of_effort(summary)
 
-    assert [row[0] for row in table.rows] == ["leak", "best"]
-    assert table.rows[0][-1] == "urgent: first"
-    assert table.rows[1] == ("best", "40 %", "2.00×", "0.75", "1.25×", "1.67×", "27 %", "a guess")
-    assert any("--write-effort" in note for note in table.notes)
+    assert table.head == ("part", "share", "days", "about", "at most", "per day", "by")
+    assert table.rows == (
+        ("leak", "–", "0.75", "–", "–", "–", "urgent: first"),
+        ("best", "40 %", "0.75", "1.25×", "1.67×", "27 %", "the law of the step"),
+    )
+    assert not any("--write-effort" in note for note in table.notes)
     assert of_effort(planted(tmp_path / "none")) == []
 
 
-def test_every_format_has_the_table_and_the_answers(tmp_path: Path) -> None:
+def test_what_was_tried_is_told_from_what_the_law_says(tmp_path: Path) -> None:
+    """The measured factor is the gain, and its row says so."""
+    measured = MeasuredGain(trial="t", verdict="faster", speedup=1.2, low=1.1, high=1.3)
+    found = msgspec.structs.replace(finding("best", 0.4), gain=1.2, measured_gain=measured)
+    summary = planted(tmp_path, found)
+    (table,) = of_effort(summary)
+
+    assert table.rows[0][3] == "1.20×"
+    assert table.rows[0][-1] == "tried"
+    assert six(summary, 0)["gain"].endswith(", as tried")
+
+
+def test_every_format_has_the_table(tmp_path: Path) -> None:
     """Terminal, Markdown and HTML."""
     info = make_info(config={"num_workers": 0})
     steps = make_steps(200, data_wait=20, forward=30)
@@ -124,6 +128,5 @@ def test_every_format_has_the_table_and_the_answers(tmp_path: Path) -> None:
 
     for document in documents:
         assert TITLE in document
-        assert "Amdahl" in document
-        assert RETURN in document
-        assert FAR in document
+        assert "gains do not add up" in document
+        assert "data_wait" in document.replace("\\_", "_")

@@ -6,8 +6,8 @@ import msgspec
 from support.doctor import Planted
 from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
-from trainperf.analysis.effort.decisions import decisions
 
+from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.summary.schema import PhaseLines, Summary
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
@@ -97,6 +97,7 @@ FOUND = Finding(
     evidence=("20.0 ms a step",),
     action="DataLoader(num_workers=3)",
     fraction=0.37,
+    gain=1.23,
     gain_upper_bound=1.58,
     effort="hours",
     where="train.py:31",
@@ -191,32 +192,20 @@ FULL = """\
     estimated from the ledger, not measured with the change made
 
   What to do first: return on effort
-    part       share  speed-up  days  whole gain  at most  per day  by
-    data_wait   37 %     2.00×  0.75       1.23×    1.58×     25 %  a guess
-    speed-up: how many times faster the part itself is believed to get, as measured in a trial, as
-    in scripts that made the change, or by a guess, half of it gone; whole gain: of the step, 1 /
-    ((1 - share) + share / speed-up), Amdahl's law
+    part       share  days  about  at most  per day  by
+    data_wait   37 %  0.75  1.23×    1.58×     25 %  the law of the step
+    about: how many times faster the step, or the fit, probably gets by it; the last column says by
+    what that is known
     days: of work, 8 hours each (minutes 0.12, hours 0.75, days 3); per day: share of the fit that
     is saved over the days, to compare changes by
     gains do not add up: each change alters the other shares
-    estimates of your own: trainperf report RUN --write-effort effort.toml, edit it, then trainperf
-    report RUN --effort effort.toml
 
-  Findings, by expected gain
-    1. 37 % of the step is spent waiting for data: at most 1.58× faster
+  Findings, by what they return
+    1. 37 % of the step is spent waiting for data (train.py:31)
        20.0 ms a step
-       next            DataLoader(num_workers=3)
-       where           train.py:31
-       gain            believed 1.23× for the step, where the part gets 2.00× as fast (a guess):
-                       50.0 ms → 40.8 ms
-       effort          hours, counted as 0.75 days
-       return          saves 19 % of the fit, 25 % per day of work
-       better          nothing returns more per day
-       ceiling         at most 1.58× faster, 31.6 ms
-       how far         this change saves 50 % of what the ceiling allows; the step takes 25× its
-                       speed of light, 2.00 ms
-       confidence      high (medium severity)
-       how to confirm  data_wait_fraction falls
+       do       DataLoader(num_workers=3)
+       gain     about 1.23×, at most 1.58×; takes hours
+       confirm  data_wait_fraction falls
 """
 
 
@@ -273,9 +262,9 @@ def test_markdown_has_the_same_tables(tmp_path: Path) -> None:
         "#### What would need less memory",
         "#### What to do first: return on effort",
     ]
-    assert "   next: DataLoader\\(num\\_workers=3\\)  " in said
-    assert "   effort: hours, counted as 0.75 days  " in said
-    assert "   how to confirm: data\\_wait\\_fraction falls" in said
+    assert "   do: DataLoader\\(num\\_workers=3\\)  " in said
+    assert "   gain: about 1.23×, at most 1.58×; takes hours  " in said
+    assert "   confirm: data\\_wait\\_fraction falls" in said
 
 
 def test_lines_that_were_nowhere_in_the_users_code_have_no_table(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_it_begins_with_the_answer_and_ends_with_what_is_next() -> None:
         "  note  one",
         "  note  two",
     ]
-    assert lines[-1] == "  No clear bottleneck."
+    assert lines[-1] == "  No waste was seen."
 
 
 def test_copies_say_what_they_reach_of_the_link() -> None:

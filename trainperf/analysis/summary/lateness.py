@@ -1,4 +1,4 @@
-"""Who is late: waits of ranks where they meet, added up step by step, and judged.
+"""Lateness of ranks: their waits where they meet, added up step by step, and judged.
 
 A synchronous step waits at its synchronisation points: in backward for the all-reduce; under
 Lightning on more than one rank, before every fetch, which is in the `loop` phase; and in any phase

@@ -92,7 +92,7 @@ class StepTimesFold:
         host_s, tags = rows[:, 2:], rows[:, 1].astype(int)
         walls_s = host_s.sum(axis=1)
         typical_s = float(np.median(walls_s))
-        every, slow = _periodic(rows[:, 0].astype(int), walls_s / typical_s)
+        every, slow = _periodic(rows[:, 0].astype(int), walls_s, typical_s)
         chosen: list[tuple[int | None, str, Mask]] = [(every, "", slow)]
         for tag in _CAUSES:
             tagged = (tags & tag) != 0
@@ -118,14 +118,16 @@ class StepTimesFold:
             lost_s=max(lost_s),
             phase=phase,
             phase_fraction=float(more_s.max()) / longer_s,
-            line=_Seen(lines).beyond(phase, slow_steps, ordinary) if lines else None,
+            line=_SampledCode(lines).beyond(phase, slow_steps, ordinary) if lines else None,
         )
 
 
-def _periodic(index: npt.NDArray[np.int64], times: Rows) -> tuple[int | None, Mask]:
-    """The period of slow steps, and which they are, by how many *times* the median each takes."""
-    for least in SLOW:
-        slow = times > least
+def _periodic(
+    index: npt.NDArray[np.int64], walls_s: Rows, typical_s: float
+) -> tuple[int | None, Mask]:
+    """The period of slow steps, and which they are."""
+    for times in SLOW:
+        slow = walls_s > times * typical_s
         numbers = index[slow]
         if FEWEST_SLOW <= len(numbers) <= len(index) / 3:
             period = _period(numbers, index)
@@ -153,15 +155,15 @@ def phase_lines(lines: SampledLines | None, steady: Collection[int]) -> tuple[Ph
     """Of each phase in steady steps, and of each gap; those with most samples first."""
     if lines is None:
         return ()
-    seen = _Seen(lines)
+    code = _SampledCode(lines)
     slots = Counter(lines.stacks[sample.stack].slot for sample in lines.samples)
     named = (
-        seen.named(slot, steady if slot in _PHASES else None) for slot, _ in slots.most_common()
+        code.named(slot, steady if slot in _PHASES else None) for slot, _ in slots.most_common()
     )
     return tuple(each for each in named if each is not None)
 
 
-class _Seen:
+class _SampledCode:
     """What was sampled: stacks of lines, and functions that run the loop itself."""
 
     def __init__(self, lines: SampledLines) -> None:
@@ -215,7 +217,9 @@ class _Seen:
         if None in loads:
             return None
         spent_us = [sample.stands_for_us for sample in samples]
-        return sum(us for us, asked in zip(spent_us, loads, strict=True) if asked) / sum(spent_us)
+        return sum(us for us, loading in zip(spent_us, loads, strict=True) if loading) / sum(
+            spent_us
+        )
 
     def _plain_code(self, samples: Sequence[Sample]) -> PlainCode | None:
         """What is no tensor operation there, and the innermost function that most of it is in."""

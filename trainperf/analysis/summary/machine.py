@@ -343,8 +343,8 @@ class MachineFold:
         return max(since, first), min(until, last)
 
     def _energy(self, tokens_per_step: float | None) -> Energy | None:
-        known = [host for host in self._hosts if host.joules is not None]
-        spans = [(host, *self._span(host.series)) for host in known]
+        metered = [host for host in self._hosts if host.joules is not None]
+        spans = [(host, *self._span(host.series)) for host in metered]
         spans = [(host, since, until) for host, since, until in spans if since < until]
         if not spans:
             return None

@@ -201,5 +201,5 @@ def _by_value(meters: Sequence[Fold], name: str) -> list[int]:
     """Places of the ranks that have a reading, by its value."""
     reductions = ((place, fold.reduction(name)) for place, fold in enumerate(meters))
     values = {place: reduction.value() for place, reduction in reductions if reduction is not None}
-    known = {place: value for place, value in values.items() if value is not None}
-    return sorted(known, key=lambda place: (known[place], place))
+    measured = {place: value for place, value in values.items() if value is not None}
+    return sorted(measured, key=lambda place: (measured[place], place))

@@ -347,8 +347,8 @@ def host_share(
     for info in infos:
         claims[_host(info)].update(_mask(info))
     shares = [_share(info, on_hosts, claims[_host(info)]) for info in infos]
-    known = [share for share in shares if share is not None]
-    least = min(known, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
+    of_ranks = [share for share in shares if share is not None]
+    least = min(of_ranks, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
 
     def quotients(part: str, *whole: str) -> list[float]:
         return [

@@ -103,12 +103,10 @@ def _said(about: float | None, most: float | None, tried: MeasuredGain | None) -
     if tried is not None:
         doubt = f", {tried.verdict}" if tried.verdict not in ("faster", "slower", "equal") else ""
         return f"{times(tried.speedup)} [{tried.low:.2f}–{tried.high:.2f}], tried{doubt}"
-    bound = "" if most is None else at_most(most).removesuffix(" faster")
-    if about is None:
-        return bound
-    likely = (
-        f"about {times(about)}" if about > 1 else "nothing while the step waits for something else"
-    )
+    bound = "" if most is None or most <= 1 else at_most(most).removesuffix(" faster")
+    if about is None or about <= 1:
+        return bound if about is None else ""
+    likely = f"about {times(about)}"
     return f"{likely}, {bound}" if bound and bound != f"at most {times(about)}" else likely
 
 
@@ -119,6 +117,8 @@ def _gain_row(finding: Finding) -> str:
     unsure = f"{finding.confidence} confidence" if finding.confidence != "high" else ""
     known = gain(finding)
     unknown = "" if known or finding.fraction == 0.0 else "not known before it is tried"
+    if finding.gain is not None and finding.gain <= 1 and unknown:
+        unknown = "nothing while the step waits for something else"
     effort = f"takes {finding.effort}" if known else ""
     return "; ".join(filter(None, (known or unknown, effort, cost, unsure)))
 

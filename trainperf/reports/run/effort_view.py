@@ -18,9 +18,13 @@ TITLE = "What to do first: return on effort"
 UNKNOWN_PART = "not known"
 
 _BASIS: dict[Basis, str] = {"measured": "tried", "modelled": "the law of the step"}
+_KNOWN_BY: dict[Basis, str] = {"measured": "as tried", "modelled": "by the law of the step"}
 _DEFAULTS = ", ".join(f"{effort} {days:.2g}" for effort, days in DAYS.items())
 _NOTES = (
-    "about: how many times faster the step, or the fit, probably gets by it (how it decides)",
+    (
+        "about: how many times faster the step, or the fit, probably gets by it; the last column "
+        "says by what that is known"
+    ),
     (
         f"days: of work, 8 hours each ({_DEFAULTS}); per day: share of the fit that is saved over "
         "the days, to compare changes by"
@@ -86,7 +90,7 @@ def _gain(row: Decision, summary: Summary) -> str:
         return f"{UNKNOWN_PART}{', and first all the same: it is urgent' if row.urgent else ''}"
     scope_s = _scope_s(row, summary)
     spent = f": {duration(scope_s)} → {duration(scope_s / row.gain)}" if scope_s else ""
-    return f"about {times(row.gain)} for the {row.scope}{spent}, by {_BASIS[row.basis]}"
+    return f"about {times(row.gain)} for the {row.scope}{spent}, {_KNOWN_BY[row.basis]}"
 
 
 def _return(row: Decision) -> str:

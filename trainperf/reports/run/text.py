@@ -63,7 +63,7 @@ def body(summary: Summary, view: RunView, width: int, most: int) -> list[Text]:
     sections = [
         _Section(lines=flow(words_of(view.headline), inner, style="bold"), keep=3, apart=True),
         _Section(lines=_phases(view), keep=8, apart=True),
-        _Section(lines=_numbers(summary, view, inner), keep=5, apart=True),
+        _Section(lines=_numbers(summary, view, inner), keep=4, apart=True),
         _Section(lines=_ranks(summary, view, inner), keep=3),
         _Section(lines=_findings(view, inner), keep=2),
         _Section(lines=_notes(view.warnings, inner, "yellow"), keep=1),
