@@ -592,8 +592,8 @@ CHANGES: tuple[Change, ...] = (
     Change(
         id="larger_batch",
         of=("launch_bound",),
-        advice="Compute more with each launch",
-        how="a batch twice as large: as many launches for twice the samples",
+        advice="Use a larger batch",
+        how="a batch twice as large: twice the samples with as many launches",
         realises=0.5,
         source="twice the batch halves the launches of a sample",
         bounded=False,
