@@ -178,7 +178,8 @@ class Stage:
 
     def is_asked_for(self, finding: Finding) -> bool:
         """Whether *finding* advises it."""
-        return finding.id in self.findings and self.words in finding.action
+        actions = (finding.action, *(change.action for change in finding.changes))
+        return finding.id in self.findings and any(self.words in action for action in actions)
 
 
 def _rarer(what: str, reason: str, *, finding: str) -> Stage:
@@ -335,8 +336,7 @@ STAGES: tuple[Stage, ...] = (
         reason="kernels take sizes in tiles: a vocabulary of an odd size is slow in the largest "
         "product of the step",
         apply=lambda kept: replace(kept, vocabulary_multiple=64),
-        bound=bounds.of_product("matmul_shapes", otherwise=bounds.vocabulary),
-        findings=("matmul_shapes",),
+        bound=bounds.vocabulary,
     ),
     Stage(
         name="graphs",
@@ -344,7 +344,7 @@ STAGES: tuple[Stage, ...] = (
         reason="torch.compile(mode='reduce-overhead') launches a whole graph at once",
         apply=lambda kept: replace(kept, compiled="reduce-overhead"),
         bound=bounds.of_product("launch_bound", otherwise=bounds.launches),
-        findings=("launch_bound"),
+        findings=("launch_bound",),
     ),
     Stage(
         name="autotune",

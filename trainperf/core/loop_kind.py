@@ -59,8 +59,6 @@ class LoopKind:
     """Has the optimizer make its update in one kernel."""
     overflows_less: str
     """A type in which gradients hardly overflow."""
-    data_parallel: str
-    """One process for each of so many `{devices}`."""
     logging: str
     """Has values logged every so many `{steps}`."""
     kept: str = "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
@@ -125,7 +123,6 @@ LIGHTNING = LoopKind(
     compiled=_COMPILED,
     fused=_FUSED,
     overflows_less='precision="bf16-mixed"',
-    data_parallel='Trainer(strategy="ddp", devices={devices}), and no wrapper in the module',
     logging="Trainer(log_every_n_steps={steps})",
     names_callbacks=True,
 )
@@ -164,8 +161,6 @@ with LoopMonitor("runs/a") as monitor:
     compiled=_COMPILED,
     fused=_FUSED,
     overflows_less="torch.autocast(device, dtype=torch.bfloat16)",
-    data_parallel="torchrun --nproc-per-node={devices}, DistributedDataParallel(model) in each "
-    "process",
     logging="LoopMonitor(log_every_n_steps={steps})",
     own=True,
 )
@@ -216,8 +211,6 @@ Trainer(model, args, callbacks=[TrainPerfCallback()])""",
     compiled="TrainingArguments(torch_compile=True)",
     fused='TrainingArguments(optim="adamw_torch_fused")',
     overflows_less="TrainingArguments(bf16=True)",
-    data_parallel="torchrun --nproc-per-node={devices} for the same script: the Trainer then wraps "
-    "the model in DistributedDataParallel",
     logging="TrainingArguments(logging_steps={steps})",
     names_callbacks=True,
     loader="TrainingArguments",

@@ -139,7 +139,7 @@ CHANGES: tuple[Change, ...] = (
         id="leave_the_loader",
         of=("data_hidden",),
         advice="Leave the loader as it is",
-        how="nothing: while the host waits, the device still has work; a faster loader gains "
+        how="no change: while the host waits, the device still has work; a faster loader gains "
         "nothing",
         trials=("free_loader",),
         confirm="data_stall_fraction stays small when the step gets faster",
@@ -239,7 +239,8 @@ CHANGES: tuple[Change, ...] = (
         id="pack_more",
         of=("padding",),
         advice="Pack from more sequences at once",
-        how="fill a row from those of several batches: the more to choose from, the less is left",
+        how="fill each row with sequences of several batches: the more there are to choose from, "
+        "the less padding is left",
         effort="hours",
         realises=0.7,
         source=_TWINS,
@@ -397,7 +398,11 @@ CHANGES: tuple[Change, ...] = (
         id="fused_for_scaler",
         of=("hidden_syncs",),
         advice="Read values later",
-        how="{loop.fused}: the scaler then skips on the device",
+        how="{loop.fused}: the scaler then skips an update without a value that the host reads",
+        how_in={
+            _LIGHTNING: "{loop.fused}: the scaler then skips an update without a value that the "
+            "host reads, but Lightning refuses gradient_clip_val"
+        },
         confirm="torch.cuda.set_sync_debug_mode('warn') says nothing in the step",
     ),
     Change(
@@ -544,10 +549,7 @@ CHANGES: tuple[Change, ...] = (
         of=("optimizer_not_fused",),
         advice="Fuse the optimizer",
         how="{loop.fused}",
-        how_in={
-            _LIGHTNING: "{loop.fused}; in fp16 Lightning does not clip gradients of a fused "
-            "optimizer: bf16-mixed, or no gradient_clip_val"
-        },
+        how_in={_LIGHTNING: "{loop.fused}; in fp16 Lightning refuses gradient_clip_val with it"},
         realises=0.8,
         source=_TWINS,
         trials=("optimizer_fused", "optimizer_foreach"),
@@ -595,8 +597,8 @@ CHANGES: tuple[Change, ...] = (
     Change(
         id="larger_batch",
         of=("launch_bound",),
-        advice="Compute more with each launch",
-        how="a batch twice as large: as many launches for twice the samples",
+        advice="Use a larger batch",
+        how="a batch twice as large: twice the samples with as many launches",
         realises=0.5,
         source="twice the batch halves the launches of a sample",
         bounded=False,
@@ -607,8 +609,8 @@ CHANGES: tuple[Change, ...] = (
         id="larger_micro_batches",
         of=("launch_bound",),
         advice="Take larger micro-batches",
-        how="a micro-batch {number} times as large and no {loop.accumulation}: the same samples in "
-        "each update",
+        how="a micro-batch {number} times as large, without {loop.accumulation}: the same samples "
+        "in each update",
         how_in={
             _HF: "TrainingArguments(per_device_train_batch_size={rows}, "
             "gradient_accumulation_steps=1): the same samples in each update"
@@ -671,8 +673,14 @@ CHANGES: tuple[Change, ...] = (
         id="fp32_instead",
         of=("autocast_casts",),
         advice="Train without autocast",
-        how="no autocast: by the peaks of this chip the conversions take longer than the products "
-        "save; or keep the weights in bf16, too, {loop.bf16_weights}",
+        how="no torch.autocast: by the peaks of this chip its conversions take longer than the "
+        "products save; or keep the weights in bf16, too, {loop.bf16_weights}",
+        how_in={
+            _LIGHTNING: 'Trainer(precision="32-true"): by the peaks of this chip the conversions '
+            "take longer than the products save; or {loop.bf16_weights}",
+            _HF: "TrainingArguments(bf16=False, fp16=False): by the peaks of this chip the "
+            "conversions take longer than the products save; or {loop.bf16_weights}",
+        },
         realises=None,
         source="conversions against what the products save, by the peaks of the chip",
         bounded=False,
@@ -869,7 +877,7 @@ CHANGES: tuple[Change, ...] = (
         "model.register_comm_hook(None, default_hooks.bf16_compress_hook), default_hooks of "
         "torch.distributed.algorithms.ddp_comm_hooks",
         how_in={
-            _LIGHTNING: "accumulate_grad_batches, or send bf16: "
+            _LIGHTNING: "a larger accumulate_grad_batches, or send bf16: "
             "DDPStrategy(ddp_comm_hook=default_hooks.bf16_compress_hook), default_hooks of "
             "torch.distributed.algorithms.ddp_comm_hooks",
             _HF: "a larger gradient_accumulation_steps",
@@ -911,7 +919,12 @@ CHANGES: tuple[Change, ...] = (
         id="distributed",
         of=("data_parallel",),
         advice="Use DistributedDataParallel",
-        how="{loop.data_parallel}",
+        how="torchrun --nproc-per-node={devices} SCRIPT, and in it DistributedDataParallel(model)",
+        how_in={
+            _LIGHTNING: 'Trainer(strategy="ddp", devices={devices}), and no wrapper in the module',
+            _HF: "torchrun --nproc-per-node={devices} SCRIPT: the Trainer then wraps the model in "
+            "DistributedDataParallel",
+        },
         effort="hours",
     ),
     # -- the fit
@@ -977,7 +990,7 @@ CHANGES: tuple[Change, ...] = (
         id="growing_pause",
         of=("slower_since",),
         advice="Find what grows in it",
-        how="look for what it goes through as a whole every time",
+        how="look for a list or a file that it reads or writes as a whole every time",
         effort="hours",
         confirm="pauses at the end of the run take what they took at its begin",
     ),

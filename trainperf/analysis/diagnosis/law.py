@@ -28,9 +28,11 @@ itself, and a call by at most `COLD` times.
 
 *About* is what a change brings by this law when it realises the share of the seconds that it
 usually does (`changes`).  *At most* has all of them at their ideal: gone, or the roofline of the
-work that has to stay; caches warm, threads gone, and no loader or CPU in the way.  Where model and
-loader share a CPU's cores and caches both are less certain than beside a device: a loader's own
-work slows the model while it runs, which no record tells apart.
+work that has to stay; caches warm, threads gone, and no loader or CPU in the way.  Where nothing
+tells the share there is no *about*; a change that alters more than its cause claims, such as
+compiling the whole model, has no *at most*.  Where model and loader share a CPU's cores and caches
+both are less certain than beside a device: a loader's own work slows the model while it runs, which
+no record tells apart.
 
 Worked example: of a step of 60 ms a callback takes 24 ms and hands values to a thread that computes
 6 ms.  *At most* 60 / (60 - 24 - 2 - 1.5 × 6) = 2.4 times as fast; a change that does it every tenth

@@ -80,12 +80,12 @@ def _cause(  # noqa: PLR0913 a cause has so many parts
 def stands_on(account: StepAccount, facts: Facts) -> str:
     """Where the times are from."""
     audit = facts.documents.audit
-    step = "" if audit is None or audit.step is None else f" {audit.step}"
-    if account.regions_basis == "modelled":
-        return f"modelled from the floors of step{step}; {facts.loop.capture} would measure it"
-    if account.regions_basis == "traced":
-        return f"device times from the trace, operators from step{step}"
-    return f"operators timed one by one in step{step}"
+    step = "step" if audit is None or audit.step is None else f"step {audit.step}"
+    sources = {
+        "modelled": f"modelled from the floors of {step}; {facts.loop.capture} would measure it",
+        "traced": f"device times from the trace, operators from {step}",
+    }
+    return sources.get(account.regions_basis, f"operators timed one by one in {step}")
 
 
 def _emptying(claim: Claim, written_bytes: float) -> Claim:
@@ -313,32 +313,24 @@ def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:
     if device is None:
         return None
     idle_s, bound = device.host_s or 0.0, device.host_bound or 0.0
-    seen = account.share(idle_s) >= 2 * LIMITS.worth
+    idle = account.share(idle_s) >= 2 * LIMITS.worth
     # A device that starved in the loader has caught up for a reason that has its own name.
     starved = account.share(device.data_s or 0.0) >= LIMITS.notable
-    if not seen and (bound < LIMITS.mostly or starved or not account.judged):
+    if not idle and (bound < LIMITS.mostly or starved or not account.judged):
         return None
-    marks = (
-        f"the device had caught up in {share(bound)} of the steps when forward and backward "
-        f"returned"
-    )
-    changes = tuple(_fewer_launches(account, facts, idle_s))
-    if not seen:
-        return Cause(
-            id="launch_bound",
-            title=f"the device waits for the host in {share(bound)} of the steps",
-            evidence=(marks,),
-            changes=changes,
-            confidence="medium",
-            severity="medium",
-        )
-    idle = share(account.share(idle_s))
+    bound_in = f"{share(bound)} of the steps"
+    marks = f"the device had caught up in {bound_in} when forward and backward returned"
+    late = share(account.share(idle_s))
     return Cause(
         id="launch_bound",
-        title=f"the device is idle {idle} of the time because launches come too late",
+        title=f"the device is idle {late} of the time because launches come too late"
+        if idle
+        else f"the device waits for the host in {bound_in}",
         evidence=(*_launched(facts), *([marks] if bound else [])),
-        changes=changes,
-        claim=Claim(removes_s=idle_s, device={"host_s": idle_s}),
+        changes=tuple(_fewer_launches(account, facts, idle_s)),
+        claim=Claim(removes_s=idle_s, device={"host_s": idle_s}) if idle else None,
+        confidence="high" if idle else "medium",
+        severity=None if idle else "medium",
     )
 
 
@@ -347,12 +339,12 @@ def _launched(facts: Facts) -> tuple[str, ...]:
     trace = facts.traces[-1] if facts.traces else None
     if trace is None or not trace.totals.kernels:
         return ()
-    kernels, steps = trace.totals.kernels, max(1, len(trace.steps))
-    short = sum(step.short_kernels or 0 for step in trace.steps) / steps / kernels
-    busy = duration(trace.totals.cpu_op_s or 0.0)
-    few = f"; {share(short)} of them take less than 10 µs" if short >= LIMITS.mostly else ""
-    launched = f"a step launches {count(round(kernels))} kernels"
-    return (f"{launched}, and its operators keep the host busy for {busy}{few}",)
+    kernels, busy_s = trace.totals.kernels, trace.totals.cpu_op_s or 0.0
+    short = sum(step.short_kernels or 0 for step in trace.steps) / max(1, len(trace.steps))
+    few = f"; {share(short / kernels)} of them take less than 10 µs"
+    many = f"a step launches {count(round(kernels))} kernels"
+    busy = f"its operators keep the host busy for {duration(busy_s)}"
+    return (f"{many}, and {busy}{few if short >= LIMITS.mostly * kernels else ''}",)
 
 
 # -- chains, constants, copies --------------------------------------------------------------------
@@ -485,18 +477,15 @@ def _fewer_casts(rows: Sequence[Region], account: StepAccount, facts: Facts) -> 
 
 def is_cast(use: OperatorUse) -> bool:
     """Whether it makes the same numbers in another dtype."""
-    if use.part not in PASSES or use.constant or not use.dtypes:
-        return False
-    if use.short_name == "_to_copy":
-        return use.result_dtype is not None and use.result_dtype != use.dtypes[0]
-    return use.short_name == "copy_" and len(set(use.dtypes[:2])) == 2
+    copies = use.part in PASSES and use.short_name in ("_to_copy", "copy_") and not use.constant
+    return copies and bool(use.dtypes) and len({*_dtypes(use)}) == 2
 
 
 def _dtypes(use: OperatorUse) -> tuple[str, str]:
-    """Before and after the conversion."""
+    """Before and after it."""
     if use.short_name == "copy_":
         return use.dtypes[-1], use.dtypes[0]
-    return use.dtypes[0], use.result_dtype or "another"
+    return use.dtypes[0], use.result_dtype or use.dtypes[0]
 
 
 # -- precision ------------------------------------------------------------------------------------
