@@ -57,21 +57,24 @@ def _where(facts: Facts, slot: str) -> str:
 
 
 def _pause(
-    account: StepAccount, facts: Facts, kind: str, least: float, *changes: str
+    account: StepAccount, facts: Facts, kind: str, rarer: str, least: float, *further: Use
 ) -> Cause | None:
-    """A cause where pauses of one kind take at least so much of the fit.
+    """A cause where pauses of one kind can be made shorter.
 
-    The first change makes them rarer, or shorter, so that they take `AIM` of it.
+    From `least` of the fit on they can be rarer, so that they take `AIM` of it.  What further can
+    be changed costs nothing, and is said as soon as they matter at all.
     """
     claim, number = of_pause(account, kind), facts.gaps.get(kind, 0)
     spent_s = claim.pauses_s[kind]
     lost = account.share_of_fit(spent_s)
-    if lost < least or not number:
+    changes = list(further)
+    if lost >= least:
+        # Rounded first: half a millionth must not make a whole number the next one.
+        fewer = max(2, math.ceil(round(lost * (1 - AIM) / (max(1 - lost, 0.001) * AIM), 6)))
+        values = {"fewer": fewer, "part": f"{1 / fewer:.2g}"}
+        changes.append(Use(change=rarer, values=values, realises=1 - 1 / fewer))
+    if not changes or not number or lost < LIMITS.worth:
         return None
-    # Rounded first: half a millionth must not make a whole number the next one.
-    fewer = max(2, math.ceil(round(lost * (1 - AIM) / (max(1 - lost, 0.001) * AIM), 6)))
-    values = {"fewer": fewer, "part": f"{1 / fewer:.2g}"}
-    rarer = Use(change=changes[0], values=values, realises=1 - 1 / fewer)
     pace = ""
     if number > 1 and facts.steps:
         apart = plural(max(1, round(facts.steps / number)), "step")
@@ -83,7 +86,7 @@ def _pause(
             f"{duration(spent_s)} in {plural(number, 'pause')}{pace}",
             *_sampled(facts, kind),
         ),
-        changes=(rarer, *(Use(change=change) for change in changes[1:])),
+        changes=tuple(changes),
         claim=claim,
         where=_where(facts, kind),
     )
@@ -99,11 +102,9 @@ def validation(account: StepAccount, facts: Facts) -> Cause | None:
     gradients are wanted in validation, as for adversarial metrics.
     To confirm: `trainperf compare` with a run that validates less often, by the fit clock.
     """
-    # A graph that nobody needs is worth a word sooner than a validation is.
-    if facts.settings.get("validation_grad") is True:
-        changes = ("validate_less", "validate_without_grad")
-        return _pause(account, facts, "validation", LIMITS.notable, *changes)
-    return _pause(account, facts, "validation", LIMITS.critical, "validate_less")
+    graph = facts.settings.get("validation_grad") is True
+    further = (Use(change="validate_without_grad"),) if graph else ()
+    return _pause(account, facts, "validation", "validate_less", LIMITS.critical, *further)
 
 
 def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
@@ -114,7 +115,7 @@ def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the disk was slow for another reason, or the real fit saves more rarely.
     To confirm: `trainperf compare` with a run without checkpoints, by the fit clock.
     """
-    return _pause(account, facts, "checkpoint", LIMITS.notable, "checkpoint_less")
+    return _pause(account, facts, "checkpoint", "checkpoint_less", LIMITS.notable)
 
 
 # -- steps ----------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ def noisy_run(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG0
     To confirm: the same training with batches of one size: what stays is the machine's.
     """
     step_s, apart_s, last_s = facts.value(STEP_S), facts.value(STEP_IQR_S), facts.value(STEP_P95_S)
-    # A loader that is waited for brings batches in bursts.
+    # A loader that is waited for brings its batches in bursts.
     bursts = (facts.value(DATA_WAIT_FRACTION) or 0.0) >= LIMITS.notable
     if not facts.noisy or not step_s or apart_s is None or bursts:
         return None
@@ -372,12 +373,12 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
     elif change not in ("slower_machine", "larger_batches"):
         change = _GATHERING.get(drift.phase, change)
     names = (drift.hook, logger, holder and holder.name, line and line.name, words(drift.phase))
-    grows = f"{words(drift.phase)}{f' ({drift.hook})' if drift.hook else ''}"
+    grows = f"{words(drift.phase)}{f' ({drift.hook})' if drift.hook else ''} grows"
     begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
     if drift.alike and not drift.hook and drift.rank is None:
-        grows, begins_s, ends_s = _ALIKE, drift.begins_s, drift.ends_s
+        grows, begins_s, ends_s = f"{_ALIKE},", drift.begins_s, drift.ends_s
     yield _Slower(
-        title=f"steps get slower all the time: {grows} grows from {duration(begins_s)} to "
+        title=f"steps get slower all the time: {grows} from {duration(begins_s)} to "
         f"{duration(ends_s)} per step",
         evidence=(
             (
