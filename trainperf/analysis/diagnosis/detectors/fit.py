@@ -341,9 +341,8 @@ def _level(level: NewLevel) -> _Slower:
     when = f"from step {level.from_step:,} on steps take"
     if level.until_step is not None:
         when = f"steps {level.from_step:,} to {level.until_step - 1:,} take"
-    rank = "" if level.rank is None else f" on rank {level.rank}"
-    what, more_s = f"{words(level.phase)}{rank}", level.phase_s
-    if level.alike and not rank:
+    what, more_s = f"{words(level.phase)}{_on(level)}", level.phase_s
+    if level.alike and level.rank is None:
         what, more_s = _ALIKE, level.after_s - level.before_s
     longer = share(level.after_s / level.before_s - 1)
     return _Slower(
@@ -373,7 +372,7 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
     elif change not in ("slower_machine", "larger_batches"):
         change = _GATHERING.get(drift.phase, change)
     names = (drift.hook, logger, holder and holder.name, line and line.name, words(drift.phase))
-    grows = f"{words(drift.phase)}{f' ({drift.hook})' if drift.hook else ''} grows"
+    grows = f"{words(drift.phase)}{_on(drift)}{f' ({drift.hook})' if drift.hook else ''} grows"
     begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
     if drift.alike and not drift.hook and drift.rank is None:
         grows, begins_s, ends_s = f"{_ALIKE},", drift.begins_s, drift.ends_s
@@ -455,6 +454,10 @@ def _changed(change: NewLevel | SlowDrift) -> str:
     if facts & {"pace_ns", "waited_ns"} or change.alike:
         return "slower_machine"
     return _BY_PHASE.get(change.phase, "something_changed")
+
+
+def _on(change: NewLevel | SlowDrift) -> str:
+    return "" if change.rank is None else f" on rank {change.rank}"
 
 
 def _along(moved: Collection[Moved]) -> tuple[str, ...]:
