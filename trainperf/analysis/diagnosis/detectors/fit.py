@@ -10,7 +10,7 @@ from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount, of_pa
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.loader import first_batches_s
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.schema import Moved, NewLevel, SlowDrift
+from trainperf.analysis.summary.schema import LineShare, Moved, NewLevel, SlowDrift
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS
@@ -40,16 +40,11 @@ AIM = 0.05
 """Of the fit: so much a pause may take."""
 
 
-def _sampled(facts: Facts, slot: str) -> tuple[str, ...]:
-    line = facts.owner(slot)
+def _sampled(line: LineShare | None) -> tuple[str, ...]:
+    """The function that most of it was seen in."""
     if line is None:
         return ()
     return (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)
-
-
-def _where(facts: Facts, slot: str) -> str:
-    line = facts.owner(slot)
-    return "" if line is None else line.where
 
 
 # -- pauses
@@ -64,7 +59,7 @@ def _pause(
     From `least` of the fit on they can be rarer, so that they take `AIM` of it.  What further can
     be changed costs nothing, and is said as soon as they matter at all.
     """
-    claim, number = of_pause(account, kind), facts.gaps.get(kind, 0)
+    claim, number, line = of_pause(account, kind), facts.gaps.get(kind, 0), facts.owner(kind)
     spent_s = claim.pauses_s[kind]
     lost = account.share_of_fit(spent_s)
     changes = list(further)
@@ -84,11 +79,11 @@ def _pause(
         title=f"{kind} takes {share(lost)} of the fit",
         evidence=(
             f"{duration(spent_s)} in {plural(number, 'pause')}{pace}",
-            *_sampled(facts, kind),
+            *_sampled(line),
         ),
         changes=tuple(changes),
         claim=claim,
-        where=_where(facts, kind),
+        where="" if line is None else line.where,
     )
 
 
@@ -189,11 +184,7 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             f"{plural(slow.steps, 'slow step')} of {slow.of_steps:,}",
             f"{share(slow.phase_fraction)} of what they take longer is in {words(slow.phase)}",
-            *(
-                (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)
-                if line
-                else ()
-            ),
+            *_sampled(line),
         ),
         changes=(
             Use(change="do_less_often" if line else "find_slow_steps", values={"name": doer}),
@@ -386,7 +377,7 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
             ),
             *((f"Lightning calls its logger in the loop: {logger}",) if logger else ()),
             *_along(drift.moved),
-            *_sampled(facts, drift.phase),
+            *_sampled(line),
             *(
                 (f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",)
                 if holder
