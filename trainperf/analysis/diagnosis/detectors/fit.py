@@ -544,7 +544,7 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="first_step",
         title=f"{what} takes {share(account.share_of_fit(lost_s))} of the fit"
-        + (" more than it saves" if change == "compile_long_runs" else ""),
+        + (" beyond what it saves" if change == "compile_long_runs" else ""),
         evidence=tuple(evidence),
         changes=(Use(change=change),),
         claim=Claim(pauses_s={"first_step": lost_s}),
