@@ -41,7 +41,7 @@ from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
 
 
-NAMES = ("slower_since", "slow_drift", "growing_pauses")
+NAMES = ("slower_since",)
 FLOOR_S = 2.0
 """In place of the half minute that a change must last: the statistics alone are judged."""
 MOST_PIECES = 128

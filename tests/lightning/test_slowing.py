@@ -97,9 +97,9 @@ def fitted(tmp_path: Path, model: Model, **options: Any) -> Summary:
     return summarize(Run.open(tmp_path))
 
 
-def slow_drift(summary: Summary) -> Finding:
+def slower(summary: Summary) -> Finding:
     """The finding of that name."""
-    (finding,) = [each for each in summary.findings if each.id == "slow_drift"]
+    (finding,) = [each for each in summary.findings if each.id == "slower_since"]
     return finding
 
 
@@ -107,7 +107,7 @@ def test_thread_8_a_log_file_that_is_rewritten(tmp_path: Path) -> None:
     """Lightning#17725: since PR#18567 its logger writes all rows again with a new name only."""
     logger = CSVLogger(tmp_path / "logs", flush_logs_every_n_steps=1)
 
-    finding = slow_drift(fitted(tmp_path / "run", NewNames(), logger=logger))
+    finding = slower(fitted(tmp_path / "run", NewNames(), logger=logger))
 
     assert finding.title.startswith("steps get slower all the time: loop grows from")
     assert finding.advice == "Keep CSVLogger from doing more with every step"
@@ -134,7 +134,7 @@ def test_a_log_file_that_is_appended_to_is_no_drift(tmp_path: Path) -> None:
 
 def test_thread_9_outputs_that_are_kept(tmp_path: Path) -> None:
     """Lightning#2493: in forward, at the line that goes through them."""
-    finding = slow_drift(fitted(tmp_path, KeepingOutputs()))
+    finding = slower(fitted(tmp_path, KeepingOutputs()))
 
     assert finding.title.startswith("steps get slower all the time: forward grows from")
     assert finding.advice == "Find what forward goes through more of with every step", finding

@@ -195,7 +195,7 @@ def test_train_mode_is_found_with_what_it_changes(tmp_path: Path) -> None:
 
 def test_dropout_left_on_is_found_with_its_place(tmp_path: Path) -> None:
     """eval() does not reach it."""
-    summary = summary_of(answered(tmp_path, LeftOn))
+    summary = summary_of(answered(tmp_path, LeftOn, audit=True))
     finding = next(each for each in summary.findings if each.id == "dropout_left_on")
 
     assert "part (Dropping)" in finding.title

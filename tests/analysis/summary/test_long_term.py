@@ -67,7 +67,7 @@ def finding(summary: Summary, name: str) -> Finding:
     return only
 
 
-LONG_TERM = {"slower_since", "slow_drift", "growing_pauses"}
+LONG_TERM = {"slower_since"}
 
 
 def test_a_slow_shard_is_a_change_of_the_data_wait(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_steps_that_get_slower_in_all_their_parts_are_the_machines(tmp_path: Pat
         return {name: 0.12 * ms * index / STEPS for name, ms in PARTS.items()}
 
     summary = summary_with(tmp_path, steps_with(slower))
-    drift = finding(summary, "slow_drift")
+    drift = finding(summary, "slower_since")
 
     assert "forward, backward and optimizer alike, from 50" in drift.title
     assert drift.advice == "Look at the machine, not at the code"
@@ -174,7 +174,7 @@ def test_a_log_file_that_is_rewritten_drifts_and_memory_grows_with_it(tmp_path: 
     assert drift is not None
     assert (drift.phase, summary.long_term.levels) == ("callbacks", ())
     assert [moved.fact for moved in drift.moved] == ["owned_bytes"]
-    shown = finding(summary, "slow_drift")
+    shown = finding(summary, "slower_since")
     assert "callbacks grows from" in shown.title
     assert "append to the log file instead of writing all of it again" in shown.action
     assert any("memory in use grew with it" in line for line in shown.evidence)
@@ -191,7 +191,7 @@ def test_checkpoints_that_grow_are_told(tmp_path: Path) -> None:
     summary = summary_with(tmp_path, steps_with(lambda _: {}), gaps=gaps)
     (pause,) = summary.long_term.pauses
     assert (pause.gap, pause.number) == ("checkpoint", 19)
-    assert finding(summary, "growing_pauses").title.startswith("pauses for checkpoint get longer")
+    assert finding(summary, "slower_since").title.startswith("pauses for checkpoint get longer")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -242,7 +242,7 @@ def test_the_rank_whose_work_drifts_is_named(tmp_path: Path) -> None:
     drift = summary.long_term.drift
     assert drift is not None
     assert (drift.rank, drift.phase) == (1, "data_wait")
-    assert "data wait on rank 1 grows from" in finding(summary, "slow_drift").title
+    assert "data wait on rank 1 grows from" in finding(summary, "slower_since").title
 
 
 def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_machine(
@@ -258,7 +258,7 @@ def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_mach
     )
     assert summary.long_term.drift is not None
     assert [moved.fact for moved in summary.long_term.drift.moved] == []
-    assert finding(summary, "slow_drift").advice.startswith("Find what forward goes through")
+    assert finding(summary, "slower_since").advice.startswith("Find what forward goes through")
 
     summary = summary_with(
         tmp_path / "others",
@@ -267,7 +267,7 @@ def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_mach
             facts=lambda i: {"waited_ns": (1.0 + 190.0 * i / STEPS) * MS},
         ),
     )
-    shown = finding(summary, "slow_drift")
+    shown = finding(summary, "slower_since")
     assert shown.advice == "Look at the machine, not at the code"
     assert shown.action.startswith("see what else ran there over the run, and the clocks")
 

@@ -26,4 +26,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out, model, ready(80, WIDTH, 512))
 
 
-SCRIPT = Script(expected=("graph_held",), train=_train)
+SCRIPT = Script(expected=("leak",), train=_train)

@@ -30,4 +30,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out, module, Ready(number), audit_at=None, callbacks=[profiler])
 
 
-SCRIPT = Script(expected=("slow_after_capture",), train=_train, same_work=False)
+SCRIPT = Script(expected=("slower_since",), train=_train, same_work=False)

@@ -23,4 +23,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     plain(out, after=validate)
 
 
-SCRIPT = Script(expected=("validation_grad",), train=_train)
+SCRIPT = Script(expected=("validation",), train=_train)

@@ -31,4 +31,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out, model, ready(80, 256, 64))
 
 
-SCRIPT = Script(expected=("graph_held",), train=_train)
+SCRIPT = Script(expected=("leak",), train=_train)

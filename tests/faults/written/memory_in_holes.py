@@ -11,4 +11,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     write_run(out, facts={} if fixed else holes)
 
 
-SCRIPT = Script(expected=("fragmentation",), train=_train, same_work=False)
+SCRIPT = Script(expected=("memory_limit",), train=_train, same_work=False)

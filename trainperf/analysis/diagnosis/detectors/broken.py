@@ -135,11 +135,11 @@ def _pace(slope: Reading, room: float) -> str:
 
 
 def _holder(facts: Facts) -> Holder | None:
-    """The container that has gathered something of nearly every step, graphs before the rest."""
+    """The largest container with something of nearly every step, one that keeps graphs first."""
     memory, least = facts.documents.memory, LIMITS.mostly * facts.steps
     held = () if memory is None or facts.steps < LIMITS.steps else memory.held
-    gathers = (each for each in held if each.count >= least)
-    return next((each for each in held if each.graphs >= least), next(gathers, None))
+    gather = (each for each in held if each.count >= least)
+    return max(gather, key=lambda each: (each.graphs >= least, each.size_bytes), default=None)
 
 
 def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
@@ -225,11 +225,10 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     torn = reserved >= (1 - LIMITS.critical) * capacity and holes >= LIMITS.critical * reserved
     # TraceML's pressure bands: 0.92 and 0.97.
     full = used / capacity >= 0.92
-    if not (retried or full or torn):
+    helps = {"room_for_allocator": retried, "leave_room": full, "expandable_segments": torn}
+    changes = tuple(Use(change=change) for change, apt in helps.items() if apt)
+    if not changes:
         return None
-    change = "leave_room" if full else "expandable_segments"
-    if retried:
-        change = "room_for_allocator"
     memory = facts.documents.memory
     saved = [
         f"{each.what} saves up to {size(each.size_bytes)}, and {each.costs}"
@@ -244,7 +243,7 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
             *((f"the allocator retried {count(retries)} times",) if retried else ()),
             *saved[:2],
         ),
-        changes=(Use(change=change),),
+        changes=changes,
         severity="high"
         if used / capacity >= 0.97 or (retried and retries >= steps / 10)
         else "medium",

@@ -10,7 +10,7 @@ from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount, of_pa
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.loader import first_batches_s
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.schema import Moved, NewLevel, SlowDrift
+from trainperf.analysis.summary.schema import LineShare, Moved, NewLevel, SlowDrift
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS
@@ -40,16 +40,11 @@ AIM = 0.05
 """Of the fit: so much a pause may take."""
 
 
-def _sampled(facts: Facts, slot: str) -> tuple[str, ...]:
-    line = facts.owner(slot)
+def _sampled(line: LineShare | None) -> tuple[str, ...]:
+    """The function that most of it was seen in."""
     if line is None:
         return ()
     return (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)
-
-
-def _where(facts: Facts, slot: str) -> str:
-    line = facts.owner(slot)
-    return "" if line is None else line.where
 
 
 # -- pauses
@@ -57,21 +52,24 @@ def _where(facts: Facts, slot: str) -> str:
 
 
 def _pause(
-    account: StepAccount, facts: Facts, kind: str, least: float, *changes: str
+    account: StepAccount, facts: Facts, kind: str, rarer: str, least: float, *further: Use
 ) -> Cause | None:
-    """A cause where pauses of one kind take at least so much of the fit.
+    """A cause where pauses of one kind can be made shorter.
 
-    The first change makes them rarer, or shorter, so that they take `AIM` of it.
+    From `least` of the fit on they can be rarer, so that they take `AIM` of it.  What further can
+    be changed costs nothing, and is said as soon as they matter at all.
     """
-    claim, number = of_pause(account, kind), facts.gaps.get(kind, 0)
+    claim, number, line = of_pause(account, kind), facts.gaps.get(kind, 0), facts.owner(kind)
     spent_s = claim.pauses_s[kind]
     lost = account.share_of_fit(spent_s)
-    if lost < least or not number:
+    changes = list(further)
+    if lost >= least:
+        # Rounded first: half a millionth must not make a whole number the next one.
+        fewer = max(2, math.ceil(round(lost * (1 - AIM) / (max(1 - lost, 0.001) * AIM), 6)))
+        values = {"fewer": fewer, "part": f"{1 / fewer:.2g}"}
+        changes.append(Use(change=rarer, values=values, realises=1 - 1 / fewer))
+    if not changes or not number or lost < LIMITS.worth:
         return None
-    # Rounded first: half a millionth must not make a whole number the next one.
-    fewer = max(2, math.ceil(round(lost * (1 - AIM) / (max(1 - lost, 0.001) * AIM), 6)))
-    values = {"fewer": fewer, "part": f"{1 / fewer:.2g}"}
-    rarer = Use(change=changes[0], values=values, realises=1 - 1 / fewer)
     pace = ""
     if number > 1 and facts.steps:
         apart = plural(max(1, round(facts.steps / number)), "step")
@@ -81,11 +79,11 @@ def _pause(
         title=f"{kind} takes {share(lost)} of the fit",
         evidence=(
             f"{duration(spent_s)} in {plural(number, 'pause')}{pace}",
-            *_sampled(facts, kind),
+            *_sampled(line),
         ),
-        changes=(rarer, *(Use(change=change) for change in changes[1:])),
+        changes=tuple(changes),
         claim=claim,
-        where=_where(facts, kind),
+        where="" if line is None else line.where,
     )
 
 
@@ -99,11 +97,9 @@ def validation(account: StepAccount, facts: Facts) -> Cause | None:
     gradients are wanted in validation, as for adversarial metrics.
     To confirm: `trainperf compare` with a run that validates less often, by the fit clock.
     """
-    # A graph that nobody needs is worth a word sooner than a validation is.
-    if facts.settings.get("validation_grad") is True:
-        changes = ("validate_less", "validate_without_grad")
-        return _pause(account, facts, "validation", LIMITS.notable, *changes)
-    return _pause(account, facts, "validation", LIMITS.critical, "validate_less")
+    graph = facts.settings.get("validation_grad") is True
+    further = (Use(change="validate_without_grad"),) if graph else ()
+    return _pause(account, facts, "validation", "validate_less", LIMITS.critical, *further)
 
 
 def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
@@ -114,7 +110,7 @@ def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: the disk was slow for another reason, or the real fit saves more rarely.
     To confirm: `trainperf compare` with a run without checkpoints, by the fit clock.
     """
-    return _pause(account, facts, "checkpoint", LIMITS.notable, "checkpoint_less")
+    return _pause(account, facts, "checkpoint", "checkpoint_less", LIMITS.notable)
 
 
 # -- steps ----------------------------------------------------------------------------------------
@@ -188,11 +184,7 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             f"{plural(slow.steps, 'slow step')} of {slow.of_steps:,}",
             f"{share(slow.phase_fraction)} of what they take longer is in {words(slow.phase)}",
-            *(
-                (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)
-                if line
-                else ()
-            ),
+            *_sampled(line),
         ),
         changes=(
             Use(change="do_less_often" if line else "find_slow_steps", values={"name": doer}),
@@ -211,7 +203,7 @@ def noisy_run(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG0
     To confirm: the same training with batches of one size: what stays is the machine's.
     """
     step_s, apart_s, last_s = facts.value(STEP_S), facts.value(STEP_IQR_S), facts.value(STEP_P95_S)
-    # A loader that is waited for brings batches in bursts.
+    # A loader that is waited for brings its batches in bursts.
     bursts = (facts.value(DATA_WAIT_FRACTION) or 0.0) >= LIMITS.notable
     if not facts.noisy or not step_s or apart_s is None or bursts:
         return None
@@ -340,9 +332,8 @@ def _level(level: NewLevel) -> _Slower:
     when = f"from step {level.from_step:,} on steps take"
     if level.until_step is not None:
         when = f"steps {level.from_step:,} to {level.until_step - 1:,} take"
-    rank = "" if level.rank is None else f" on rank {level.rank}"
-    what, more_s = f"{words(level.phase)}{rank}", level.phase_s
-    if level.alike and not rank:
+    what, more_s = f"{words(level.phase)}{_on(level)}", level.phase_s
+    if level.alike and level.rank is None:
         what, more_s = _ALIKE, level.after_s - level.before_s
     longer = share(level.after_s / level.before_s - 1)
     return _Slower(
@@ -372,12 +363,12 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
     elif change not in ("slower_machine", "larger_batches"):
         change = _GATHERING.get(drift.phase, change)
     names = (drift.hook, logger, holder and holder.name, line and line.name, words(drift.phase))
-    grows = f"{words(drift.phase)}{f' ({drift.hook})' if drift.hook else ''}"
+    grows = f"{words(drift.phase)}{_on(drift)}{f' ({drift.hook})' if drift.hook else ''} grows"
     begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
     if drift.alike and not drift.hook and drift.rank is None:
-        grows, begins_s, ends_s = _ALIKE, drift.begins_s, drift.ends_s
+        grows, begins_s, ends_s = f"{_ALIKE},", drift.begins_s, drift.ends_s
     yield _Slower(
-        title=f"steps get slower all the time: {grows} grows from {duration(begins_s)} to "
+        title=f"steps get slower all the time: {grows} from {duration(begins_s)} to "
         f"{duration(ends_s)} per step",
         evidence=(
             (
@@ -386,7 +377,7 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
             ),
             *((f"Lightning calls its logger in the loop: {logger}",) if logger else ()),
             *_along(drift.moved),
-            *_sampled(facts, drift.phase),
+            *_sampled(line),
             *(
                 (f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",)
                 if holder
@@ -454,6 +445,10 @@ def _changed(change: NewLevel | SlowDrift) -> str:
     if facts & {"pace_ns", "waited_ns"} or change.alike:
         return "slower_machine"
     return _BY_PHASE.get(change.phase, "something_changed")
+
+
+def _on(change: NewLevel | SlowDrift) -> str:
+    return "" if change.rank is None else f" on rank {change.rank}"
 
 
 def _along(moved: Collection[Moved]) -> tuple[str, ...]:
@@ -549,7 +544,7 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="first_step",
         title=f"{what} takes {share(account.share_of_fit(lost_s))} of the fit"
-        + (" more than it saves" if change == "compile_long_runs" else ""),
+        + (" beyond what it saves" if change == "compile_long_runs" else ""),
         evidence=tuple(evidence),
         changes=(Use(change=change),),
         claim=Claim(pauses_s={"first_step": lost_s}),
