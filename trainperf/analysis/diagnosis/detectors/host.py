@@ -15,7 +15,7 @@ from trainperf.analysis.diagnosis.account import (
     of_slots,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, known
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
@@ -134,7 +134,7 @@ def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             *(f"{hook}: {duration(spent_s)} per step" for hook, spent_s in named),
             *_meanwhile(account, threads),
-            *(() if named else ("no hook was timed by name",)),
+            *known(not named and "no hook was timed by name"),
         ),
         changes=(
             Use(change="rarer_callback", values={"hook": named[0][0] if named else "callbacks"}),
@@ -206,7 +206,7 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
         "last hook",
         evidence=(
             f"{duration(claim.removes_s)} of {step} between last hook and fetch",
-            *((f"on the progress bar: {shown}",) if shown else ()),
+            *known(shown and f"on the progress bar: {shown}"),
             *_meanwhile(account, threads),
         ),
         changes=(Use(change="log_rarely"),),
