@@ -60,7 +60,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def _waits(account: StepAccount, lost_s: float) -> dict[str, float]:
-    """The same seconds on a device: it waits for others inside of its collectives."""
+    """The same seconds of a device: they pass inside of its collectives."""
     return {} if account.device is None else {"communication_s": lost_s}
 
 
