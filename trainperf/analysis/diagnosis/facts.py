@@ -143,7 +143,7 @@ class Facts:
                 max(0, min(last_step, window.last_step) - max(first_step, window.first_step) + 1)
                 for window in cause.windows
             )
-            most = inside >= LIMITS.general * (last_step - first_step + 1)
-            if most and (cause.slower or 0.0) >= LIMITS.general * slower:
+            most = inside >= LIMITS.regular * (last_step - first_step + 1)
+            if most and (cause.slower or 0.0) >= LIMITS.regular * slower:
                 return True
         return False

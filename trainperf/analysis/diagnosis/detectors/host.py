@@ -15,8 +15,9 @@ from trainperf.analysis.diagnosis.account import (
     of_slots,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, known
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.summary.schema import LineShare
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, words
@@ -134,7 +135,7 @@ def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             *(f"{hook}: {duration(spent_s)} per step" for hook, spent_s in named),
             *_meanwhile(account, threads),
-            *(() if named else ("no hook was timed by name",)),
+            *known(not named and "no hook was timed by name"),
         ),
         changes=(
             Use(change="rarer_callback", values={"hook": named[0][0] if named else "callbacks"}),
@@ -206,7 +207,7 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
         "last hook",
         evidence=(
             f"{duration(claim.removes_s)} of {step} between last hook and fetch",
-            *((f"on the progress bar: {shown}",) if shown else ()),
+            *known(shown and f"on the progress bar: {shown}"),
             *_meanwhile(account, threads),
         ),
         changes=(Use(change="log_rarely"),),
@@ -550,26 +551,31 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
             ),
             severity="low",
         )
-    # Where waiting and the loop's own code are told apart by samples, those of both are together.
-    seen = [
-        facts.owner(at) or (facts.owner("data_wait") if at == "between" else None) for at in places
-    ]
-    lines = [line for line in seen if line is not None]
+    lines = {place: line for place in places if (line := _seen_in(facts, place)) is not None}
     return Cause(
         id="unnamed_time",
-        title=f"{part} of the step is {' or '.join(_PLACES[at] for at in places)}"
-        + (f", mostly in {' and '.join(line.subject for line in lines)}" if lines else ""),
+        title=f"{part} of the step is {' or '.join(_PLACES[place] for place in places)}"
+        + (f", mostly in {' and '.join(each.subject for each in lines.values())}" if lines else ""),
         evidence=(
             spent,
-            *(f"{at.name}: {share(at.fraction)} of that in {at.samples} samples" for at in lines),
-            *(() if lines else ("no line was seen in most of it",)),
+            *(
+                f"{each.name}: {share(each.fraction)} of {duration(account.spent(place))} "
+                f"{_PLACES[place]}, in {each.samples} samples"
+                for place, each in lines.items()
+            ),
+            *known(not lines and "no line was seen in most of it"),
         ),
-        changes=tuple(Use(change="lighten", values={"name": line.subject}) for line in lines)
+        changes=tuple(Use(change="lighten", values={"name": x.subject}) for x in lines.values())
         or (Use(change="name_it"),),
         claim=claim,
-        where=lines[0].where if lines else "",
+        where=next((line.where for line in lines.values()), ""),
         confidence="high" if lines else "medium",
     )
+
+
+def _seen_in(facts: Facts, place: str) -> LineShare | None:
+    """The function that is there most; of a wait and the loop's own code, samples are together."""
+    return facts.owner(place) or (facts.owner("data_wait") if place == "between" else None)
 
 
 def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
@@ -623,11 +629,11 @@ def _of_anomalies(account: StepAccount) -> Claim | None:
     passes = [region for region in account.regions if region.use.part != "optimizer"]
     looks = [region for region in passes if region.use.short_name in CHECKS]
     around, most_s = of_python(passes), total_s(passes) - sum(r.ideal_s for r in passes)
-    if account.device is not None or not passes:
-        return None
     owns_s = dict(around.owns_s)
     for region in looks:
         owns_s[region.slot] += region.run_s
+    if account.device is not None or not sum(owns_s.values()):
+        return None
     return replace(
         around,
         owns_s=owns_s,

@@ -2,19 +2,23 @@
 
 from collections.abc import Iterator, Mapping
 
-from trainperf.analysis.diagnosis.account import Claim, StepAccount, total_s
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount, total_s
+from trainperf.analysis.diagnosis.cause import Cause, Use, known
+from trainperf.analysis.diagnosis.detectors.operators import attention_rows
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import ROUND_TRIP_S, without_workers_s, worker_plan
+from trainperf.analysis.summary.schema import HostShare
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size
 from trainperf.core.readings import (
     DATA_WAIT_ALL_FRACTION,
     DATA_WAIT_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
     H2D_BYTES,
     H2D_BYTES_PER_S,
     H2D_TENSORS,
+    PADDED_TOKENS_PER_S,
     PADDING_FRACTION,
 )
 from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN
@@ -55,50 +59,45 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     host = facts.host
     if host is None or host.demand <= host.cpus_per_rank or not account.step_s:
         return None
-    waited_s = (host.waited_fraction or 0.0) * account.step_s
+    waited, workers_waited = host.waited_fraction or 0.0, host.workers_waited_fraction or 0.0
     used = (host.workers_ran or 0.0) + (host.ran_fraction or 0.0)
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
     crowded = host.workers + 1 > host.cpus_per_rank and not idle
     # Workers ready to run for a third of their time are slowed by what they wait for.
-    starved = crowded and (host.workers_waited_fraction or 0.0) >= 1 / 3
-    by_loader_s = lost_to_loader_s(account) if starved else 0.0
-    lost_s = max(waited_s, by_loader_s)
-    if account.share(lost_s) < LIMITS.notable:
+    claim = _claimed(account, lost_to_loader_s(account))
+    by_loader = crowded and workers_waited >= 1 / 3 and claim.removes_s > waited * account.step_s
+    if not by_loader:
+        claim = Claim(removes_s=waited * account.step_s)
+    if account.share(claim.removes_s) < LIMITS.notable:
         return None
-    claim = _claimed(account, lost_s) if by_loader_s >= waited_s else Claim(removes_s=lost_s)
     who = plural(host.threads, "thread") + (
         f" and {plural(host.workers, 'worker')}" if host.workers else ""
     )
     each = f"{plural(host.ranks, 'rank')} with {who} each" if host.ranks > 1 else who
     waits = (
-        f"workers wait for a CPU {share(host.workers_waited_fraction or 0.0)} of the time"
-        if by_loader_s > waited_s
-        else f"a training thread waits for one {share(host.waited_fraction or 0.0)} of the time"
+        f"workers wait for a CPU {share(workers_waited)}"
+        if by_loader
+        else f"a training thread waits for one {share(waited)}"
     )
+    quota = host.throttled_fraction
     return Cause(
         id="oversubscription",
-        title=f"{each} on {host.cpus_per_rank * host.ranks:.3g} CPUs: {waits}",
-        evidence=_crowding(facts),
-        changes=(_fewer(account, facts),),
+        title=f"{each} on {host.cpus_per_rank * host.ranks:.3g} CPUs: {waits} of the time",
+        evidence=known(
+            waited and f"the training thread had no CPU {share(waited)} of the time",
+            workers_waited and f"workers had none {share(workers_waited)} of theirs",
+            quota and f"the quota was used up in {share(quota)} of its periods",
+        ),
+        changes=(_fewer(account, host),),
         claim=claim,
     )
 
 
-def _crowding(facts: Facts) -> tuple[str, ...]:
-    host = facts.host
-    parts = {
-        "the training thread had no CPU {} of the time": host and host.waited_fraction,
-        "workers had none {} of theirs": host and host.workers_waited_fraction,
-        "the quota was used up in {} of its periods": host and host.throttled_fraction,
-    }
-    return tuple(text.format(share(value)) for text, value in parts.items() if value)
-
-
-def _fewer(account: StepAccount, facts: Facts) -> Use:
+def _fewer(account: StepAccount, host: HostShare) -> Use:
     """Fewer workers, then fewer threads; where even one is too many, CPUs."""
-    host, own = facts.host, int(account.cpus or 0)
-    if host is None or own < 1:
-        return Use(change="more_cpus", values={"ranks": facts.ranks})
+    own = int(account.cpus or 0)
+    if own < 1:
+        return Use(change="more_cpus", values={"ranks": host.ranks})
     workers = min(host.workers, own // 2)
     if workers < host.workers:
         return Use(change="fewer_workers", values={"number": workers, "cpus": plural(own, "CPU")})
@@ -116,28 +115,33 @@ def many_small_tensors(account: StepAccount, facts: Facts) -> Cause | None:
     none.
     To confirm: `trainperf run --loader-anatomy`: times of making, stacking and sending a batch.
     """
-    tensors, copied = facts.value(H2D_TENSORS), facts.value(H2D_BYTES)
-    moved_s, anatomy = _moved_s(account), facts.documents.loader
-    many = MANY_TENSORS * facts.micro_batches
-    if tensors and copied is not None and many <= tensors and copied < tensors * SMALL_TENSOR_BYTES:
-        if account.share(moved_s) < LIMITS.notable:
-            return None
-        return Cause(
-            id="many_small_tensors",
-            title=f"{share(account.share(moved_s))} of the step goes into copying "
-            f"{count(round(tensors))} small tensors",
-            evidence=(
-                f"{duration(moved_s)} of {duration(account.step_s)} per step",
-                (
-                    f"{size(copied / tensors)} per tensor, at "
-                    f"{rate(facts.value(H2D_BYTES_PER_S) or 0)}"
-                ),
-            ),
-            changes=(Use(change="join_copies"),),
-            claim=_copies(account, moved_s),
-            confidence="medium",
-        )
-    lost_s = lost_to_loader_s(account)
+    return _small_copies(account, facts) or _small_fields(account, facts)
+
+
+def _small_copies(account: StepAccount, facts: Facts) -> Cause | None:
+    tensors, copied = facts.value(H2D_TENSORS) or 0.0, facts.value(H2D_BYTES)
+    many = tensors >= MANY_TENSORS * facts.micro_batches
+    claim = _copies(account)
+    if copied is None or not many or copied >= tensors * SMALL_TENSOR_BYTES:
+        return None
+    if account.share(claim.removes_s) < LIMITS.notable:
+        return None
+    return Cause(
+        id="many_small_tensors",
+        title=f"{share(account.share(claim.removes_s))} of the step goes into copying "
+        f"{count(round(tensors))} small tensors",
+        evidence=(
+            f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",
+            f"{size(copied / tensors)} per tensor, at {rate(facts.value(H2D_BYTES_PER_S) or 0)}",
+        ),
+        changes=(Use(change="join_copies"),),
+        claim=claim,
+        confidence="medium",
+    )
+
+
+def _small_fields(account: StepAccount, facts: Facts) -> Cause | None:
+    lost_s, anatomy = lost_to_loader_s(account), facts.documents.loader
     if anatomy is None or account.share(lost_s) < LIMITS.notable or not _only_handling(anatomy):
         return None
     return Cause(
@@ -164,19 +168,16 @@ def _only_handling(anatomy: LoaderAnatomy) -> bool:
 
 def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
     """What a batch costs, part by part."""
-    where = (
+    transport, pinning = anatomy.transport if anatomy.workers else None, anatomy.pinning
+    return known(
+        f"a batch takes {duration(anatomy.making_s)} to make: "
         f"{duration(anatomy.getitem.mean_s)} in {_getitem(anatomy)}, "
-        f"{duration(anatomy.collate.mean_s)} in collate_fn"
+        f"{duration(anatomy.collate.mean_s)} in collate_fn",
+        transport
+        and f"{duration(transport.mean_s)} to arrive from its worker: "
+        f"{size(anatomy.batch_bytes)} in {plural(round(anatomy.tensors), 'tensor')}",
+        pinning and f"{duration(pinning.mean_s)} to pin",
     )
-    facts = [f"a batch takes {duration(anatomy.making_s)} to make: {where}"]
-    if anatomy.workers and anatomy.transport is not None:
-        facts.append(
-            f"{duration(anatomy.transport.mean_s)} to arrive from its worker: "
-            f"{size(anatomy.batch_bytes)} in {plural(round(anatomy.tensors), 'tensor')}"
-        )
-    if anatomy.pinning is not None:
-        facts.append(f"{duration(anatomy.pinning.mean_s)} to pin")
-    return tuple(facts)
 
 
 def _getitem(anatomy: LoaderAnatomy) -> str:
@@ -197,42 +198,32 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only free_loader SCRIPT`: batches from memory are the ceiling of
     every remedy.
     """
-    lost_s, loader = lost_to_loader_s(account), account.loader
+    lost_s, loader, anatomy = lost_to_loader_s(account), account.loader, facts.documents.loader
     lost = account.share(lost_s)
     # Without a DataLoader an inference loop waits for requests, which nobody has sent yet.
     if lost < account.least or (loader is None and not facts.loop.trains):
         return None
-    short = (
-        loader is not None
-        and not loader.workers
-        and loader.making_s < ROUND_TRIP_S * loader.batches
-    )
-    if short and lost < LIMITS.critical:
+    alone = loader is not None and not loader.workers
+    if loader is not None and alone and lost < LIMITS.critical and _is_short(loader):
         return None
-    anatomy = facts.documents.loader
     part, line = ("", "") if anatomy is None else _slowest(anatomy)
-    owner = facts.owner("data_wait") if loader is None or not loader.workers else None
-    waits = "" if facts.ranks == 1 else " on the rank that waits longest"
+    owner = facts.owner("data_wait") if loader is None or alone else None
+    waited, step = duration(account.spent("data_wait")), duration(account.step_s)
     return Cause(
         id="data_wait",
         title=f"{share(lost)} of the step is spent waiting for data"
-        f"{f', mainly for {part}' if part else ''}{waits}",
+        f"{f', mainly for {part}' if part else ''}"
+        f"{'' if facts.ranks == 1 else ' on the rank that waits longest'}",
         evidence=(
-            (
-                f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} per step in "
-                "the loader's next()"
-            ),
-            *(
-                ()
-                if account.device is None
-                else (f"the device idled for data {share(lost)} of the step",)
+            *known(
+                f"{waited} of {step} per step in the loader's next()",
+                account.device is not None
+                and f"the device idled for data {share(lost)} of the step",
             ),
             *_loader_facts(account, facts),
             *(() if anatomy is None else parts(anatomy)),
-            *(
-                ()
-                if owner is None
-                else (f"{owner.name}: {share(owner.fraction)} of it in {owner.samples} samples",)
+            *known(
+                owner and f"{owner.name}: {share(owner.fraction)} of it in {owner.samples} samples"
             ),
         ),
         changes=tuple(_loader_changes(account, facts, part)),
@@ -242,23 +233,26 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
+def _is_short(loader: LoaderAccount) -> bool:
+    """Whether its batches take less to make than to get from a worker."""
+    return loader.making_s < ROUND_TRIP_S * loader.batches
+
+
 def _loader_facts(account: StepAccount, facts: Facts) -> tuple[str, ...]:
-    loader = account.loader
+    loader, waited_s = account.loader, account.spent("data_wait")
     if loader is None:
         return ("the loader's settings are unknown",)
-    said = [f"num_workers={loader.workers}"]
-    if not loader.workers:
-        said[0] += (
-            f": {duration(account.spent('data_wait'))} per step to make batches in this process"
-        )
-    if loader.asleep >= LIMITS.mostly:
-        said.append(f"{share(loader.asleep)} of that asleep, so that workers share CPUs")
-    if loader.workers and loader.making_s < account.spent("data_wait"):
-        said.append(f"the workers compute only {duration(loader.making_s)} of a step")
-    if account.others_cpus:
-        taken = f"{account.others_cpus:.1f} of {facts.cpus} CPUs"
-        said.append(f"other processes kept {taken} busy, and a worker needs one")
-    return tuple(said)
+    here = f": {duration(waited_s)} per step to make batches in this process"
+    computed = loader.workers and loader.making_s < waited_s
+    return known(
+        f"num_workers={loader.workers}{'' if loader.workers else here}",
+        loader.asleep >= LIMITS.mostly
+        and f"{share(loader.asleep)} of that asleep, so that workers share CPUs",
+        computed and f"the workers compute only {duration(loader.making_s)} of a step",
+        account.others_cpus
+        and f"other processes kept {account.others_cpus:.1f} of {facts.cpus} CPUs busy, and a "
+        "worker needs one",
+    )
 
 
 def _slowest(anatomy: LoaderAnatomy) -> tuple[str, str]:
@@ -292,7 +286,7 @@ def _loader_changes(account: StepAccount, facts: Facts, part: str) -> Iterator[U
             yield Use(change="no_workers", step_s=alone_s, least_s=rest_s)
     if part == "transport":
         yield Use(change="send_less")
-    elif loader.making_s > ROUND_TRIP_S * loader.batches or not loader.workers:
+    elif not _is_short(loader) or not loader.workers:
         yield Use(change="cheaper_sample", values={"part": part or "__getitem__ and collate_fn"})
 
 
@@ -379,19 +373,14 @@ def first_batches_s(account: StepAccount, facts: Facts) -> float:
     return max(0.0, every - steady) * account.steps_s / (1.0 - steady)
 
 
-def _moved_s(account: StepAccount) -> float:
+def _copies(account: StepAccount) -> Claim:
     """What the batch's way to the device costs a step at most."""
-    host_s = account.spent("h2d")
+    host_s = moved_s = account.spent("h2d")
     copies_s = None if account.device is None else account.device.copies_s
-    if copies_s is None:
-        return host_s
-    return max(host_s, copies_s) if account.host_decides else copies_s
-
-
-def _copies(account: StepAccount, moved_s: float) -> Claim:
-    known = account.device is not None and account.device.copies_s is not None
-    lost = {"copies_s": moved_s} if known else {}
-    return Claim(owns_s={"h2d": account.spent("h2d")}, removes_s=moved_s, device=lost)
+    if copies_s is not None:
+        moved_s = max(host_s, copies_s) if account.host_decides else copies_s
+    lost = {} if copies_s is None else {"copies_s": moved_s}
+    return Claim(owns_s={"h2d": host_s}, removes_s=moved_s, device=lost)
 
 
 def transfer(account: StepAccount, facts: Facts) -> Cause | None:
@@ -403,29 +392,27 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only no_transfer SCRIPT`; `trainperf trace` shows the share that
     overlaps.
     """
-    moved_s = _moved_s(account)
-    moved = account.share(moved_s)
-    if moved < account.least:
+    claim = _copies(account)
+    if account.share(claim.removes_s) < account.least:
         return None
     copied, tensors = facts.value(H2D_BYTES), facts.value(H2D_TENSORS)
-    pinned = facts.number("pin_memory")
-    speed = facts.value(H2D_BYTES_PER_S)
+    speed, pinned = facts.value(H2D_BYTES_PER_S), facts.number("pin_memory")
     change = "hooks_of_transfer" if account.device is None else "send_smaller"
+    if pinned == 0 and account.device is not None:
+        change = "pin_memory"
     return Cause(
         id="transfer",
-        title=f"moving the batch to the device takes {share(moved)} of the step",
-        evidence=(
-            f"{duration(moved_s)} of {duration(account.step_s)} per step",
-            *(
-                ()
-                if copied is None
-                else (f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""),)
-            ),
-            *(() if tensors is None else (f"{count(tensors)} tensors per step",)),
-            *(() if pinned is None else (f"pin_memory={bool(pinned)}",)),
+        title=f"moving the batch to the device takes {share(account.share(claim.removes_s))} of "
+        "the step",
+        evidence=known(
+            f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",
+            copied is not None
+            and f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""),
+            tensors is not None and f"{count(tensors)} tensors per step",
+            pinned is not None and f"pin_memory={bool(pinned)}",
         ),
-        changes=(Use(change="pin_memory" if pinned == 0 and account.device else change),),
-        claim=_copies(account, moved_s),
+        changes=(Use(change=change),),
+        claim=claim,
     )
 
 
@@ -454,27 +441,22 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     slots = ("forward", "backward", "h2d", "other", "between")
     use, shorter = _less_padding(facts)
-    attends_s = total_s(region for region in account.regions if "attention" in region.use.name)
+    eager = attention_rows(account.regions)
+    attends_s = total_s(r for r in account.regions if r in eager or "attention" in r.use.name)
     squared = attends_s / (total_s(account.regions) or 1.0) if shorter else 0.0
     part = wasted + squared * wasted * (1 - wasted)
     owns_s = {slot: part * account.spent(slot) for slot in slots}
-    useful, every = facts.value("effective_tokens_per_s"), facts.value("padded_tokens_per_s")
+    useful, every = facts.value(EFFECTIVE_TOKENS_PER_S), facts.value(PADDED_TOKENS_PER_S)
     lengths = facts.sequence_lengths
     return Cause(
         id="padding",
         title=f"{share(wasted)} of the tokens are padding",
-        evidence=(
-            *(
-                (f"{count(round(useful))} of {count(round(every))} tokens/s are effective",)
-                if useful is not None and every is not None
-                else ()
-            ),
-            *(("several sequences share a row already",) if facts.number(PACKED) else ()),
-            *(
-                (f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens",)
-                if lengths
-                else ()
-            ),
+        evidence=known(
+            useful is not None
+            and every is not None
+            and f"{count(round(useful))} of {count(round(every))} tokens/s are effective",
+            facts.number(PACKED) and "several sequences share a row already",
+            lengths and f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens",
         ),
         changes=(use,),
         claim=Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), shrinks=part),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import ceil, inf
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, known
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.late_ranks import (
     late_and_why,
@@ -60,7 +60,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def _waits(account: StepAccount, lost_s: float) -> dict[str, float]:
-    """The same seconds on a device: it waits for others inside of its collectives."""
+    """The same seconds of a device: they pass inside of its collectives."""
     return {} if account.device is None else {"communication_s": lost_s}
 
 
@@ -191,10 +191,9 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
         id="allreduce_tail",
         title=f"{share(account.share(lost_s))} of the step is communication that nothing hides",
         evidence=(
-            *(
-                (f"{duration(tail_s)} of {duration(account.step_s)} per step after backward",)
-                if tail_s
-                else ()
+            *known(
+                tail_s
+                and f"{duration(tail_s)} of {duration(account.step_s)} per step after backward"
             ),
             *_collectives(facts, exposed_s),
             *_buckets(facts),
