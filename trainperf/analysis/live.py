@@ -57,18 +57,13 @@ class LiveRun:
         self._path, self._most_bytes = path, most_bytes
         self._begin()
 
-    @property
-    def held_steps(self) -> int:
-        """Steps in memory, all ranks together."""
-        return self._followed.held_steps
-
     def _begin(self) -> None:
-        self._followed = FollowedRun(self._path, self._most_bytes)
-        self._stamp = self._followed.documents
+        self.followed = FollowedRun(self._path, self._most_bytes)
+        self._stamp = self.followed.documents
         self._folds = RunFolds(
-            self._followed,
-            read_documents(self._followed.run.path),
-            tuple(read_all(self._followed.run.path)),
+            self.followed,
+            read_documents(self.followed.run.path),
+            tuple(read_all(self.followed.run.path)),
         )
 
     def look(self, now_s: float) -> LiveLook:
@@ -83,10 +78,10 @@ class LiveRun:
             OSError: It cannot be read.
             RunError: It is no run any more.
         """
-        if not self._followed.look():
+        if not self.followed.look():
             self._begin()
-            self._followed.look()
-        folds, followed = self._folds, self._followed
+            self.followed.look()
+        folds, followed = self._folds, self.followed
         if followed.documents != self._stamp:
             self._stamp = followed.documents
             folds.documents = read_documents(followed.run.path)
@@ -108,7 +103,7 @@ class LiveRun:
 
     def _latest(self, now_s: float) -> Summary | None:
         """The report of the latest minute; traces are those of the whole run."""
-        replay = self._followed.latest()
+        replay = self.followed.latest()
         if replay is None:
             return None
         documents = replace(self._folds.documents, lines=None, problems={})

@@ -2,9 +2,7 @@
 
 import gzip
 import warnings
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -12,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.parts import EDGE_BYTES, PartReader, Parts, each_once
+from trainperf.analysis.run.parts import PartReader, Parts, each_once
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import start_time
 from trainperf.core.artifacts.machine import (
@@ -26,9 +24,6 @@ from trainperf.core.places import ListedFile, listed
 from trainperf.core.run_directory import machine_of
 from trainperf.core.steps.block import Column
 
-
-_LATEST = 600
-"""Samples of a host that are held of a run that is followed."""
 
 _ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour | MachineEnd)
 
@@ -67,8 +62,11 @@ class MachineSeries:
         return float(self.at_ns[-1] - self.at_ns[0]) / 1e9 if len(self) else 0.0
 
 
-def read_machines(run: Run) -> tuple[list[MachineSeries], list[str]]:
-    """The series of all hosts and attempts, and what is wrong with files that cannot be read."""
+def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[MachineSeries], list[str]]:
+    """The series of all hosts and attempts, and what is wrong with files that cannot be read.
+
+    Of each file about *most_bytes* are read, from its end; `None` for all.
+    """
     series: dict[tuple[int, int], MachineSeries] = {}
     problems: list[str] = []
     for place, files in enumerate(run.attempts):
@@ -77,9 +75,7 @@ def read_machines(run: Run) -> tuple[list[MachineSeries], list[str]]:
                 if (place, rank) in series:
                     continue  # a merged run has a copy next to it
                 try:
-                    read = _series(
-                        _contents(PartReader(parts, header=False)), place, _apart_s(files, rank)
-                    )
+                    read = _series(_lines(parts, most_bytes), place, _apart_s(files, rank))
                 except (OSError, msgspec.DecodeError, ValueError) as error:
                     problems.append(f"{parts[0].path.name}: cannot be read ({error})")
                     continue
@@ -105,53 +101,19 @@ def _apart_s(files: Sequence[RecordFile], rank: int) -> float:
     return (started - anchor).total_seconds() if started and anchor else 0.0
 
 
-class MachineTails:
-    """The latest samples of all hosts, from files that are written to.
-
-    Args:
-        files: Record files of the attempt that is followed.
-    """
-
-    def __init__(self, files: Sequence[RecordFile]) -> None:
-        self._files = files
-        self._readers: dict[int, PartReader] = {}
-        self._headers: dict[int, bytes] = {}
-        self._lines: dict[int, deque[bytes]] = {}
-
-    def look(self, content: Sequence[ListedFile]) -> None:
-        """Read what was appended to those files that are listed.
-
-        Raises:
-            OSError: One cannot be read.
-        """
-        for rank, parts in _hosts(content, self._files[0].attempt).items():
-            if rank not in self._readers:
-                first = next(_contents(PartReader(parts[:1], header=False)), None)
-                if first is None:
-                    continue
-                self._headers[rank], self._lines[rank] = first[0], deque(maxlen=_LATEST)
-                self._readers[rank] = PartReader(parts, EDGE_BYTES)
-            self._readers[rank].parts = parts
-            for lines in _contents(self._readers[rank]):
-                self._lines[rank] += lines
-
-    def series(self) -> list[MachineSeries]:
-        """What there is of each host, without a host whose file is damaged."""
-        series = []
-        for rank, lines in self._lines.items():
-            with suppress(msgspec.DecodeError, ValueError):
-                read = _series([[self._headers[rank], *lines]], 0, _apart_s(self._files, rank))
-                if read is not None and len(read):
-                    series.append(read)
-        return series
-
-
-def _contents(reader: PartReader) -> Iterator[list[bytes]]:
-    """What there is by now and was not read.
+def _lines(parts: Parts, most_bytes: int | None) -> Iterator[list[bytes]]:
+    """The header, and the lines after it or the last of them.
 
     Raises:
         OSError: A part cannot be read.
     """
+    reader = PartReader(parts, most_bytes, header=False)
+    if not reader.is_whole:
+        yield next(_contents(PartReader(parts[:1], header=False)), [])[:1]
+    yield from _contents(reader)
+
+
+def _contents(reader: PartReader) -> Iterator[list[bytes]]:
     for content in reader.contents():
         if isinstance(content, list):
             yield content

@@ -95,17 +95,14 @@ class PartReader:
 
 
 def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:
-    """The part, and the place in it, from which on there are about so many bytes of lines.
+    """The part, and the place in it, from which on there are so many bytes.
 
-    A packed part is gone back to only where there is hardly anything after it.
+    A packed part is read as a whole, or not at all.
     """
-    place = (len(parts), 0)
-    left_bytes = most_bytes
     for number in reversed(range(len(parts))):
         part = parts[number]
-        if is_packed(part.path.name):
-            return place if left_bytes <= most_bytes - EDGE_BYTES else (number, 0)
-        if part.size_bytes > left_bytes:
-            return number, part.size_bytes - left_bytes
-        place, left_bytes = (number, 0), left_bytes - part.size_bytes
-    return place
+        if part.size_bytes > most_bytes:
+            packed = is_packed(part.path.name)
+            return (number + 1, 0) if packed else (number, part.size_bytes - most_bytes)
+        most_bytes -= part.size_bytes
+    return 0, 0

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from itertools import accumulate
 
 import numpy as np
 
@@ -43,13 +44,11 @@ def start_time(started_at: str) -> datetime | None:
 
 def numbered_on(attempts: Attempts) -> Attempts:
     """The files of a run, the steps of each attempt numbered on from those of the one before."""
-    numbered: list[tuple[RecordFile, ...]] = []
-    begun = 0
-    for files in attempts:
-        if numbered:
-            begun += 1 + max(end_of(file).step for file in numbered[-1])
-        numbered.append(tuple(replace(file, begun=begun) for file in files))
-    return tuple(numbered)
+    steps = [1 + max(end_of(file).step for file in files) for files in attempts[:-1]]
+    return tuple(
+        tuple(replace(file, begun=begun) for file in files)
+        for files, begun in zip(attempts, accumulate(steps, initial=0), strict=True)
+    )
 
 
 def within(attempts: Attempts, window: RunWindow) -> Attempts:

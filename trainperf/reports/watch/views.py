@@ -68,10 +68,10 @@ def status(look: LiveLook, width: int) -> list[Text]:
 
 def _earlier(earlier: Earlier, now_s: float) -> list[str]:
     """Which attempt it is, what there was before it, and what the restarts cost."""
-    number, last = len(earlier.attempts), earlier.attempts[-1]
+    number = earlier.attempts
     which = "attempt 1" if number == 1 else f"{number} attempts"
-    how = _ENDS.get(last.reason, f"ended by {last.reason}")
-    whose, ago = "which" if number == 1 else "the last", _ago(max(0.0, now_s - last.ended_s))
+    how = _ENDS.get(earlier.reason, f"ended by {earlier.reason}")
+    whose, ago = "which" if number == 1 else "the last", _ago(max(0.0, now_s - earlier.ended_s))
     before = f"before it {plural(earlier.steps, 'step')} in {which}, {whose} {how} {ago}"
     parts = [f"attempt {number + 1}", before]
     if earlier.without_training_s >= 1:
