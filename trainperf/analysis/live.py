@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainperf.analysis.run.earlier import Earlier
-from trainperf.analysis.run.following import MOST_BYTES, FollowedRun
+from trainperf.analysis.run.following import MOST_BYTES, EarlierAttempts, FollowedRun
 from trainperf.analysis.summarize import diagnosed, summary_of
-from trainperf.analysis.summary.levels import Levels
 from trainperf.analysis.summary.run_folds import FEW_RANKS, RunFolds
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import read_documents
@@ -35,10 +33,8 @@ class LiveLook:
     """The last of them."""
     silent_s: float
     """Since the run was last written to."""
-    now_s: float
-    """When this was, in seconds since 1970."""
-    earlier: Earlier | None
-    """The attempts before the one that is shown; `None` without one."""
+    earlier: EarlierAttempts
+    """Before the one that is shown."""
 
 
 class LiveRun:
@@ -80,7 +76,6 @@ class LiveRun:
         """
         if not self.followed.look():
             self._begin()
-            self.followed.look()
         folds, followed = self._folds, self.followed
         if followed.documents != self._stamp:
             self._stamp = followed.documents
@@ -90,14 +85,14 @@ class LiveRun:
         folds.run = followed.run
         whole = diagnosed(folds, summary_of(folds, now_s=now_s), folds.documents).summary
         levels = folds.levels.levels(0, None)
+        medians = levels["median:wall"]
         return LiveLook(
             whole=whole,
             latest=self._latest(now_s),
-            step_times_s=_step_times_s(levels),
+            step_times_s=tuple((medians[~np.isnan(medians)] / 1e9).tolist()),
             first_step=int(levels["first"][0]) if len(levels) else 0,
             last_step=int(levels["last"][-1]) if len(levels) else 0,
             silent_s=max(0.0, now_s - followed.run.last_write_s()),
-            now_s=now_s,
             earlier=followed.earlier,
         )
 
@@ -113,8 +108,3 @@ class LiveRun:
         else:
             folds.read(())
         return diagnosed(folds, summary_of(folds, now_s=now_s), documents).summary
-
-
-def _step_times_s(levels: Levels) -> tuple[float, ...]:
-    medians = levels["median:wall"]
-    return tuple((medians[np.logical_not(np.isnan(medians))] / 1e9).tolist())

@@ -7,12 +7,11 @@ rank the latest steps, and those that another rank has not written yet.
 import math
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trainperf.analysis.run.directory import Run, record_files
-from trainperf.analysis.run.earlier import earlier
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.parts import EDGE_BYTES
 from trainperf.analysis.run.record_file import (
@@ -21,6 +20,7 @@ from trainperf.analysis.run.record_file import (
     ReadSteps,
     RecordFile,
     RecordReader,
+    end_of,
 )
 from trainperf.analysis.run.replay import RankLane, Replay
 from trainperf.core.places import AnyPath, listed
@@ -38,6 +38,17 @@ LEAST_LATEST = 64
 """The latest steps are those of a minute, and so many at least."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAttempts:
+    """The attempts before the one that is followed; what they cost is in the report."""
+
+    number: int
+    steps: int
+    """Of all of them."""
+    reason: str
+    """How the last of them ended, as in `EndMark`; empty where it ended without a word."""
+
+
 class FollowedRun(Replay):
     """The latest attempt of a run, as a pass that is gone on with: `blocks` gives what is new.
 
@@ -51,13 +62,18 @@ class FollowedRun(Replay):
 
     def __init__(self, path: AnyPath, most_bytes: int = MOST_BYTES) -> None:
         run = Run.open(path)
-        self.earlier = earlier(run)
-        """What the attempts before this one came to."""
+        before = run.attempts[:-1]
+        ended = end_of(before[-1][0]).mark if before else None
+        self.earlier = EarlierAttempts(
+            number=len(before),
+            steps=run.attempts[-1][0].begun,
+            reason=ended.reason if ended else "",
+        )
         files = tuple(replace(file, begun=0, chosen=ReadSteps()) for file in run.attempts[-1])
         # The machines are joined with the latest steps alone.
         super().__init__(replace(run, attempts=(files,)), machine_bytes=0)
         each = most_bytes // len(files)
-        self._lanes = {file.rank: _FollowedRank(file, each) for file in files}
+        self.lanes = {file.rank: FollowedRank(file, each) for file in files}
         self._others: dict[tuple[int, int], int] | None = None
         self.documents: Sequence[tuple[str, int, float]] = ()
         """Changes when a file does that is neither of records nor of a machine."""
@@ -86,12 +102,12 @@ class FollowedRun(Replay):
         ]
         if before not in (None, self._others) or any(
             not parts[rank] or lane.reader.lines.replaced(parts[rank])
-            for rank, lane in self._lanes.items()
+            for rank, lane in self.lanes.items()
         ):
             return False
         files = tuple(replace(file, parts=parts[file.rank]) for file in files)
         for file in files:
-            self._lanes[file.rank].reader.lines.parts = file.parts
+            self.lanes[file.rank].reader.lines.parts = file.parts
         self.run = replace(self.run, attempts=(files,))
         return True
 
@@ -100,18 +116,18 @@ class FollowedRun(Replay):
 
         Where a rank is behind, the others are read on as far as their steps can be held.
         """
-        lanes = list(self._lanes.values())
+        lanes = list(self.lanes.values())
         # What a rank has told of its loop is known while its steps are looked at.
-        self.journals = {rank: lane.journal for rank, lane in self._lanes.items()}
+        self.journals = {rank: lane.journal for rank, lane in self.lanes.items()}
         yield from self.aligned(lanes, waits=True)
         for lane in lanes:
             lane.fill(lane.most)
-        self.journals = {rank: lane.closed() for rank, lane in self._lanes.items()}
+        self.journals = {rank: lane.closed() for rank, lane in self.lanes.items()}
         self.run = replace(self.run, window=lanes[0].window)
 
     def latest(self) -> Replay | None:
         """A pass over the latest steps, which were read; `None` before the first."""
-        lanes = self._lanes
+        lanes = self.lanes
         until = min(lane.reader.last_step for lane in lanes.values())
         held = {rank: lane.held_until(until) for rank, lane in lanes.items()}
         if not all(held.values()):
@@ -126,14 +142,8 @@ class FollowedRun(Replay):
         run = replace(self.run, attempts=(files,), window=window, warnings=())
         return Replay(run, machine_bytes=EDGE_BYTES)
 
-    @property
-    def held_steps(self) -> int:
-        """Steps in memory, all ranks together."""
-        lanes = self._lanes.values()
-        return sum(sum(map(len, (lane.block, *lane.held_until(math.inf)))) for lane in lanes)
 
-
-class _FollowedRank(RankLane):
+class FollowedRank(RankLane):
     """One rank: what it has written, and what of it is held."""
 
     def __init__(self, file: RecordFile, most_bytes: int) -> None:
@@ -150,7 +160,7 @@ class _FollowedRank(RankLane):
         begins = ReadSteps() if self.reader.lines.is_whole else ReadSteps(first=1)
         self.journal.begin(replace(file, chosen=begins))
 
-    def __iter__(self) -> "_FollowedRank":
+    def __iter__(self) -> "FollowedRank":
         return self
 
     def __next__(self) -> StepBlock:

@@ -1,7 +1,6 @@
 """Series of the machine beside a run: the sampled files of its hosts, as columns over time."""
 
 import gzip
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.parts import PartReader, Parts, each_once
+from trainperf.analysis.run.parts import PartReader, Parts, by_writer
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import start_time
 from trainperf.core.artifacts.machine import (
@@ -20,9 +19,10 @@ from trainperf.core.artifacts.machine import (
     Neighbour,
     device_column,
 )
-from trainperf.core.places import ListedFile, listed
+from trainperf.core.places import listed
 from trainperf.core.run_directory import machine_of
 from trainperf.core.steps.block import Column
+from trainperf.core.steps.codec import matrix_of
 
 
 _ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour | MachineEnd)
@@ -71,9 +71,10 @@ def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[Machine
     problems: list[str] = []
     for place, files in enumerate(run.attempts):
         for parent in dict.fromkeys(file.path.parent for file in files):
-            for rank, parts in _hosts(listed(parent), files[0].attempt).items():
-                if (place, rank) in series:
-                    continue  # a merged run has a copy next to it
+            for (rank, attempt), parts in sorted(by_writer(listed(parent), machine_of).items()):
+                # A merged run has a copy next to it.
+                if attempt != files[0].attempt or (place, rank) in series:
+                    continue
                 try:
                     read = _series(_lines(parts, most_bytes), place, _apart_s(files, rank))
                 except (OSError, msgspec.DecodeError, ValueError) as error:
@@ -82,16 +83,6 @@ def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[Machine
                 if read is not None and len(read):
                     series[place, rank] = read
     return list(series.values()), problems
-
-
-def _hosts(content: Iterable[ListedFile], attempt: int) -> dict[int, Parts]:
-    """First rank of each host to the parts of its file in an attempt."""
-    files: dict[int, list[ListedFile]] = {}
-    for file in content:
-        writer = None if file.is_dir else machine_of(file.path.name)
-        if writer is not None and writer[1] == attempt:
-            files.setdefault(writer[0], []).append(file)
-    return {rank: each_once(parts) for rank, parts in sorted(files.items())}
 
 
 def _apart_s(files: Sequence[RecordFile], rank: int) -> float:
@@ -130,20 +121,18 @@ def _series(
     Raises:
         ValueError: It is not such a file, or of another version.
     """
-    header, end = None, None
-    neighbours: list[Neighbour] = []
+    header: MachineHeader | None = None
+    others: list[MachineHeader | Neighbour | MachineEnd] = []
     blocks: list[npt.NDArray[np.float64]] = []
     for lines in chunks:
-        for entry in (_ENTRIES.decode(line) for line in lines if line[:1] not in (b"[", b"")):
-            if isinstance(entry, Neighbour):
-                neighbours.append(entry)
-            elif isinstance(entry, MachineEnd):
-                end = entry
-            else:
-                header = entry
+        others += [_ENTRIES.decode(line) for line in lines if line[:1] not in (b"[", b"")]
+        header = next((entry for entry in others if isinstance(entry, MachineHeader)), None)
         rows = [line for line in lines if line[:1] == b"["]
         if rows and header is not None:
-            blocks.append(_block(rows, len(header.columns)))
+            block = matrix_of(rows, len(header.columns))
+            if block is None:
+                raise ValueError("a line is damaged, or has other columns than the header")
+            blocks.append(block)
     if header is None:
         return None
     if header.schema != MACHINE_VERSION:
@@ -156,19 +145,8 @@ def _series(
         values=matrix[:, 1:].astype(np.float32),
         neighbours=tuple(
             msgspec.structs.replace(each, at_ns=each.at_ns + round(apart_s * 1e9))
-            for each in neighbours
+            for each in others
+            if isinstance(each, Neighbour)
         ),
-        end=end,
+        end=next((entry for entry in others if isinstance(entry, MachineEnd)), None),
     )
-
-
-def _block(rows: Sequence[bytes], width: int) -> npt.NDArray[np.float64]:
-    """Raises `ValueError` where a line has another number of columns, or is damaged."""
-    # Half the time of a decoder that makes a number of Python's of each: a week has 600,000 lines.
-    text = b",".join(rows).translate(None, b"[]").replace(b"null", b"nan")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the number of cells tells
-        cells: npt.NDArray[np.float64] = np.fromstring(text, sep=",")
-    if cells.size != len(rows) * width:
-        raise ValueError("a line has another number of columns than the header, or is damaged")
-    return cells.reshape(len(rows), width)

@@ -67,7 +67,7 @@ class Replay:
         while True:
             for lane in lanes:
                 lane.fill()
-            reached = [lane.last_index for lane in lanes if len(lane.block)]
+            reached = [float(lane.block.index[-1]) for lane in lanes if len(lane.block)]
             if not reached or (waits and len(reached) < len(lanes)):
                 return
             common, left_out = common_steps([lane.take(min(reached)) for lane in lanes])
@@ -82,11 +82,6 @@ class RankLane:
     def __init__(self, blocks: Iterator[StepBlock]) -> None:
         self._blocks = blocks
         self.block = _EMPTY
-
-    @property
-    def last_index(self) -> float:
-        """Number of the last step that is there to take."""
-        return float(self.block.index[-1])
 
     def fill(self, least: int = 1) -> None:
         """Make sure there are so many steps to take, unless there are no more."""
