@@ -117,7 +117,7 @@ def records(
         }
         rows = {name: (name, alignment.FILES_AT_ONCE) for name in engines}
         if tasks_of is not None:
-            rows[f"dask, {tasks_of} files a task"] = "dask", (tasks_of, tasks_of)
+            rows[f"dask, {tasks_of} files a task"] = "dask", tasks_of
         if returned and engines["dask"] is not None:
             engines["returning"] = replace(engines["dask"], around=None)
             rows["dask, memory returned"] = "returning", alignment.FILES_AT_ONCE

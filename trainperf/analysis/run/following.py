@@ -29,9 +29,12 @@ from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import CORE_COLUMNS, GapRecord, Totals
 
 
-MOST_BYTES = 64 << 20
-"""Of all record files together, that are read when a run begins to be followed: the end of each.
-No more is held of their steps."""
+MOST_BYTES = 16 << 20
+"""Of all record files together, that are read when a run begins to be followed: the end of each,
+as it is on the disk.  No more is held of their steps."""
+
+LEAST_BYTES = 1 << 18
+"""Of one file: some thousand steps."""
 
 LATEST_S = 60.0
 LEAST_LATEST = 64
@@ -72,7 +75,7 @@ class FollowedRun(Replay):
         files = tuple(replace(file, begun=0, chosen=ReadSteps()) for file in run.attempts[-1])
         # The machines are joined with the latest steps alone.
         super().__init__(replace(run, attempts=(files,)), machine_bytes=0)
-        each = most_bytes // len(files)
+        each = max(LEAST_BYTES, most_bytes // len(files))
         self.lanes = {file.rank: FollowedRank(file, each) for file in files}
         self._others: dict[tuple[int, int], int] | None = None
         self.documents: Sequence[tuple[str, int, float]] = ()
@@ -150,7 +153,7 @@ class FollowedRank(RankLane):
         super().__init__(self)
         self.most = 1 + most_bytes // (8 * (len(CORE_COLUMNS) + len(file.info.columns)))
         """Steps that are held."""
-        self.reader = RecordReader(file, max(EDGE_BYTES, most_bytes))
+        self.reader = RecordReader(file, most_bytes)
         self.journal = Journal(file.rank)
         """Of its file so far, which is still open."""
         self.window = ""
