@@ -29,7 +29,6 @@ PACKAGE = "trainperf"
 SHIPPED = (
     "trainperf/py.typed",
     "trainperf/schemas/summary.json",
-    "trainperf/analysis/rules/gains.json",
     "trainperf/core/formatting/html/style.css",
     "trainperf/plugins/launched/trainperf_launched.py",
     "trainperf/plugins/launched/trainperf_launched-0.dist-info/entry_points.txt",

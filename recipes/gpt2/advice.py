@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
-
+from recipes.gpt2.bounds import account
 from recipes.gpt2.stages import Stage
-from trainperf.analysis.rules.base import Evidence, warm_bound
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.diagnosis.account import Claim
+from trainperf.analysis.diagnosis.law import at_most
+from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.formatting.units import share
 
@@ -103,7 +103,7 @@ def _advised(evidence: Evidence, stages: Sequence[Stage]) -> Iterator[Advice]:
     for finding in evidence.summary.findings:
         for stage in stages:
             if stage.is_asked_for(finding):
-                low, high = _expected(finding, evidence.summary)
+                low, high = _expected(finding, evidence)
                 yield Advice(
                     stage=stage,
                     words=f"{finding.title}. {finding.advice}: {finding.action}",
@@ -114,14 +114,15 @@ def _advised(evidence: Evidence, stages: Sequence[Stage]) -> Iterator[Advice]:
                 )
 
 
-def _expected(finding: Finding, summary: Summary) -> tuple[float | None, float | None]:
-    """From a third of what is lost to all of it with warm caches."""
-    lost = finding.fraction
+def _expected(finding: Finding, evidence: Evidence) -> tuple[float | None, float | None]:
+    """From a third of what is lost to the most that the report says, else the law of the step."""
+    lost, most = finding.fraction, finding.gain_upper_bound
     if lost is None:
         return None, None
-    most = msgspec.structs.replace(finding, gain_upper_bound=amdahl(lost))
-    bounds = [warm_bound(most, summary).gain_upper_bound, finding.gain_upper_bound]
-    return amdahl(LEAST_SAVED * lost), max(filter(None, bounds), default=None)
+    if most is None:
+        step = account(evidence)
+        most = at_most(step, Claim(removes_s=lost * step.step_s))
+    return amdahl(LEAST_SAVED * lost), most
 
 
 def _middle(advice: Advice) -> float:

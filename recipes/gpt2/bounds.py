@@ -1,28 +1,20 @@
 """Upper bounds on the gain of each change, from the report and audit of the run kept last.
 
 Each function bounds one change before it is made.  Where the report bounds it, that is the bound;
-the others are here: by Amdahl's law, the time that a change can remove goes away, the rest stays.
+the others are here: what a change can remove of the account of a step goes away, by the law of the
+step (`trainperf.analysis.diagnosis.law`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction, steady_step_s
-from trainperf.analysis.rules.input.padding import lost_to_padding
-from trainperf.analysis.rules.operators.base import (
-    PASSES,
-    AuditedStep,
-    Timed,
-    audited,
-    total_s,
-)
-from trainperf.analysis.rules.operators.elementwise_chain import saved_by_compiling_s
-from trainperf.analysis.rules.operators.matmul_precision import saved_at_most_s
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.diagnosis.account import Claim, Region, StepAccount, total_s
+from trainperf.analysis.diagnosis.detectors.operators import PASSES
+from trainperf.analysis.diagnosis.law import at_most
+from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
 from trainperf.core.findings import LIMITS, amdahl
 from trainperf.core.formatting.units import duration, share
-from trainperf.core.phases import Phase
 from trainperf.core.readings import PADDING_FRACTION
 
 
@@ -37,31 +29,44 @@ class Bounded:
 
 
 NO_AUDIT = "no bound: the last kept run has no audited step, or too few steady ones"
+NO_STEPS = "no bound: too few steady steps"
+
+AuditedBound = Callable[[Evidence, StepAccount], Bounded]
 
 
-def _of_audit(bound: Callable[[AuditedStep], Bounded]) -> Callable[[Evidence], Bounded]:
+def account(evidence: Evidence) -> StepAccount:
+    """The mean steady step of a run."""
+    return account_of(evidence, facts_of(evidence))
+
+
+def _of_audit(bound: AuditedBound) -> Callable[[Evidence], Bounded]:
     """The bound that an audited step allows; none without one."""
 
     @wraps(bound)
     def bound_if_audited(evidence: Evidence) -> Bounded:
-        step = audited(evidence)
-        return Bounded(at_most=None, why=NO_AUDIT) if step is None else bound(step)
+        step = account(evidence)
+        if not step.regions:
+            return Bounded(at_most=None, why=NO_AUDIT)
+        if step.regions_basis == "modelled":
+            why = "no bound: the times of the audited step are modelled, without a trace"
+            return Bounded(at_most=None, why=why)
+        return bound(evidence, step)
 
     return bound_if_audited
 
 
 def of_product(
-    *rules: str, otherwise: Callable[[Evidence], Bounded]
+    *findings: str, otherwise: Callable[[Evidence], Bounded]
 ) -> Callable[[Evidence], Bounded]:
     """The bound that the report states for this change.
 
     Args:
-        rules: Whose findings advise it.
+        findings: Ids of those that advise it.
         otherwise: Where the report has none of them: what is known then.
     """
 
     def bound(evidence: Evidence) -> Bounded:
-        asking = [finding for finding in evidence.summary.findings if finding.id in rules]
+        asking = [finding for finding in evidence.summary.findings if finding.id in findings]
         if not asking:
             return otherwise(evidence)
         why = "; ".join(finding.title for finding in asking)
@@ -74,55 +79,44 @@ def of_product(
     return bound
 
 
-def _little(limit: float, *, warm: bool) -> Bounded:
-    """A rule that looks from *limit* on found nothing; *warm* caches may save as much again."""
-    why = f"the report finds less than {share(limit)} of the step there"
-    return Bounded(at_most=amdahl(2 * limit if warm else limit), why=why)
+def _little(step: StepAccount) -> Bounded:
+    """A detector that looks from a tenth of the step on found nothing."""
+    why = f"the report finds less than {share(LIMITS.notable)} of the step there"
+    claim = Claim(removes_s=LIMITS.notable * step.step_s)
+    return Bounded(at_most=at_most(step, claim), why=why)
 
 
 def little(evidence: Evidence) -> Bounded:
-    """A rule that needs no audit is silent: less than its limit is there, and warmer caches."""
-    if steady_step_s(evidence.summary) is None:
-        return Bounded(at_most=None, why="no bound: too few steady steps")
-    return _little(LIMITS.notable, warm=True)
+    """A detector that needs no audit is silent: less than its limit is there."""
+    step = account(evidence)
+    return _little(step) if step.judged else Bounded(at_most=None, why=NO_STEPS)
 
 
-def little_in_audit(*, warm: bool) -> Callable[[Evidence], Bounded]:
-    """Operator rules looked at the audited step and are silent: less than their limit is there.
-
-    Args:
-        warm: Whether the rule's own bound allows for caches that stay warm.
-    """
-
-    @_of_audit
-    def bound(step: AuditedStep) -> Bounded:
-        if step.basis == "modelled":
-            why = "no bound: the times of the audited step are modelled, without a trace"
-            return Bounded(at_most=None, why=why)
-        return _little(LIMITS.notable, warm=warm)
-
-    return bound
+@_of_audit
+def little_in_audit(evidence: Evidence, step: StepAccount) -> Bounded:
+    """Detectors looked at the audited step and are silent: less than their limit is there."""
+    del evidence
+    return _little(step)
 
 
 def one_worker(evidence: Evidence) -> Bounded:
-    """As the report says of the loader, without copies to a device; one worker makes all batches.
+    """No wait and no copies to a device; one worker makes all batches.
 
     The report may advise more of them, or none.
     """
-    summary = evidence.summary
-    waited = phase_fraction(summary, Phase.DATA_WAIT)
-    if waited is None:
-        return Bounded(at_most=None, why="no bound: too few steady steps")
-    stated = of_product("data_wait", otherwise=lambda _: _little(LIMITS.notable, warm=True))(
-        evidence
-    )
+    step = account(evidence)
+    if not step.judged or step.loader is None:
+        return Bounded(at_most=None, why=NO_STEPS)
+    stated = of_product("data_wait", otherwise=little)(evidence)
     if stated.at_most is None:
         return stated
-    left = 1 / stated.at_most - (phase_fraction(summary, Phase.H2D) or 0.0)
-    if left >= waited:
-        return Bounded(at_most=amdahl(1 - left), why=stated.why)
-    why = f"{stated.why}; one worker still takes {share(waited)} of the step for its batches"
-    return Bounded(at_most=1 / waited, why=why)
+    copies_s = step.spent("h2d")
+    left_s = step.step_s / stated.at_most - copies_s
+    making_s = step.loader.making_s
+    if left_s >= making_s:
+        return Bounded(at_most=step.step_s / left_s, why=stated.why)
+    why = f"{stated.why}; one worker still takes {duration(making_s)} of a step for its batches"
+    return Bounded(at_most=step.step_s / making_s, why=why)
 
 
 def nothing(evidence: Evidence) -> Bounded:
@@ -132,89 +126,110 @@ def nothing(evidence: Evidence) -> Bounded:
 
 
 def packing(evidence: Evidence) -> Bounded:
-    """No token is padding: the rule's bound, from the first one that is."""
-    lost = lost_to_padding(evidence.summary)
-    if lost is None:
+    """No token is padding: the bound of `padding`, from the first one that is."""
+    step, wasted = account(evidence), evidence.summary.value(PADDING_FRACTION)
+    if wasted is None or not step.judged:
         return Bounded(at_most=None, why="no bound: the padding was not counted")
-    wasted = evidence.summary.value(PADDING_FRACTION) or 0.0
-    return Bounded(at_most=amdahl(lost), why=f"{share(wasted)} of the tokens are padding")
+    grows_s = step.spent("forward", "backward", "h2d", "other", "between")
+    why = f"{share(wasted)} of the tokens are padding"
+    return Bounded(at_most=at_most(step, Claim(removes_s=wasted * grows_s)), why=why)
 
 
 def in_precision(precision: str) -> Callable[[Evidence], Bounded]:
     """The bound of `matmul_precision` for *precision*: TF32 in products, others by autocast."""
 
     @_of_audit
-    def bound(step: AuditedStep) -> Bounded:
-        peaks = step.light.chip.flops_per_s
-        peak, fp32 = peaks.get(precision), peaks.get("fp32")
+    def bound(evidence: Evidence, step: StepAccount) -> Bounded:
+        if evidence.light is None:
+            return Bounded(at_most=None, why=NO_AUDIT)
+        chip = evidence.light.chip
+        peak, fp32 = chip.flops_per_s.get(precision), chip.flops_per_s.get("fp32")
         if peak is None or fp32 is None:
-            why = f"no bound: the {precision} peak of {step.light.chip.name} is unknown"
-            return Bounded(at_most=None, why=why)
+            return Bounded(
+                at_most=None, why=f"no bound: the {precision} peak of {chip.name} is unknown"
+            )
+        products = [region for region in _passes(step) if region.use.kind == "matmul"]
+        slow = [region for region in products if region.use.precision != precision]
+        saved_s = total_s(slow) - sum(region.use.flops for region in slow) / peak
+        if precision != "tf32":  # everything else moves half the bytes, and takes half its time
+            saved_s += (_passes_s(step) - total_s(products)) / 2
         tera = f"{peak / 1e12:.3g} TFLOP/s in {precision}, {fp32 / 1e12:.3g} in fp32"
-        saved_s = saved_at_most_s(step, precision)
         return _without(step, saved_s, f"what {precision} can save ({tera})")
 
     return bound
 
 
-def larger_batch(evidence: Evidence) -> Bounded:
+@_of_audit
+def larger_batch(evidence: Evidence, step: StepAccount) -> Bounded:
     """Forward (twice) and backward at their floors, and no time around micro-batches."""
-    step = audited(evidence)
-    if step is None:
+    if evidence.typical is None:
         return Bounded(at_most=None, why=NO_AUDIT)
-    floors = step.light.phases
+    floors = evidence.typical.phases
     least_s = 2 * floors["forward"].floor_s + floors["backward"].floor_s
-    around_s = _phases_s(evidence.summary, "data_wait", "h2d", "callbacks", "loop") or 0.0
+    around_s = step.spent("data_wait", "h2d", "callbacks", "loop")
     what = "forward and backward above their floors, and what is around micro-batches"
-    return _without(step, step.around_passes_s - least_s + around_s, what)
+    return _without(step, _passes_s(step) - least_s + around_s, what)
 
 
 @_of_audit
-def compiled(step: AuditedStep) -> Bounded:
-    """As in `elementwise_chain`: in forward and backward only products are left."""
-    return _without(step, saved_by_compiling_s(step), "forward and backward outside of products")
+def compiled(evidence: Evidence, step: StepAccount) -> Bounded:
+    """In forward and backward only products are left, without the Python around them."""
+    del evidence
+    products_s = _computed_s(row for row in _passes(step) if row.use.kind == "matmul")
+    what = "forward and backward outside of products"
+    return _without(step, _passes_s(step) - products_s, what)
 
 
-def vocabulary(evidence: Evidence) -> Bounded:
+@_of_audit
+def vocabulary(evidence: Evidence, step: StepAccount) -> Bounded:
     """Every operator with a dimension of the vocabulary's size runs at its floor."""
-    step, rows = audited(evidence), evidence.summary.run.config.get("vocabulary")
-    if step is None or not isinstance(rows, int):
+    rows = evidence.summary.run.config.get("vocabulary")
+    if not isinstance(rows, int):
         return Bounded(at_most=None, why=NO_AUDIT)
     wide = [row for row in _passes(step) if any(rows in shape for shape in row.use.shapes)]
-    lost_s = sum(row.excess_s for row in wide)
+    lost_s = total_s(wide) - sum(row.ideal_s for row in wide)
     return _without(step, lost_s, f"operators {rows:,} wide above their floors")
 
 
 @_of_audit
-def launches(step: AuditedStep) -> Bounded:
+def launches(evidence: Evidence, step: StepAccount) -> Bounded:
     """Of forward and backward only the device's computation is left."""
-    lost_s = step.around_passes_s - total_s(_passes(step))
+    del evidence
+    lost_s = _passes_s(step) - _computed_s(_passes(step))
     return _without(step, lost_s, "forward and backward outside of operators")
 
 
 @_of_audit
-def speed_of_light(step: AuditedStep) -> Bounded:
+def speed_of_light(evidence: Evidence, step: StepAccount) -> Bounded:
     """Forward and backward at their floors, each chain of elementwise operators one kernel."""
-    floors = step.light.phases
+    if evidence.typical is None:
+        return Bounded(at_most=None, why=NO_AUDIT)
+    floors = evidence.typical.phases
     least_s = floors["forward"].fused_floor_s + floors["backward"].fused_floor_s
-    return _without(step, step.around_passes_s - least_s, "forward and backward above their floors")
+    lost_s = _passes_s(step) - least_s
+    return _without(step, lost_s, "forward and backward above their floors")
 
 
-def _without(step: AuditedStep, lost_s: float, what: str) -> Bounded:
+def _without(step: StepAccount, lost_s: float, what: str) -> Bounded:
     """The bound if *lost_s* of the step goes away."""
-    lost = step.fraction(lost_s)
-    why = f"{what}: {duration(lost * step.step_s)} of {duration(step.step_s)} per step"
-    if step.basis == "modelled":
-        return Bounded(at_most=None, why=f"no bound: {why}, and that is modelled, without a trace")
-    return Bounded(at_most=step.costs(lost)["gain_upper_bound"], why=why)
+    removes_s = min(max(lost_s, 0.0), step.step_s)
+    why = f"{what}: {duration(removes_s)} of {duration(step.step_s)} per step"
+    return Bounded(at_most=at_most(step, Claim(removes_s=removes_s)), why=why)
 
 
-def _passes(step: AuditedStep) -> list[Timed]:
-    return [row for row in step.operators if row.use.part in PASSES]
+def _passes(step: StepAccount) -> list[Region]:
+    return [region for region in step.regions if region.use.part in PASSES]
 
 
-def _phases_s(summary: Summary, *phases: str) -> float | None:
-    """Mean time of some phases in a steady step; one that does not apply takes none."""
-    readings = (summary.value(f"phase_{name}_s") for name in phases)
-    measured = [seconds for seconds in readings if seconds is not None]
-    return sum(measured) if measured else None
+def _passes_s(step: StepAccount) -> float:
+    """Time in which forward and backward run, at most.
+
+    A device works on while its host is elsewhere: there it is the step.
+    """
+    around_s = step.spent("forward", "backward", "other")
+    return around_s if step.device is None else step.step_s
+
+
+def _computed_s(regions: Iterable[Region]) -> float:
+    """Without the Python around them, which no compiled step waits for."""
+    return sum(region.run_s for region in regions)

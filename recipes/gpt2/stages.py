@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 
 from recipes.gpt2 import bounds
 from recipes.gpt2.bounds import Bounded
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.core.findings import Finding
 
 
@@ -252,7 +252,7 @@ STAGES: tuple[Stage, ...] = (
         reason="eager attention writes a score for every pair of tokens to memory, several times "
         "over; the fused kernel (attn_implementation='sdpa') keeps them in cache",
         apply=lambda kept: replace(kept, attention="sdpa"),
-        bound=bounds.of_product("attention", otherwise=bounds.little_in_audit(warm=False)),
+        bound=bounds.of_product("attention", otherwise=bounds.little_in_audit),
         findings=("attention",),
     ),
     Stage(
@@ -312,7 +312,7 @@ STAGES: tuple[Stage, ...] = (
         change="fused AdamW",
         reason="an update of one operator after another reads and writes every value many times",
         apply=lambda kept: replace(kept, fused=True),
-        bound=bounds.of_product("optimizer_not_fused", otherwise=bounds.little_in_audit(warm=True)),
+        bound=bounds.of_product("optimizer_not_fused", otherwise=bounds.little_in_audit),
         findings=("optimizer_not_fused",),
         trials=("optimizer_fused",),
     ),

@@ -33,10 +33,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from faults.base import Script, evidence_of  # noqa: E402
 from faults.corpus import KINDS, scripts  # noqa: E402
-from faults.judge import bound_of  # noqa: E402
+from faults.judge import NEAR, bound_of, change_made  # noqa: E402
 
 from scripts.bench.harness import installed, machine_line, quiet, table, write_json  # noqa: E402
-from trainperf.analysis.rules.gains import change_of, key  # noqa: E402
 from trainperf.comparison.results import Comparison, Speedup  # noqa: E402
 from trainperf.core.findings import Finding  # noqa: E402
 from trainperf.loop import LoopMonitor  # noqa: E402
@@ -65,11 +64,11 @@ class Proof:
     right: bool = False
     same_change: bool = False
     """Whether the twin makes the change that the first findings advise."""
-    rule: str = ""
-    """Rule and kind of change of the first finding."""
+    change: str = ""
+    """Of the first finding, the one that the twin makes."""
     share: float | None = None
+    about: float | None = None
     bound: float | None = None
-    usual: tuple[float, float] | None = None
     verdict: str = "failed"
     clock: str = ""
     gain: tuple[float, float, float] | None = None
@@ -142,16 +141,18 @@ def _ended(command: Sequence[str], environment: Mapping[str, str]) -> Comparison
 def _prediction(name: str, script: Script, findings: tuple[Finding, ...]) -> Proof:
     first = findings[: len(script.expected)]
     right = {finding.id for finding in first} == set(script.expected)
+    made = [change_made(script, finding) for finding in first]
+    only = made[0] if len(made) == 1 else None
     return Proof(
         name=name,
         expected=script.expected,
         findings=tuple(finding.id for finding in findings),
         right=right,
-        same_change=right and all(change_of(each) in ("", script.change) for each in first),
-        rule=key(first[0].id, change_of(first[0])) if first else "",
+        same_change=right and None not in made,
+        change=made[0].id if made and made[0] is not None else "",
         share=first[0].fraction if first else None,
-        bound=bound_of(first) if right else None,
-        usual=first[0].expected_gain if right and len(first) == 1 else None,
+        about=only.about if right and only is not None else None,
+        bound=bound_of(made) if right else None,
         verdict="not proven yet",
     )
 
@@ -229,8 +230,8 @@ def _row(proof: Proof) -> tuple[str, ...]:
         "" if gain is None else f"{gain[0]:.2f} [{gain[1]:.2f}–{gain[2]:.2f}]",
         proof.clock,
         "" if about is None else f"{about[0]:.2f} [{about[1]:.2f}–{about[2]:.2f}]",
+        "" if proof.about is None else f"{proof.about:.2f}",
         "" if proof.bound is None else f"{proof.bound:.2f}",
-        "" if proof.usual is None else "{:.2f}–{:.2f}".format(*proof.usual),
         f"{proof.pairs}, {proof.seconds:.0f} s",
         ("" if proof.right else "WRONG") + ("" if proof.same_change else " other change"),
     )
@@ -241,15 +242,14 @@ def score(proofs: list[Proof]) -> str:
     verdicts = [proof.verdict for proof in proofs]
     pairs = [(p.scope_gain, p.bound) for p in proofs if p.same_change]
     bounded = [(gain, bound) for gain, bound in pairs if gain and bound]
-    ranged = [
-        (p.scope_gain[0], p.usual) for p in proofs if p.same_change and p.scope_gain and p.usual
-    ]
+    said = [p.scope_gain[0] / p.about for p in proofs if p.same_change and p.scope_gain and p.about]
     counts = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(sorted(verdicts)))
     return (
         f"of {len(proofs)} fixes {counts}; of {len(bounded)} with a bound "
         f"{sum(gain[0] <= bound for gain, bound in bounded)} gain no more than was said "
         f"({sum(gain[1] > bound for gain, bound in bounded)} more by their whole interval); "
-        f"{sum(low <= gain <= high for gain, (low, high) in ranged)} of {len(ranged)} as usual"
+        f"{sum(1 / NEAR <= ratio <= NEAR for ratio in said)} of {len(said)} within {NEAR}× of "
+        "what was said to be probable"
     )
 
 
@@ -283,8 +283,8 @@ def main() -> None:
         "gain",
         "by",
         "of its scope",
+        "about",
         "at most",
-        "usually",
         "pairs",
         "",
     )

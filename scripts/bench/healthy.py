@@ -34,8 +34,8 @@ from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import long_term
-from trainperf.analysis.summary.levels import Levels, LevelsFold, halved
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.long_term import Levels, LevelsFold, halved
+from trainperf.analysis.summary.schema import LongTerm, Summary
 from trainperf.core.steps.block import Column
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
@@ -400,7 +400,7 @@ def _with(values: npt.NDArray[np.float32], phase: str, more_ns: npt.NDArray[Any]
     return levels.matrix
 
 
-def _change_of(matrix: Column) -> long_term.LongTerm:
+def _change_of(matrix: Column) -> LongTerm:
     return long_term.long_term({0: Levels(matrix)}, {0: Journal(0)})
 
 

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from scripts.bench.harness import installed, machine_line, table, write_json
-from trainperf.analysis.rules.memory.leak import leak
+from trainperf.analysis.diagnosis.detectors.broken import leak
+from trainperf.analysis.diagnosis.of_run import account_of, facts_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
@@ -143,6 +144,7 @@ def fit(kind: str, seed: int, fit_s: float, least_steps: int = LEAST_STEPS) -> P
                     optimizer.zero_grad()
                 monitor.end_step(loss.detach())
         evidence = examine(Run.open(Path(out)))
+    facts = facts_of(evidence)
     slope = evidence.summary.readings[MEMORY_SLOPE_BYTES_PER_STEP]
     return Planted(
         kind=kind,
@@ -153,7 +155,7 @@ def fit(kind: str, seed: int, fit_s: float, least_steps: int = LEAST_STEPS) -> P
         high=slope.high,
         samples=slope.n,
         planted=planted,
-        claimed=leak(evidence) is not None,
+        claimed=leak(account_of(evidence, facts), facts) is not None,
     )
 
 

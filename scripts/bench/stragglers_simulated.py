@@ -20,8 +20,8 @@ import numpy as np
 from scripts.bench.harness import machine_line, table, write_json
 from scripts.simulation.arrivals import Job, Plant, step_s
 from scripts.simulation.records import blocks
+from trainperf.analysis.summary.lateness import LatenessFold
 from trainperf.analysis.summary.schema import SyncPoint
-from trainperf.analysis.summary.stragglers import LatenessFold
 
 
 CASES = {8: 100, 64: 100, 512: 50, 4096: 25}

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
+from trainperf.analysis.diagnosis.offers import OfferedTrial
 from trainperf.analysis.doctor import Checkup
 from trainperf.analysis.doctor.base import CHECKUP_VERSION
-from trainperf.analysis.run.trial_offers import OfferedTrial
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.bisection import BISECTION_VERSION, Bisection
 from trainperf.comparison.results import COMPARISON_VERSION, Comparison

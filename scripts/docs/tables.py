@@ -6,14 +6,17 @@ A new member of a family (meter, rule, check, command, callback) has its row wit
 import argparse
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
+from itertools import groupby
 
+from trainperf.analysis.diagnosis import DETECTORS
+from trainperf.analysis.diagnosis.cause import Detector
+from trainperf.analysis.diagnosis.changes import CHANGES
+from trainperf.analysis.diagnosis.offers import OFFERS
+from trainperf.analysis.diagnosis.tried import measured_change
 from trainperf.analysis.doctor import CHECKS
-from trainperf.analysis.doctor import title_of as title_of_check
-from trainperf.analysis.rules import RULES, Rule
-from trainperf.analysis.run.trial_offers import OFFERS
 from trainperf.commands import COMMANDS
 from trainperf.commands.cli import Command, load, parser_of
 from trainperf.core.docstrings import CONFIRM, WRONG, DocumentedText, documented
@@ -23,7 +26,6 @@ from trainperf.importers import FORMATS, LogFormat
 from trainperf.meters import METERS, Measure, Meter
 from trainperf.meters.phases import PhaseTime
 from trainperf.reports.explanations import derived_readings
-from trainperf.traces.findings import TRACE_RULES
 
 
 BETTER = {"lower": "↓", "higher": "↑", "": "", None: ""}
@@ -80,23 +82,39 @@ def tags() -> str:
 
 
 def findings() -> str:
-    """A table of rules per family, families in the order of their folders."""
-    families: dict[str, list[Rule]] = {}
-    for rule in RULES:
-        families.setdefault(inspect.getmodule(rule).__name__.rpartition(".")[0], []).append(rule)  # type: ignore[union-attr]  # a rule is a function of a module
-    tables = [_family(package, rules) for package, rules in sorted(families.items())]
-    rows = [(f"`{rule.__name__}`", _prose(rule.__doc__ or "")) for rule in TRACE_RULES]
-    of_traces = table(("finding", "when, and what bounds its gain"), rows)
-    return "\n\n".join([*tables, f"### Traces\n\nRules of `trainperf trace`.\n\n{of_traces}"])
+    """A table of detectors per subject, then the finding that trials make."""
+    subjects = groupby(sorted(DETECTORS, key=_subject), key=_subject)
+    tried = (f"`{measured_change.__name__}`", _prose(measured_change.__doc__ or ""))
+    of_trials = table(_FINDING, [tried])
+    return "\n\n".join(
+        [*(_of_subject(list(own)) for _, own in subjects), f"### Trials\n\n{of_trials}"]
+    )
+
+
+def changes() -> str:
+    """One row per change of the catalogue, in its order."""
+    rows = [
+        (
+            f"`{change.id}`",
+            _cell(_spaced(change.advice)),
+            _code(change.of),
+            "" if change.realises == 1.0 else f"{change.realises:.0%}".replace("%", " %"),
+            _cell(change.source) if change.realises != 1.0 else "",
+            _code(change.trials),
+        )
+        for change in CHANGES
+    ]
+    head = ("change", "what", "removes", "realises", "by", "measured by the trials")
+    return table(head, rows)
 
 
 def checks() -> str:
     """One row per check of the doctor, in their order."""
     rows = [
         (
-            f"`{check.__name__}`",
-            title_of_check(check),
-            _limited(documented(check.__doc__), promise=False),
+            f"`{check.id}`",
+            check.title,
+            _limited(documented(check.about), promise=False),
         )
         for check in CHECKS
     ]
@@ -141,13 +159,24 @@ def _reading_row(meter: Meter) -> tuple[str, ...]:
     return (f"`{meter.name}`", meter.unit, BETTER[meter.better], meter.scope.value, meaning)
 
 
-def _family(package: str, rules: Sequence[Rule]) -> str:
-    about = (import_module(package).__doc__ or "").strip().splitlines()[0]
-    rows = [(f"`{rule.__name__}`", _prose(rule.__doc__ or "")) for rule in rules]
-    heading = package.rpartition(".")[2].capitalize()
-    return (
-        f"### {heading}\n\n{about}\n\n{table(('finding', 'when, and what bounds its gain'), rows)}"
-    )
+_FINDING = ("finding", "when, and what it removes")
+
+
+def _subject(detect: Detector) -> str:
+    return detect.__module__
+
+
+def _of_subject(detectors: Sequence[Detector]) -> str:
+    module = sys.modules[_subject(detectors[0])]
+    about = (module.__doc__ or "").strip().splitlines()[0]
+    rows = [(f"`{detect.__name__}`", _prose(detect.__doc__ or "")) for detect in detectors]
+    heading = module.__name__.rpartition(".")[2].capitalize()
+    return f"### {heading}\n\n{about}\n\n{table(_FINDING, rows)}"
+
+
+def _spaced(advice: str) -> str:
+    """Words whose places are the detector's: `{workers}` is `N`, a name is `NAME`."""
+    return re.sub(r"\{(\w+)[^}]*\}", lambda place: place[1].upper(), advice)
 
 
 def _command(command: Command) -> str:
@@ -231,6 +260,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "facts": facts,
     "tags": tags,
     "findings": findings,
+    "changes": changes,
     "checks": checks,
     "trials": trials,
     "commands": commands,

@@ -1,6 +1,8 @@
 """Part of the step, module and line of operator calls."""
 
+import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from trainperf.audit import audit_step
-from trainperf.audit.stack_frames import definition_line, place
+from trainperf.audit.stack_frames import definition_line, place, shown_path
 from trainperf.core.artifacts.audit import OperatorUse, StepAudit
 
 
@@ -284,3 +286,50 @@ def test_a_function_of_torchvision_is_not_torchs() -> None:
 
     assert definition_line(functions[0]) == place(ours[0], 1)
     assert definition_line(functions[1]) is None
+
+
+LIBRARY = """
+def metric(x):
+    return x.sigmoid().sum()
+
+def deeper(x):
+    return metric(x)
+"""
+
+
+def library_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StepAudit:
+    """An audit of a step whose operators an installed package calls, but for one."""
+    package = tmp_path / "venv" / "site-packages" / "scores"
+    package.mkdir(parents=True)
+    (package / "functional.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(package))
+    deeper: Callable[[Tensor], Tensor] = importlib.import_module("functional").deeper
+    given = torch.ones(3, requires_grad=True)
+    return audit_step(lambda: deeper(given.exp()).backward())
+
+
+def test_a_line_of_an_installed_package_is_followed_by_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The innermost of the user's own code around it, also of the gradients that it makes."""
+    audit = library_step(tmp_path, monkeypatch)
+    own = place(__file__, library_step.__code__.co_firstlineno + 8)
+
+    lines = {(use.short_name, use.part): (use.line, use.called_at) for use in audit.operators}
+
+    assert lines["exp", "forward"] == (own, None)
+    assert lines["sum", "forward"] == ("scores/functional.py:3", own)
+    assert lines["sigmoid_backward", "backward"] == ("scores/functional.py:3", own)
+
+
+def test_files_are_shown_from_the_package_the_script_or_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment may lie below the working directory; all else keeps its whole path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/jobs/a/train.py", raising=False)
+
+    assert shown_path(str(tmp_path / "venv/lib/site-packages/x/y.py")) == "x/y.py"
+    assert shown_path(str(tmp_path / "train.py")) == "train.py"
+    assert shown_path("/jobs/a/models/net.py") == "models/net.py"
+    assert shown_path("/jobs/b/net.py") == "/jobs/b/net.py"

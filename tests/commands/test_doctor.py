@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.doctor import NAMES, Planted
 
-from trainperf.analysis.doctor import CHECKS, title_of
+from trainperf.analysis.doctor import CHECKS
 from trainperf.commands import main
 
 
@@ -88,7 +88,7 @@ def test_markdown_has_a_row_for_every_check(doctor: Command, tmp_path: Path) -> 
 
     rows = [line for line in out.splitlines() if line.startswith("| ")]
     assert len(rows) == len(CHECKS) + 2
-    assert f"| 4 | {title_of(CHECKS[3])} | FAILED |" in out
+    assert f"| 4 | {CHECKS[3].title} | FAILED |" in out
 
 
 def test_strict_is_a_gate(doctor: Command, tmp_path: Path) -> None:

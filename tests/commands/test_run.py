@@ -120,17 +120,47 @@ def test_signals_of_a_scheduler_reach_the_script(name: str, tmp_path: Path) -> N
 
 
 def test_what_is_no_script_is_refused_in_one_line(tmp_path: Path) -> None:
-    """A file that is not there, a command that is not there, a step below zero."""
+    """A file and a command that are not there, a step below zero, a step and none."""
     refused = [
         run(tmp_path, "missing.py"),
         run(tmp_path, "no-such-command"),
         run(tmp_path, "--audit-at", "-1", written("", tmp_path)),
+        run(tmp_path, "--audit-at", "3", "--no-audit", written("", tmp_path)),
     ]
 
-    assert [ended.returncode for ended in refused] == [2, 2, 2]
+    assert [ended.returncode for ended in refused] == [2, 2, 2, 2]
     said = [ended.stderr.splitlines() for ended in refused]
-    assert [len(lines) for lines in said] == [1, 1, 1]
+    assert [len(lines) for lines in said] == [1, 1, 1, 1]
     assert said[0] == ["trainperf: missing.py: no such file; give the script that trains"]
+
+
+@pytest.mark.parametrize(
+    ("given", "audited"),
+    [((), (None, True)), (("--no-audit",), (None, False)), (("--audit-at", "3"), (3, True))],
+    ids=["by default", "none", "the one that is named"],
+)
+def test_a_step_is_audited_unless_the_command_is_told_not_to(
+    given: tuple[str, ...], audited: tuple[int | None, bool], tmp_path: Path
+) -> None:
+    """What the launched process is told."""
+    script = written(f"import os; print(os.environ['{VARIABLE}'])", tmp_path)
+
+    told = LaunchOptions.parse(run(tmp_path, *given, script).stdout)
+
+    assert (told.audit_at, told.audit) == audited
+
+
+def test_the_command_says_whose_choice_was_kept(tmp_path: Path) -> None:
+    """In one line, however many processes have said so."""
+    code = (
+        "from trainperf.core.launch_environment import LaunchOptions\n"
+        "LaunchOptions.of_this_process().joined(dirpath='mine', audit_at=5)"
+    )
+
+    ended = run(tmp_path, "--out", "x", "--audit-at", "3", written(code, tmp_path))
+
+    said = "trainperf: --out and --audit-at: the script's own choice was kept"
+    assert said in ended.stderr.splitlines()
 
 
 GROUPS = (

@@ -63,12 +63,6 @@ def test_markdown_has_the_same_answer(planted: Path) -> None:
     assert "1. **" in said
 
 
-def test_hta_s_figures_are_added(planted: Path) -> None:
-    """For side-by-side use."""
-    assert "by HTA's definitions" in run(planted, "--hta").stdout
-    assert "by HTA's definitions" not in run(planted).stdout
-
-
 @pytest.mark.parametrize(
     "arguments",
     [["missing.json"], ["--format", "html", "missing.json"], []],

@@ -5,8 +5,8 @@ import pytest
 
 from trainperf.comparison.trace_differences import trace_differences
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
-from trainperf.traces.metrics.operators import TOP
 from trainperf.traces.results import Operator, RankTrace, TraceStep, TraceTotals
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 def capture(rank: int | None = 0, *, attention_s: float, idle_s: float | None) -> CaptureReport:
@@ -58,7 +58,7 @@ def test_what_is_not_among_the_top_operators_is_not_known() -> None:
     """Twenty others took longer on one side: it took less than the last, not nothing."""
     others = tuple(
         Operator(name=f"aten::{n}", calls=2, self_device_s=0.001, self_cpu_s=0.0)
-        for n in range(TOP)
+        for n in range(THRESHOLDS.rows)
     )
     before, after = capture(attention_s=0.0, idle_s=0.0), capture(attention_s=0.008, idle_s=0.0)
     ranks = (msgspec.structs.replace(before.ranks[0], top_operators=others),)
@@ -71,7 +71,8 @@ def test_what_is_not_among_the_top_operators_is_not_known() -> None:
 def test_a_difference_of_unknown_direction_is_not_listed() -> None:
     """Softmax took 4 ms a step, and afterwards less than 5 ms: nobody knows whether it gained."""
     others = tuple(
-        Operator(name=f"aten::{n}", calls=2, self_device_s=0.01, self_cpu_s=0.0) for n in range(TOP)
+        Operator(name=f"aten::{n}", calls=2, self_device_s=0.01, self_cpu_s=0.0)
+        for n in range(THRESHOLDS.rows)
     )
     whole = capture(attention_s=0.008, idle_s=0.0)
     softmax = whole.ranks[0].top_operators[-1]

@@ -1,4 +1,4 @@
-"""A check of the doctor is one file and one line: then every form of the checkup has it."""
+"""A check of the doctor is one entry of a table: then every form of the checkup has it."""
 
 import json
 
@@ -10,18 +10,10 @@ from support.runs import make_run_dir
 from trainperf.analysis.doctor import CHECKS
 
 
-CHECK = '''"""A check that a contributor adds."""
-
-from trainperf.analysis.doctor.base import Case, Outcome, failed
-
-
-def planted(case: Case) -> Outcome:
-    """Nothing is planted in the step.
-
-    Fails always.
-    """
-    return failed("use the spade twice", f"{case.summary.run.steps} roots")
-'''
+CHECK = (
+    'Check(id="planted", about="Nothing is planted in the step.\\n\\nFails always.", '
+    'looks=[answer("fail", "{facts.steps} roots", action="use the spade twice")]),'
+)
 
 SHOW = """
 import contextlib, io, json, sys
@@ -49,8 +41,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The checkup of a run by a package with one check more."""
     folder = tmp_path_factory.mktemp("checkout")
     package = ExtendedPackage.copied_to(folder)
-    package.add_file("analysis/doctor/planted.py", CHECK)
-    package.add_line("analysis/doctor/__init__.py", '"planted",', after='"input:loader",')
+    package.add_line("analysis/doctor/checks.py", CHECK, after="CHECKS: tuple[Check, ...] = (")
     run = make_run_dir(folder / "runs" / "trainperf", CASES["loader_bound"]().ranks)
     shown: dict[str, str] = json.loads(package.run(SHOW, run))
     package.run(RENDER_DOCS, folder / "docs")

@@ -27,19 +27,17 @@ class Planted(Meter):
 METERS = (Planted(),)
 '''
 
-RULE = '''"""A rule that a contributor adds."""
+DETECTOR = '''"""Detectors that a contributor adds."""
 
 
-def planted_rule(evidence: object) -> None:
+def planted_cause(account: object, facts: object) -> None:
     """The garden takes a notable part of the step."""
 '''
 
-CHECK = '''"""A check that a contributor adds."""
-
-
-def planted_check(case: object) -> None:
-    """No shrub stands in the way."""
-'''
+CHECK = (
+    'Check(id="planted_check", about="No shrub stands in the way.", '
+    'looks=[answer("pass", "none")]),'
+)
 
 COMMAND = '''"""`trainperf garden`: a command that a contributor adds."""
 
@@ -65,16 +63,15 @@ print(sorted(test_reading_names.READINGS))
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> ExtendedPackage:
-    """A package with one meter, rule, check and command more."""
+    """A package with one meter, detector, check and command more."""
     package = ExtendedPackage.copied_to(tmp_path_factory.mktemp("checkout"))
     package.add_file("meters/planted.py", METER)
     package.add_line("meters/__init__.py", '"planted",', after='"loss",')
-    package.add_file("analysis/rules/host/planted_rule.py", RULE)
+    package.add_file("analysis/diagnosis/detectors/planted.py", DETECTOR)
     package.add_line(
-        "analysis/rules/__init__.py", '"host.planted_rule",', after='"host.callbacks",'
+        "analysis/diagnosis/__init__.py", '"planted:planted_cause",', after='"host:callbacks",'
     )
-    package.add_file("analysis/doctor/planted_check.py", CHECK)
-    package.add_line("analysis/doctor/__init__.py", '"planted_check",', after='"input:loader",')
+    package.add_line("analysis/doctor/checks.py", CHECK, after="CHECKS: tuple[Check, ...] = (")
     package.add_file("commands/garden.py", COMMAND)
     package.add_line("commands/__init__.py", '"garden",', after='"merge",')
     return package
@@ -91,7 +88,7 @@ def pages(package: ExtendedPackage) -> Path:
     ("page", "row"),
     [
         ("readings.md", "| `planted_shrubs` | 1 |"),
-        ("findings.md", "| `planted_rule` | The garden takes a notable part of the step. |"),
+        ("findings.md", "| `planted_cause` | The garden takes a notable part of the step. |"),
         ("checks.md", "| `planted_check` | No shrub stands in the way |"),
         ("cli.md", "## trainperf garden"),
     ],

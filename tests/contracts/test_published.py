@@ -78,7 +78,7 @@ def test_nothing_else_is_shipped() -> None:
         ("doctor", ("doctor", "a", "--format", "json")),
         ("doctor", ("doctor", "b", "--baseline", "a", "--format", "json")),
         ("trace", ("trace", "trace.json.gz", "--format", "json")),
-        ("trace", ("trace", "trace.json.gz", "--lanes", "--hta", "--format", "json")),
+        ("trace", ("trace", "trace.json.gz", "--lanes", "--format", "json")),
         ("offers", ("try", "--list", "--format", "json")),
         ("offers", ("try", "--list", "--format", "json", "a")),
         ("explanation", ("explain", "--format", "json")),

@@ -50,9 +50,10 @@ class Noted:
 
     buckets: int = 0
     last_ns: int = 0
-    ended_ns: int = 0
+    tail_ns: int = 0
+    """From the last bucket handed over to backward having returned, in all passes of a step."""
     tails_ns: list[int] = field(default_factory=list)
-    """From the last bucket handed over to backward having returned, of each step."""
+    """The same of each step."""
 
     def around(self, hook: Hook) -> Hook:
         """The same hook, and a note of when it is called."""
@@ -73,6 +74,8 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     compiled: bool = False
     accumulates: int = 1
+    reduces_each: bool = False
+    """Whether every micro-batch is reduced, as without `no_sync`."""
     skips: Callable[[int], int] = lambda step: 0
     hook: Hook = default_hooks.allreduce_hook
     state: Callable[[], Any] = lambda: None
@@ -89,6 +92,7 @@ CASES = {
     "static_graph": Case(options={"static_graph": True}),
     "bucket_view": Case(options={"gradient_as_bucket_view": True}),
     "accumulates": Case(accumulates=3),
+    "reduces_each": Case(accumulates=2, reduces_each=True),
     "fp16": Case(hook=default_hooks.fp16_compress_hook),
     # One bucket: gloo runs collectives in turn, and this hook starts some when others have ended.
     "power_sgd": Case(
@@ -135,9 +139,11 @@ class Loop:
             for wrapper, module in zip(self.wrappers, self.called, strict=True):
                 if isinstance(wrapper.module, Layers):
                     wrapper.module.skipped = int(self.case.skips(step))
-                with nullcontext() if last else wrapper.no_sync():
+                reduces = last or self.case.reduces_each
+                with nullcontext() if reduces else wrapper.no_sync():
                     self.pass_through(module, batch)
-                self.noted.ended_ns = time.perf_counter_ns()
+            if reduces:
+                self.noted.tail_ns += time.perf_counter_ns() - self.noted.last_ns
             if last:
                 self.update()
         if self.monitor is not None:
@@ -153,7 +159,8 @@ class Loop:
 
     def update(self) -> None:
         """The end of a step."""
-        self.noted.tails_ns.append(self.noted.ended_ns - self.noted.last_ns)
+        self.noted.tails_ns.append(self.noted.tail_ns)
+        self.noted.tail_ns = 0
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self.monitor is not None:

@@ -24,6 +24,7 @@ CASES = (
     "static_graph",
     "bucket_view",
     "accumulates",
+    "reduces_each",
     "fp16",
     "power_sgd",
     "compiled",

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from support.docs import PAGES, blocks
+from trainperf.analysis.rules import RULES
 
 from scripts.render_docs import pages
 from trainperf.analysis.doctor import CHECKS
-from trainperf.analysis.rules import RULES
 from trainperf.commands import COMMANDS
 from trainperf.meters import METERS
 

@@ -1,6 +1,6 @@
 """What is a fault script?  A training run with a known cause, and a twin without it.
 
-A rule sees what the run recorded, never which script wrote it.
+A detector sees what the run recorded, never which script wrote it.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ import torch
 from support.fits import QUIET
 from torch.utils.data import DataLoader
 
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary
@@ -40,8 +40,8 @@ class Script:
     train: Train
     same_work: bool = True
     """Whether the twin's gain can be measured: it does the same work in as many steps."""
-    change: str = ""
-    """Kind of change that the twin makes, of `gains.CHANGES`; empty for its rule's usual one."""
+    changes: tuple[str, ...] = ()
+    """Ids of changes that the twin makes; of a cause without one here, the one that is advised."""
     own_process: bool = False
     """Whether it trains in a process of its own, where nothing can be changed for it."""
 

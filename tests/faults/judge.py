@@ -1,7 +1,7 @@
-"""What do the rules say of a script, and is it right?"""
+"""What is said of a script, and is it right?"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,13 +12,16 @@ import torch
 from torch.utils.data import DataLoader
 
 from faults.base import Kind, Script, evidence_of, measured_gain
-from trainperf.analysis.rules.gains import change_of, key
+from trainperf.analysis.diagnosis.changes import BY_ID
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding
+from trainperf.core.findings import ChangeGain, Finding
 
 
 NOISE = 1.15
 """A measured gain may be so many times the bound: two fits on a machine that others use."""
+
+NEAR = 1.25
+"""A gain is as was said from the probable one over this to the probable one times this."""
 
 ACCUSES = 0.10
 """Share of the step or the fit from which a finding accuses."""
@@ -42,14 +45,16 @@ class Judged:
     """How many times faster the script was said to get at most."""
     share: float | None = None
     """Share of its scope that the first finding's cause takes."""
-    expected_gain: tuple[float, float] | None = None
-    """What the first finding's change usually gains."""
+    about: float | None = None
+    """How many times faster it was said to get probably; `None` of several findings together."""
     gain: float | None = None
     """How many times faster its twin is."""
     same_change: bool = True
     """Whether the twin makes the changes that the first findings advise."""
     advised: str = ""
-    """Rule and kind of change of the first finding with a gain."""
+    """The first finding with a gain, and the change that it advises."""
+    advised_about: float | None = None
+    """How many times faster that was said to get it probably."""
     advised_bound: float | None = None
     """How many times faster that was said to get it at most."""
     advised_gain: float | None = None
@@ -86,6 +91,7 @@ def judge(
             # On a CPU with fast bf16 every script in fp32 has this fault too: the advice is right.
             findings = tuple(finding for finding in findings if finding is not bf16)
     first = findings[: len(script.expected)]
+    made = [change_made(script, finding) for finding in first]
     sound = not script.expected
     right = {finding.id for finding in first} == set(script.expected)
     judged = Judged(
@@ -94,7 +100,7 @@ def judge(
         expected=script.expected,
         found=tuple(finding.id for finding in broken.findings),
         right=not any(map(accuses, findings)) if sound else right,
-        same_change=all(change_of(finding) in ("", script.change) for finding in first),
+        same_change=None not in made,
     )
     acting = next((finding for finding in broken.findings if finding.fraction), None)
     if advice and acting is not None:
@@ -102,7 +108,8 @@ def judge(
             gains[acting.id] = trained_as_advised(script, broken, acting, out)
         judged = replace(
             judged,
-            advised=key(acting.id, change_of(acting)),
+            advised=f"{acting.id}: {acting.changes[0].id}",
+            advised_about=acting.gain,
             advised_bound=acting.gain_upper_bound,
             advised_gain=gains[acting.id],
         )
@@ -112,9 +119,9 @@ def judge(
     fixed = evidence_of(out / "fixed").summary
     return replace(
         judged,
-        bound=bound_of(first),
+        bound=bound_of(made),
         share=first[0].fraction,
-        expected_gain=first[0].expected_gain if len(first) == 1 else None,
+        about=made[0].about if len(made) == 1 and made[0] is not None else None,
         gain=measured_gain(broken, fixed, first[0]),
     )
 
@@ -128,14 +135,14 @@ def trained_as_advised(
     """
     if script.own_process:
         return None
-    change = change_of(finding)
+    change = finding.changes[0].id
     number = re.search(r"num_workers=(\d+)", finding.action)
-    if change == "bf16" and finding.id == "matmul_precision":
+    if change == "bf16_products":
         # Weights change: what was converted in one step is no use in the next.
         how: AbstractContextManager[object] = torch.autocast(
             "cpu", dtype=torch.bfloat16, cache_enabled=False
         )
-    elif change == "workers" and number is not None:
+    elif change == "more_workers" and number is not None:
         how = _workers(int(number[1]))
     else:
         return None
@@ -168,9 +175,16 @@ def accuses(finding: Finding) -> bool:
     return finding.urgent or (finding.fraction or 0.0) > ACCUSES
 
 
-def bound_of(findings: tuple[Finding, ...]) -> float | None:
+def change_made(script: Script, finding: Finding) -> ChangeGain | None:
+    """The change of a finding that the twin makes; `None` where that is none which it lists."""
+    named = [name for name in script.changes if finding.id in BY_ID[name].of]
+    listed = (change for change in finding.changes if not named or change.id in named)
+    return next(listed, None)
+
+
+def bound_of(changes: Iterable[ChangeGain | None]) -> float | None:
     """How many times faster all of them together can make it; `None` without a bound of any."""
-    bounds = [one.gain_upper_bound for one in findings]
+    bounds = [change.at_most for change in changes if change is not None]
     known = [bound for bound in bounds if bound is not None]
     if not known:
         return None

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from support import logs
 
-from trainperf.analysis.doctor import examined
-from trainperf.analysis.doctor.base import MEASURE_IT, Case
+from trainperf.analysis.doctor import MEASURE_IT, Case, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.importers import recognise
 from trainperf.importers.writing import write_run

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 from support.audits import evidence_of, product, use
-from support.runs import RankSpec, make_info, make_steps, summary_of
+from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from recipes.gpt2 import bounds
 from recipes.gpt2.stages import STAGES
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.diagnosis.of_run import Evidence
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
 
 
 BOUND = {stage.name: stage.bound for stage in STAGES}
@@ -18,13 +20,14 @@ def loading(path: Path, data_wait: float, forward: float) -> Evidence:
     """Two hundred steps on two CPUs without workers."""
     info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2})
     steps = make_steps(200, data_wait=data_wait, forward=forward)
-    return Evidence(summary=summary_of(path, [RankSpec(steps=steps, info=info)]))
+    return examine(Run.open(make_run_dir(path / "run", [RankSpec(steps=steps, info=info)])))
 
 
 def test_fewer_micro_batches_may_save_what_is_spent_around_each(tmp_path: Path) -> None:
     """Nothing to gain in forward (20 ms) and backward (30), but 50 ms of callbacks and loop.
 
-    Forward is computed twice then: of 100 ms 70 are left where half a loop costs nothing.
+    Forward is computed twice then: of 100 ms 70 are left where half a loop costs nothing, and
+    2 ms less where caches stay warm.
     """
     evidence = evidence_of(
         tmp_path,
@@ -39,7 +42,7 @@ def test_fewer_micro_batches_may_save_what_is_spent_around_each(tmp_path: Path) 
         loop=40.0,
     )
 
-    assert bounds.larger_batch(evidence).at_most == pytest.approx(100 / 70, rel=0.01)
+    assert bounds.larger_batch(evidence).at_most == pytest.approx(100 / 68, rel=0.01)
 
 
 def test_a_stage_that_a_finding_asks_for_has_the_bound_of_the_finding(tmp_path: Path) -> None:
@@ -52,14 +55,12 @@ def test_a_stage_that_a_finding_asks_for_has_the_bound_of_the_finding(tmp_path: 
     assert BOUND["fused"](evidence).at_most == finding.gain_upper_bound
 
 
-@pytest.mark.parametrize(("name", "left"), [("sdpa", 0.9), ("fused", 0.8)])
-def test_a_rule_that_is_silent_leaves_less_than_its_limit(
-    name: str, left: float, tmp_path: Path
-) -> None:
-    """Neither attention nor an update in the audited step: a tenth of it, and warmer caches."""
+@pytest.mark.parametrize("name", ["sdpa", "fused"])
+def test_a_detector_that_is_silent_leaves_less_than_its_limit(name: str, tmp_path: Path) -> None:
+    """Neither attention nor an update in the audited step: 3 of 30 ms, and 2 for warmer caches."""
     evidence = evidence_of(tmp_path, [product("mm", 29.0, flops=10**9)], forward=30.0)
 
-    assert BOUND[name](evidence).at_most == pytest.approx(1 / left)
+    assert BOUND[name](evidence).at_most == pytest.approx(30 / 25)
 
 
 @pytest.mark.parametrize("name", ["sdpa", "fused", "bf16", "compile", "vocabulary", "graphs"])
@@ -73,7 +74,7 @@ def test_without_an_audit_a_silent_rule_says_nothing(name: str, tmp_path: Path) 
     [
         pytest.param(20, 2, 22 / 20, id="two are advised, one makes every batch"),
         pytest.param(20, 80, 100 / 78, id="as the finding: 2 ms less for a warm step"),
-        pytest.param(1, 80, 1 / 0.8, id="no finding: less than its limit"),
+        pytest.param(1, 80, 81 / (0.9 * 81 - 2), id="no finding: less than its limit"),
     ],
 )
 def test_the_loader_stage_is_bounded_by_its_one_worker(

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from support.cases import CASES
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from trainperf.analysis.rules import RULES
 
 from trainperf.analysis.doctor import Case, examined
-from trainperf.analysis.rules import RULES
 from trainperf.analysis.run.directory import Run
 from trainperf.core.loop_kind import LIGHTNING, PLAIN
 from trainperf.reports.doctor import checkup_text

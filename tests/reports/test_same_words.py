@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.runs import RankSpec, make_run_dir, make_steps
-
 from trainperf.analysis.effort.decisions import decisions
+
 from trainperf.analysis.run.directory import Run
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as escaped

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.artifacts import write_document

@@ -21,8 +21,8 @@ class Batch:
     worst: float = 1.0
     """How many times its mean a part takes at its p95."""
 
-    def anatomy(self) -> LoaderAnatomy:
-        """The document."""
+    def anatomy(self, *, start_s: float = 0.1) -> LoaderAnatomy:
+        """The document; *start_s* is what workers take to start."""
         return LoaderAnatomy(
             batches=31,
             workers=self.workers,
@@ -39,7 +39,7 @@ class Batch:
             packing_s=self.packing / 1e3,
             receiving_s=self.receiving / 1e3,
             interval_s=None,
-            start_s=0.1,
+            start_s=start_s,
             took_s=1.0,
             tensor_s=1e-6,
             getitem_line="images.py:12",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
+from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.doctor import CHECKS, Case, Checked, examined
-from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import parity
@@ -87,4 +87,4 @@ def make_capture(totals: TraceTotals, *, on_device: bool = True) -> CaptureRepor
     )
 
 
-NAMES = tuple(check.__name__ for check in CHECKS)
+NAMES = tuple(check.id for check in CHECKS)

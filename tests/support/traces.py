@@ -196,7 +196,6 @@ def load(path: Path) -> EventTable:
         rank=about.get("rank"),
         world_size=about.get("world_size"),
         device=devices[0]["name"] if devices else None,
-        backend=about.get("backend"),
         process_groups={
             group["pg_name"]: tuple(group["ranks"])
             for group in about.get("pg_config", [])

@@ -5,13 +5,12 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.traces import Launches, event, table_of
+from trainperf.traces.findings import findings
 
 from trainperf.reports.layout.json import trace_json
 from trainperf.reports.trace.view import trace_markdown, trace_text
 from trainperf.traces.answer import answer
 from trainperf.traces.event_table import Kind
-from trainperf.traces.findings import findings
-from trainperf.traces.hta import hta_breakdown
 from trainperf.traces.rank_report import analyse
 from trainperf.traces.results import RankTrace, TraceReport
 
@@ -65,7 +64,6 @@ def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:
     table = table_of(events)
 
     trace = analyse(table, "any.json")
-    hta_breakdown(table)
 
     assert_sound(trace)
     found = TraceReport(ranks=(trace,))

@@ -9,7 +9,7 @@ from support.toy_training import training
 from support.tried import trial, tried
 from torch.utils.data import DataLoader
 
-from trainperf.analysis.run.trial_offers import OFFERS, offered_trials
+from trainperf.analysis.diagnosis.offers import OFFERS, offered_trials
 from trainperf.trials.builtin import builtin_trials
 from trainperf.trials.training import Mutable, Training
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from trainperf.analysis.run.following import MOST_BYTES, EarlierAttempts, FollowedRun
 from trainperf.analysis.summarize import diagnosed, summary_of
-from trainperf.analysis.summary.run_folds import FEW_RANKS, RunFolds
+from trainperf.analysis.summary.ranks import FEW_RANKS
+from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import read_documents
 from trainperf.core.places import AnyPath

@@ -6,25 +6,35 @@ from dataclasses import replace
 
 import msgspec
 
-from trainperf.analysis.effort.decisions import decisions
-from trainperf.analysis.rules import diagnose
-from trainperf.analysis.rules.base import Evidence, light_of
-from trainperf.analysis.rules.input.base import keeping_up
+from trainperf.analysis.diagnosis.decisions import decisions
+from trainperf.analysis.diagnosis.findings import diagnose
+from trainperf.analysis.diagnosis.of_capture import diagnosed as diagnosed_capture
+from trainperf.analysis.diagnosis.of_run import (
+    Evidence,
+    account_of,
+    facts_of,
+    light_of,
+    with_workers_needed,
+)
 from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
-from trainperf.analysis.summary.host_share import host_share
+from trainperf.analysis.summary.captures import disagreements
 from trainperf.analysis.summary.lines import phase_lines
 from trainperf.analysis.summary.machine import tokens_per_step
-from trainperf.analysis.summary.restarts import restarts
-from trainperf.analysis.summary.run_facts import run_facts, warnings_of
-from trainperf.analysis.summary.run_folds import FEW_RANKS, RunFolds, StepObserver
+from trainperf.analysis.summary.ranks import FEW_RANKS, device_time, what_if
+from trainperf.analysis.summary.run_facts import (
+    count_unread,
+    host_share,
+    restarts,
+    run_facts,
+    unread_exclusions,
+    warnings_of,
+)
+from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import Summary, encode_summary
-from trainperf.analysis.summary.trace_agreement import disagreements
-from trainperf.analysis.summary.unread import count_unread, unread_exclusions
-from trainperf.analysis.summary.what_if import device_time, what_if
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.engines.base import Engine
 from trainperf.core.phases import TAGS
@@ -89,7 +99,7 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
         documents: Of the run; its trials may be another run's.
     """
     summary = msgspec.structs.replace(
-        keeping_up(summary), trials=documents.trials, trials_from=documents.trials_from
+        with_workers_needed(summary), trials=documents.trials, trials_from=documents.trials_from
     )
     typical_audit = folds.utilisation.typical()
     step_s = None if typical_audit is None else summary.value(STEP_S)
@@ -97,12 +107,14 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
     typical = None
     if typical_audit is not None:
         typical = light_of(replace(documents, audit=typical_audit), step_s)
-    captures = folds.traced
+    captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
     summary = with_time_split(summary, documents.audit, light, captures, typical=typical)
     evidence = Evidence(
         summary=summary, documents=documents, light=light, typical=typical, captures=captures
     )
-    summary = msgspec.structs.replace(summary, findings=diagnose(evidence))
+    facts = facts_of(evidence)
+    findings, ordinary = diagnose(account_of(evidence, facts), facts)
+    summary = msgspec.structs.replace(summary, findings=findings, ordinary=ordinary)
     return replace(evidence, summary=msgspec.structs.replace(summary, decisions=decisions(summary)))
 
 
@@ -129,7 +141,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         readings=all_readings,
         ledger_s=first.ledger_s(),
         gaps=first.gap_counts,
-        excluded=_added(folds.excluded.steps, unread_exclusions(first)),
+        excluded=_added(folds.excluded, unread_exclusions(first)),
         synchronisation=folds.lateness.points(_hosts(run)),
         captures=folds.captures.captures(),
         traces=traces,

@@ -22,6 +22,7 @@ from trainperf.audit.traffic import is_traced, tensors_in
 from trainperf.audit.update_hooks import UpdateHooks
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.artifacts.memory import Category
+from trainperf.core.machine.clocks import thread_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +104,10 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         del types
         given = kwargs or {}
         out = func(*args, **given)
-        if not is_traced(out):
+        if self._where.left_ns >= 0 and not is_traced(out):
+            begun = thread_ns()
             self._observed(args, given, out)
+            self._where.left_ns -= thread_ns() - begun
         return out
 
     def follow(self, tensors: Iterable[Tensor]) -> None:

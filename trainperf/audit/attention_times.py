@@ -24,6 +24,9 @@ MOST = 3
 TURNS = 8
 """Calls in each precision, in turns: what else runs slows both alike, and rarely all of them."""
 
+LONGEST_NS = 100_000_000
+"""For the turns of a size."""
+
 LONGEST_S = 0.01
 """A forward that takes longer is not repeated for this."""
 
@@ -31,7 +34,7 @@ LONGEST_S = 0.01
 def time_attention(audit: StepAudit, chip: Chip) -> tuple[AttentionTime, ...]:
     """The heaviest fused attention in fp32, where bf16 has twice the peak; else none.
 
-    Takes some tens of milliseconds for most networks, and a few seconds at most.
+    Takes some tens of milliseconds for most networks, and half a second at most.
     """
     peaks = chip.flops_per_s
     if audit.device != "cpu" or peaks.get("bf16", 0.0) < 2 * peaks.get("fp32", 0.0):
@@ -59,7 +62,10 @@ def _fastest_s(shapes: Shapes, precisions: tuple[str, ...]) -> dict[str, float]:
     times: dict[str, list[int]] = {precision: [] for precision in precisions}
     for act in acts.values():
         act()
+    started = monotonic_ns()
     for _ in range(TURNS):
+        if monotonic_ns() - started > LONGEST_NS:
+            break
         for precision, act in acts.items():
             begin = monotonic_ns()
             act()

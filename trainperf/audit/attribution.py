@@ -4,9 +4,11 @@ Backward is attributed through its graph: each node has the sequence number of t
 made it, and is assigned to the same place.  All of it uses torch's own hooks.
 """
 
+import math
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from types import FrameType
 from typing import Protocol
 
 import torch
@@ -18,7 +20,14 @@ from torch.nn.modules.module import (
 from typing_extensions import ParamSpec, Self
 
 from trainperf.audit.operator_call import Site
-from trainperf.audit.stack_frames import Owner, frames, in_closure, is_torchmetrics, line_of
+from trainperf.audit.stack_frames import (
+    Owner,
+    caller_of,
+    frames,
+    in_closure,
+    is_torchmetrics,
+    line_of,
+)
 from trainperf.audit.update_hooks import UpdateHooks
 from trainperf.core.artifacts.audit import Part
 
@@ -62,6 +71,11 @@ class Attribution:
         )
         self.last: tuple[Part, Site] = ("forward", Site(module=None, line=None))
         """The last result of `here`."""
+        self.left_ns = math.inf
+        """Processor time that looking at operators may still take; below zero they are let pass.
+
+        Not wall time: on a busy machine an audit is slower, and so is everything.
+        """
 
     def __enter__(self) -> Self:
         if self._root is not None:
@@ -91,12 +105,12 @@ class Attribution:
 
     def _here(self) -> tuple[Part, Site]:
         in_backward = torch._C._current_graph_task_id() != -1  # noqa: SLF001 no public name
-        owners, line = _stack(beyond_user=in_backward)
+        owners, frame = _stack(beyond_user=in_backward)
         computing = torch.is_grad_enabled()
         if in_backward and not (computing and (self._running or "checkpoint" in owners)):
-            return "backward", self._origin(line)
+            return "backward", self._origin(frame)
         module = self._names[id(self._running[-1])][0] if self._running else None
-        site = Site(module=module, line=line, logs="logging" in owners)
+        site = _site(frame, module, logs="logging" in owners)
         updates = "update" in owners or bool(self._updating)
         part: Part = "recompute" if in_backward else "forward"
         if updates and not computing and not in_backward and not in_closure():
@@ -105,10 +119,10 @@ class Attribution:
         self._sites.setdefault(torch._C._autograd._get_sequence_nr() - 1, site)  # noqa: SLF001 same
         return part, site
 
-    def _origin(self, line: str | None) -> Site:
+    def _origin(self, frame: FrameType | None) -> Site:
         node = torch._C._current_autograd_node()  # noqa: SLF001 no public name
         site = None if node is None else self._sites.get(node._sequence_nr())  # noqa: SLF001 same
-        return site or Site(module=None, line=line)
+        return site or _site(frame, None)
 
     def _learn(self, root: nn.Module) -> None:
         kept = getattr(root, "_orig_mod", root)  # what torch.compile wraps
@@ -129,24 +143,30 @@ class Attribution:
         self._updating += deeper
 
 
-def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], str | None]:
-    """Owners of torch's frames inside the user's, and the user's line.
+def _site(frame: FrameType | None, module: str | None, *, logs: bool = False) -> Site:
+    if frame is None:
+        return Site(module=module, line=None, logs=logs)
+    return Site(module=module, line=line_of(frame), called_at=caller_of(frame), logs=logs)
 
-    Beyond the user's line only checkpointing is looked for.
+
+def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], FrameType | None]:
+    """Owners of torch's frames inside the user's, and the user's innermost frame.
+
+    Beyond that one only checkpointing is looked for.
     """
     owners: set[Owner] = set()
-    line: str | None = None
+    users: FrameType | None = None
     innermost = True
     for owner, frame in frames():
         if owner == "checkpoint" or (innermost and owner == "update"):
             owners.add(owner)
-        if owner == "logging" and line is None:
+        if owner == "logging" and users is None:
             owners.add(owner)
         innermost = innermost and owner not in ("user", "framework", "logging")
         # Lightning keeps what it logs in a metric of its own, made with torchmetrics.
         own = owner == "user" and not ("logging" in owners and is_torchmetrics(frame))
-        if own and line is None:
-            line = line_of(frame)
-        if line is not None and not beyond_user:
+        if own and users is None:
+            users = frame
+        if users is not None and not beyond_user:
             break
-    return frozenset(owners), line
+    return frozenset(owners), users

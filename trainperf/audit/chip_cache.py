@@ -14,16 +14,27 @@ import msgspec
 import torch
 
 from trainperf.audit.attention_times import time_attention
-from trainperf.audit.chip_benchmark import PRECISIONS, SOURCE, best_of, chip_here, probe
+from trainperf.audit.chip_benchmark import (
+    BUDGET_S,
+    PRECISIONS,
+    SOURCE,
+    best_of,
+    chip_here,
+    probe,
+)
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse, StepAudit
 from trainperf.core.errors import RunError
 from trainperf.core.machine.chips import Chip, chip_of
+from trainperf.core.machine.limits import free_bytes
 from trainperf.core.run_directory import write_atomically
 
 
 CACHE = "TRAINPERF_CACHE"
 """Environment variable: a directory to use instead of the user's cache directory."""
+
+LEAST_FREE_BYTES = 1 << 30
+"""Memory that must be free for a benchmark, which takes some hundred megabytes."""
 
 PROBES = 3
 """Runs after which the machine is no longer measured: one of them probably found it idle."""
@@ -41,7 +52,8 @@ def note_chip(run: Path, *, measure: bool) -> None:
 
     Args:
         run: The run directory; without an audit nothing is written.
-        measure: Whether there is time for benchmarks of up to three seconds.
+        measure: Whether there is time for benchmarks of about a second; they are left out where
+            little memory is free.
 
     Raises:
         OSError: The directory cannot be written.
@@ -50,13 +62,14 @@ def note_chip(run: Path, *, measure: bool) -> None:
         audit = read_document(StepAudit, run)
     except RunError:
         return  # the report says that the audit is damaged
+    measure = measure and free_bytes() >= LEAST_FREE_BYTES
     chip = None if audit is None else chip_for(audit, measure=measure)
     if audit is not None and chip is not None:
         attention = time_attention(audit, chip) if measure else ()
         write_document(MeasuredChip(chip=chip, attention=attention), run)
 
 
-def chip_for(audit: StepAudit, *, measure: bool, budget_s: float = 2.5) -> Chip | None:
+def chip_for(audit: StepAudit, *, measure: bool, budget_s: float = BUDGET_S) -> Chip | None:
     """The limits of an audit's device; `None` if unknown and not to be measured.
 
     Args:

@@ -55,7 +55,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     ) -> object:
         """Run the operator, then look at it."""
         given = kwargs or {}
-        if FakeTensor in types:
+        if self._where.left_ns < 0 or FakeTensor in types:
             return func(*args, **given)
         if isinstance(func, OpOverload):
             # A tensor made of tensors takes its operator apart, and so does a composite operator
@@ -67,13 +67,15 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                     return func.decompose(*args, **given)
         busy, start = thread_ns(), monotonic_ns()
         out = func(*args, **given)
+        end, done = monotonic_ns(), thread_ns()
         took = _Took(
-            host_ns=monotonic_ns() - start,
-            busy_ns=thread_ns() - busy,
+            host_ns=end - start,
+            busy_ns=done - busy,
             before_ns=self._between.until(start),
         )
         if not is_traced(out):
             self._observed(func, args, given, out, took)
+        self._where.left_ns -= thread_ns() - done
         self._between.since(monotonic_ns())
         return out
 

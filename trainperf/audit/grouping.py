@@ -79,6 +79,7 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> Operato
         place=place_of(first, device),
         module=first.site.module,
         line=first.site.line,
+        called_at=first.site.called_at,
         shapes=first.shapes,
         dtypes=first.dtypes,
         precision=first.precision,

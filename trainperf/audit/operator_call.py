@@ -42,6 +42,8 @@ class Site:
 
     module: str | None
     line: str | None
+    called_at: str | None = None
+    """The user's line around it, where it is an installed package's."""
     logs: bool = False
     """Whether a framework's logging makes the call, e.g. Lightning's `self.log`."""
 

@@ -5,6 +5,7 @@ import inspect
 import linecache
 import os
 import re
+import sys
 import sysconfig
 from collections.abc import Iterator
 from functools import lru_cache
@@ -67,8 +68,23 @@ def in_closure() -> bool:
 
 
 def line_of(frame: FrameType) -> str:
-    """`file:line`, the file relative to the working directory where it lies below it."""
+    """`file:line`, the file as `shown_path` has it."""
     return f"{_shown_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def caller_of(frame: FrameType) -> str | None:
+    """The innermost line of the user's own code around a line of an installed package.
+
+    `None` where the line is the user's own, or no such code is running.
+    """
+    if not _is_installed(frame.f_code.co_filename):
+        return None
+    outer = frame.f_back
+    while outer is not None:
+        if owner(outer.f_code) == "user" and not _is_installed(outer.f_code.co_filename):
+            return line_of(outer)
+        outer = outer.f_back
+    return None
 
 
 def is_torchmetrics(frame: FrameType) -> bool:
@@ -105,9 +121,18 @@ def _part_of_torch(path: str, function: str) -> Owner:
 
 def _package(path: Path) -> str | None:
     """The installed package that a file belongs to; `None` for a file that is not installed."""
-    parts = path.parts
-    place = next((at for at, part in enumerate(parts) if part in _INSTALLED), None)
-    return None if place is None or place + 1 >= len(parts) else parts[place + 1]
+    return next(iter(_in_package(path)), None)
+
+
+def _in_package(path: Path) -> tuple[str, ...]:
+    """The parts of a path from an installed package on; empty for a file that is not installed."""
+    tops = [at for at, part in enumerate(path.parts) if part in _INSTALLED]
+    return path.parts[tops[-1] + 1 :] if tops else ()
+
+
+@lru_cache(maxsize=4096)
+def _is_installed(file: str) -> bool:
+    return bool(_in_package(Path(file)))
 
 
 _GETITEM = ("__getitems__", "__getitem__")
@@ -118,9 +143,19 @@ _FILLS = rf"\s*(?:\[[^\]]*\]\s*)?(?:\.(?:{_METHODS})\(|\[.*\]\s*=[^=]|\+=)"
 
 
 def shown_path(file: str) -> str:
-    """A file's name as reports print it: relative to the working directory if it lies below."""
-    path, here = Path(file), Path.cwd()
-    return os.fspath(path.relative_to(here)) if path.is_relative_to(here) else file
+    """A file's name as reports print it.
+
+    Of an installed package from the package on, e.g. `torchmetrics/metric.py`; else relative to the
+    working directory or to the script's, if it lies below one of them.
+    """
+    path = Path(file)
+    if inside := _in_package(path):
+        return os.fspath(Path(*inside))
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    for base in (Path.cwd(), *([Path(script).resolve().parent] if script else [])):
+        if path.is_relative_to(base):
+            return os.fspath(path.relative_to(base))
+    return file
 
 
 _shown_path = lru_cache(maxsize=4096)(shown_path)

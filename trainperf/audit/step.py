@@ -1,5 +1,6 @@
 """Audit of one real training step: it runs once, eagerly, and every operator is recorded."""
 
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -40,10 +41,19 @@ class Audit:
     Args:
         model: Module that the others are named from; by default the outermost one that runs.
         shield: Wraps what torch calls, so that a fault of ours ends the audit only.
+        most_ns: Processor time for looking at operators: then they are let pass; `None` for no
+            limit.
     """
 
-    def __init__(self, model: nn.Module | None = None, shield: Shield = as_it_is) -> None:
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        shield: Shield = as_it_is,
+        *,
+        most_ns: int | None = None,
+    ) -> None:
         self._where = Attribution(model, shield)
+        self._where.left_ns = math.inf if most_ns is None else most_ns
         self._mode = AuditMode(self._where, shield)
         self._model = model
         self.allocations = Allocations(self._where, shield)
@@ -54,8 +64,10 @@ class Audit:
 
     def __enter__(self) -> Self:
         self._start_ns = monotonic_ns()
-        # A compiled graph has no operators to see; torch's own switch leads around it.
-        self._entered.enter_context(torch.compiler.set_stance("force_eager"))
+        # A compiled graph has no operators to see; torch's own switch leads around it.  Where the
+        # compiler was not loaded nothing is compiled, and loading it takes seconds.
+        if "torch._dynamo" in sys.modules:
+            self._entered.enter_context(torch.compiler.set_stance("force_eager"))
         self._entered.enter_context(warnings.catch_warnings())
         # Torch warns that our hooks hear a compiled module twice: as itself and as its wrapper.
         warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when")
@@ -69,6 +81,11 @@ class Audit:
     def __exit__(self, *exception: object) -> None:
         self._entered.close()
         self._wall_ns += monotonic_ns() - self._start_ns
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has let operators pass."""
+        return self._where.left_ns < 0
 
     def release(self) -> None:
         """Leave no hook behind, where `__exit__` came amid an update; call it outside of any."""

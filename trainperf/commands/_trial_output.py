@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from trainperf.analysis.run.trial_offers import OfferedTrial
+from trainperf.analysis.diagnosis.offers import OfferedTrial
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.core.formatting.escape import encodable, plain
 from trainperf.core.formatting.units import times

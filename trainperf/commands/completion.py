@@ -59,7 +59,7 @@ def _mended_for_zsh(script: str) -> str:
 
 def _names() -> Mapping[str, Sequence[str]]:
     """What values are called of which there is a list."""
-    from trainperf.analysis.run.trial_offers import OFFERS
+    from trainperf.analysis.diagnosis.offers import OFFERS
     from trainperf.commands.explain import documents
     from trainperf.reports.explanations import explanations
 

@@ -3,7 +3,6 @@
 import argparse
 import math
 import sys
-from pathlib import Path
 
 from trainperf.commands._engine import add_engine_option, is_large
 from trainperf.commands._options import add_format_option, number
@@ -42,20 +41,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="price in your currency of a kilowatt-hour; adds what the energy of the devices "
         "cost, where it was measured (default: no costs)",
     )
-    effort = parser.add_mutually_exclusive_group()
-    effort.add_argument(
-        "--effort",
-        type=Path,
-        metavar="FILE",
-        help="TOML file with your own estimates of speed-ups and days of work, for the decision "
-        "table; with --format text it implies --full (default: those of trainperf)",
-    )
-    effort.add_argument(
-        "--write-effort",
-        type=Path,
-        metavar="FILE",
-        help="write such a file for this run, to be edited (default: a report is printed)",
-    )
+    for gone in ("--effort", "--write-effort"):
+        parser.add_argument(gone, type=_gone, metavar="FILE", help=argparse.SUPPRESS)
     add_window_options(parser)
     add_engine_option(parser)
 
@@ -65,38 +52,35 @@ def _run(given: argparse.Namespace) -> str:
 
     from msgspec.structs import replace
 
-    from trainperf.analysis.effort.decisions import with_estimates
-    from trainperf.analysis.effort.estimates import read_estimates, write_template
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import joined
     from trainperf.analysis.summarize import summarize
-    from trainperf.analysis.summary.cost import prices_of
+    from trainperf.analysis.summary.machine import prices_of
     from trainperf.core.engines import engine_of
     from trainperf.reports.run.formats import FORMATS, rendered
 
     prices = prices_of(given.price_per_hour, given.price_per_kwh)
-    estimates = None if given.effort is None else read_estimates(given.effort)
     now_s = datetime.now(tz=timezone.utc).timestamp()
     window = window_of(given)
     runs = [Run.open(path, window if len(given.runs) == 1 else None) for path in given.runs]
     run = runs[0] if len(runs) == 1 else joined(runs, window)
     with engine_of(given.engine, large=is_large(run)) as engine:
-        if given.format == "html" and given.write_effort is None:
+        if given.format == "html":
             from trainperf.core.formatting.html.markup import portable
             from trainperf.reports.html.run import load_page_data, render
 
-            data = load_page_data(
-                run, now_s=now_s, engine=engine, prices=prices, estimates=estimates
-            )
+            data = load_page_data(run, now_s=now_s, engine=engine, prices=prices)
             return portable(render(data))
         summary = replace(summarize(run, now_s=now_s, engine=engine), prices=prices)
-    if given.write_effort is not None:
-        write_template(summary, given.write_effort)
-        return f"wrote {given.write_effort}: edit it, then give it to --effort\n"
-    summary = summary if estimates is None else with_estimates(summary, estimates)
     if given.format == "text":
-        return rendered(summary, sys.stdout, full=given.full or estimates is not None)
+        return rendered(summary, sys.stdout, full=given.full)
     return FORMATS[given.format](summary)
+
+
+def _gone(text: str) -> str:
+    raise argparse.ArgumentTypeError(
+        f"{text}: estimates of your own are gone; a gain is measured by trainperf try or prove"
+    )
 
 
 def _price(text: str) -> float:

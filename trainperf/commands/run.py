@@ -45,23 +45,33 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCRIPT",
         help="Python file, or a command such as torchrun; with -m a module",
     )
-    add_launch_options(parser)
+    add_launch_options(parser, audited="an ordinary one from step 12 on")
+    parser.add_argument(
+        "--no-audit",
+        action="store_true",
+        help="look at the operators of no step",
+    )
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
     check_launch(given)
+    if given.no_audit and given.audit_at is not None:
+        raise ConfigError(f"--no-audit and --audit-at {given.audit_at}: give one of the two")
     command = command_of(given.script, given.arguments, module=given.module)
     with tempfile.TemporaryDirectory(prefix="trainperf-run-") as folder:
         options = LaunchOptions(
             dirpath=None if given.out is None else str(storage(given.out).resolve()),
             audit_at=given.audit_at,
+            audit=not given.no_audit,
             loader_anatomy=given.loader_anatomy,
             words=folder,
         )
         code = _exit_code(command, options.environment())
-        why = why_unrecorded(words_in(Path(folder)))
-    if why:
+        words = words_in(Path(folder))
+    if why := why_unrecorded(words):
         sys.stderr.write(f"{_UNRECORDED}{why}\n")
+    if own := [word.value for word in (Word.OWN_DIRECTORY, Word.OWN_AUDIT) if word in words]:
+        sys.stderr.write(f"trainperf: {' and '.join(own)}: the script's own choice was kept\n")
     return CommandResult(text="", code=code)
 
 

@@ -21,11 +21,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_format_option(parser, NAMES)
     parser.add_argument(
-        "--hta",
-        action="store_true",
-        help="add the metrics as Holistic Trace Analysis defines them, to compare",
-    )
-    parser.add_argument(
         "--lanes",
         action="store_true",
         help="with --format json: add the lanes of a timeline, for those who draw one",
@@ -39,11 +34,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
+    from trainperf.analysis.diagnosis.of_capture import diagnosed
     from trainperf.traces.job_report import reports
     from trainperf.traces.results import AnalysisOptions
 
-    options = AnalysisOptions(lanes=given.lanes, hta=given.hta, steps=given.steps or (None, None))
-    jobs = reports(given.paths, options, given.engine)
+    options = AnalysisOptions(lanes=given.lanes, steps=given.steps or (None, None))
+    jobs = tuple(map(diagnosed, reports(given.paths, options, given.engine)))
     if given.format == "json":
         from trainperf.reports.layout.json import trace_json
 

@@ -115,8 +115,8 @@ COMMAND = Command(
 
 def _listed(given: argparse.Namespace) -> str:
     """What can be tried, or applies to a run."""
+    from trainperf.analysis.diagnosis.offers import offered_trials
     from trainperf.analysis.run.directory import Run
-    from trainperf.analysis.run.trial_offers import offered_trials
     from trainperf.commands._trial_output import listed
     from trainperf.core.artifacts import read_document
     from trainperf.core.artifacts.trials import Trials

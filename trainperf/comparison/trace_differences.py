@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from trainperf.comparison.results import TraceDifference, Where
 from trainperf.traces.capture_files import CaptureReport
-from trainperf.traces.metrics.operators import TOP
 from trainperf.traces.results import RankTrace
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 MOST = 12
@@ -102,7 +102,7 @@ def _of_operators(old: RankTrace, new: RankTrace) -> list[TraceDifference]:
 
 def _last_s(rank: RankTrace, times: Mapping[str, float]) -> float:
     """What an operator that is not listed takes at most: 0 where all are listed."""
-    return min(times.values(), default=0.0) if len(rank.top_operators) >= TOP else 0.0
+    return min(times.values(), default=0.0) if len(rank.top_operators) >= THRESHOLDS.rows else 0.0
 
 
 def _times(rank: RankTrace) -> dict[str, float]:

@@ -5,9 +5,9 @@ lacks the data to tell.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -17,8 +17,6 @@ from trainperf.core.artifacts.trials import TrialVerdict
 Level = Literal["high", "medium", "low"]
 Scope = Literal["step", "fit"]
 Effort = Literal["minutes", "hours", "days"]
-
-Facts = TypeVar("Facts")
 
 
 class MeasuredGain(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,33 +35,50 @@ class MeasuredGain(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict in ("slower", "equal", "loss differs")
 
 
-Basis = Literal["estimate", "measured", "scripts", "guess"]
-"""What a gain is believed by: the reader's own estimate, a trial in this training, what the change
-brought in scripts of the corpus, or `CAUTION` alone."""
+Basis = Literal["measured", "modelled"]
+"""What a gain is known by: a trial in this training, or the law of the step over its account."""
+
+
+class ChangeGain(msgspec.Struct, frozen=True, kw_only=True):
+    """One change that would remove a cause, or a part of it, and what it brings."""
+
+    id: str
+    """In the catalogue of changes."""
+    advice: str
+    """What to do, as an imperative of a few words without a full stop."""
+    action: str
+    """The change in one line, with the code where there is code to change."""
+    effort: Effort
+    about: float | None = None
+    """How many times faster the scope probably gets; `None` where nothing tells."""
+    at_most: float | None = None
+    measured: MeasuredGain | None = None
+    """What it brought in this training; `None` where it was not tried."""
+    trials: tuple[str, ...] = ()
+    """Built-in trials that measure it."""
+    confirm: str = ""
+    """How to see that it helped, in one line."""
+    costs: str = ""
+    """What it may cost: memory, accuracy, another loss."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What a change of one part returns on the work that it takes: a row of the decision table."""
 
     part: str
-    """Id of a finding, or the name of a part that the reader's estimates add."""
+    """Id of a finding."""
     scope: Scope
     """Whether share and gains are of a steady step or of the whole fit."""
     fraction: float | None
     """Share of the scope's time that the part takes; `None` where it is not known."""
-    speedup: float | None
-    """How many times faster the part itself is believed to get.  `None` without a *gain* or a
-    share; with both, the part is believed to go away altogether."""
     gain: float | None
-    """How many times faster the scope gets by that; by Amdahl's law where it was not measured.
-    `None` where neither a share nor a measurement is known."""
+    """How many times faster the scope gets by it: the finding's own; `None` where nothing tells."""
     ceiling: float | None
     """At most so many times faster: the finding's own bound."""
     basis: Basis
+    """Of the gain."""
     days: float
     """Of work, eight hours each."""
-    days_estimated: bool = False
-    """Whether the reader said so; else it is what the finding's effort counts as (`DAYS`)."""
     saved_fraction: float | None = None
     """Share of the whole fit's time that is saved; below 0 where it gets slower."""
     return_per_day: float | None = None
@@ -90,12 +105,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = "step"
     """Whether that is a share of a steady step or of the whole fit."""
     gain_upper_bound: float | None = None
-    """Amdahl's law: the scope gets at most so many times faster; `None` when no bound is known."""
-    expected_gain: tuple[float, float] | None = None
-    """From and to how many times faster it usually gets, by scripts in which the change was made;
-    `None` where no such evidence is known."""
-    expected_from: int = 0
-    """How many scripts these are."""
+    """The scope gets at most so many times faster by it, by the law of the step or a ceiling that
+    was tried; `None` when no bound is known."""
+    gain: float | None = None
+    """How many times faster it probably gets by the first of its changes: what was measured, else
+    by the law of the step; `None` where nothing tells."""
     measured_gain: MeasuredGain | None = None
     """What its change brought in this training; `None` where it was not tried."""
     trials: tuple[str, ...] = ()
@@ -111,11 +125,30 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """How to see that the change helped, in one line."""
     urgent: bool = False
     """Whether it ended the fit, will end it, or spoils what is learned: named before all others."""
+    called_at: str = ""
+    """`file:line` of the user's code that called *where*, if that is a library's."""
+    resource: str = ""
+    """Whose seconds it is about: `loader`, `operators`, `host`, `communication`, `fit`; empty where
+    it is about none."""
+    changes: tuple[ChangeGain, ...] = ()
+    """All that would remove it, the one that it advises first."""
+
+
+class Ordinary(msgspec.Struct, frozen=True, kw_only=True):
+    """Computing of a step that no cause owns: it is what the model asks for."""
+
+    fraction: float
+    """Share of the step."""
+    of_light: float | None
+    """How much of it the chip would need at its best: 0.38 is 38 % of its speed of light; `None`
+    without an audit, or where the chip's limits are not known."""
+    look: str
+    """How to see more of it; empty where everything was looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits that several rules share, as shares of a step; a rule's own limits are in its file."""
+    """Limits that several detectors share, as shares of a step; others are beside theirs."""
 
     worth: float = 0.05
     """Least share of a traced step worth a finding: a trace shows it directly."""
@@ -123,16 +156,17 @@ class Limits:
     """Warn from here on (TraceML warns at 10 % of the step)."""
     critical: float = 0.20
     """Severe from here on (TraceML's critical band)."""
-    host_bound: float = 0.50
-    """Share of the steps, not of a step."""
+    mostly: float = 0.50
+    """Of the steps, of the time or of a phase: from here on it is so in most of it."""
     steps: int = 20
     """Fewer steady steps support no diagnosis."""
+    trifle: float = 0.01
+    """What matters to nobody."""
+    regular: float = 0.80
+    """Of steps, pairs or differences: what is so in general is so in so many of them."""
 
 
 LIMITS = Limits()
-
-CAUTION = 0.5
-"""Part of the share lost that a change saves as far as ranking goes, where nothing shows more."""
 
 COLD = 3.0
 """A call of Python takes at most so many times longer where the caches were emptied meanwhile."""
@@ -168,69 +202,33 @@ def severity(fraction: float) -> Level:
     return "medium" if fraction >= LIMITS.notable else "low"
 
 
-class Costs(TypedDict):
-    """The fields of a finding that follow from the share of its scope that is lost."""
-
-    fraction: float | None
-    gain_upper_bound: float | None
-    severity: Level
-    confidence: Level
-    scope: Scope
-
-
-def costs(lost: float, *, confidence: Level = "high", scope: Scope = "step") -> Costs:
-    """`Finding(**costs(lost), …)`: the share itself, how sure it is, Amdahl's bound, severity."""
-    return Costs(
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
-        severity=severity(lost),
-        confidence=confidence,
-        scope=scope,
-    )
-
-
-def findings_of(
-    rules: Iterable[Callable[[Facts], Finding | None]], facts: Facts
-) -> tuple[Finding, ...]:
-    """What all rules find in the same facts, in the order of the rules."""
-    return tuple(finding for rule in rules if (finding := rule(facts)) is not None)
-
-
 def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Finding, ...]:
-    """Urgent findings first, then by expected gain.
+    """Urgent findings first, then by what they probably save per day of work.
 
-    Gains are compared as shares of the whole fit that are saved: what was measured, else the middle
-    of the expected range, or half of what is lost where there is none.  What was tried and gains
-    nothing comes last.  A finding without a bound comes after those that
-    lose a tenth of their scope, and before those that lose less; one of low severity comes last.
+    What was tried and gains nothing comes last.  A finding whose gain nobody knows comes after
+    those that save a twentieth of the fit, and before those that save less; one of low severity
+    comes last.
 
     Args:
         findings: In any order; those that rank alike keep it.
         steps_fraction: Share of the fit that steps take.
     """
-    return tuple(sorted(findings, key=lambda finding: _rank(finding, steps_fraction)))
+    return tuple(sorted(findings, key=lambda finding: place_of(finding, steps_fraction)))
 
 
-def _rank(finding: Finding, steps_fraction: float) -> tuple[bool, int, float]:
+def place_of(finding: Finding, steps_fraction: float) -> tuple[bool, int, float]:
     """Urgency, a class, and the place in it: smaller is earlier."""
     later, tried = not finding.urgent, finding.measured_gain
-    if tried is not None:
-        if tried.gains_nothing:
-            return later, 4, 0.0
-        notable = tried.verdict == "faster"
-    elif finding.fraction is None:
+    if tried is not None and tried.gains_nothing:
+        return later, 4, 0.0
+    if finding.gain is None:
         low, high = finding.severity == "low", finding.severity == "high"
         return (later, 3, 0.0) if low else (later, 1, float(not high))
-    else:
-        notable = finding.fraction >= LIMITS.notable
-    of_fit = saving(finding) * (1.0 if finding.scope == "fit" else steps_fraction)
-    return later, 0 if notable else 2, -of_fit
+    of_fit = saving(finding.gain) * (1.0 if finding.scope == "fit" else steps_fraction)
+    notable = of_fit >= LIMITS.worth
+    return later, 0 if notable else 2, -of_fit / DAYS[finding.effort]
 
 
-def saving(finding: Finding) -> float:
-    """Share of its scope's time that the change saves, or probably does."""
-    if finding.measured_gain is not None:
-        return 1 - 1 / finding.measured_gain.speedup
-    if finding.expected_gain is None:
-        return CAUTION * (finding.fraction or 0.0)
-    return sum(1 - 1 / gain for gain in finding.expected_gain) / 2
+def saving(gain: float) -> float:
+    """Share of the time that a gain saves: a quarter where it is 1.33 times as fast."""
+    return 1 - 1 / gain

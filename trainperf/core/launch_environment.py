@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,17 @@ No other process has it: an installed trainperf has no part in anybody's trainin
 
 
 class Word(Enum):
-    """What a launched process tells the command: the name of a file that it leaves."""
+    """What a launched process tells the command: the name of a file that it leaves.
+
+    The last ones are options that the script has chosen by itself.
+    """
 
     LOADED = "torch was loaded"
     TRAINER = "a Lightning Trainer was built"
     STEPPED = "an optimizer was stepped"
     RECORDED = "a fit was recorded"
+    OWN_DIRECTORY = "--out"
+    OWN_AUDIT = "--audit-at"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +52,29 @@ class TrialLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPlan:
+    """Which step of a fit is audited."""
+
+    at: int = 12
+    """Its number in the fit, from 0: the warm-up is probably over, and 20 steps have eight left."""
+    chosen: bool = True
+    """Whether nobody has named it: then it is an ordinary step from *at* on, and one of a loop that
+    an audit might hurt is captured instead, or left alone."""
+
+    @classmethod
+    def of(cls, at: int | None) -> "AuditPlan | None":
+        """Of the step that somebody has named; `None` for no audit."""
+        return None if at is None else cls(at=at, chosen=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
     """What the command was told: options of `TrainPerf`, and where it hears of the training."""
 
     dirpath: str | None = None
     audit_at: int | None = None
+    audit: bool = False
+    """Whether a step is audited where *audit_at* names none."""
     loader_anatomy: bool = False
     words: str | None = None
     """A folder for what processes tell the command; `None` if it does not want to know."""
@@ -66,6 +89,35 @@ class LaunchOptions:
             paths.append(str(ENTRY_POINTS))
         own = {"PYTHONPATH": os.pathsep.join(paths), VARIABLE: json.dumps(asdict(self))}
         return {**given, **own}
+
+    @property
+    def audit_plan(self) -> AuditPlan | None:
+        """Which step is audited; `None` for none."""
+        return AuditPlan.of(self.audit_at) or (AuditPlan() if self.audit else None)
+
+    def joined(
+        self,
+        *,
+        dirpath: str | None = None,
+        audit_at: int | None = None,
+        loader_anatomy: bool = False,
+    ) -> "LaunchOptions":
+        """These, but for what the script itself has chosen: the command is told of that.
+
+        A run that is started for its trials goes where the command looks for them.
+        """
+        if self.trials is not None:
+            dirpath = self.dirpath or dirpath
+        if dirpath is not None and self.dirpath not in (None, dirpath):
+            self.tell(Word.OWN_DIRECTORY)
+        if audit_at is not None and self.audit_at not in (None, audit_at):
+            self.tell(Word.OWN_AUDIT)
+        return replace(
+            self,
+            dirpath=self.dirpath if dirpath is None else dirpath,
+            audit_at=self.audit_at if audit_at is None else audit_at,
+            loader_anatomy=self.loader_anatomy or loader_anatomy,
+        )
 
     def tell(self, word: Word) -> None:
         """Tell the command; on another machine its folder is missing, and nobody is told."""
@@ -90,15 +142,15 @@ class LaunchOptions:
         return options
 
     @classmethod
-    def of_this_process(cls) -> "LaunchOptions | None":
-        """Those of the command that started this process; `None` if none did.
+    def of_this_process(cls) -> "LaunchOptions":
+        """Those of the command that started this process; if none did, nothing is asked for.
 
         Raises:
             TypeError: As `parse`.
             ValueError: As `parse`.
         """
         text = os.environ.get(VARIABLE)
-        return cls.parse(text) if text else None
+        return cls.parse(text) if text else cls()
 
 
 def words_in(folder: Path) -> set[Word]:

@@ -75,10 +75,17 @@ class LoopKind:
     """Whether it was recorded from outside, where nothing takes its batches over."""
     coarse: bool = False
     """Whether data wait is all between update and forward."""
+    names_callbacks: bool = False
+    """Whether a framework's trainer has callbacks and loggers that one can name."""
     loader: str = "DataLoader"
     """Takes the loader's options."""
     loader_prefix: str = ""
     """Before the name of each."""
+
+    @property
+    def log_rarely(self) -> str:
+        """Has values logged so rarely that it costs nothing."""
+        return self.logging.format(steps=50)
 
     def data_loader(self, options: str) -> str:
         """The loader's options as arguments, e.g. `num_workers=2, persistent_workers=True`."""
@@ -120,6 +127,7 @@ LIGHTNING = LoopKind(
     overflows_less='precision="bf16-mixed"',
     data_parallel='Trainer(strategy="ddp", devices={devices}), and no wrapper in the module',
     logging="Trainer(log_every_n_steps={steps})",
+    names_callbacks=True,
 )
 
 PLAIN = LoopKind(
@@ -211,6 +219,7 @@ Trainer(model, args, callbacks=[TrainPerfCallback()])""",
     data_parallel="torchrun --nproc-per-node={devices} for the same script: the Trainer then wraps "
     "the model in DistributedDataParallel",
     logging="TrainingArguments(logging_steps={steps})",
+    names_callbacks=True,
     loader="TrainingArguments",
     loader_prefix="dataloader_",
 )

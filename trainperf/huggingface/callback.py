@@ -88,18 +88,21 @@ class TrainPerfCallback(TrainerCallback):
             )
         if audit_at is not None and audit_at < 0:
             raise ConfigError(f"audit_at={audit_at}: steps count from 0; try audit_at=20")
-        tried, launch = trial_options(trials), LaunchOptions.of_this_process()
-        if tried is not None and launch is not None and launch.dirpath is not None:
-            dirpath = launch.dirpath
+        launch = LaunchOptions.of_this_process().joined(
+            dirpath=None if dirpath is None else str(dirpath),
+            audit_at=audit_at,
+            loader_anatomy=loader_anatomy,
+        )
+        tried = trial_options(trials)
         self._options = CallbackOptions(
             tokens=tokens,
-            dirpath=None if dirpath is None else storage(dirpath),
+            dirpath=None if launch.dirpath is None else storage(launch.dirpath),
             log_every=log_every_n_steps,
             report=report,
             lines=lines,
             machine=machine,
-            audit_at=audit_at,
-            loader_anatomy=loader_anatomy,
+            audit=launch.audit_plan,
+            loader_anatomy=launch.loader_anatomy,
             extensions=Extensions.of(meters, sinks, probes, aggregate=aggregate),
             trials=tried,
             thrown_away=ThrownAway(self),

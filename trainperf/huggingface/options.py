@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from trainperf.core.launch_environment import AuditPlan
 from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.core.places import AnyPath
 from trainperf.huggingface.trials import ThrownAway
@@ -21,7 +22,7 @@ class CallbackOptions:
     report: bool
     lines: bool
     machine: bool = True
-    audit_at: int | None
+    audit: AuditPlan | None
     loader_anatomy: bool
     extensions: Extensions
     trials: TrialOptions | None

@@ -260,7 +260,7 @@ class MeasuredTraining:
             machine=own.machine,
             started_at=self._started_at,
             extensions=own.extensions,
-            audit_at=own.audit_at,
+            audit=own.audit,
             loader_anatomy=own.loader_anatomy,
             trials=own.trials,
         )

@@ -51,7 +51,7 @@ def trial_options(own: Sequence[Trial] | None) -> TrialOptions | None:
     """
     launch = LaunchOptions.of_this_process()
     trials = () if own is None else TrialOptions.of(own).own
-    if launch is not None and launch.trials is not None:
+    if launch.trials is not None:
         return TrialOptions(own=trials, launch=launch.trials, ends=True)
     if trials:
         log.warning(

@@ -7,7 +7,7 @@ import lightning.pytorch as pl
 from typing_extensions import override
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.launch_environment import AuditPlan, LaunchOptions
 from trainperf.core.places import storage
 from trainperf.lightning.measurement import Measurement
 from trainperf.lightning.session import Session
@@ -87,7 +87,7 @@ class TrainPerf(Measurement):
             raise ConfigError(f"audit_at={audit_at}: steps count from 0; try audit_at=20")
         self.extensions = Extensions.of(meters, sinks, probes, aggregate=aggregate)
         self.trials = None if trials is None else TrialOptions.of(trials, trial_minutes)
-        self.audit_at = audit_at
+        self.audit = AuditPlan.of(audit_at)
         self.loader_anatomy = loader_anatomy
         self.mask = tokens
         self.dirpath = dirpath
@@ -122,14 +122,18 @@ class AutoTrainPerf(TrainPerf):
     yields = True
 
     def __init__(self, options: LaunchOptions | None = None) -> None:
-        options = options or LaunchOptions()
-        super().__init__(
-            dirpath=options.dirpath,
-            audit_at=options.audit_at,
-            loader_anatomy=options.loader_anatomy,
-        )
+        self._launch = options = options or LaunchOptions()
+        super().__init__(dirpath=options.dirpath, loader_anatomy=options.loader_anatomy)
+        self.audit = options.audit_plan
         if options.trials is not None:
             self.trials = TrialOptions(launch=options.trials, ends=True)
+
+    @override
+    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+        """The command is told of what another one of ours has chosen."""
+        for own in self._attached(trainer)[:-1]:
+            self._launch.joined(dirpath=own.dirpath, audit_at=own.audit.at if own.audit else None)
+        super().setup(trainer, pl_module, stage)
 
     @property
     @override

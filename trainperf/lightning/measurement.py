@@ -15,14 +15,16 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from trainperf.audit.chip_cache import note_chip
+from trainperf.core.launch_environment import AuditPlan
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
-from trainperf.lightning.session import Auditing, Session
+from trainperf.lightning.session import Session
 from trainperf.lightning.trials import FitTrials
 from trainperf.loop.finish import close_run, first_answer, nobody_waits, of_all_ranks, show
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.monitor import Monitor
+from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.upload import Upload
@@ -51,7 +53,6 @@ class Measurement(Callback):
         self.session: Session | None = None
         """The fit under measurement, while this callback leads one."""
         self._restored: dict[str, Any] = {}
-        self._auditing: Auditing | None = None
         self._listen()
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
@@ -99,10 +100,8 @@ class Measurement(Callback):
             return
         measured = guard.wrap(Monitor.part, session.on_train_batch_end)
         self._hear("on_train_batch_end", measured)
-        at = next((c.audit_at for c in self._attached(trainer) if c.audit_at is not None), None)
-        if at is not None and session.run is not None:
-            auditing = Auditing(session, pl_module, at)
-            guard.run(Auditing.part, lambda: self._audit(auditing, measured))
+        if session.audit is not None:
+            self._hear_audit(session.audit, measured)
         scaler = session.chosen.scaler
         if scaler is not None:
             attempt = guard.wrap(scaler.name, session.on_before_optimizer_step)
@@ -136,7 +135,7 @@ class Measurement(Callback):
     report: bool = True
     lines: bool | None = None
     machine: bool = False
-    audit_at: int | None = None
+    audit: AuditPlan | None = None
     extensions: Extensions | None = None
     trials: TrialOptions | None = None
 
@@ -151,9 +150,6 @@ class Measurement(Callback):
         session, self.session = self.session, None
         if session is None:
             return
-        auditing, self._auditing = self._auditing, None
-        if auditing is not None:
-            auditing.end()
         self._listen()
         if session.trials is not None:
             session.trials.end()
@@ -171,18 +167,24 @@ class Measurement(Callback):
         mask = next((c.mask for c in attached if c.mask is not None), None)
         extra = [probe for callback in attached for probe in callback.probes(session, trainer)]
         say = partial(_announce, written=session.run is not None)
-        session.start(pl_module, mask, extra, say if self._speaks(trainer) else None)
+        audit = next((c.audit for c in attached if c.audit is not None), None)
+        session.start(pl_module, mask, extra, say if self._speaks(trainer) else None, audit)
 
-    def _audit(self, auditing: Auditing, measured: Callable[..., object]) -> None:
-        """Be called before each batch too, until the step to audit is over."""
+    def _hear_audit(self, audit: AuditProbe, measured: Callable[..., object]) -> None:
+        """Be called before each batch too, until no further step will be audited."""
 
-        def over() -> None:
-            self._mute("on_train_batch_start")
-            self._hear("on_train_batch_end", measured)
+        def before_batch(*_: object) -> None:
+            audit.begin_batch()
 
-        self._auditing = auditing
-        self._hear("on_train_batch_start", auditing.before_batch)
-        self._hear("on_train_batch_end", auditing.around(measured, over))
+        def after_batch(*hook: object) -> None:
+            audit.pause()  # our own work is no part of it
+            measured(*hook)
+            if audit.settle():
+                self._mute("on_train_batch_start")
+                self._hear("on_train_batch_end", measured)
+
+        self._hear("on_train_batch_start", before_batch)
+        self._hear("on_train_batch_end", after_batch)
 
     def _speaks(self, trainer: "pl.Trainer") -> bool:
         return trainer.is_global_zero and all(c.report for c in self._attached(trainer))

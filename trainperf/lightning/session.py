@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from trainperf.core import spool
 from trainperf.core.interleaving import directory
+from trainperf.core.launch_environment import AuditPlan
 from trainperf.core.machine.clocks import monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import Tag
 from trainperf.core.places import AnyPath, RemotePath, path_of
@@ -40,6 +41,7 @@ from trainperf.recording.probes.ddp import TailProbe
 from trainperf.recording.probes.device_marks import MarksProbe
 from trainperf.recording.probes.selection import Chosen
 from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.profiling.options import CaptureRank
 from trainperf.recording.recorder import Draft
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks.base import Outputs
@@ -96,6 +98,7 @@ class Session:
         self._batch_is_step = False
         self.chosen = Chosen()
         """The probes of the fit, once it has started."""
+        self.audit: AuditProbe | None = None
         self._accumulation = 1
         self._manual = False
         self._timed: BracketCost | None = None
@@ -111,11 +114,15 @@ class Session:
         mask: MaskFunction | None,
         extra: list[Probe],
         first_answer: Callable[[dict[str, Reading]], None] | None,
+        audit: AuditPlan | None = None,
     ) -> None:
         """Model, optimizers and loaders exist: attach probes, open sinks."""
         trainer = self._trainer
         watched = objects(trainer, mask)
         watched.run = self.run if self.writes else None
+        if audit is not None and self.run is not None:
+            place = CaptureRank.of(watched, self.run, trainer.global_rank)
+            self.audit = AuditProbe(module, audit, place, self.monitor.guard)
         self._accumulation = trainer.accumulate_grad_batches
         thrown_away = self.trials is not None and self.trials.ends
         loggers = trainer.loggers if trainer.is_global_zero and not thrown_away else ()
@@ -138,7 +145,7 @@ class Session:
                 measures=self._measures,
                 lines=self._lines,
                 machine=self._machine,
-                probes=lambda _: [LoggedProbe(trainer), *extra],
+                probes=lambda chosen: [LoggedProbe(trainer), *extra, *self._audits(chosen)],
                 trials=self._trials,
                 reasons=lambda _: _iterator_reasons(module),
                 extensions=self._extensions,
@@ -207,6 +214,8 @@ class Session:
 
     def finish(self, reason: str) -> None:
         """Close files, restore the profiler.  Safe to call twice."""
+        if self.audit is not None:  # the fit may be over in the middle of it
+            self.audit.pause()
         self.monitor.finish(reason)
         relays.restore(self._trainer)
         self._updates.detach()
@@ -253,6 +262,12 @@ class Session:
         if isinstance(address, RemotePath):
             self.upload = Upload(run, address, self._trainer.global_rank)
         return run
+
+    def _audits(self, chosen: Chosen) -> list[Probe]:
+        if self.audit is None:
+            return []
+        self.audit.ledger = chosen.ledger
+        return [self.audit]
 
     def _trials(self, chosen: Chosen) -> list[Probe]:
         if self.trials is None:
@@ -342,52 +357,3 @@ def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
 def _is_ours(callback: "pl.Callback") -> bool:
     """Whether a callback is, or inherits from, one of trainperf's."""
     return any(base.__module__.startswith("trainperf.") for base in type(callback).__mro__)
-
-
-class Auditing:
-    """The audit of the step with number *at*, under the guard of the fit.
-
-    Args:
-        session: The fit.
-        module: What the modules' names begin with.
-        at: Number of the step in this fit, from 0.
-    """
-
-    part = AuditProbe.name
-
-    def __init__(self, session: Session, module: "pl.LightningModule", at: int) -> None:
-        self._monitor = session.monitor
-        run = session.run if session.writes else None
-        self._probe = AuditProbe(module, at, run, session.monitor.guard)
-        self._probe.attach(session.recorder)
-        self._probe.ledger = session.chosen.ledger
-
-    def before_batch(self, *hook: object) -> None:
-        """A batch is on the device.  Runs every micro-batch until the audit is over."""
-        del hook
-        self._probe.begin_batch()
-
-    def around(
-        self, measured: Callable[..., object], over: Callable[[], None]
-    ) -> Callable[..., None]:
-        """The hook at the end of a batch: our own work after it is not audited.
-
-        Args:
-            measured: That work.
-            over: Called once the audit is over; from then on nothing of it costs anything.
-        """
-
-        def after_batch(*hook: object) -> None:
-            self._probe.pause()
-            measured(*hook)
-            if self._probe.settle():
-                over()
-
-        return after_batch
-
-    def end(self) -> None:
-        """The fit is over, perhaps in the middle of the audit."""
-        if self._monitor.started:
-            self._probe.detach()
-        else:
-            self._probe.pause()

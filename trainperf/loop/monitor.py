@@ -57,6 +57,7 @@ T = TypeVar("T")
 
 _CALLBACKS = int(Phase.CALLBACKS)
 _NO_BATCH = object()
+_RUNS = "runs"
 
 
 class LoopMonitor:
@@ -87,7 +88,7 @@ class LoopMonitor:
 
     def __init__(  # noqa: PLR0913 options that users name
         self,
-        dirpath: str | Path | None = "runs",
+        dirpath: str | Path | None = _RUNS,
         *,
         kind: Literal["training", "inference"] = "training",
         tokens: MaskFunction | None = None,
@@ -107,16 +108,14 @@ class LoopMonitor:
         demand_mask(tokens)
         loop = kind_named(kind)
         self.monitor = Monitor(clock)
-        launch = LaunchOptions.of_this_process()
-        trials = launch.trials if launch is not None else None
-        demand_nothing_trained(loop, trials)
-        if launch is not None and launch.trials is not None and launch.dirpath is not None:
-            dirpath = launch.dirpath
+        own = None if dirpath is None or str(dirpath) == _RUNS else str(dirpath)
+        launch = self._launch = LaunchOptions.of_this_process().joined(dirpath=own)
+        demand_nothing_trained(loop, launch.trials)
         self._source: BatchSource | None = None
         self._objects = Objects(device=torch.device("cpu"), mask=tokens)
         self._options = LoopOptions(
             kind=loop,
-            base=storage(dirpath) if dirpath is not None else None,
+            base=None if dirpath is None else storage(launch.dirpath or _RUNS),
             writer=writer,
             log_every=log_every_n_steps,
             aloud=report,
@@ -124,7 +123,9 @@ class LoopMonitor:
             machine=machine and clock is monotonic_ns,
             started_at=wall_clock_anchor(),
             extensions=Extensions.of(meters, sinks, probes, aggregate=aggregate),
-            trials=None if trials is None else TrialOptions(launch=trials, ends=True),
+            audit=launch.audit_plan,
+            loader_anatomy=launch.loader_anatomy,
+            trials=TrialOptions(launch=launch.trials, ends=True) if launch.trials else None,
         )
         self.run: Path | None = None
         """The run directory, once the first epoch has begun; of one behind a URL, its spool."""
@@ -198,7 +199,7 @@ class LoopMonitor:
         self._demand_not_started("audit")
         if at < 0:
             raise ConfigError(f"at={at}: steps count from 0; try at=20")
-        self._options = replace(self._options, audit_at=at)
+        self._options = replace(self._options, audit=self._launch.joined(audit_at=at).audit_plan)
         return self
 
     def loader_anatomy(self) -> Self:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from trainperf.core import spool
 from trainperf.core.errors import ConfigError
 from trainperf.core.interleaving import directory
+from trainperf.core.launch_environment import AuditPlan
 from trainperf.core.loop_kind import INFERENCE, PLAIN, LoopKind, loop_of
 from trainperf.core.places import AnyPath, RemotePath, path_of
 from trainperf.core.steps.records import Scalar
@@ -65,8 +66,8 @@ class LoopOptions:
     """What is traced."""
     loader_anatomy: bool = False
     """Whether the loader is looked into."""
-    audit_at: int | None = None
-    """Number of the step that is audited."""
+    audit: AuditPlan | None = None
+    """Which step is audited, if any."""
     trials: TrialOptions | None = None
     """What is tried, if anything is."""
 
@@ -124,7 +125,7 @@ def start(
         loader=loader,
         facts=facts,
         outputs=Outputs(run=run, rank=rank, writer=options.writer),
-        audit=_audit(objects, options, monitor),
+        audit=_audit(objects, options, CaptureRank.of(objects, run, rank), monitor),
         source=_source(loader, options),
     )
     with _discarded_on_error(objects.run):
@@ -294,11 +295,13 @@ def _models(module: object) -> list[torch.nn.Module]:
     return [module] if isinstance(module, torch.nn.Module) else []
 
 
-def _audit(objects: Objects, options: LoopOptions, monitor: Monitor) -> AuditProbe | None:
-    if options.audit_at is None:
+def _audit(
+    objects: Objects, options: LoopOptions, place: CaptureRank, monitor: Monitor
+) -> AuditProbe | None:
+    if options.audit is None:
         return None
     module = objects.module if isinstance(objects.module, torch.nn.Module) else None
-    return AuditProbe(module, options.audit_at, objects.run, monitor.guard)
+    return AuditProbe(module, options.audit, place, monitor.guard)
 
 
 def _profiler(
@@ -307,13 +310,8 @@ def _profiler(
     if options.profiler is None:
         return []
     writer = outputs.writer if outputs.rank == 0 else None
-    place = CaptureRank(
-        run=outputs.run,
-        rank=outputs.rank,
-        world_size=objects.world_size,
-        device=objects.device.type,
-        show=partial(_show, writer) if writer is not None else None,
-    )
+    show = partial(_show, writer) if writer is not None else None
+    place = CaptureRank.of(objects, outputs.run, outputs.rank, show)
     probe = options.profiler.probe(place, monitor.guard)
     return [] if probe is None else [probe]
 

@@ -3,26 +3,20 @@
 from transformers import TrainerControl, TrainerState, TrainingArguments
 from typing_extensions import override
 
-from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.steps.records import INTERRUPTED
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.recording.monitor import Monitor
 
 
 class AutoTrainPerfCallback(TrainPerfCallback):
-    """A `TrainPerfCallback` with the options of the command; without any, none of it is measured.
+    """A `TrainPerfCallback`, which takes the options of the command.
 
     Where the script has one of its own, that one measures: all callbacks have heard of the
     beginning by the time when this one begins.
     """
 
     def __init__(self) -> None:
-        options = LaunchOptions.of_this_process() or LaunchOptions()
-        super().__init__(
-            dirpath=options.dirpath,
-            audit_at=options.audit_at,
-            loader_anatomy=options.loader_anatomy,
-        )
+        super().__init__()
         self._awaits_epoch = False
 
     @override

@@ -263,7 +263,7 @@ class OutsideLoop:
             lines=True,
             started_at=wall_clock_anchor(),
             extensions=Extensions(probes=(probe,)),
-            audit_at=self._launch.audit_at,
+            audit=self._launch.audit_plan,
             loader_anatomy=self._launch.loader_anatomy,
             trials=trial_options(self._launch),
         )

@@ -12,16 +12,17 @@ from typing import Literal
 import msgspec
 from rich.text import Text
 
-from trainperf.analysis.doctor import CHECKS, title_of
-from trainperf.analysis.rules import RULES
-from trainperf.analysis.rules.gains import gain_table
-from trainperf.analysis.run.trial_offers import OFFERS, trials_of_finding
+from trainperf.analysis.diagnosis import DETECTORS
+from trainperf.analysis.diagnosis.changes import Change, changes_of
+from trainperf.analysis.diagnosis.offers import OFFERS, trials_of_finding
+from trainperf.analysis.diagnosis.tried import measured_change
+from trainperf.analysis.doctor import CHECKS
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.docstrings import CONFIRM, WRONG, documented
 from trainperf.core.errors import ConfigError
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as safe
-from trainperf.core.formatting.units import plural, share
+from trainperf.core.formatting.units import share
 from trainperf.core.formatting.wrap import WIDTH, wrapped
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase
 from trainperf.core.readings import ALLREDUCE_SKEW_S, FLOPS_PER_S, HFU, MFU
@@ -30,14 +31,12 @@ from trainperf.meters import METERS, Meter
 from trainperf.meters.phases import PhaseTime
 from trainperf.reports.layout.finding_view import FindingRow
 from trainperf.reports.run.effort_view import answers
-from trainperf.traces.findings import TRACE_RULES
 
 
-Subject = Literal["finding", "trace_finding", "reading", "check", "phase", "gap", "trial"]
+Subject = Literal["finding", "reading", "check", "phase", "gap", "trial"]
 
 _HEADINGS: dict[Subject, str] = {
-    "finding": "a finding of a run",
-    "trace_finding": "a finding of a trace",
+    "finding": "a finding",
     "reading": "a reading",
     "check": "a check of the doctor",
     "phase": "a phase of a step",
@@ -134,8 +133,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[str, ...] = ()
     """Of a finding: built-in trials that measure its change or its bound, for `trainperf try
     --only`; what is in capitals stands for a name or a number."""
-    usually: str = ""
-    """Of a finding: what its change saved in scripts in which it was made."""
+    changes: tuple[str, ...] = ()
+    """Of a finding: the changes that remove it, and the share of its seconds that each realises."""
     answers: tuple[FindingRow, ...] = ()
     """Of a finding of a given run, label and text: how much, how long, what return, what is better,
     where the ceiling is and how far."""
@@ -156,8 +155,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explanations() -> tuple[Explanation, ...]:
     """All of them; names are unique within a kind."""
     return (
-        *(_rule("finding", rule.__name__, rule.__doc__) for rule in RULES),
-        *(_rule("trace_finding", rule.__name__, rule.__doc__) for rule in TRACE_RULES),
+        *(_finding(detect.__name__, detect.__doc__) for detect in (*DETECTORS, measured_change)),
         *map(_reading, METERS),
         *derived_readings(),
         *_checks(),
@@ -206,34 +204,25 @@ def derived_readings() -> Iterator[Explanation]:
         )
 
 
-def _rule(kind: Subject, name: str, docstring: str | None) -> Explanation:
+def _finding(name: str, docstring: str | None) -> Explanation:
     text = documented(docstring)
     return Explanation(
-        kind=kind,
+        kind="finding",
         id=name,
         means=text.means,
         measured=text.measured,
         wrong=text.wrong,
         confirm=text.confirm,
         trials=trials_of_finding(name),
-        usually=_usually(name) if kind == "finding" else "",
+        changes=tuple(_change(change) for change in changes_of(name)),
         page="reference/findings.md",
     )
 
 
-def _usually(rule: str) -> str:
-    """E.g. `workers: saves 76–94 % of the lost time (3 scripts)`."""
-    parts = []
-    for name, part in gain_table().rules.items():
-        of, _, change = name.partition(": ")
-        if of == rule:
-            saves = (
-                f"saves {share(part.low).removesuffix(' %')}–{share(part.high)} of the lost time"
-            )
-            how = f"{change}: {saves}" if change else saves
-            more = ", above 100 %: the rest got faster, too" if part.high > 1 else ""
-            parts.append(f"{how} ({plural(part.scripts, 'script')}{more})")
-    return "; ".join(parts)
+def _change(change: Change) -> str:
+    """E.g. `Load without workers: saves all of it (the law of the step)`."""
+    saves = "all" if change.realises == 1 else share(change.realises)
+    return f"{change.advice}: saves {saves} of it ({change.source})"
 
 
 def explained_in_run(names: Sequence[str], summary: Summary) -> list[Explanation]:
@@ -280,11 +269,11 @@ def _reading(meter: Meter) -> Explanation:
 
 def _checks() -> Iterator[Explanation]:
     for check in CHECKS:
-        text = documented(check.__doc__)
+        text = documented(check.about)
         yield Explanation(
             kind="check",
-            id=check.__name__,
-            means=f"{title_of(check)}.",
+            id=check.id,
+            means=f"{check.title}.",
             measured=text.measured,
             wrong=text.wrong,
             confirm=text.confirm,
@@ -337,7 +326,7 @@ def rows(entry: Explanation) -> list[tuple[str, str]]:
         ("measured", entry.measured),
         (WRONG.lower(), entry.wrong),
         (CONFIRM.lower(), entry.confirm),
-        ("usually", entry.usually),
+        ("changes", "; ".join(entry.changes)),
         *((row.label, row.text) for row in entry.answers),
         ("try", f"trainperf try {tries} SCRIPT" if tries else ""),
         ("findings", ", ".join(entry.rules)),

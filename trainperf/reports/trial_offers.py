@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from trainperf.analysis.run.trial_offers import OfferedTrial
+from trainperf.analysis.diagnosis.offers import OfferedTrial
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table
 from trainperf.core.formatting.wrap import WIDTH, wrapped

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, step_range
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACE_SUFFIXES, TRACES, CaptureName
@@ -111,7 +112,7 @@ def _decoded(path: Path, now: Stamp) -> TraceReport | str:
     if now[2] > _LARGEST_ANALYSIS:
         return "the analysis is too large to be one of ours"
     try:
-        return decode_report(path.read_bytes(), TraceReport)
+        return diagnosed(decode_report(path.read_bytes(), TraceReport))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return f"the analysis cannot be read: {plain(str(error))}"
     except OSError as error:

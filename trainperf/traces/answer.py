@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.traces.findings import host_step_s, period_s
 from trainperf.traces.results import RankTrace, TraceReport
 
 
@@ -14,8 +13,6 @@ _CAUSES = (
     ("idle_sync_fraction", "while the host waits in synchronising calls"),
     ("idle_other_fraction", "between kernels that had been launched"),
 )
-IDLE = 0.1
-"""Share of idle time from which on its cause is the answer."""
 
 
 def answer(report: TraceReport) -> str:
@@ -31,7 +28,7 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
     busy = _mean([rank.totals.gpu_busy_fraction for rank in ranks])
     who = "The GPU is" if len(ranks) == 1 else f"On average over {len(ranks)} ranks the GPU is"
     sentences = [f"{who} {_doing(ranks, busy)}."]
-    whole_s = _mean([period_s(rank) for rank in ranks])
+    whole_s = _mean([rank.period_s for rank in ranks])
     lost = []
     exposed_s = _mean([rank.totals.comm_exposed_s for rank in ranks])
     if exposed_s > 0 and exposed_s >= LIMITS.worth * whole_s:
@@ -52,12 +49,12 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
 
 def _where(ranks: Sequence[RankTrace], whole_s: float) -> str:
     """Said where a step takes longer on the device than its marks on the host are apart."""
-    host_s = _mean([host_step_s(rank) for rank in ranks])
+    host_s = _mean([rank.host_step_s for rank in ranks])
     return " on the device" if whole_s > (1 + LIMITS.worth) * host_s else ""
 
 
 def _doing(ranks: Sequence[RankTrace], busy: float) -> str:
-    if 1.0 - busy < IDLE:
+    if 1.0 - busy < LIMITS.notable:
         computing = _mean([rank.totals.compute_fraction for rank in ranks])
         return f"busy {share(busy)} of its recorded span, {share(computing)} computing"
     causes = [(_mean([getattr(rank.totals, name) for rank in ranks]), why) for name, why in _CAUSES]
@@ -69,7 +66,7 @@ def _doing(ranks: Sequence[RankTrace], busy: float) -> str:
 
 def _of_host(ranks: Sequence[RankTrace]) -> str:
     """Without a device the host is what there is: its largest known part."""
-    whole_s = _mean([period_s(rank) for rank in ranks])
+    whole_s = _mean([rank.period_s for rank in ranks])
     parts = [
         (_mean([rank.totals.data_wait_s for rank in ranks]), "waiting for data"),
         (_mean([rank.totals.comm_s for rank in ranks]), "in collectives on the host"),
@@ -84,11 +81,13 @@ def _of_host(ranks: Sequence[RankTrace]) -> str:
 
 
 def _late(report: TraceReport) -> list[str]:
-    finding = next((each for each in report.findings if each.id == "straggler"), None)
-    if finding is None:
-        return []
     late = sorted({each.rank for each in report.stragglers})
-    worst_s = max(each.wait_s for each in report.stragglers)
+    worst_s = max((each.wait_s for each in report.stragglers), default=0.0)
+    if (
+        worst_s < LIMITS.worth * max((rank.period_s for rank in report.ranks), default=0.0)
+        or not late
+    ):
+        return []
     if len(late) == 1:
         who = f"rank {late[0]}"
     else:

@@ -22,8 +22,8 @@ from trainperf.core.run_directory import (
     write_atomically,
 )
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
-from trainperf.traces.reading.source import ReadLimits, Source
-from trainperf.traces.reading.splitter import ByteWindow, TraceDocument, Value
+from trainperf.traces.reading.source import ReadLimits
+from trainperf.traces.reading.splitter import TraceDocument, Value
 from trainperf.traces.results import TraceReport
 
 
@@ -57,9 +57,7 @@ def facts_of(trace: Path) -> CaptureFacts:
     Raises:
         TraceError: It is no trace of ours.
     """
-    for part in TraceDocument(
-        ByteWindow(Source(trace, ReadLimits()).blocks()), EventDecoder()
-    ).parts():
+    for part in TraceDocument(trace, ReadLimits(), EventDecoder()).parts():
         if isinstance(part, Value) and part.key == OURS:
             try:
                 return msgspec.json.decode(part.body, type=CaptureFacts)

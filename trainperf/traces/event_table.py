@@ -60,13 +60,8 @@ class TraceInfo:
     world_size: int | None = None
     device: str | None = None
     """Name of the device that worked, e.g. `NVIDIA A100-SXM4-40GB`."""
-    backend: str | None = None
-    nccl_version: str | None = None
     process_groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name of a process group to its ranks."""
-    has_shapes: bool = False
-    has_stacks: bool = False
-    has_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +78,7 @@ class Losses:
     """Whether something stands behind the end of the trace, e.g. another trace: not read."""
 
     def __bool__(self) -> bool:
-        return bool(self.dropped_events or self.truncated or self.repaired_texts or self.trailing)
+        return self != Losses()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +140,6 @@ class EventTable:
     """`(pid, tid)` as text: numbers on the host, `stream 7` and the like on some devices."""
     base_ns: int = 0
     """Clock of the profiler at `start_ns == 0`: aligns the ranks of one host."""
-    clock_ns: int = 0
-    """What the times in the file itself count from; part of `base_ns`."""
-    first_ns: int = 0
-    """Start of the event that stands first in the file."""
     info: TraceInfo = field(default_factory=TraceInfo)
     losses: Losses = field(default_factory=Losses)
 

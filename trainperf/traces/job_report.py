@@ -21,7 +21,7 @@ from trainperf.core.formatting.units import plural
 from trainperf.core.places import AnyPath, listed, path_of
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName
 from trainperf.traces.answer import answer
-from trainperf.traces.findings import findings
+from trainperf.traces.jobs import jobs
 from trainperf.traces.results import (
     AnalysisOptions,
     RankAnalysis,
@@ -29,15 +29,13 @@ from trainperf.traces.results import (
     RankTrace,
     TraceReport,
 )
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 _SUFFIXES = (".json", ".json.gz")
 _NOT_TRACES = (ANALYSIS_SUFFIX, SUMMARY)
 _THEIRS = re.compile(r"(?P<worker>.+)\.(?P<time>\d{10,})(\.pt)?\.trace\.json(\.gz)?")
 """As torch's own handler for TensorBoard names them: one worker writes one file per capture."""
-
-NAMED = 8
-"""Ranks or files that are named in a sentence; of more it says how many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,15 +138,13 @@ def _label(key: str) -> str:
 
 def some(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    named = THRESHOLDS.named
+    more = len(names) - named
+    return ", ".join(names[:named]) + (f" and {more} more" if more > 0 else "")
 
 
 LARGE_BYTES = 4 << 20
 """Files that are together smaller than this are read sooner than another process starts."""
-
-_MOST_RANKS = 1 << 20
-"""A job of more is not believed, and none has to be counted."""
 
 Outcome = RankAnalysis | str
 """The analysis of a file, or what is wrong with it."""
@@ -183,8 +179,6 @@ def reports(
         TraceError: nothing of a named file, or of a whole directory, can be used.
         OSError: a file cannot be read.
     """
-    from trainperf.traces.jobs import jobs  # noqa: PLC0415 loads numpy: see above
-
     analyses, notes = _analyses(paths, options, engine)
     groups = jobs(analyses)
     if len(groups) > 1:
@@ -220,7 +214,6 @@ def _together(analyses: Sequence[RankAnalysis], notes: Sequence[str]) -> TraceRe
     ranks = tuple(each.trace for each in ordered)
     warnings = (*notes, *ambiguous, *_missing(ranks), *unlike, *_of_ranks(ranks))
     out = TraceReport(ranks=ranks, stragglers=late, warnings=warnings)
-    out = msgspec.structs.replace(out, findings=findings(out))
     return msgspec.structs.replace(out, answer=answer(out))
 
 
@@ -276,15 +269,14 @@ def _missing(ranks: Sequence[RankTrace]) -> list[str]:
     notes = []
     if len(sizes) > 1:
         notes.append(f"the traces are of jobs of different size: {some(sorted(map(str, sizes)))}")
-    size = max(sizes, default=1)
-    missing = size - len(present & set(range(min(size, _MOST_RANKS))))
+    size, named = max(sizes, default=1), THRESHOLDS.named
+    missing = size - sum(0 <= rank < size for rank in present)
     if missing > 0 and present:
-        first = [str(rank) for rank in range(len(present) + NAMED) if rank not in present][:NAMED]
-        named = ", ".join(first[:missing])
-        more = f" and {missing - NAMED:,} more" if missing > NAMED else ""
+        first = [str(rank) for rank in range(len(present) + named) if rank not in present][:named]
+        more = f" and {missing - named:,} more" if missing > named else ""
         notes.append(
-            f"{len(present)} of {size:,} ranks read, without {named}{more}: the straggler may be "
-            "one of those"
+            f"{len(present)} of {size:,} ranks read, without {', '.join(first[:missing])}{more}: "
+            "the straggler may be one of those"
         )
     return notes
 

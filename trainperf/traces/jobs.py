@@ -6,97 +6,70 @@ only where the number of ranks or the time is not known.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timezone
 
-from trainperf.traces.metrics.spans import PROFILER_STEP
-from trainperf.traces.results import RankAnalysis, RankTrace
+from trainperf.traces.results import PROFILER_STEP, RankAnalysis
 
 
 APART_NS = 600 * 10**9
 """Ranks trace the same steps at the same time; the clocks of their hosts may differ by minutes."""
 
-_EPOCH_NS = 946_684_800 * 10**9
+_EPOCH_NS = int(datetime(2000, 1, 1, tzinfo=timezone.utc).timestamp()) * 10**9
 """A trace that begins before the year 2000 counts from something else, such as the host's start."""
 
 
 def jobs(analyses: Iterable[RankAnalysis]) -> list[list[RankAnalysis]]:
     """The analyses by job, each in the order given."""
-    groups: list[_Job] = []
-    for each in analyses:
-        group = next((group for group in groups if group.may_have(each)), None)
+    groups: list[list[_Member]] = []
+    for each in map(_member, analyses):
+        group = next((group for group in groups if all(map(each.goes_with, group))), None)
         if group is None:
-            groups.append(_Job([each]))
+            groups.append([each])
         else:
-            group.add(each)
-    return [group.members for group in groups]
+            group.append(each)
+    return [[member.analysis for member in group] for group in groups]
 
 
-class _Job:
-    """Traces of one job, and what a further one is compared with: not each of them with each."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member:
+    """A trace, and what tells jobs apart."""
 
-    def __init__(self, members: Iterable[RankAnalysis]) -> None:
-        self.members: list[RankAnalysis] = []
-        self._ranks: set[int | None] = set()
-        self._sizes: set[int | None] = set()
-        self._began_ns: list[int] = []
-        """First and last, of those whose time is known."""
-        self._steps: set[frozenset[int]] = set()
-        """Different sets of steps that the profiler has marked."""
-        self._devices: set[str | None] = set()
-        self._unplaced: set[str | None] = set()
-        """Devices of those whose number of ranks or time is not known."""
-        for member in members:
-            self.add(member)
+    analysis: RankAnalysis
+    rank: int | None
+    size: int | None
+    began_ns: int | None
+    """`None` where the time is not known, as that of a clock that counts from another zero."""
+    device: str | None
+    steps: frozenset[int] | None
+    """Where the profiler has marked them: other numbers mean nothing elsewhere."""
 
-    def may_have(self, other: RankAnalysis) -> bool:
-        """Whether another trace may be of the same job as each of them."""
-        trace = other.trace
-        if trace.rank is None or trace.rank in self._ranks or None in self._ranks:
+    def goes_with(self, other: "_Member") -> bool:
+        """Whether both may be of one job; a file that is cut short may lack what others say."""
+        if None in (self.rank, other.rank) or self.rank == other.rank:
             return False
-        if 1 in {trace.world_size, *self._sizes}:
+        if 1 in (self.size, other.size) or not _agree(self.size, other.size):
             return False
-        devices = self._unplaced if _placed(other) else self._devices
-        steps = _marked(trace)
-        return (
-            _agree(trace.world_size, self._sizes)
-            and _agree(trace.device, devices)
-            and self._at_one_time(other.began_ns)
-            and (steps is None or not any(map(steps.isdisjoint, self._steps)))
-        )
-
-    def add(self, member: RankAnalysis) -> None:
-        """It is of this job."""
-        trace = member.trace
-        self.members.append(member)
-        self._ranks.add(trace.rank)
-        self._sizes.add(trace.world_size)
-        self._devices.add(trace.device)
-        if not _placed(member):
-            self._unplaced.add(trace.device)
-        if member.began_ns >= _EPOCH_NS:
-            moments = [*self._began_ns, member.began_ns]
-            self._began_ns = [min(moments), max(moments)]
-        steps = _marked(trace)
-        if steps is not None:
-            self._steps.add(steps)
-
-    def _at_one_time(self, began_ns: int) -> bool:
-        return began_ns < _EPOCH_NS or all(
-            abs(began_ns - moment) <= APART_NS for moment in self._began_ns
-        )
+        is_sure = None not in (self.size, other.size, self.began_ns, other.began_ns)
+        if not is_sure and not _agree(self.device, other.device):
+            return False
+        if self.began_ns and other.began_ns and abs(self.began_ns - other.began_ns) > APART_NS:
+            return False
+        return self.steps is None or other.steps is None or not self.steps.isdisjoint(other.steps)
 
 
-def _placed(analysis: RankAnalysis) -> bool:
-    """Whether the number of its job's ranks and the time at which it began are known."""
-    return analysis.trace.world_size is not None and analysis.began_ns >= _EPOCH_NS
+def _member(analysis: RankAnalysis) -> _Member:
+    trace = analysis.trace
+    is_marked = trace.step_source == PROFILER_STEP
+    return _Member(
+        analysis=analysis,
+        rank=trace.rank,
+        size=trace.world_size,
+        began_ns=analysis.began_ns if analysis.began_ns >= _EPOCH_NS else None,
+        device=trace.device,
+        steps=frozenset(step.step for step in trace.steps) if is_marked else None,
+    )
 
 
-def _agree(value: object, others: Iterable[object]) -> bool:
-    """A file that is cut short may lack what the others say."""
-    return value is None or all(other in (value, None) for other in others)
-
-
-def _marked(trace: RankTrace) -> frozenset[int] | None:
-    """Its steps, where the profiler has marked them: other numbers mean nothing elsewhere."""
-    if trace.step_source != PROFILER_STEP:
-        return None
-    return frozenset(step.step for step in trace.steps)
+def _agree(value: object, other: object) -> bool:
+    return value is None or other is None or value == other

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.event_table import NONE, Column, EventTable
+from trainperf.traces.event_table import NONE, Codes, Column, EventTable
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork, sums
 from trainperf.traces.metrics.device_columns import IdleSplit
 from trainperf.traces.metrics.host import HostWork
@@ -13,21 +13,26 @@ from trainperf.traces.metrics.spans import Rows, Spans, StepSpans
 from trainperf.traces.results import Slice, TraceLane
 
 
-MOST = 4_000
-"""Slices of a lane at most."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneLimits:
+    """How much of a trace is drawn."""
 
-LONGEST = 500
-CELLS = 600
-"""Slices that stay by themselves, and stretches in each of which the others become one per kind.
+    slices: int = 4_000
+    """Of a lane at most; of more events the shorter ones become one per kind and cell.
 
-Between two that stay there is one more of each of at most three kinds:
-500 + 3 · (500 + 600) < 4,000.
-"""
+    Between two that stay there is one more of each of at most three kinds:
+    500 + 3 · (500 + 600) < 4,000.
+    """
+    longest: int = 500
+    """Slices that stay by themselves."""
+    cells: int = 600
+    threads: int = 4
+    streams: int = 8
+    letters: int = 160
+    """Of a name: those of templates are pages long."""
 
-THREADS = 4
-STREAMS = 8
-NAME = 160
-"""Letters of a name that are kept: those of templates are pages long."""
+
+LANES = LaneLimits()
 
 _KINDS = {
     DeviceUse.COMPUTE: "compute",
@@ -48,7 +53,7 @@ class _Row:
     """Index in `kinds`."""
     kinds: tuple[str, ...]
     names: list[str]
-    name: npt.NDArray[np.int64]
+    name: Codes | Column
     """Index in `names`."""
 
 
@@ -57,7 +62,7 @@ def lanes_of(
 ) -> tuple[TraceLane, ...]:
     """The lanes from top to bottom; times are from the start of the first step."""
     marks = [f"step {number}" for number in steps.number.tolist()]
-    rows = [("steps", _plain(steps.spans, "step", marks))]
+    rows = [("steps", _plain(steps.spans, "step", marks, np.arange(len(steps), dtype=np.int32)))]
     if len(host.loader):
         rows.append(("loader", _plain(host.loader, "loader", ["loader"])))
     rows += _threads(table, steps, host)
@@ -70,37 +75,28 @@ def lanes_of(
     return tuple(TraceLane(name=name, slices=_slices(row, origin)) for name, row in rows)
 
 
-def _plain(spans: Spans, kind: str, names: list[str]) -> _Row:
-    count = len(spans)
-    name = np.arange(count) if len(names) == count else np.zeros(count, np.int64)
-    kinds = np.zeros(count, np.int64)
+def _plain(spans: Spans, kind: str, names: list[str], name: Codes | Column | None = None) -> _Row:
+    """All of one kind; without a *name* of each, all have the first."""
+    kinds = np.zeros(len(spans), np.int64)
+    name = kinds if name is None else name
     return _Row(start=spans.start, end=spans.end, kind=kinds, kinds=(kind,), names=names, name=name)
 
 
 def _threads(table: EventTable, steps: StepSpans, host: HostWork) -> list[tuple[str, _Row]]:
     """The outermost operators of the threads that ran most of them, that of the steps first."""
     thread = table.thread[host.operators]
-    busiest = _busiest(thread, table.duration_ns[host.operators], THREADS)
+    busiest = _busiest(thread, table.duration_ns[host.operators], LANES.threads)
     lanes = []
     for code in sorted(busiest, key=lambda code: code != steps.thread):
         rows = host.operators[thread == code]
         reach = np.maximum.accumulate(table.end_ns[rows])
         outer = np.ones(len(rows), bool)
         outer[1:] = table.start_ns[rows[1:]] >= reach[:-1]
-        label = f"host thread {table.threads[code][1]}"
-        lanes.append((label, _of_rows(table, rows[outer], "operator")))
+        rows = rows[outer]
+        spans = Spans(start=table.start_ns[rows], end=table.end_ns[rows])
+        row = _plain(spans, "operator", table.names, table.name[rows])
+        lanes.append((f"host thread {table.threads[code][1]}", row))
     return lanes
-
-
-def _of_rows(table: EventTable, rows: Rows, kind: str) -> _Row:
-    return _Row(
-        start=table.start_ns[rows],
-        end=table.end_ns[rows],
-        kind=np.zeros(len(rows), np.int64),
-        kinds=(kind,),
-        names=table.names,
-        name=table.name[rows].astype(np.int64),
-    )
 
 
 def _streams(table: EventTable, device: DeviceWork) -> list[tuple[str, _Row]]:
@@ -108,7 +104,7 @@ def _streams(table: EventTable, device: DeviceWork) -> list[tuple[str, _Row]]:
     kinds = tuple(sorted(set(_KINDS.values())))
     of_use = np.array([kinds.index(_KINDS[use]) for use in DeviceUse], np.int64)
     lanes = []
-    for number in sorted(_busiest(stream, device.end - device.start, STREAMS)):
+    for number in sorted(_busiest(stream, device.end - device.start, LANES.streams)):
         mine = np.flatnonzero(stream == number)
         row = _Row(
             start=device.start[mine],
@@ -139,10 +135,10 @@ def _slices(row: _Row, origin: int) -> tuple[Slice, ...]:
     of 10, there remain: 0; 1, the long one; 2; and 10 to 11 as `2 × operator`.
     """
     count = len(row.start)
-    if count <= MOST:
+    if count <= LANES.slices:
         return tuple(_slice(row, origin, (place, place), 1) for place in range(count))
     is_long = np.zeros(count, bool)
-    is_long[np.argsort(row.start - row.end, kind="stable")[:LONGEST]] = True
+    is_long[np.argsort(row.start - row.end, kind="stable")[: LANES.longest]] = True
     slices = [_slice(row, origin, (place, place), 1) for place in np.flatnonzero(is_long).tolist()]
     for merged in _merged(row, is_long):
         ends = int(merged[0]), int(merged[np.argmax(row.end[merged])])
@@ -153,12 +149,12 @@ def _slices(row: _Row, origin: int) -> tuple[Slice, ...]:
 def _merged(row: _Row, is_long: npt.NDArray[np.bool_]) -> list[Rows]:
     """The places of the shorter events, those of one slice together and in order of start."""
     first, last = int(row.start[0]), int(row.end.max())
-    cell_ns = max(1, (last - first) // CELLS + 1)
+    cell_ns = max(1, (last - first) // LANES.cells + 1)
     short = np.flatnonzero(~is_long)
     cell = (row.start[short] - first) // cell_ns
     long_before = np.cumsum(is_long)[short]
     # One number for the three, each in a range of its own.
-    group = (long_before * (CELLS + 1) + cell) * len(row.kinds) + row.kind[short]
+    group = (long_before * (LANES.cells + 1) + cell) * len(row.kinds) + row.kind[short]
     order = np.argsort(group, kind="stable")
     bounds = np.flatnonzero(np.diff(group[order])) + 1
     return np.split(short[order], bounds)
@@ -168,6 +164,6 @@ def _slice(row: _Row, origin: int, ends: tuple[int, int], count: int) -> Slice:
     """From the start of the first of *ends* to the end of the second."""
     first, last = ends
     kind = row.kinds[row.kind[first]]
-    name = row.names[row.name[first]][:NAME] if count == 1 else f"{count} × {kind}"
+    name = row.names[row.name[first]][: LANES.letters] if count == 1 else f"{count} × {kind}"
     start_ns, end_ns = int(row.start[first]) - origin, int(row.end[last]) - origin
     return Slice(start_s=start_ns / 1e9, end_s=end_ns / 1e9, name=name, kind=kind)

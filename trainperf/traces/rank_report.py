@@ -9,7 +9,7 @@ import numpy as np
 
 from trainperf.core.formatting.units import plural, share
 from trainperf.core.places import AnyPath
-from trainperf.traces.event_table import NONE, EventTable
+from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.lanes import lanes_of
 from trainperf.traces.metrics.collectives import Collectives, collectives_of
 from trainperf.traces.metrics.communication import (
@@ -58,6 +58,7 @@ from trainperf.traces.results import (
     TraceTotals,
 )
 from trainperf.traces.stragglers import rank_collectives
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 _NO_DEVICE = "no device in this trace"
@@ -85,9 +86,6 @@ _WHY = {
     "optimizer_s": "no Optimizer.step in this trace",
 }
 
-FEW = 0.001
-"""Share of device events without a launch below which nothing is said."""
-
 
 def reasons_of(
     table: EventTable, steps: StepSpans, device: DeviceWork, columns: StepColumns
@@ -106,49 +104,30 @@ def reasons_of(
         out |= dict.fromkeys(_SHARES, out["gpu_busy_s"])
     elif not device.in_steps.any():
         out |= dict.fromkeys(_SHARES, _NONE_LAUNCHED)
-    if not table.info.has_memory and not (table.total_bytes != NONE).any():
+    if not ((table.kind == Kind.MEMORY) | (table.total_bytes != NONE)).any():
         out["memory_peak_bytes"] = "recorded without profile_memory"
     return out
 
 
 def warnings_of(table: EventTable, steps: StepSpans, device: DeviceWork) -> tuple[str, ...]:
     """What a reader of the figures must know."""
-    warnings = [*_losses(table), *_cut(steps, len(table) > 0)]
-    if device.other_devices:
-        others = plural(device.other_devices, "other device")
-        warnings.append(f"{others} worked too: the figures are of the busiest one")
+    losses, others = table.losses, device.other_devices
     unlaunched = float(np.mean(device.launch == NONE)) if len(device) else 0.0
-    if unlaunched > FEW:
-        warnings.append(
-            f"{share(unlaunched)} of the device's events have no launch in the trace: they count "
-            "as busy time, but belong to no step"
-        )
-    if len(device) and not device.in_steps.any():
-        warnings.append(_NONE_LAUNCHED)
-    return tuple(warnings)
-
-
-def _losses(table: EventTable) -> list[str]:
-    losses, warnings = table.losses, []
-    if losses.truncated:
-        warnings.append("the file is cut short: its complete events are used")
-    if losses.dropped_events:
-        warnings.append(f"{plural(losses.dropped_events, 'damaged event')} skipped")
-    if losses.repaired_texts:
-        warnings.append(f"the text of {plural(losses.repaired_texts, 'event')} was repaired")
-    if losses.trailing:
-        warnings.append("data after the end of the trace was not read")
-    return warnings
-
-
-def _cut(steps: StepSpans, events: bool) -> list[str]:  # noqa: FBT001 private, and one of two
-    if not events:
-        return ["no events in this trace"]
-    if steps.source == OPTIMIZER_STEP:
-        return ["no ProfilerStep marks: a step runs from one Optimizer.step's end to the next's"]
-    if steps.source == WINDOW:
-        return ["no step marks: the whole trace counts as one step"]
-    return []
+    warnings: dict[str, object] = {
+        "the file is cut short: its complete events are used": losses.truncated,
+        f"{plural(losses.dropped_events, 'damaged event')} skipped": losses.dropped_events,
+        f"the text of {plural(losses.repaired_texts, 'event')} was repaired": losses.repaired_texts,
+        "data after the end of the trace was not read": losses.trailing,
+        "no events in this trace": not len(table),
+        "no ProfilerStep marks: a step runs from one Optimizer.step's end to the next's": len(table)
+        and steps.source == OPTIMIZER_STEP,
+        "no step marks: the whole trace counts as one step": len(table) and steps.source == WINDOW,
+        f"{plural(others, 'other device')} worked too: the figures are of the busiest one": others,
+        f"{share(unlaunched)} of the device's events have no launch in the trace: they count as "
+        "busy time, but belong to no step": unlaunched > THRESHOLDS.unlaunched,
+        _NONE_LAUNCHED: len(device) and not device.in_steps.any(),
+    }
+    return tuple(warning for warning, applies in warnings.items() if applies)
 
 
 _RANK = re.compile(r"(?:^|[^a-z])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
@@ -177,12 +156,6 @@ def analyse_file(path: AnyPath, options: AnalysisOptions) -> RankAnalysis:
     rank_in_name = _RANK.search(path.name)
     if trace.rank is None and rank_in_name:
         trace = msgspec.structs.replace(trace, rank=int(rank_in_name[1]))
-    if options.hta:
-        from trainperf.traces.hta import hta_breakdown  # noqa: PLC0415 seldom asked for
-
-        breakdown = hta_breakdown(table)
-        note = () if breakdown else ("HTA has no figures for a trace without a device",)
-        trace = msgspec.structs.replace(trace, hta=breakdown, warnings=(*trace.warnings, *note))
     compared = rank_collectives(table, parts.steps, parts.host, parts.collectives)
     return RankAnalysis(trace=trace, collectives=compared, began_ns=table.base_ns)
 

@@ -1,8 +1,8 @@
 """The reader of trace files: one pass, chunk by chunk, in bounded memory."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -11,90 +11,69 @@ import numpy.typing as npt
 from trainperf.core.errors import TraceError
 from trainperf.core.places import AnyPath
 from trainperf.traces.event_table import NONE, Column, EventTable, Kind, Losses, TraceInfo
-from trainperf.traces.reading.columns import Columns, Growing
+from trainperf.traces.reading.columns import Columns
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
-from trainperf.traces.reading.salvage import mend
-from trainperf.traces.reading.source import ReadLimits, Source
-from trainperf.traces.reading.splitter import ByteWindow, TraceDocument, Value
-from trainperf.traces.reading.values import InexactError
+from trainperf.traces.reading.source import ReadLimits
+from trainperf.traces.reading.splitter import KEYS, TraceDocument, Value
+from trainperf.traces.reading.values import MOST_NS, InexactError
 
 
-KEYS = frozenset({"deviceProperties", "distributedInfo", "baseTimeNanoseconds"})
-"""What is looked at; anything else a trace says is passed over."""
+class _Group(msgspec.Struct):
+    """A process group."""
 
-_MOST_CLOCK_NS = 2**62
-
-
-def values_of(bodies: Mapping[str, bytes]) -> dict[str, object]:
-    """The values as Python objects; one that is no JSON, even mended, is left out."""
-    values: dict[str, object] = {}
-    for key, body in bodies.items():
-        for candidate in (body, mend(body, loose=False)):
-            try:
-                values[key] = msgspec.json.decode(candidate)
-            except FAULTS:
-                continue
-            break
-    return values
+    pg_name: str | int | None = None
+    ranks: list[int] | None = None
 
 
-def clock_ns(values: Mapping[str, object]) -> int:
-    """What the times of the events count from, in nanoseconds of the epoch; 0 if not said."""
-    base = _integer(values.get("baseTimeNanoseconds"))
-    return base if base is not None and 0 <= base < _MOST_CLOCK_NS else 0
+class _Job(msgspec.Struct):
+    """What `distributedInfo` says."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    pg_config: msgspec.Raw = msgspec.Raw()
 
 
-def info_of(values: Mapping[str, object], table: EventTable) -> TraceInfo:
-    """What the trace is of; *table* tells which device worked, and what was recorded."""
-    job = _mapping(values.get("distributedInfo"))
+class _Device(msgspec.Struct):
+    """One of `deviceProperties`."""
+
+    id: int | None = None
+    name: str | None = None
+
+
+Typed = TypeVar("Typed")
+
+
+def _typed(body: bytes | msgspec.Raw, kind: type[Typed]) -> Typed | None:
+    """A value that stands beside the events; `None` where the file says something else."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except FAULTS:
+        return None
+
+
+def _info(bodies: Mapping[str, bytes], table: EventTable) -> TraceInfo:
+    """What the trace is of; *table* tells which device worked."""
+    job = _typed(bodies.get("distributedInfo", b""), _Job) or _Job()
+    devices = _typed(bodies.get("deviceProperties", b""), list[_Device]) or []
+    groups = _typed(job.pg_config, list[_Group]) or []
     return TraceInfo(
-        rank=_integer(job.get("rank")),
-        world_size=_integer(job.get("world_size")),
-        device=_device(values.get("deviceProperties"), table),
-        backend=_text(job.get("backend")),
-        nccl_version=_text(job.get("nccl_version")),
-        process_groups=_groups(job.get("pg_config")),
-        has_shapes=bool((table.shapes != NONE).any()),
-        has_stacks=table.stack is not None or bool((table.kind == Kind.PYTHON).any()),
-        has_memory=bool((table.kind == Kind.MEMORY).any()),
+        rank=job.rank,
+        world_size=job.world_size,
+        device=_busiest(devices, table),
+        process_groups={
+            str(group.pg_name): tuple(group.ranks)
+            for group in groups
+            if group.pg_name is not None and group.ranks is not None
+        },
     )
 
 
-def _device(properties: object, table: EventTable) -> str | None:
+def _busiest(devices: Sequence[_Device], table: EventTable) -> str | None:
     """Name of the device that did most of the work."""
-    entries = [_mapping(entry) for entry in properties] if isinstance(properties, list) else []
-    names = {_integer(entry.get("id")): _text(entry.get("name")) for entry in entries}
-    devices = table.device[table.kind == Kind.KERNEL]
-    devices = devices[devices != NONE]
-    if len(devices):
-        numbers, counts = np.unique(devices, return_counts=True)
-        named = names.get(int(numbers[counts.argmax()]))
-        if named is not None:
-            return named
-    return next(iter(names.values())) if len(set(names.values())) == 1 else None
-
-
-def _groups(entries: object) -> dict[str, tuple[int, ...]]:
-    groups: dict[str, tuple[int, ...]] = {}
-    for entry in entries if isinstance(entries, list) else []:
-        about = _mapping(entry)
-        ranks = about.get("ranks")
-        if about.get("pg_name") is not None and isinstance(ranks, list):
-            members = [_integer(rank) for rank in ranks]
-            groups[str(about["pg_name"])] = tuple(m for m in members if m is not None)
-    return groups
-
-
-def _mapping(value: object) -> Mapping[object, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    names = {device.id: device.name for device in devices}
+    numbers = table.device[(table.kind == Kind.KERNEL) & (table.device != NONE)]
+    worked = names.get(int(np.bincount(numbers).argmax())) if len(numbers) else None
+    return devices[0].name if worked is None and len({*names.values()}) == 1 else worked
 
 
 _TIES = ("python_id", "external", "kind")
@@ -131,8 +110,7 @@ def read(path: AnyPath, *, limits: ReadLimits | None = None) -> EventTable:
 
 
 def _read(path: AnyPath, limits: ReadLimits, decoder: EventDecoder) -> EventTable:
-    source = Source(path, limits)
-    document = TraceDocument(ByteWindow(source.blocks()), decoder)
+    document = TraceDocument(path, limits, decoder)
     columns = Columns(limits.text_characters)
     bodies: dict[str, bytes] = {}
     dropped = repaired = 0
@@ -155,11 +133,12 @@ def _read(path: AnyPath, limits: ReadLimits, decoder: EventDecoder) -> EventTabl
         dropped_events=dropped + columns.dropped,
         truncated=document.truncated,
         repaired_texts=repaired,
-        trailing=document.trailing or source.trailing,
+        trailing=document.trailing,
     )
-    values = values_of(bodies)
-    table = _assemble(columns, losses=losses, clock_ns=clock_ns(values))
-    return replace(table, info=info_of(values, table))
+    clock_ns = _typed(bodies.get("baseTimeNanoseconds", b""), int) or 0
+    is_believed = 0 <= clock_ns < MOST_NS
+    table = _assemble(columns, losses=losses, clock_ns=clock_ns if is_believed else 0)
+    return replace(table, info=_info(bodies, table))
 
 
 def _assemble(columns: Columns, *, losses: Losses, clock_ns: int) -> EventTable:
@@ -168,46 +147,41 @@ def _assemble(columns: Columns, *, losses: Losses, clock_ns: int) -> EventTable:
     Each column is freed where it grew once its sorted copy is made: both together are the peak of
     memory.
     """
-    growing, rows = columns.growing, columns.rows
-    start_ns = growing.pop("start_ns").finished(rows)
+    start_ns = columns.pop("start_ns")
     base_ns = int(start_ns.min())
     start_ns -= base_ns
-    first_ns = int(start_ns[0])
-    order = _order(start_ns, growing, rows)
+    order = _order(start_ns, columns)
     sorted_columns: dict[str, Any] = {"start_ns": start_ns[order]}
     del start_ns
     for name, dtype in _DTYPES.items():
-        if name in growing:
-            sorted_columns[name] = growing.pop(name).finished(rows)[order]
+        if name in columns:
+            sorted_columns[name] = columns.pop(name)[order]
         else:  # one value seen many times
-            sorted_columns[name] = np.broadcast_to(dtype(NONE), rows)
-    has_stack = "stack" in growing
+            sorted_columns[name] = np.broadcast_to(dtype(NONE), columns.rows)
     return EventTable(
         **sorted_columns,
-        stack=growing.pop("stack").finished(rows)[order] if has_stack else None,
+        stack=columns.pop("stack")[order] if "stack" in columns else None,
         names=columns.names.texts(),
-        texts=columns.texts.names.texts(),
-        threads=list(columns.threads.pairs),
+        texts=columns.texts.texts(),
+        threads=list(columns.threads),
         base_ns=clock_ns + base_ns,
-        clock_ns=clock_ns,
-        first_ns=first_ns,
         losses=losses,
     )
 
 
-def _order(start_ns: Column, growing: Mapping[str, Growing], rows: int) -> npt.NDArray[np.intp]:
+def _order(start_ns: Column, columns: Columns) -> npt.NDArray[np.intp]:
     """The rows by start; where starts are equal, the outer event first.
 
     It does not depend on the order of the file, unless two events are the same in all.
     """
     order = np.argsort(start_ns, kind="stable")
     ordered = start_ns[order]
-    same = np.zeros(rows + 1, dtype=np.bool_)
+    same = np.zeros(len(order) + 1, dtype=np.bool_)
     np.equal(ordered[1:], ordered[:-1], out=same[1:-1])
     tied = np.flatnonzero(same[1:] | same[:-1])
     if len(tied):
         ties = order[tied]
-        keys = [growing[name].finished(rows)[ties] for name in _TIES if name in growing]
-        outer = np.lexsort((*keys, -growing["duration_ns"].finished(rows)[ties], start_ns[ties]))
+        keys = [columns.column(name)[ties] for name in _TIES if name in columns]
+        outer = np.lexsort((*keys, -columns.column("duration_ns")[ties], start_ns[ties]))
         order[tied] = ties[outer]
     return order

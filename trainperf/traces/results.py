@@ -15,6 +15,9 @@ from trainperf.core.findings import Finding
 
 TRACE_VERSION = 1
 
+PROFILER_STEP = "ProfilerStep"
+"""What steps are cut by where the profiler has marked them."""
+
 
 class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step of one rank.
@@ -189,31 +192,6 @@ class TraceLane(msgspec.Struct, frozen=True, kw_only=True):
     slices: tuple[Slice, ...]
 
 
-class HtaStream(msgspec.Struct, frozen=True, kw_only=True):
-    """Idle time of one stream between kernels, as HTA splits it."""
-
-    stream: int
-    host_wait_s: float
-    kernel_wait_s: float
-    other_s: float
-
-
-class HtaBreakdown(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of Holistic Trace Analysis 0.5, with its rounding and without its last step.
-
-    For side-by-side use only; `docs/reference/traces-reading.md` says how they differ from ours.
-    """
-
-    kernel_time_s: float
-    """From the first start to the last end on the device."""
-    idle_s: float
-    compute_s: float
-    non_compute_s: float
-    comm_overlap_fraction: float | None = None
-    """Of communication, over the whole trace; `None` without any."""
-    idle_by_stream: tuple[HtaStream, ...] = ()
-
-
 class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     """One trace of one rank."""
 
@@ -240,13 +218,25 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Field to the sentence that says why it is `None`."""
     warnings: tuple[str, ...] = ()
     """What must be said with the figures: losses, what steps were cut by, what is left out."""
-    hta: HtaBreakdown | None = None
-    """The same trace by HTA's definitions, when asked for."""
 
     @property
     def device_worked(self) -> bool:
         """Whether a device did anything in the trace."""
         return any(step.gpu_busy_s is not None for step in self.steps)
+
+    @property
+    def host_step_s(self) -> float:
+        """Mean time per step on the host."""
+        return sum(step.step_s for step in self.steps) / len(self.steps) if self.steps else 0.0
+
+    @property
+    def period_s(self) -> float:
+        """Mean time per step, on the host, or on the device where that is longer.
+
+        A device that lags behind takes longer than the step marks on the host are apart.
+        """
+        spans = [step.device_span_s for step in self.steps if step.device_span_s is not None]
+        return max(self.host_step_s, sum(spans) / len(spans) if spans else 0.0)
 
 
 class Straggler(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,8 +272,6 @@ class AnalysisOptions:
 
     lanes: bool = True
     """Whether to make the lanes for drawing."""
-    hta: bool = False
-    """Whether to add the figures by HTA's definitions."""
     steps: tuple[int | None, int | None] = (None, None)
     """Of a directory, the last capture that begins with one of these steps, both ends included."""
 

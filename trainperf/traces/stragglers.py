@@ -13,6 +13,7 @@ from trainperf.traces.metrics.communication import backward_windows
 from trainperf.traces.metrics.host import HostWork
 from trainperf.traces.metrics.spans import StepSpans
 from trainperf.traces.results import CollectiveKind, RankCollectives, Straggler
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 FORWARD = "forward"
@@ -20,9 +21,6 @@ BACKWARD = "backward"
 
 _TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
 """Kinds in which every rank waits for every other; in the rest some ranks go on at once."""
-
-AS_LATE = 0.8
-"""A rank with so much of the largest lateness is named too."""
 
 
 def rank_collectives(
@@ -120,7 +118,7 @@ def _latest(waits: "np.typing.NDArray[np.float64]") -> list[tuple[int, float]]:
     most = float(lateness.max())
     if most <= 0:
         return []
-    places = np.flatnonzero(lateness >= AS_LATE * most)
+    places = np.flatnonzero(lateness >= THRESHOLDS.as_late * most)
     if len(places) > len(waits) // 2:
         # Most of the ranks are no stragglers: one waited, and the others came together.
         places = places[[int(np.argmax(lateness[places]))]]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainperf.analysis.run.trial_offers import selects
+from trainperf.analysis.diagnosis.offers import selects
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import ConfigError

@@ -363,7 +363,7 @@ def test_a_lower_precision_that_saves_time_but_no_memory_fails(tmp_path: Path) -
     found = checked("mixed_precision", tmp_path, grown, BASELINES["mixed_precision"])
 
     assert found.status == "fail"
-    assert found.evidence[-1] == "peak memory 20.0 GiB and 20.0 GiB"
+    assert found.evidence[-1] == "peak memory 20.0 GiB without and 20.0 GiB with it"
 
 
 @pytest.mark.parametrize(("verdict", "status"), [("faster", "pass"), ("slower", "fail")])
@@ -385,9 +385,9 @@ def test_a_run_in_fp32_passes_where_amp_was_tried_and_faster(tmp_path: Path) -> 
 
     assert found.status == "pass"
     assert found.evidence == (
-        "autocast_bf16 was tried: faster, 1.40× as fast (95 % CI 1.33–1.47)",
+        "autocast_bf16 was tried: faster, 1.40× as fast (95 % CI 1.33–1.47), 0 pairs of blocks",
         "loss 2.5 without and 2.5 with it",
-        "memory was not measured: a CPU tells no peak",
+        "peak memory not measured",
         "to keep it: autocast_bf16=True",
     )
 
@@ -410,7 +410,7 @@ def test_amp_that_changes_the_loss_does_not_pass(tmp_path: Path) -> None:
     found = checked("mixed_precision", tmp_path, tried(FULL, differs))
 
     assert found.status == "not_applicable"
-    assert "loss 2.5 without and 3.5 with it" in found.evidence[0]
+    assert "loss 2.5 without and 3.5 with it" in found.evidence
 
 
 @pytest.mark.parametrize(
@@ -479,18 +479,15 @@ def test_a_direction_that_no_trace_shows_is_not_judged_by_one(tmp_path: Path) ->
     assert checked("profiler_evidence", tmp_path, padded).status == "not_applicable"
 
 
-@pytest.mark.parametrize(("idle", "status"), [(0.2, "pass"), (0.02, "fail")])
-def test_a_direction_without_a_bound_must_show_in_the_trace_too(
-    tmp_path: Path, idle: float, status: str
-) -> None:
-    """The marks say host-bound in every step: the trace has to show some of it."""
+def test_a_direction_that_claims_no_share_is_not_held_against_a_trace(tmp_path: Path) -> None:
+    """The marks say host-bound in every step, and not what that costs."""
     bound = replace(
         GPU,
         facts={**GPU.facts, "lead_forward": 0, "lead_backward": 0},
-        capture=make_capture(msgspec.structs.replace(TRACED, idle_host_bound_fraction=idle)),
+        capture=make_capture(TRACED),
     )
 
-    assert checked("profiler_evidence", tmp_path, bound).status == status
+    assert checked("profiler_evidence", tmp_path, bound).status == "not_applicable"
 
 
 def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: Path) -> None:

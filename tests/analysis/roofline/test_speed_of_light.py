@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 from support.light import CHIP, COMPUTE, make_audit
-
 from trainperf.analysis.rules.base import light_of
+
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.machine.chips import Chip

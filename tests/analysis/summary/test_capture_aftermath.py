@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainperf.analysis.summary.capture_aftermath import CaptureFold
+from trainperf.analysis.summary.captures import CaptureFold
 from trainperf.analysis.summary.schema import CaptureAftermath
 from trainperf.core.phases import Tag
 from trainperf.core.steps.block import StepBlock, StepSchema

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.runs import RankSpec, make_run_dir, make_step
-
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.host.python_in_step import python_in_step
+
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary

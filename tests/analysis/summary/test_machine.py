@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 from support.machines import H200, S, plant_machine
 from support.runs import RankSpec, make_info, make_run_dir, make_step
@@ -13,9 +12,7 @@ from support.runs import RankSpec, make_info, make_run_dir, make_step
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.machine import read_machines
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.machine_causes import intervals
-from trainperf.analysis.summary.machine_facts import CauseFacts, MachineFacts
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.schema import CauseFacts, MachineFacts, Summary
 from trainperf.core.artifacts.machine import Neighbour
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord
@@ -84,7 +81,7 @@ def test_a_thermal_stretch_comes_back_with_its_steps_and_its_cost(tmp_path: Path
     assert window.first_step == pytest.approx(first, abs=2)
     assert window.last_step == pytest.approx(last, abs=2)
     assert window.slower == pytest.approx(0.12, abs=0.01)
-    assert window.values["sm_mhz"] == 1305
+    assert facts.values["sm_mhz"] == 1305
     assert facts.shown
     assert facts.slower == pytest.approx(0.12, abs=0.01)
     assert facts.values["outside_sm_mhz"] == pytest.approx(1980, abs=40)
@@ -296,13 +293,15 @@ def test_a_run_without_a_machine_has_none(tmp_path: Path) -> None:
     assert summed_up(run_of(tmp_path, scattered(10, lambda _: 1.0))).machine is None
 
 
-def test_a_stretch_begins_with_the_sample_before_it() -> None:
-    """A sample speaks of the time since then."""
-    at_ns = np.arange(10.0) * S
-    mask = np.array([0, 0, 1, 1, 0, 0, 0, 0, 0, 0], dtype=bool)
-    begins, ends = intervals(at_ns, mask)
+def test_a_sample_speaks_of_the_time_since_the_one_before(tmp_path: Path) -> None:
+    """Of the samples at seconds 3 and 4, steps between seconds 2 and 4."""
+    steps = scattered(30, lambda _: 1.0)
+    run = run_of(tmp_path, steps)
+    plant_machine(run, 30, device=lambda s: {"reasons": 0x20} if 3 <= s <= 4 else {})
+    facts = cause_of(run, "thermal")
 
-    assert (begins.tolist(), ends.tolist()) == ([1 * S], [3 * S])
+    inside = [s for s in steps if 2 * S < s.start_ns + s.wall_ns / 2 <= 4 * S]
+    assert facts.steps == len(inside)
 
 
 def test_a_window_has_the_machine_and_the_energy_of_its_own_steps(tmp_path: Path) -> None:

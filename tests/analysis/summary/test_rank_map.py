@@ -8,7 +8,7 @@ from scripts.simulation import records
 from scripts.simulation.arrivals import Job, Plant
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.rank_map import FEW_RANKS, MOST_GROUPS, RankMap, RankRow, rank_map
+from trainperf.analysis.summary.ranks import FEW_RANKS, MOST_GROUPS, RankMap, RankRow, rank_map
 
 
 def mapped(path: Path, ranks: int, *plants: Plant, device: str = "cpu") -> RankMap:

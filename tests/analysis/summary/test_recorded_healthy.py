@@ -11,7 +11,7 @@ import pytest
 
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.summary import long_term
-from trainperf.analysis.summary.levels import Levels
+from trainperf.analysis.summary.long_term import Levels
 from trainperf.core.stats.changes import LEAST_LEVELS
 
 

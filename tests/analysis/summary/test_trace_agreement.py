@@ -11,8 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.captures import side_by_side
 from trainperf.analysis.summary.schema import Summary
-from trainperf.analysis.summary.trace_agreement import side_by_side
 from trainperf.lightning import ScheduledProfiler, TrainPerf
 from trainperf.reports.run import markdown, text
 from trainperf.traces.capture_files import CaptureReport

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.runs import MS, make_step
 
-from trainperf.analysis.summary.waits import Waits, typical_places
+from trainperf.analysis.summary.lateness import Waits, typical_places
 from trainperf.core.steps.block import StepBlock, StepSchema
 
 
@@ -34,7 +34,7 @@ def test_waits_merge_in_any_order(order: tuple[int, ...]) -> None:
     assert waits.last.tolist() == [1, 0]
     assert waits.most_ns.tolist() == [9 * MS, 7 * MS]
     assert waits.late_ns().tolist() == [8 * MS, 0]
-    assert {place: sums.wait_ns for place, sums in waits.sums.items()} == {
+    assert {place: sums_ns[0] for place, sums_ns in waits.sums_ns.items()} == {
         place: sum(ms) * MS for place, ms in enumerate(WAITS_MS)
     }
 

@@ -66,4 +66,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     nano(out, model, [get_batch(8, BLOCK)] * 60)
 
 
-SCRIPT = Script(expected=("launch_bound",), train=_train)
+SCRIPT = Script(expected=("launch_bound",), train=_train, changes=("one_operator",))

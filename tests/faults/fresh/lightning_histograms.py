@@ -38,4 +38,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out / "run", model, ready(60, 192, 512), callbacks=[histograms], logger=logger)
 
 
-SCRIPT = Script(expected=("callbacks",), train=_train, change="with a thread")
+SCRIPT = Script(expected=("callbacks",), train=_train)

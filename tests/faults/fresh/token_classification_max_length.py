@@ -17,4 +17,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out, Tagger(), DataLoader(batches, batch_size=None))
 
 
-SCRIPT = Script(expected=("padding",), train=_train, change="shorter rows")
+SCRIPT = Script(expected=("padding",), train=_train, changes=("pad_less",))

@@ -65,4 +65,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out, Classifier(nn.Sequential(*layers)), loader)
 
 
-SCRIPT = Script(expected=("data_wait",), train=_train, change="workers")
+SCRIPT = Script(expected=("data_wait",), train=_train, changes=("more_workers",))

@@ -55,4 +55,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     nano(out, model, loader)  # type: ignore[arg-type]
 
 
-SCRIPT = Script(expected=("data_wait",), train=_train)
+SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

@@ -61,4 +61,4 @@ def _train(out: Path, *, fixed: bool) -> None:
             monitor.end_step(loss)
 
 
-SCRIPT = Script(expected=("padding",), train=_train, change="shorter rows")
+SCRIPT = Script(expected=("padding",), train=_train, changes=("pad_less",))

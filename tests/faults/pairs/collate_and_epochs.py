@@ -19,4 +19,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     fit(out, source, max_epochs=EPOCHS)
 
 
-SCRIPT = Script(expected=("data_wait", "epoch_start"), train=_train)
+SCRIPT = Script(expected=("data_wait", "epoch_start"), train=_train, changes=("cheaper_sample",))

@@ -12,4 +12,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out, Tagger(), texts, audit_at=None)
 
 
-SCRIPT = Script(expected=("padding", "data_wait"), train=_train, change="similar length")
+SCRIPT = Script(expected=("padding", "data_wait"), train=_train, changes=("similar_lengths",))

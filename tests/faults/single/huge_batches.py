@@ -23,4 +23,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(Samples(), num_workers=1, collate_fn=collate))
 
 
-SCRIPT = Script(expected=("data_wait",), train=_train)
+SCRIPT = Script(expected=("data_wait",), train=_train, changes=("send_less",))

@@ -11,4 +11,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out, Tagger(), Texts(sorted(rows) if fixed else rows), audit_at=None)
 
 
-SCRIPT = Script(expected=("padding",), train=_train, change="similar length")
+SCRIPT = Script(expected=("padding",), train=_train, changes=("similar_lengths",))

@@ -11,4 +11,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out, Tagger(), Texts(rows, 128), audit_at=None)
 
 
-SCRIPT = Script(expected=("padding",), train=_train, change="packing")
+SCRIPT = Script(expected=("padding",), train=_train, changes=("pack_rows",))

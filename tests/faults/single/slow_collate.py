@@ -10,4 +10,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(Samples(), collate_fn=Collate(Nap(0.0 if fixed else 0.010))))
 
 
-SCRIPT = Script(expected=("data_wait",), train=_train)
+SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

@@ -26,4 +26,4 @@ def _train(out: Path, *, fixed: bool) -> None:
             monitor.end_step(loss)
 
 
-SCRIPT = Script(expected=("data_wait",), train=_train)
+SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

@@ -15,4 +15,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(Samples(None if fixed else transform)))
 
 
-SCRIPT = Script(expected=("data_wait",), train=_train)
+SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

@@ -10,4 +10,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(AtOnce(Nap(0.016)), num_workers=3 if fixed else 1))
 
 
-SCRIPT = Script(expected=("data_wait",), train=_train, change="workers")
+SCRIPT = Script(expected=("data_wait",), train=_train, changes=("more_workers",))

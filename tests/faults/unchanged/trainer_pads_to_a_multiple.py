@@ -19,4 +19,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     trained(out, changed(SOURCE, fixed=fixed, change=change))
 
 
-SCRIPT = Script(expected=("padding",), train=_train, change="shorter rows", own_process=True)
+SCRIPT = Script(expected=("padding",), train=_train, changes=("pad_less",), own_process=True)

@@ -10,4 +10,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     train(out, Tagger(), Texts(lengths(60, 30, 90), None if fixed else 256), audit_at=None)
 
 
-SCRIPT = Script(expected=("padding",), train=_train, change="shorter rows")
+SCRIPT = Script(expected=("padding",), train=_train, changes=("pad_less",))

@@ -41,4 +41,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(dataset, collate_fn=_collate))
 
 
-SCRIPT = Script(expected=("data_wait",), train=_train)
+SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

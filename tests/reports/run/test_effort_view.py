@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 from support.light import COMPUTE, write_audit
 from support.runs import RankSpec, make_info, make_run_dir, make_steps, summary_of
-
 from trainperf.analysis.effort.decisions import decisions
+
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary

@@ -6,7 +6,7 @@ from analysis.summary.test_machine import summed_up
 from msgspec.structs import replace
 from support.runs import RankSpec, make_run_dir, make_steps
 
-from trainperf.analysis.summary.restarts import Restarts
+from trainperf.analysis.summary.schema import Restarts
 from trainperf.reports.run.text import WIDTH, render
 
 

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from trainperf.traces.metrics.spans import (
     Spans,
-    both,
     clipped,
     either,
     overlaps,
@@ -56,7 +55,6 @@ def test_two_are_combined_as_sets_are(
     first, second = spans_of(one), spans_of(other)
 
     assert covered(either(first, second)) == moments(one) | moments(other)
-    assert covered(both(first, second)) == moments(one) & moments(other)
     assert covered(without(first, second)) == moments(one) - moments(other)
 
 

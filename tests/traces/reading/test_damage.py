@@ -174,3 +174,21 @@ def test_a_truncated_file_of_many_chunks_keeps_all_before_the_cut(tmp_path: Path
 
     assert len(table) == body[:cut].count('"External id":7}}')
     assert table.losses == Losses(truncated=True)
+
+
+def test_a_bracket_that_ends_the_events_too_early_is_said(tmp_path: Path) -> None:
+    """What stands behind it is lost, and the report does not hide that."""
+    table = read_text(tmp_path, body_with("]"))
+
+    assert labels(table) == ["op0"]
+    assert table.losses == Losses(truncated=True)
+
+
+def test_a_name_of_the_trace_that_is_no_json_loses_nothing(tmp_path: Path) -> None:
+    """Profilers on Windows wrote its path as it was, behind the events."""
+    body = compact(AROUND).replace('"t.json"', r'"C:\Users\x.json"')
+
+    table = read_text(tmp_path, body)
+
+    assert labels(table) == SOUND
+    assert not table.losses

@@ -235,7 +235,6 @@ def test_shapes_are_one_text_however_they_are_printed(tmp_path: Path) -> None:
     assert [dense.texts[code] for code in dense.shapes[:1]] == ["[[32,3],[]]"]
     assert airy.texts == dense.texts
     assert dense.shapes[1] == NONE
-    assert dense.info.has_shapes
 
 
 def test_what_a_collective_says_of_itself_is_kept(tmp_path: Path) -> None:
@@ -265,7 +264,6 @@ def test_python_frames_keep_their_parents(tmp_path: Path) -> None:
     table = read_events(tmp_path, events)
 
     assert (table.python_id.tolist(), table.python_parent.tolist()) == ([1, 2], [NONE, 1])
-    assert table.info.has_stacks
 
 
 def test_a_thread_is_one_whether_its_number_is_a_text_or_not(tmp_path: Path) -> None:
@@ -308,10 +306,8 @@ def test_what_the_trace_says_of_itself(tmp_path: Path) -> None:
     """Rank, world and groups; the device is the one whose kernels there are."""
     info = read_events(tmp_path, [kernel("gemm", 1), operator("aten::mm", 0)]).info
 
-    assert (info.rank, info.world_size, info.backend) == (3, 8, "nccl")
-    assert (info.device, info.nccl_version) == ("Device B", "2.17.1")
+    assert (info.rank, info.world_size, info.device) == (3, 8, "Device B")
     assert info.process_groups == {"0": (0, 1, 2)}
-    assert (info.has_shapes, info.has_stacks, info.has_memory) == (False, False, False)
 
 
 @pytest.mark.parametrize(

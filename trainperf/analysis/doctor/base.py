@@ -1,23 +1,29 @@
-"""Definition of a check: a pure function from a run's evidence to one of four outcomes.
+"""Definition of a check: questions to a run, the first of which that has an answer decides.
 
-*Unknown* means that nobody looked: the action then says how to look.
+A check decides nothing that the diagnosis has decided: what it is about is a list of causes, and
+it fails where one of them was found.  Its other questions, most of them data, say whether there is
+anything to look at, whether anybody looked, and what was seen.  *Unknown* means that nobody looked:
+the action then says how to look.
+
+Words of an answer are a text with places (`{facts.…}`, `{loop.…}`, `{case.…}`), or a function that
+makes them of a case.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property
 from typing import Literal
 
 import msgspec
 
-from trainperf.analysis.rules.base import Evidence
-from trainperf.analysis.rules.operators.base import audited
+from trainperf.analysis.diagnosis.account import StepAccount
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.trials import TrialResult
+from trainperf.core.docstrings import documented
 from trainperf.core.findings import Finding
-from trainperf.core.formatting.units import as_fast, at_most
-from trainperf.core.loop_kind import LoopKind
+from trainperf.core.formatting.units import at_most
 from trainperf.core.readings import FLOPS_PER_S
 
 
@@ -25,11 +31,8 @@ Status = Literal["pass", "fail", "not_applicable", "unknown"]
 
 CHECKUP_VERSION = 1
 
-MEASURE_IT = "trainperf run SCRIPT measures the same training for 200 steps"
-"""How to learn what a log does not hold."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """A run, and the one it is compared with."""
 
@@ -40,13 +43,18 @@ class Case:
 
     @property
     def summary(self) -> Summary:
-        """Of the run itself."""
+        """Of the run itself, with its findings."""
         return self.evidence.summary
 
-    @property
-    def loop(self) -> LoopKind:
-        """What its loop is, and calls things."""
-        return self.summary.run.loop
+    @cached_property
+    def facts(self) -> Facts:
+        """What else is known of it."""
+        return facts_of(self.evidence)
+
+    @cached_property
+    def account(self) -> StepAccount:
+        """Its mean steady step."""
+        return account_of(self.evidence, self.facts)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,122 +86,156 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
         return sum(check.status == status for check in self.checks)
 
 
-Check = Callable[[Case], Outcome]
+Words = str | Callable[[Case], str]
+Question = Callable[[Case], Outcome | None]
+"""`None` where it has no answer, so that the next one is asked."""
 
 
-def passed(*evidence: str) -> Outcome:
-    """It is as it should be, because of *evidence*."""
-    return Outcome(status="pass", evidence=tuple(filter(None, evidence)))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What should hold before anybody trusts a number or changes a line."""
+
+    id: str
+    about: str
+    """Its documentation: the first paragraph is what it promises."""
+    causes: tuple[str, ...] = ()
+    """Ids of the findings that fail it."""
+    first: Sequence[Question] = ()
+    """Asked before them: why it is not about this run, or what was measured of it."""
+    looks: Sequence[Question]
+    """Asked after them, the last of which has an answer for every run."""
+    of_training: bool = False
+    """Whether an inference loop is spared it, as it is about an update."""
+
+    @property
+    def title(self) -> str:
+        """What it promises."""
+        return documented(self.about).means.rstrip(".")
+
+    def asked(self, case: Case) -> Outcome:
+        """Its outcome: that of the first question which has one."""
+        causes = [
+            finding
+            for finding in case.summary.findings
+            if finding.id in self.causes and not _in_vain(finding)
+        ]
+        questions = (*self.first, lambda _: failed_by(causes), *self.looks)
+        answers = (question(case) for question in questions)
+        return next(outcome for outcome in answers if outcome is not None)
 
 
-def failed(action: str, *evidence: str) -> Outcome:
-    """It is not, because of *evidence*; *action* mends it."""
-    return Outcome(status="fail", evidence=tuple(filter(None, evidence)), action=action)
+When = Callable[[Case], object]
 
 
-def not_applicable(why: str) -> Outcome:
-    """There is nothing in this run that it could be about."""
-    return Outcome(status="not_applicable", evidence=(why,))
+def answer(status: Status, *said: Words, action: Words = "", when: When = bool) -> Question:
+    """A question with one answer, *when* that holds; by default it holds for every run.
 
-
-def unknown(why: str, action: str) -> Outcome:
-    """Nobody looked; *action* looks."""
-    return Outcome(status="unknown", evidence=(why,), action=action)
-
-
-def fails_on(*ids: str, tried: bool = False) -> Callable[[Check], Check]:
-    """Decorator: a finding of the rules *ids* fails the check, which does not look again then.
-
-    With *tried* the check is about what their advice brings: a trial of it that was faster fails
-    the check first, and a rule whose trials were all equal or slower does not fail it.
+    Args:
+        status: What the check says then.
+        said: Evidence; what is empty for a run is left out.
+        action: What to do, or who looks.
+        when: Whether it is so.
     """
 
-    def decorated(check: Check) -> Check:
-        @wraps(check)
-        def checked(case: Case) -> Outcome:
-            if not tried:
-                return failed_by(case, ids) or check(case)
-            trials = trials_of(case, ids)
-            faster = [trial for trial in trials if trial.verdict == "faster"]
-            if faster:
-                return failed(faster[0].apply or faster[0].title, *map(measured, faster))
-            open_ids = tuple(rule for rule in ids if rule not in settled(trials))
-            return failed_by(case, open_ids) or check(case)
+    def question(case: Case) -> Outcome | None:
+        if not when(case):
+            return None
+        evidence = tuple(filter(None, (in_words(each, case) for each in said)))
+        return Outcome(status=status, evidence=evidence, action=in_words(action, case))
 
-        return checked
-
-    return decorated
+    return question
 
 
-def failed_by(case: Case, ids: tuple[str, ...]) -> Outcome | None:
-    """Failed where one of these rules has a finding: a check decides nothing a second time."""
-    findings = [finding for finding in case.summary.findings if finding.id in ids]
-    if not findings:
-        return None
-    evidence = [fact for finding in findings for fact in (_claim(finding), *finding.evidence[:2])]
-    return failed(findings[0].action, *evidence)
+def unfinished(why: Words, action: Words, when: When) -> tuple[Question, Question]:
+    """It is too short *when* that holds: a run that goes on may still have what it lacks."""
+    goes_on = answer(
+        "unknown",
+        why,
+        action=action,
+        when=lambda case: case.facts.state == "running" and when(case),
+    )
+    return goes_on, answer("fail", why, action=action, when=when)
+
+
+def in_words(words: Words, case: Case) -> str:
+    """Of this run."""
+    places = {"case": case, "facts": case.facts, "loop": case.facts.loop}
+    return words(case) if callable(words) else words.format(**places)
+
+
+def only(words: Words, when: When) -> Words:
+    """Words where that holds; else there is nothing to say."""
+    return lambda case: in_words(words, case) if when(case) else ""
+
+
+def measured(name: str, action: Words) -> tuple[Question, Question]:
+    """Whether there is a reading; if not, why not.  *Action* measures it."""
+    return (
+        answer(
+            "not_applicable",
+            lambda case: reason(case.facts, name).removeprefix(_NOT_APPLICABLE),
+            when=lambda case: reason(case.facts, name).startswith(_NOT_APPLICABLE),
+        ),
+        answer("unknown", lambda case: reason(case.facts, name), action=action, when=missing(name)),
+    )
+
+
+_NOT_APPLICABLE = "not applicable: "
+
+
+def reason(facts: Facts, name: str) -> str:
+    """Why a reading has no value."""
+    reading = facts.reading(name)
+    return (reading.reason if reading else None) or "not measured"
+
+
+def missing(*names: str) -> When:
+    """Whether a run has none of these readings."""
+    return lambda case: all(case.facts.value(name) is None for name in names)
+
+
+def shown(name: str, words: str, unit: Callable[[float], str]) -> Words:
+    """A reading in words, e.g. `{} per step`; empty where it was not measured."""
+    return lambda case: (
+        "" if (value := case.facts.value(name)) is None else words.format(unit(value))
+    )
+
+
+AUDIT = "{loop.audit} looks at every operator of one step"
+
+
+def _unseen(case: Case) -> str:
+    """Why no operators are laid over the steady steps."""
+    facts = case.facts
+    whys = (
+        "" if facts.value(FLOPS_PER_S) is not None else reason(facts, FLOPS_PER_S),
+        "" if facts.light is not None else "the chip's limits are unknown: no operator has a floor",
+        f"too few steady steps: {facts.steady_steps}",
+    )
+    return next(filter(None, whys))
+
+
+operators_seen = answer(
+    "unknown", _unseen, action=AUDIT, when=lambda case: not case.account.regions
+)
+"""Whether one step was audited, and its operators can be laid over the steady ones."""
+
+
+def failed_by(findings: Iterable[Finding]) -> Outcome | None:
+    """Failed where there is one of these, with its numbers, its place and its remedy."""
+    own = tuple(findings)
+    said = [fact for finding in own for fact in (_claim(finding), *finding.evidence[:2])]
+    return Outcome(status="fail", evidence=tuple(said), action=own[0].action) if own else None
 
 
 def _claim(finding: Finding) -> str:
     """E.g. `37 % of the step is spent waiting for data: at most 1.58× faster`."""
-    where = f" ({finding.where})" if finding.where else ""
-    bound = finding.gain_upper_bound
-    gain = f": {at_most(bound)}" if bound is not None and bound > 1 else ""
+    most, where = finding.gain_upper_bound, f" ({finding.where})" if finding.where else ""
+    gain = f": {at_most(most)}" if most is not None and most > 1 else ""
     return f"{finding.title}{where}{gain}"
 
 
-def trials_of(case: Case, ids: tuple[str, ...]) -> list[TrialResult]:
-    """Single changes that were measured in this very training, by the rules *ids* they belong to.
-
-    A trial that failed, or that changed the loss, measured nothing about the same training.
-    """
-    trials = case.summary.trials
-    return [
-        trial
-        for trial in (trials.trials if trials is not None else ())
-        if trial.kind == "change" and trial.counts and not trial.parts and {*ids} & {*trial.rules}
-    ]
-
-
-def settled(trials: Sequence[TrialResult]) -> set[str]:
-    """Rules whose advice was tried, and shown to be equal or slower."""
-    undecided = {rule for t in trials if t.verdict in ("faster", "undecided") for rule in t.rules}
-    return {rule for trial in trials for rule in trial.rules} - undecided
-
-
-def measured(trial: TrialResult) -> str:
-    """E.g. `AMP in bf16 was tried: faster, 1.38× as fast (95 % CI 1.33–1.43)`."""
-    speedup, low, high = trial.speedup, trial.low, trial.high
-    if speedup is None or low is None or high is None:
-        return f"{trial.title} was tried: {trial.verdict}"
-    return f"{trial.title} was tried: {trial.verdict}, {as_fast(speedup, low, high)}"
-
-
-def to_audit(case: Case) -> str:
-    """How to look at every operator of one step, in this kind of loop."""
-    return f"{case.loop.audit} looks at every operator of one step"
-
-
-def to_trace(case: Case) -> str:
-    """How to record a trace, in this kind of loop."""
-    return f"{case.loop.capture} records a trace"
-
-
-def not_judged(case: Case) -> str:
-    """Why rules about operators had nothing to stand on; empty where they had."""
-    if audited(case.evidence) is not None:
-        return ""
-    audit, summary = case.evidence.documents.audit, case.summary
-    if audit is None:
-        return "no step was audited"
-    if case.evidence.light is None:
-        return f"the limits of {audit.device_name} are unknown, so no operator has a floor"
-    if summary.readings[FLOPS_PER_S].value is None:
-        return reason(summary, FLOPS_PER_S)
-    return f"too few steady steps: {summary.run.steady_steps}"
-
-
-def reason(summary: Summary, name: str) -> str:
-    """Why a reading has no value."""
-    reading = summary.reading(name)
-    return (reading.reason if reading else None) or "not measured"
+def _in_vain(finding: Finding) -> bool:
+    """Whether changes of it were tried in this training, and gained nothing."""
+    tried = [change.measured for change in finding.changes if change.measured is not None]
+    return bool(tried) and all(each.gains_nothing for each in tried)

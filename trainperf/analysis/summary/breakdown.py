@@ -1,8 +1,9 @@
 """Time split and speed of light of a run's step, from everything that the run recorded."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from trainperf.analysis.roofline.roofline import Roofline
 from trainperf.analysis.roofline.speed_of_light import SpeedOfLight, speed_of_light
@@ -38,16 +39,25 @@ def with_time_split(
     phases_s = summary.phases_s()
     # The mean, unlike `allreduce_tail_s`: shares of a mean step must add up.
     tail_fraction = summary.value(ALLREDUCE_TAIL_FRACTION) or 0.0
+    shares = (_shares(report, rank) for report in reversed(captures) for rank in report.ranks)
+    waits_s = {at.point: float(np.mean(at.wait_s)) for at in summary.synchronisation if at.wait_s}
+    apart = {"loop", *(["backward"] if tail_fraction else [])}
     facts = StepFacts(
         phases_s=phases_s,
         tail_s=tail_fraction * sum(phases_s.values()),
-        loop_wait_s=_loop_wait_s(summary),
-        skews_s=_skews_s(summary, {"loop", *(["backward"] if tail_fraction else [])}),
+        loop_wait_s=waits_s.get("loop", 0.0),
+        # What the mean rank waits beyond the last one.
+        skews_s={
+            at.point: waits_s[at.point] - at.transfer_s
+            for at in summary.synchronisation
+            if at.point in waits_s and at.point not in apart
+        },
         ahead=summary.run.device != "cpu",
         # Before there is a steady step the audited one has to do.
         light=typical if summary.run.steady_steps else light,
         timed=audit is not None and audit.device == "cpu",
-        trace=_device_shares(captures),
+        # Of the latest trace in which a device worked, on the lowest rank that has one.
+        trace=next((each for each in shares if each is not None), None),
     )
     speed = None
     if audit is not None and light is not None:
@@ -63,38 +73,14 @@ def _with_one_mfu(summary: Summary, speed: SpeedOfLight) -> tuple[Summary, Speed
     Those of the readings, which stand on the chip table; of a chip that is not in it, those by the
     peak that was measured.
     """
-    shares = {MFU: speed.mfu, HFU: speed.hfu}
-    for name, share in shares.items():
-        reading = summary.readings[name]
-        if reading.value is not None:
-            shares[name] = reading.value
-        elif share is not None:
-            measured = msgspec.structs.replace(
-                reading, value=share, n=summary.readings[FLOPS_PER_S].n, reason=None
+    readings = dict(summary.readings)
+    for name, share in {MFU: speed.mfu, HFU: speed.hfu}.items():
+        if readings[name].value is None and share is not None:
+            readings[name] = msgspec.structs.replace(
+                readings[name], value=share, n=readings[FLOPS_PER_S].n, reason=None
             )
-            readings = {**summary.readings, name: measured}
-            summary = msgspec.structs.replace(summary, readings=readings)
-    return summary, msgspec.structs.replace(speed, mfu=shares[MFU], hfu=shares[HFU])
-
-
-def _loop_wait_s(summary: Summary) -> float:
-    waits_s = next((at.wait_s for at in summary.synchronisation if at.point == "loop"), ())
-    return sum(waits_s) / len(waits_s) if waits_s else 0.0
-
-
-def _skews_s(summary: Summary, but: Collection[str]) -> dict[str, float]:
-    """Phase to what the mean rank waits there beyond the last one, but for some phases."""
-    return {
-        at.point: sum(at.wait_s) / len(at.wait_s) - at.transfer_s
-        for at in summary.synchronisation
-        if at.wait_s and at.point not in but
-    }
-
-
-def _device_shares(captures: Sequence[CaptureReport]) -> DeviceShares | None:
-    """Those of the latest trace in which a device worked, on the lowest rank that has one."""
-    every = (_shares(report, rank) for report in reversed(captures) for rank in report.ranks)
-    return next((shares for shares in every if shares is not None), None)
+    speed = msgspec.structs.replace(speed, mfu=readings[MFU].value, hfu=readings[HFU].value)
+    return msgspec.structs.replace(summary, readings=readings), speed
 
 
 def _shares(report: CaptureReport, rank: RankTrace) -> DeviceShares | None:

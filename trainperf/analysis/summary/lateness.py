@@ -1,58 +1,61 @@
-"""Judgement of waits: which ranks are late at each synchronisation point, why, and at what cost.
+"""Who is late: waits of ranks where they meet, added up step by step, and judged.
 
-Plain arithmetic on means per rank (`PointFigures`), which the folds of
-`trainperf.analysis.summary.stragglers` add up.  A rank is compared with the median of the *other*
-ranks, in its wait as in its phases: one early rank makes nobody late, and of two ranks that are
-slow in different phases each keeps its own.
+A synchronous step waits at its synchronisation points: in backward for the all-reduce; under
+Lightning on more than one rank, before every fetch, which is in the `loop` phase; and in any phase
+in which collectives are issued, as a metric that is reduced, a norm over shards, or a barrier.  At
+each point the rank that arrives last waits least.  The points are judged separately: delays of
+different ranks at different points cancel in a sum, yet both are lost.
 
-The phases of a step form a cycle, cut by the points.  What makes a rank late at a point is a phase
-since the point before.  A point may hold only some of the ranks (a broadcast holds those that its
-tree passes through): what such a point has not absorbed arrives at the next one, and a rank that
-was held there for another is late without a fault of its own.
+A rank is compared with the median of the *other* ranks, in its wait as in its phases: one early
+rank makes nobody late, and of two ranks that are slow in different phases each keeps its own.  What
+makes a rank late at a point is a phase since the point before.  A point may hold only some of the
+ranks (a broadcast holds those that its tree passes through): what such a point has not absorbed
+arrives at the next one, and a rank that was held there for another is late without a fault of its
+own.  On an asynchronous device the all-reduce does not hold the host up: it waits for the same
+delay again at `loop`.  With several micro-batches in a step there is a wait in `loop` before each
+of them.  In both cases any phase of the step may be why a rank is late there.
+
+Not visible: work that only one rank does *after* its last hook (rank 0's logging), or in the phase
+in which the ranks meet but before they do, since it lengthens that phase of every rank alike.
 
 Worked example, four ranks under Lightning, of which rank 3 has a callback of 5 ms after backward,
 and the broadcast holds rank 1 for it.  Both arrive 5 ms after the others in the next backward, but
 only rank 3 exceeds them in a phase that is its own work, by 5 ms in `callbacks`: it is named.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from trainperf.analysis.summary.point_figures import Numbers, PointFigures, beyond, merged
-from trainperf.analysis.summary.ranks import LateRank, WhoIsLate
-from trainperf.analysis.summary.schema import SyncPoint
+from trainperf.analysis.summary.schema import MOST_RANKS, LateRank, SyncPoint, WhoIsLate
+from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Phase
+from trainperf.core.stats.quantiles import Distribution, joined
+from trainperf.core.steps.block import Column, StepBlock
 
 
 LEAST_LATE_S = 0.001
 """Healthy ranks differ by up to 0.2 ms (measured, traps 41)."""
 
-LEAST_LATE_FRACTION = 0.05
+LEAST_LATE_FRACTION = LIMITS.worth
 """Of the step: below it the delay is not what makes the step slow."""
 
-LEAST_STEPS = 20
-"""Steady steps before anything is claimed."""
+TYPICAL_RANKS = 64
+"""Of more ranks so many stand for the typical one, evenly spread: the median of the waits of 64 of
+them is off by a sixth of their standard deviation.  Of fewer the median is exact."""
 
-LEAST_SHARE = 0.80
-"""Of the steps in which the same ranks must be clearly late; a coin flip gives 1 / ranks.  Or of
-those in which anybody is, if that are as many as *LEAST_STEPS*."""
+COLLECTIVES = "collectives"
+"""Their name in a run's configuration."""
 
-LEAST_TURN = 0.4
-"""Of an equal part of their steps: so often each of several must be the very last."""
+FACT = {"backward": "tail_ns"}
+"""Point to the fact that is the wait there; at any other it is the time of the phase itself."""
 
-LEAST_ALIKE = 0.8
-"""Of how late those are: as late with the same cause is a rank that is hardly ever the last."""
-
-LEAST_ROTATING = 0.5
-"""Of the steps in which some rank must be clearly late, if it is not always the same."""
-
-LEAST_EXPLAINED = 0.5
-"""Of the delay that the largest excess must cover to be called its cause."""
-
-LEAST_MET = 0.8
-"""Of what ranks differ at the begin of a phase that must be gone at its end: they meet in it."""
+NO_TAIL = "backward without a tail"
+"""The point in backward of a strategy whose tail is not covered: the wait is the whole phase."""
 
 _CYCLE = (
     Phase.OPTIMIZER,
@@ -66,113 +69,377 @@ _CYCLE = (
 )
 """From the all-reduce to the next one.  What no phase names is after the step's callbacks."""
 
-_UNNAMED_BEFORE_FORWARD = (
-    Phase.OPTIMIZER,
-    Phase.CALLBACKS,
-    Phase.LOOP,
-    Phase.DATA_WAIT,
-    Phase.H2D,
-    Phase.OTHER,
-    Phase.FORWARD,
-    Phase.BACKWARD,
-)
-"""The same of a loop in which it is between the fetch and forward."""
+_UNNAMED_BEFORE_FORWARD = (*_CYCLE[:2], *_CYCLE[3:6], Phase.OTHER, *_CYCLE[6:])
+"""The same of a loop whose unnamed collectives are between the fetch and forward (a Trainer's)."""
 
-_PHASE = {phase.label: phase for phase in PHASES}
+Ints = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Excess:
-    """How much longer a rank was in one phase than the typical other one, mean seconds."""
-
-    phase: Phase
-    seconds: float
-
-
-def judged(
-    figures: Sequence[PointFigures], ranks: Sequence[int], hosts: Mapping[int, str] = {}
-) -> tuple[SyncPoint, ...]:
-    """The points in the order of the step, each with the ranks that are late there.
+def sync_points(
+    *, loop_waits: bool, collectives: object = None, tail: bool = True
+) -> tuple[str, ...]:
+    """The points at which ranks may wait for each other.
 
     Args:
-        figures: Of `backward` and, where the framework waits between steps, `loop`; and of further
-            phases in which collectives were issued, which are points where the ranks met in them.
-        ranks: The ranks, by place.
-        hosts: Rank to the host it ran on, where that is known.
+        loop_waits: Whether the framework makes the ranks wait for each other before a fetch.
+        collectives: What was counted of them by phase, as it stands in the run's configuration;
+            unknown where it is no text.
+        tail: Whether the all-reduce tail is measured.
     """
-    if not figures:
-        return ()
-    judge = _Judge({each.phase: each for each in figures}, ranks)
-    return tuple(judge.point(phase, hosts) for phase in PHASES if phase in judge.met)
+    always = ("backward",) * tail + ("loop",) * loop_waits
+    parts = collectives.split(",") if isinstance(collectives, str) else []
+    counted = dict(pair for pair in map(str.split, parts) if len(pair) == 2)  # not `none`
+    # At least every other step has one.
+    more = (
+        NO_TAIL if phase is Phase.BACKWARD else phase.label
+        for phase in PHASES
+        if 2 * float(counted.get(phase.label, 0)) >= 1 and phase.label not in always
+    )
+    return (*always, *more)
+
+
+def typical_places(ranks: int, most: int = TYPICAL_RANKS) -> frozenset[int]:
+    """Places of the ranks that stand for the typical one.
+
+    One from each of *most* equal parts, at changing distances: every 16th rank would be the first
+    of its host.
+    """
+    if ranks <= most:
+        return frozenset(range(ranks))
+    edges = [part * ranks // most for part in range(most + 1)]
+    return frozenset(
+        begin + (part * 2_654_435_761 >> 7) % (end - begin)
+        for part, (begin, end) in enumerate(pairwise(edges))
+    )
+
+
+def wait_at(point: str, block: StepBlock) -> Numbers:
+    """Wait at a point per step, nanoseconds; NaN where it is not known."""
+    if point not in FACT:
+        return block.host_ns(_phase_of(point))
+    values = block.fact(FACT[point])
+    return np.full(len(block), np.nan) if values is None else values
+
+
+def _phase_of(point: str) -> Phase:
+    return Phase.BACKWARD if point == NO_TAIL else Phase[point.upper()]
+
+
+@dataclass(slots=True, kw_only=True)
+class Waits:
+    """Waits of some ranks at one point in the same steps: partial results that merge exactly.
+
+    All are whole nanoseconds, so the order of merging does not matter.  E.g. in one step ranks 0,
+    1, 2, 3 wait 9, 1, 8, 9 ms.  Merged in any order, the least is 1 ms and rank 1's, the largest
+    9 ms.  The typical other rank waits 9 ms, the median of 9, 8, 9: rank 1 is 8 ms late.
+    """
+
+    least_ns: Ints
+    last: Ints
+    """Place of the rank that waits least: it comes last.  The lowest of several."""
+    most_ns: Ints
+    typical_ns: dict[int, Ints] = field(default_factory=dict)
+    """Place to the waits of a rank that stands for the typical one."""
+    sums_ns: dict[int, Ints] = field(default_factory=dict)
+    """Place to the sums of a rank: its wait, and its phases."""
+    accumulates: bool = False
+    """Whether a step has several micro-batches."""
+    synchronous: bool = True
+    """Whether the device works in step with the host."""
+
+    @classmethod
+    def of(cls, point: str, place: int, block: StepBlock, typical: Collection[int]) -> "Waits":
+        """Of one rank, in steps in which its wait is known."""
+        wait_ns = np.rint(wait_at(point, block)).astype(np.int64)
+        phases_ns = [int(block.host_ns(phase).sum()) for phase in PHASES]
+        return cls(
+            least_ns=wait_ns,
+            last=np.full(len(wait_ns), place),
+            most_ns=wait_ns,
+            typical_ns={place: wait_ns} if place in typical else {},
+            sums_ns={place: np.array([wait_ns.sum(), *phases_ns], np.int64)},
+            accumulates=bool((block.micro_batches > 1).any()),
+            synchronous=block.schema.synchronous,
+        )
+
+    def __len__(self) -> int:
+        return len(self.least_ns)
+
+    def add(self, other: "Waits") -> None:
+        """Take those of other ranks in the same steps."""
+        same = other.least_ns == self.least_ns
+        theirs = (other.least_ns < self.least_ns) | (same & (other.last < self.last))
+        self.last = np.where(theirs, other.last, self.last)
+        self.least_ns = np.minimum(self.least_ns, other.least_ns)
+        self.most_ns = np.maximum(self.most_ns, other.most_ns)
+        self.typical_ns.update(other.typical_ns)
+        self.sums_ns.update(other.sums_ns)
+        self.accumulates |= other.accumulates
+        self.synchronous &= other.synchronous
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Waits]") -> "Waits":
+        """Of the same ranks in several sets of steps, in order."""
+        first = parts[0]
+        return cls(
+            least_ns=np.concatenate([part.least_ns for part in parts]),
+            last=np.concatenate([part.last for part in parts]),
+            most_ns=np.concatenate([part.most_ns for part in parts]),
+            typical_ns={
+                place: np.concatenate([part.typical_ns[place] for part in parts])
+                for place in first.typical_ns
+            },
+            sums_ns={
+                place: np.sum([part.sums_ns[place] for part in parts], axis=0)
+                for place in first.sums_ns
+            },
+            accumulates=any(part.accumulates for part in parts),
+            synchronous=first.synchronous,
+        )
+
+    def late_ns(self) -> Numbers:
+        """By how much the last rank comes after the typical other one, per step."""
+        places, waits = list(self.typical_ns), self._typical_waits()
+        # Where the last rank is among them it has the least wait of them, and is no *other* one.
+        own = self.last == np.array(places)[:, None]
+        ordered = np.sort(np.where(own, np.iinfo(np.int64).max, waits), axis=0)
+        others, steps = len(places) - own.any(axis=0), np.arange(len(self))
+        middle = ordered[(others - 1) // 2, steps] + ordered[others // 2, steps]
+        late: Numbers = middle / 2 - self.least_ns
+        return late
+
+    def held_ns(self, late_ns: Numbers) -> Numbers:
+        """How much longer than the last rank the first one waits that it held up, per step.
+
+        Not held are other ranks that are as late, or that the point lets pass.
+        """
+        beyond_ns = self._typical_waits() - self.least_ns
+        held = np.where(2 * beyond_ns >= late_ns, beyond_ns, np.iinfo(np.int64).max).min(axis=0)
+        at_most: Numbers = np.minimum(held, late_ns)
+        return at_most
+
+    def _typical_waits(self) -> Ints:
+        return np.stack(list(self.typical_ns.values()))
+
+
+class LatenessFold:
+    """Waits of all ranks at their points, added up over aligned steady steps in constant memory.
+
+    Args:
+        ranks: The ranks, in the order of the blocks.
+        loop_waits: Whether the framework makes the ranks wait for each other before a fetch.
+        collectives: What is known of them by now, as for `sync_points`.
+        tail: Whether the all-reduce tail is measured.
+    """
+
+    def __init__(
+        self,
+        ranks: Sequence[int],
+        *,
+        loop_waits: bool,
+        collectives: Callable[[], object] = lambda: None,
+        tail: bool = True,
+    ) -> None:
+        self._ranks = tuple(ranks)
+        self._points = partial(sync_points, loop_waits=loop_waits, tail=tail)
+        self._collectives = collectives
+        self._folds: dict[str, _PointFold] = {}
+        self._typical = typical_places(len(self._ranks))
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the same steps of every rank."""
+        steady = [block.steady() for block in blocks]
+        if len(blocks) < 2 or not all(len(block) for block in steady):
+            return
+        walls_ns = np.maximum.reduce([block.wall_ns for block in steady])
+        for point in self.points_now():
+            steps = ~np.logical_or.reduce([np.isnan(wait_at(point, block)) for block in steady])
+            if steps.any():
+                waits, *others = (
+                    Waits.of(point, place, block.select(steps), self._typical)
+                    for place, block in enumerate(steady)
+                )
+                for other in others:
+                    waits.add(other)
+                self.add(point, waits, walls_ns[steps])
+
+    def points_now(self) -> tuple[str, ...]:
+        """The points at which ranks may wait for each other, by what is known of collectives."""
+        return self._points(collectives=self._collectives())
+
+    def add(self, point: str, waits: Waits, walls_ns: Column) -> None:
+        """Take the waits of all ranks at a point in the next steps, and the longest wall times."""
+        if point not in self._folds:
+            always = point in self._points()
+            self._folds[point] = _PointFold(_phase_of(point), len(self._ranks), always=always)
+        self._folds[point].add(waits, walls_ns)
+
+    def points(self, hosts: Mapping[int, str] | None = None) -> tuple[SyncPoint, ...]:
+        """The points at which the ranks meet, in the order of the step.
+
+        Args:
+            hosts: Rank to the host it ran on, where that is known.
+        """
+        folds = {fold.phase: fold for fold in self._folds.values()}
+        if not folds:
+            return ()
+        judge = _Judge(folds, self._ranks)
+        return tuple(judge.point(phase, hosts or {}) for phase in PHASES if phase in judge.met)
+
+    def skew(self) -> Distribution | None:
+        """Distribution of the largest skew at `backward`."""
+        return self._folds["backward"].skews if "backward" in self._folds else None
+
+
+class _PointFold:
+    """Sums over steady steps at one point, nanoseconds; by place of the rank."""
+
+    def __init__(self, phase: Phase, ranks: int, *, always: bool) -> None:
+        self.phase = phase
+        self.always = always
+        """Whether ranks are known to wait in the phase, and not only to issue collectives in it."""
+        self.n = 0
+        self.skews: Distribution | None = None
+        self.late: dict[int, Distribution | None] = {}
+        """By how much a rank came after the typical other one, where it was clearly the last."""
+        self.late_steps = np.zeros(ranks, np.int64)
+        """Steps in which it was so."""
+        self.held_ns = np.zeros(ranks)
+        self.sums_ns = np.zeros((ranks, 1 + len(PHASES)), np.int64)
+        # Halves of nanoseconds at most: their sums are exact in any order.
+        self.transfer_ns = self.lost_ns = self.even_ns = self.walls_ns = 0.0
+        self.left: Distribution | None = None
+        """What a step would have taken without the delay of its last rank."""
+        self.synchronous = True
+        self.whole_step = False
+        """Whether the ranks may have met at this very point before, within the step."""
+
+    def add(self, waits: Waits, walls_ns: Column) -> None:
+        """Take the waits of all ranks in the next steps."""
+        self.synchronous = waits.synchronous
+        several = waits.accumulates or not waits.synchronous
+        self.whole_step |= self.phase is not Phase.BACKWARD and several
+        skew_ns, late_ns = waits.most_ns - waits.least_ns, waits.late_ns()
+        held_ns = waits.held_ns(late_ns)
+        self.n += len(waits)
+        self.transfer_ns += float(waits.least_ns.sum())
+        self.lost_ns += float(skew_ns.sum())
+        self.even_ns += float(late_ns.sum())
+        self.walls_ns += float(walls_ns.sum())
+        self.skews = joined((self.skews, Distribution.of(skew_ns / 1e9)))
+        for place, sums_ns in waits.sums_ns.items():
+            self.sums_ns[place] += sums_ns
+        # The *typical* other rank waits so long: one early rank is no fault of the others.
+        clearly = late_ns >= np.maximum(1e9 * LEAST_LATE_S, LEAST_LATE_FRACTION * walls_ns)
+        for place in np.unique(waits.last[clearly]).tolist():
+            mine = clearly & (waits.last == place)
+            self.late_steps[place] += mine.sum()
+            self.held_ns[place] += held_ns[mine].sum()
+            late = Distribution.of(late_ns[mine] / 1e9)
+            self.late[place] = joined((self.late.get(place), late))
+        left_ns = walls_ns - np.where(clearly, held_ns, 0.0)
+        self.left = joined((self.left, Distribution.of(left_ns / 1e9)))
+
+    def seconds(self, total_ns: float) -> float:
+        """The mean over the steps."""
+        return total_ns / self.n / 1e9
+
+    @property
+    def enough_s(self) -> float:
+        """From so much on a rank is clearly late."""
+        return max(LEAST_LATE_S, LEAST_LATE_FRACTION * self.seconds(self.walls_ns))
 
 
 class _Judge:
-    """All points of a run."""
+    """All points of a run; means in seconds, by place of the rank.
 
-    def __init__(self, figures: Mapping[Phase, PointFigures], ranks: Sequence[int]) -> None:
-        self.ranks = ranks
-        self.figures = figures
-        self.blamed: dict[tuple[Phase, int], float] = {}
-        """Phase and place to what it was blamed for at an earlier point, seconds."""
-        self.late = {phase: beyond(-each.wait_s) for phase, each in figures.items()}
+    Args:
+        folds: Of `backward` and, where the framework waits between steps, `loop`; and of further
+            phases in which collectives were issued, which are points where the ranks met in them.
+        ranks: The ranks, by place.
+    """
+
+    def __init__(self, folds: Mapping[Phase, _PointFold], ranks: Sequence[int]) -> None:
+        self.folds, self.ranks = folds, ranks
+        self.blamed: dict[tuple[str, int], float] = {}
+        """Phase and place to what it was blamed for at an earlier point."""
+        means = {phase: fold.sums_ns / fold.n / 1e9 for phase, fold in folds.items()}
+        self.wait_s = {phase: mean_s[:, 0] for phase, mean_s in means.items()}
+        self.late_s = {phase: _beyond(-wait_s) for phase, wait_s in self.wait_s.items()}
         """By how much each rank arrives at a point after the typical other one."""
-        self.work = {phase: self._work(each) for phase, each in figures.items()}
-        self.met = {phase for phase, each in figures.items() if each.always}
+        self.work_s = {phase: self._work_s(mean_s[:, 1:]) for phase, mean_s in means.items()}
+        """Excess of each rank in each phase."""
+        self.met = {phase for phase, fold in folds.items() if fold.always}
         self.cycle: tuple[Phase, ...] = _CYCLE
-        self.cycle = self._ordered()
+        if Phase.OTHER in folds and not self._meet(Phase.OTHER):
+            self.cycle = _UNNAMED_BEFORE_FORWARD
+            if not self._meet(Phase.OTHER):
+                self.cycle = _CYCLE
         for phase in self.cycle:
-            if phase in figures and phase not in self.met and self._meet(phase):
+            if phase in folds and phase not in self.met and self._meet(phase):
                 self.met.add(phase)
+
+    def _work_s(self, phases_s: Numbers) -> Numbers:
+        """Without what a rank waited for in backward."""
+        backward = self.folds.get(Phase.BACKWARD)
+        if backward is not None and backward.always and backward.synchronous:
+            phases_s = phases_s.copy()
+            phases_s[:, Phase.BACKWARD] -= self.wait_s[Phase.BACKWARD]
+        return np.stack([_beyond(phases_s[:, phase]) for phase in PHASES], axis=1)
 
     def point(self, phase: Phase, hosts: Mapping[int, str]) -> SyncPoint:
         """The point's figures, and the ranks to blame if there are any."""
-        at = self.figures[phase]
-        group, share = self._group(phase)
+        fold = self.folds[phase]
+        group = self._group(phase)
         named = self._named(phase, group)
-        if named:
-            alike = self._alike(phase, named)
-            group = [*group, *map(self.ranks.index, (each.rank for each in alike))]
-            share = float(at.late_steps[group].sum()) / at.n
-            named = tuple(sorted((*named, *alike), key=lambda each: self.ranks.index(each.rank)))
         for each in named:
             if each.cause and each.cause_s:
-                self.blamed[_PHASE[each.cause], self.ranks.index(each.rank)] = each.cause_s
+                self.blamed[each.cause, self.ranks.index(each.rank)] = each.cause_s
+        counts = fold.late_steps
+        often = sorted(np.flatnonzero(counts).tolist(), key=lambda place: (-counts[place], place))
+        often = often[:MOST_RANKS]
+        judged = fold.left if fold.n >= LIMITS.steps else None
+        interval = judged.interval() if judged else None
         first = max(named, key=lambda each: each.late_s, default=None)
         return SyncPoint(
             point=phase.label,
-            n=at.n,
-            wait_s=tuple(at.wait_s.tolist()),
-            transfer_s=at.transfer_s,
-            skew_s=at.skews.value() if at.skews else None,
-            lost_s=at.lost_s,
+            n=fold.n,
+            wait_s=tuple(self.wait_s[phase].tolist()),
+            transfer_s=fold.seconds(fold.transfer_ns),
+            skew_s=fold.skews.value() if fold.skews else None,
+            lost_s=fold.seconds(fold.lost_ns),
             straggler=first.rank if first else None,
-            late_fraction=share,
+            late_fraction=float(counts[group].sum() if group else counts.max()) / fold.n,
             late_s=first.late_s if first else None,
             cause=first.cause if first else None,
             cause_s=first.cause_s if first else None,
-            even_s=at.even_s,
-            named_s=float(at.held_s[group].sum()) if named else 0.0,
-            who=self._who(phase, named=bool(named)),
+            even_s=fold.seconds(fold.even_ns),
+            named_s=fold.seconds(float(fold.held_ns[group].sum())) if named else 0.0,
+            margin_s=(interval[1] - interval[0]) / 2 if interval else None,
+            who=_who(fold, named),
             late=named,
             host=_host([each.rank for each in named], self.ranks, hosts),
+            often_late=tuple(self.ranks[place] for place in often),
+            often_late_fraction=tuple((counts[often] / fold.n).tolist()),
         )
 
-    # -- who ------------------------------------------------------------------------------------
+    def _group(self, phase: Phase) -> list[int]:
+        """Places of the ranks that are late again and again, about as late as the latest one.
 
-    def _group(self, phase: Phase) -> tuple[list[int], float]:
-        """Places of the ranks that are late again and again, and in which share of the steps."""
-        at = self.figures[phase]
-        shares = at.late_steps / at.n
-        enough_s = max(LEAST_LATE_S, LEAST_LATE_FRACTION * at.step_s)
-        group = np.flatnonzero(self.late[phase] >= enough_s)
-        turn = at.late_steps[group].sum() / max(1, len(group))
-        group = group[at.late_steps[group] >= LEAST_TURN * turn]
-        steps = int(at.late_steps[group].sum())
-        always = steps >= LEAST_SHARE * at.n
-        always |= steps >= max(LEAST_STEPS, LEAST_SHARE * int(at.late_steps.sum()))
-        if at.n < LEAST_STEPS or not always or 2 * len(group) > len(self.ranks):
-            return [], float(shares.max())
-        return group.tolist(), steps / at.n
+        In most of the steps, or in most of those in which anybody is: a coin flip gives 1 / ranks.
+
+        Of eight ranks of a slow host one is a little slower still, and last in most of the steps.
+        """
+        fold, late_s = self.folds[phase], self.late_s[phase]
+        group = np.flatnonzero(late_s >= max(fold.enough_s, LIMITS.regular * late_s.max()))
+        steps = int(fold.late_steps[group].sum())
+        always = steps >= LIMITS.regular * fold.n
+        always |= steps >= max(LIMITS.steps, LIMITS.regular * int(fold.late_steps.sum()))
+        if fold.n < LIMITS.steps or not always or 2 * len(group) > len(self.ranks):
+            return []
+        places: list[int] = group.tolist()
+        return places
 
     def _named(self, phase: Phase, group: Sequence[int]) -> tuple[LateRank, ...]:
         """Those of the group that are late by themselves.
@@ -181,157 +448,94 @@ class _Judge:
         which it is slower was not held where the others were.  Late now and then, a rank is named
         with its cause only.
         """
-        at = self.figures[phase]
-        late = merged([at.late[place] for place in group if place in at.late])
+        fold = self.folds[phase]
         # Each was the last in some of the steps only: the median is that of them all.
+        late = joined(fold.late.get(place) for place in group)
         late_s = late.value() if late else None
         if late_s is None:
             return ()
-        causes = {place: self._cause(phase, place, late_s, group) for place in group}
-        always = sum(at.late_steps[place] for place in group) >= LEAST_SHARE * at.n
-        if not always or (at.synchronous and any(causes.values())):
-            causes = {place: cause for place, cause in causes.items() if cause is not None}
+        alone = len(group) == 1
+        causes = {place: self._cause(phase, place, late_s, alone=alone) for place in group}
+        always = fold.late_steps[group].sum() >= LIMITS.regular * fold.n
+        own = not always or (fold.synchronous and any(cause for cause, _ in causes.values()))
         return tuple(
-            LateRank(
-                rank=self.ranks[place],
-                late_s=late_s,
-                cause=cause.phase.label if cause else None,
-                cause_s=cause.seconds if cause else None,
-            )
-            for place, cause in causes.items()
+            LateRank(rank=self.ranks[place], late_s=late_s, cause=cause, cause_s=cause_s)
+            for place, (cause, cause_s) in causes.items()
+            if cause or not own
         )
 
-    def _alike(self, phase: Phase, named: Sequence[LateRank]) -> list[LateRank]:
-        """Ranks as late as those, and for the same reason, that are the very last one less often.
-
-        Of eight ranks of a slow host one is a little slower still, and last in most of the steps.
-        """
-        at = self.figures[phase]
-        places = [self.ranks.index(each.rank) for each in named]
-        late_s, causes = named[0].late_s, {each.cause for each in named}
-        enough_s = LEAST_ALIKE * float(self.late[phase][places].min())
-        alike = []
-        for place in np.flatnonzero(self.late[phase] >= enough_s).tolist():
-            if place in places:
-                continue
-            cause = self._cause(phase, place, late_s, [*places, place])
-            label = cause.phase.label if cause else None
-            # Without a phase of its own a host was held up, and a device may be slow.
-            if label in causes and not (cause is None and at.synchronous):
-                alike.append(
-                    LateRank(
-                        rank=self.ranks[place],
-                        late_s=late_s,
-                        cause=label,
-                        cause_s=cause.seconds if cause else None,
-                    )
-                )
-        return alike if 2 * (len(places) + len(alike)) <= len(self.ranks) else []
-
-    def _who(self, phase: Phase, *, named: bool) -> WhoIsLate:
-        at = self.figures[phase]
-        if at.n < LEAST_STEPS:
-            return "too_few_steps"
-        if named:
-            return "same"
-        return "rotating" if at.late_steps.sum() >= LEAST_ROTATING * at.n else "nobody"
-
-    # -- why ------------------------------------------------------------------------------------
-
-    def _work(self, at: PointFigures) -> Numbers:
-        """Excess of each rank in each phase, without what it waited for in backward."""
-        phases_s = at.phases_s.copy()
-        backward = self.figures.get(Phase.BACKWARD)
-        if backward is not None and backward.always and backward.synchronous:
-            phases_s[:, Phase.BACKWARD] -= backward.wait_s
-        return np.stack([beyond(phases_s[:, phase]) for phase in PHASES], axis=1)
-
     def _cause(
-        self, phase: Phase, place: int, late_s: float, group: Sequence[int]
-    ) -> _Excess | None:
-        """The phase since the point before in which the rank lost most."""
-        arrives_s = float(self.late[phase][place])
-        lost_s = self._candidates(phase, place, arrives_s, alone=len(group) == 1)
+        self, point: Phase, place: int, late_s: float, *, alone: bool
+    ) -> tuple[str | None, float | None]:
+        """The phase since the point before in which the rank lost most, and how much."""
+        arrives_s = float(self.late_s[point][place])
+        lost_s = self._candidates(point, place, arrives_s, alone=alone)
         cause = max(lost_s, key=lost_s.__getitem__, default=None)
-        # Late now and then, it is so by less on average.
-        if cause is None or lost_s[cause] < LEAST_EXPLAINED * min(late_s, arrives_s):
-            return None
-        return _Excess(phase=cause, seconds=min(lost_s[cause], arrives_s))
+        # It must cover half of the delay.  Late now and then, it is so by less on average.
+        if cause is None or 2 * lost_s[cause] < min(late_s, arrives_s):
+            return None, None
+        return cause.label, min(lost_s[cause], arrives_s)
 
     def _candidates(
-        self, phase: Phase, place: int, arrives_s: float, *, alone: bool
+        self, point: Phase, place: int, arrives_s: float, *, alone: bool
     ) -> dict[Phase, float]:
         """Phase to what it can account for."""
-        excess_s = self.work[phase][place]
-        direct, before, earlier = self._since(phase)
-        direct = [each for each in direct if each is not Phase.CALLBACKS]
-        lost_s = {each: float(excess_s[each]) for each in direct}
+        excess_s, fold = self.work_s[point][place], self.folds[point]
+        direct, before, earlier = self._since(point)
+        lost_s: dict[Phase, float] = {
+            each: float(excess_s[each]) for each in direct if each is not Phase.CALLBACKS
+        }
         rest_s = arrives_s - sum(lost_s.values())
-        if phase is not Phase.CALLBACKS or phase not in self.met:
-            lost_s[Phase.CALLBACKS] = min(rest_s, self._callbacks_s(phase, place, alone=alone))
-        if before is None:
+        if point is not Phase.CALLBACKS or point not in self.met:
+            lost_s[Phase.CALLBACKS] = min(rest_s, self._callbacks_s(point, place, alone=alone))
+        if before is not None:
+            # What the point before has not absorbed of phases that came earlier.
+            carried_s = float(excess_s[earlier].sum() - self.late_s[before][place])
+            return lost_s | {e: min(float(excess_s[e]), rest_s, carried_s) for e in earlier}
+        if fold.whole_step and fold.synchronous:
             # A delay that was waited for at backward is not waited for again.
-            again = self.figures[phase].whole_step and self.figures[phase].synchronous
-            blamed_s = self.blamed if again else {}
-            return {each: s - blamed_s.get((each, place), 0.0) for each, s in lost_s.items()}
-        # What the point before has not absorbed of phases that came earlier.
-        late_before_s = float(self.late[before][place])
-        carried_s = sum(float(excess_s[each]) for each in earlier) - late_before_s
-        for each in earlier:
-            lost_s[each] = min(float(excess_s[each]), rest_s, carried_s)
+            return {
+                each: s - self.blamed.get((each.label, place), 0.0) for each, s in lost_s.items()
+            }
         return lost_s
 
-    def _callbacks_s(self, phase: Phase, place: int, *, alone: bool) -> float:
-        """Excess in callbacks, which run on both sides of backward, that is for this point."""
-        excess_s = float(self.work[phase][place][Phase.CALLBACKS])
-        if self.met != {Phase.BACKWARD, Phase.LOOP} or self.figures[Phase.LOOP].whole_step:
-            return excess_s
-        other = Phase.LOOP if phase is Phase.BACKWARD else Phase.BACKWARD
-        direct = [each for each in self._since(other)[0] if each is not Phase.CALLBACKS]
-        explained_s = sum(float(self.work[other][place][each]) for each in direct)
-        elsewhere_s = float(self.late[other][place]) - explained_s
-        # Those on the other side of backward may be shorter, which hides that these are longer; or
-        # another one that is late here too has held up the rank, or let it pass, there.
-        hidden_s = min(0.0, elsewhere_s) * alone
-        if phase is Phase.BACKWARD:
-            return excess_s - hidden_s
-        # One excess that could explain two delays explains the one at backward.
-        return excess_s - hidden_s - max(0.0, min(elsewhere_s, excess_s))
+    def _callbacks_s(self, point: Phase, place: int, *, alone: bool) -> float:
+        """Excess in callbacks, which run on both sides of backward, that is for this point.
 
-    def _since(self, phase: Phase) -> tuple[list[Phase], Phase | None, list[Phase]]:
+        Those on the other side may be shorter, which hides that these are longer; or another rank
+        that is late here too has held this one up, or let it pass, there.  One excess that could
+        explain two delays explains the one at backward.
+        """
+        excess_s = float(self.work_s[point][place][Phase.CALLBACKS])
+        if self.met != {Phase.BACKWARD, Phase.LOOP} or self.folds[Phase.LOOP].whole_step:
+            return excess_s
+        other = Phase.LOOP if point is Phase.BACKWARD else Phase.BACKWARD
+        direct = [each for each in self._since(other)[0] if each is not Phase.CALLBACKS]
+        elsewhere_s = float(self.late_s[other][place] - self.work_s[other][place][direct].sum())
+        most_s = 0.0 if point is Phase.BACKWARD else max(0.0, excess_s)
+        least_s = -np.inf if alone else 0.0
+        return excess_s - max(least_s, min(elsewhere_s, most_s))
+
+    def _since(self, point: Phase) -> tuple[list[Phase], Phase | None, list[Phase]]:
         """Phases since the point before, that point, and those between it and backward."""
-        at = self.figures[phase]
-        if at.whole_step:
-            return [each for each in self.cycle if each is not phase], None, []
-        after = self.cycle.index(phase)
-        back = [*reversed(self.cycle[:after]), *reversed(self.cycle[after + 1 :])]
+        if self.folds[point].whole_step:
+            return [each for each in self.cycle if each is not point], None, []
+        after = self.cycle.index(point)
         # Of a tail the wait is a part of the phase: the rest is work of the rank's own.
-        direct: list[Phase] = [phase] if phase is Phase.BACKWARD and at.always else []
+        own = point is Phase.BACKWARD and self.folds[point].always
+        direct: list[Phase] = [point] if own else []
         before: Phase | None = None
         earlier: list[Phase] = []
-        for each in back:
+        for each in (*reversed(self.cycle[:after]), *reversed(self.cycle[after + 1 :])):
             if each is Phase.BACKWARD and each in self.met:
                 break
-            if before is not None:
-                earlier.append(each)
-            elif each in self.met:
+            if before is None and each in self.met:
                 before = each
-            else:
+            elif before is None:
                 direct.append(each)
-        if before is None:
-            return direct, None, []
-        unmet = (each for each in earlier if each not in self.met)
-        return direct, before, [each for each in unmet if each is not Phase.CALLBACKS]
-
-    def _ordered(self) -> tuple[Phase, ...]:
-        """The phases in their order: what no phase names is where its collectives hold the ranks.
-
-        A Trainer gathers token counts there, between the fetch and forward.
-        """
-        if Phase.OTHER not in self.figures or self._meet(Phase.OTHER):
-            return _CYCLE
-        self.cycle = _UNNAMED_BEFORE_FORWARD
-        return _UNNAMED_BEFORE_FORWARD if self._meet(Phase.OTHER) else _CYCLE
+            elif each not in self.met and each is not Phase.CALLBACKS:
+                earlier.append(each)
+        return direct, before, earlier
 
     def _meet(self, phase: Phase) -> bool:
         """Whether ranks that begin a phase apart end it together.
@@ -339,20 +543,35 @@ class _Judge:
         In a phase with a collective that everybody waits for a late rank spends less time, by as
         much as it is late.
         """
-        at = self.figures[phase]
-        enough_s = max(LEAST_LATE_S, LEAST_LATE_FRACTION * at.step_s)
-        direct = self._since(phase)[0]
-        begins_s = self.work[phase][:, direct].sum(axis=1)
-        ends_s = begins_s + self.work[phase][:, phase]
+        begins_s = self.work_s[phase][:, self._since(phase)[0]].sum(axis=1)
         apart_s = float(np.ptp(begins_s))
-        return apart_s >= enough_s and float(np.ptp(ends_s)) <= (1 - LEAST_MET) * apart_s
+        left_s = float(np.ptp(begins_s + self.work_s[phase][:, phase]))
+        return apart_s >= self.folds[phase].enough_s and left_s <= (1 - LIMITS.regular) * apart_s
+
+
+def _who(fold: _PointFold, named: Collection[LateRank]) -> WhoIsLate:
+    if fold.n < LIMITS.steps:
+        return "too_few_steps"
+    if named:
+        return "same"
+    return "rotating" if 2 * fold.late_steps.sum() >= fold.n else "nobody"
+
+
+def _beyond(values: Numbers) -> Numbers:
+    """Each value beyond the median of the others."""
+    n = len(values)
+    order = np.argsort(values, kind="stable")
+    ordered, places = values[order], np.arange(n)
+    # Without the value at place *p* of the order, the middle moves up where it stood below it.
+    low, high = (n - 2) // 2, (n - 1) // 2
+    out = np.empty(n)
+    out[order] = ordered - (ordered[low + (places <= low)] + ordered[high + (places <= high)]) / 2
+    return out
 
 
 def _host(late: Sequence[int], ranks: Sequence[int], hosts: Mapping[int, str]) -> str:
     """The host all of whose ranks are late, several of them, and no other host's; else empty."""
     names = {hosts.get(rank, "") for rank in late}
-    if len(late) < 2 or len(names) != 1 or "" in names:
-        return ""
-    name = names.pop()
-    there = {rank for rank in ranks if hosts.get(rank) == name}
-    return name if there == set(late) and len(there) < len(ranks) else ""
+    there = {rank for rank in ranks if hosts.get(rank, "") in names}
+    alone = len(late) > 1 and len(names) == 1 and there == set(late) and len(there) < len(ranks)
+    return names.pop() if alone else ""

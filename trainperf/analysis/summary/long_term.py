@@ -1,299 +1,287 @@
 """Changes of a run while it goes on: new levels, slow drifts and pauses that grow.
 
-Told from the steps of the lowest rank: ranks that wait for each other have the same.  Of several
-ranks the cause is looked for on the one whose own work changed most, because the others wait for
-it.
+Levels are what a step took in each of up to 1,024 consecutive pieces of the run, per rank: of
+steady steps medians of the step and of its phases, means of phases and of some facts.  Pieces get
+longer with the run; of steps that are not read the index of a packed part has the same.
+
+Changes are told from the steps of the lowest rank: ranks that wait for each other have the same.
+Of several ranks the cause is looked for on the one whose own work changed most, because the others
+wait for it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
 from trainperf.analysis.run.journal import NOT_RECURRING, Journal
-from trainperf.analysis.summary.levels import FACTS, Levels
-from trainperf.core.phases import PHASES, Phase
-from trainperf.core.stats.changes import LEAST_CHANGE, LEAST_LEVELS, Drift, change_points, drift
-from trainperf.core.steps.block import Column
+from trainperf.analysis.summary.schema import GrowingPause, LongTerm, Moved, NewLevel, SlowDrift
+from trainperf.core.findings import LIMITS
+from trainperf.core.phases import DISQUALIFYING, PHASES, Phase
+from trainperf.core.stats.changes import LEAST_CHANGE, LEAST_LEVELS, change_points, drift
+from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.stretches import Stretches
 
 
 LEAST_LASTS_S = 30.0
 """How long a level lasts, or a drift goes on, that is told of."""
 
-LEAST_RISE = 0.05
-"""Of the step, that it is longer at the end of a drift."""
-
-LEAST_PAUSES = 12
 GROWN = 1.5
-"""Times as long as the first quarter of the pauses are those of the last."""
-RISING_PAIRS = 0.8
-"""Of all pairs of pauses, how many must be longer later; 0.5 by chance."""
-MOST_PAUSES = 2000
-"""The latest ones are compared."""
-
-MOVES = 0.5
-"""Of the relative change of a step: what changes by so much moves with it."""
+"""Times as long as at first are the pauses, or a hook, of the last quarter, if they grow."""
 
 ALIKE = 0.3
 """Phases that grow by factors no further apart grow alike."""
 
+MOST_LEVELS = 1024
+LEAST_STEPS = 16
+"""Of a piece, and pauses: a median of fewer is that of single ones."""
+
+FACTS = (
+    "pace_ns",
+    "waited_ns",
+    "gc_ns",
+    "tail_ns",
+    "data_stall_ns",
+    "tokens_padded",
+    "h2d_bytes",
+    "samples",
+    "owned_bytes",
+    "allocated_bytes",
+    "cache_keys",
+    "overhead_ns",
+)
+"""What may grow, or change, together with a step."""
+
+PLACE = ("first", "last", "start_ns", "steady")
+MEDIANS = tuple(f"median:{name}" for name in ("wall", *(phase.label for phase in PHASES)))
+MEANS = (*(f"mean:{phase.label}" for phase in PHASES), *(f"mean:{fact}" for fact in FACTS))
+COLUMNS = (*PLACE, *MEDIANS, *MEANS)
+
+_STEADY = COLUMNS.index("steady")
 _WAITING = (Phase.BACKWARD, Phase.LOOP)
 """Where a rank waits for others."""
 _DEVICE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact that changed with the steps: its mean before and after, or at both ends."""
+class Levels:
+    """The pieces of one rank, in order, by name of a column; NaN where nothing was steady."""
 
-    fact: str
-    before: float
-    after: float
+    def __init__(self, matrix: Column) -> None:
+        self.matrix = matrix
 
+    def __len__(self) -> int:
+        return len(self.matrix)
 
-class NewLevel(msgspec.Struct, frozen=True, kw_only=True):
-    """From a step on, steps take longer."""
+    def __getitem__(self, name: str) -> Column:
+        return self.matrix[:, COLUMNS.index(name)]
 
-    from_step: int
-    until_step: int | None
-    """The first that does no longer; `None` if it lasts to the end."""
-    before_s: float
-    after_s: float
-    """Medians of steady steps."""
-    lost_s: float
-    """What all these steps take longer together."""
-    phase: str
-    phase_s: float
-    """What the phase takes longer in that rank."""
-    rank: int | None
-    """The rank whose phase that is; `None` if it is so on all, or there is one."""
-    alike: bool
-    """Whether forward, backward and optimizer grew by like factors: the machine, not the work."""
-    moved: tuple[Moved, ...] = ()
+    def between(self, first: int, last: int) -> "Levels":
+        """Those that begin with one of these steps."""
+        return Levels(self.matrix[(self["first"] >= first) & (self["first"] <= last)])
+
+    def wall_s(self) -> float:
+        """Median step."""
+        return float(np.median(self["median:wall"])) / 1e9
+
+    def phases_s(self) -> Column:
+        """Median of each phase."""
+        first = COLUMNS.index(MEDIANS[1])
+        medians: Column = np.median(self.matrix[:, first : first + len(PHASES)], axis=0) / 1e9
+        return medians
 
 
-class SlowDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps get longer bit by bit, over all of the run."""
+class LevelsFold:
+    """Takes the steps of all ranks, or of one; a later attempt goes on."""
 
-    steps: int
-    begins_s: float
-    ends_s: float
-    """Mean step in the first sixteenth of the run, and in the last."""
-    lost_s: float
-    """What all steps take beyond those at first."""
-    phase: str
-    phase_begins_s: float
-    phase_ends_s: float
-    """Of the phase in that rank."""
-    rank: int | None = None
-    """The rank whose phase that is; `None` if it is so on all, or there is one."""
-    hook: str = ""
-    """The user's hook whose time grows most; empty where none does."""
-    hook_begins_s: float = 0.0
-    hook_ends_s: float = 0.0
-    alike: bool = False
-    """As in `NewLevel`."""
-    moved: tuple[Moved, ...] = ()
+    def __init__(self, ranks: int) -> None:
+        self._rows: list[list[Column]] = [[] for _ in range(ranks)]
+        self._steps = LEAST_STEPS
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps: a block per rank, empty for one that took no part."""
+        for place, block in enumerate(blocks):
+            self.observe_rank(place, block)
+        while sum(map(len, self._rows[0])) > 2 * MOST_LEVELS:
+            self._rows = [[halved(np.concatenate(rows))] if rows else [] for rows in self._rows]
+            self._steps *= 2
+
+    def observe_rank(self, place: int, block: StepBlock) -> None:
+        """Take the next steps of a rank alone, after those of the first rank."""
+        if not len(block):
+            return
+        rows, pieces = self._rows[place], _pieces(block, self._steps)
+        if rows and len(rows[-1]) and rows[-1][-1, 0] // self._steps == pieces[0, 0] // self._steps:
+            # A run that is being written is read a few steps at a time.
+            pieces[:1] = halved(np.stack([rows[-1][-1], pieces[0]]))
+            rows[-1] = rows[-1][:-1]
+        rows.append(pieces)
+
+    def has(self, place: int) -> bool:
+        """Whether there are steps of the rank at a place."""
+        return bool(self._rows[place])
+
+    def levels(self, place: int, unread: Stretches | None) -> Levels:
+        """Those of the rank at a place, with what is known of its *unread* steps."""
+        rows = [np.empty((0, len(COLUMNS))), *self._rows[place]]
+        if unread is not None:
+            absent = np.full(len(unread), np.nan)
+            columns = [unread[name] if unread.has(name) else absent for name in COLUMNS]
+            rows.append(np.column_stack(columns))
+        matrix = np.concatenate(rows)
+        matrix = matrix[matrix[:, _STEADY] > 0]
+        matrix = matrix[np.argsort(matrix[:, 0], kind="stable")]
+        while len(matrix) > MOST_LEVELS:
+            matrix = halved(matrix)
+        return Levels(matrix)
 
 
-class GrowingPause(msgspec.Struct, frozen=True, kw_only=True):
-    """Pauses of one kind that get longer."""
+def halved(matrix: Column) -> Column:
+    """Two neighbours as one each: means weighted by their steady steps, the last one alone."""
+    even = matrix[: len(matrix) // 2 * 2].reshape(-1, 2, matrix.shape[1])
+    weights = even[:, :, _STEADY, None]
+    present = np.where(np.isnan(even), 0.0, weights)
+    with np.errstate(invalid="ignore"):
+        joined = (np.nan_to_num(even) * present).sum(axis=1) / present.sum(axis=1)
+    joined[:, [0, 2]], joined[:, 1] = even[:, 0, [0, 2]], even[:, 1, 1]
+    joined[:, _STEADY] = weights.sum(axis=1)[:, 0]
+    return np.concatenate([joined, matrix[len(even) * 2 :]])
 
-    gap: str
-    number: int
-    begins_s: float
-    ends_s: float
-    lost_s: float
 
-
-class LongTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """All that; nothing where a run went on as it began."""
-
-    levels: tuple[NewLevel, ...] = ()
-    drift: SlowDrift | None = None
-    pauses: tuple[GrowingPause, ...] = ()
+def _pieces(block: StepBlock, steps: int) -> Column:
+    """A row per piece of so many steps."""
+    number = (block.index // steps).astype(int)
+    facts = [block.fact(name) for name in FACTS]
+    missing = np.full(len(block), np.nan)
+    host_ns = [block.host_ns(phase) for phase in PHASES]
+    values = np.column_stack(
+        [block.wall_ns, *host_ns, *(missing if fact is None else fact for fact in facts)]
+    )
+    values[(block.tags & DISQUALIFYING) != 0] = np.nan
+    cells = np.full((number[-1] - number[0] + 1, steps, values.shape[1]), np.nan)
+    cells[number - number[0], (block.index - number * steps).astype(int)] = values
+    firsts = np.flatnonzero(np.diff(number, prepend=-1))
+    cells = cells[number[firsts] - number[0]]
+    counts = (~np.isnan(cells)).sum(axis=1)
+    ordered = np.sort(cells[:, :, : 1 + len(PHASES)], axis=1)  # NaN come last
+    counted = counts[:, : 1 + len(PHASES)]
+    low, high = np.maximum(counted - 1, 0) // 2, np.maximum(counted, 1) // 2
+    middles = [np.take_along_axis(ordered, each[:, None], axis=1)[:, 0] for each in (low, high)]
+    with np.errstate(invalid="ignore"):
+        means = np.nansum(cells, axis=1) / np.where(counts, counts, np.nan)
+    lasts = block.index[np.append(firsts[1:], len(block)) - 1]
+    place = [block.index[firsts], lasts, block.start_ns[firsts], counts[:, 0]]
+    return np.column_stack([*place, sum(middles) / 2, means[:, 1:]])
 
 
 def long_term(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> LongTerm:
     """Of the levels of some ranks, the lowest first, and their journals."""
-    lowest = next(iter(ranks))
-    first = ranks[lowest]
-    pauses = _growing_pauses(journals[lowest])
+    lowest, first = next(iter(ranks.items()))
+    pauses = tuple(_growing_pauses(journals[lowest]))
     if len(first) < LEAST_LEVELS:
         return LongTerm(pauses=pauses)
     gradual = _drift({rank: each for rank, each in ranks.items() if len(each)}, journals)
     if gradual is not None:
         # What rises from nearly nothing begins with jumps that are large for its level.
         return LongTerm(drift=gradual, pauses=pauses)
-    levels = tuple(_levels(ranks, change_points(first["median:wall"])))
-    return LongTerm(levels=levels, pauses=pauses)
+    edges = [0, *change_points(first["median:wall"]), len(first)]
+    spans = zip(edges, edges[1:], edges[2:], strict=False)
+    levels = (_level(ranks, span) for span in spans)
+    return LongTerm(levels=tuple(level for level in levels if level is not None), pauses=pauses)
 
 
-def _levels(ranks: Mapping[int, Levels], places: Sequence[int]) -> list[NewLevel]:
-    first = next(iter(ranks.values()))
-    edges = [0, *places, len(first)]
-    levels: list[NewLevel] = []
-    for begin, place, end in zip(edges, edges[1:], edges[2:], strict=False):
-        before, after = first["median:wall"][begin:place], first["median:wall"][place:end]
-        rise_s = float(np.median(after) - np.median(before)) / 1e9
-        steps = float(first["steady"][place:end].sum())
-        lasts_s = float(np.median(after)) / 1e9 * steps
-        if rise_s <= 0 or lasts_s < LEAST_LASTS_S:
-            continue
-        level = _level(ranks, (begin, place, end), rise_s)
-        levels.append(msgspec.structs.replace(level, lost_s=rise_s * steps))
-    return levels
-
-
-def _level(ranks: Mapping[int, Levels], span: tuple[int, int, int], rise_s: float) -> NewLevel:
-    begin, place, end = span
-    first = next(iter(ranks.values()))
-    step, last = int(first["first"][place]), int(first["last"][end - 1])
-    since = int(first["first"][begin])
+def _level(ranks: Mapping[int, Levels], span: tuple[int, int, int]) -> NewLevel | None:
+    """The level from the middle of the span on, beside that before; `None` if it is no longer."""
+    lowest, first = next(iter(ranks.items()))
+    starts = [int(first["first"][place]) for place in span[:2]]
+    last = int(first["last"][span[2] - 1])
     sides = {
-        rank: (
-            levels.select((levels["first"] >= since) & (levels["first"] < step)),
-            levels.select((levels["first"] >= step) & (levels["first"] <= last)),
-        )
-        for rank, levels in ranks.items()
+        rank: (each.between(starts[0], starts[1] - 1), each.between(starts[1], last))
+        for rank, each in ranks.items()
     }
     sides = {rank: both for rank, both in sides.items() if all(map(len, both))}
-    rank, phase, phase_s = _cause(sides, rise_s)
-    before, after = sides[rank]
-    before_s, after_s = (float(np.median(each["median:wall"])) / 1e9 for each in sides[min(sides)])
+    before_s, after_s = (side.wall_s() for side in sides[lowest])
+    steps = float(sides[lowest][1]["steady"].sum())
+    if after_s <= before_s or after_s * steps < LEAST_LASTS_S:
+        return None
+    grown = {rank: after.phases_s() - before.phases_s() for rank, (before, after) in sides.items()}
+    rank, phase, alone = _cause(grown, after_s - before_s)
     return NewLevel(
-        from_step=step,
-        until_step=None if end == len(first) else int(first["first"][end]),
+        from_step=starts[1],
+        until_step=None if span[2] == len(first) else int(first["first"][span[2]]),
         before_s=before_s,
         after_s=after_s,
-        lost_s=0.0,
+        lost_s=(after_s - before_s) * steps,
         phase=phase.label,
-        phase_s=phase_s,
-        rank=rank if _alone(sides, rank, phase) else None,
-        alike=_alike(before, after),
-        moved=_moved(before, after, (before_s, after_s)),
+        phase_s=float(grown[rank][phase]),
+        rank=rank if alone else None,
+        alike=_alike(*sides[rank]),
+        moved=tuple(_moved(*sides[rank], before_s, after_s)),
     )
 
 
-def _cause(sides: Mapping[int, tuple[Levels, Levels]], rise_s: float) -> tuple[int, Phase, float]:
-    """The rank, and its phase, that grew most; where ranks wait only if nothing else explains."""
-    grown = {
-        (rank, phase): _median(after, phase) - _median(before, phase)
-        for rank, (before, after) in sides.items()
-        for phase in PHASES
-    }
-    chosen = _largest(grown, rise_s, several=len(sides) > 1)
-    return (*chosen, grown[chosen])
+def _cause(grown: Mapping[int, Column], rise_s: float) -> tuple[int, Phase, bool]:
+    """The rank, and its phase, that grew most, and whether it hardly did on the other ranks.
 
-
-def _largest(
-    grown: Mapping[tuple[int, Phase], float], rise_s: float, *, several: bool
-) -> tuple[int, Phase]:
-    """Rank and phase that grew most; where ranks wait only if nothing else explains the rise."""
-    own = {key: s for key, s in grown.items() if not several or key[1] not in _WAITING}
-    chosen = max(own, key=lambda key: own[key], default=None)
-    if chosen is None or own[chosen] < rise_s / 2:
-        chosen = max(grown, key=lambda key: grown[key])
-    return chosen
-
-
-def _alone(sides: Mapping[int, tuple[Levels, Levels]], rank: int, phase: Phase) -> bool:
-    """Whether the phase grew on that rank and hardly on the others."""
-    return _stands_out(
-        {
-            of: _median(after, phase) - _median(before, phase)
-            for of, (before, after) in sides.items()
-        },
-        rank,
-    )
-
-
-def _stands_out(grown: Mapping[int, float], rank: int) -> bool:
-    """Whether it grew on that rank and hardly on the others."""
-    others = [s for of, s in grown.items() if of != rank]
-    return bool(others) and float(np.median(others)) < grown[rank] / 2
-
-
-def _median(levels: Levels, phase: Phase) -> float:
-    return float(np.median(levels[f"median:{phase.label}"])) / 1e9
+    Where ranks wait only if nothing else explains the rise.
+    """
+    every = np.stack(list(grown.values()))
+    own = every.copy()
+    if len(grown) > 1:
+        own[:, _WAITING] = -np.inf
+    if 2 * own.max() < rise_s:
+        own = every
+    place, phase = np.unravel_index(own.argmax(), own.shape)
+    others = np.delete(every[:, phase], place)
+    alone = len(others) > 0 and bool(2 * np.median(others) < every[place, phase])
+    return list(grown)[place], PHASES[phase], alone
 
 
 def _alike(before: Levels, after: Levels) -> bool:
-    pairs = [(_median(before, phase), _median(after, phase)) for phase in _DEVICE]
-    growth = [late / early - 1 for early, late in pairs if early > 0]
-    if len(growth) < len(_DEVICE) or min(growth) < LEAST_CHANGE / 2:
+    """Whether forward, backward and optimizer grew by like factors."""
+    early, late = before.phases_s()[[*_DEVICE]], after.phases_s()[[*_DEVICE]]
+    if not (early > 0).all():
         return False
-    return max(growth) - min(growth) <= ALIKE * max(growth)
+    growth = late / early - 1
+    return bool(2 * growth.min() >= LEAST_CHANGE and np.ptp(growth) <= ALIKE * growth.max())
 
 
-def _moved(before: Levels, after: Levels, steps_s: tuple[float, float]) -> tuple[Moved, ...]:
-    """Facts whose mean changed along with a step from the one length to the other."""
+def _moved(before: Levels, after: Levels, before_s: float, after_s: float) -> Sequence[Moved]:
+    """Facts whose mean changed by at least half as much as a step that got longer."""
     moved = []
-    early_s, late_s = steps_s
     for fact in FACTS:
-        early, late = _mean(before[f"mean:{fact}"]), _mean(after[f"mean:{fact}"])
+        early, late = (_median(side[f"mean:{fact}"]) for side in (before, after))
         if early is None or late is None or early <= 0:
             continue
-        along = late / early - 1 >= MOVES * (late_s / early_s - 1)
+        along = 2 * (late / early - 1) >= after_s / before_s - 1
         # A longer step waits longer for a processor whatever made it longer.
         if fact == "waited_ns":
-            along = along and late - early >= MOVES * (late_s - early_s) * 1e9
+            along = along and 2 * (late - early) >= (after_s - before_s) * 1e9
         if along:
             moved.append(Moved(fact=fact, before=early, after=late))
-    return tuple(moved)
+    return moved
 
 
-def _mean(values: Column) -> float | None:
-    measured = values[np.logical_not(np.isnan(values))]
+def _median(values: Column) -> float | None:
+    measured = values[~np.isnan(values)]
     return float(np.median(measured)) if len(measured) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Course:
-    """A rank's phases over the run: a mean for each of some equal parts of it."""
-
-    at: Column
-    phases: Mapping[Phase, Column]
-
-    @classmethod
-    def of(cls, levels: Levels) -> "_Course":
-        # What happens every hundredth step is in few pieces: several make a mean.
-        parts = np.array_split(np.arange(len(levels)), LEAST_LEVELS)
-        parts = [part for part in parts if len(part)]
-        return cls(
-            at=np.array([levels["first"][part].mean() for part in parts]),
-            phases={
-                phase: np.array([levels[f"mean:{phase.label}"][part].mean() for part in parts])
-                / 1e9
-                for phase in PHASES
-            },
-        )
-
-    def lines(self) -> dict[Phase, Drift]:
-        """Phases that drift."""
-        lines = {phase: drift(self.at, values) for phase, values in self.phases.items()}
-        return {phase: line for phase, line in lines.items() if line is not None}
 
 
 def _drift(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> SlowDrift | None:
     lowest = next(iter(ranks))
-    courses = {rank: _Course.of(levels) for rank, levels in ranks.items()}
-    walls: Column = np.sum([*courses[lowest].phases.values()], axis=0)
-    line = drift(courses[lowest].at, walls)
-    if line is None or line.begins <= 0 or line.rise < LEAST_RISE * line.begins:
+    courses = {rank: _course(levels) for rank, levels in ranks.items()}
+    at, phases_s = courses[lowest]
+    walls_s = phases_s.sum(axis=1)
+    line = drift(at, walls_s)
+    if line is None or line.begins <= 0 or line.rise < LIMITS.worth * line.begins:
         return None
-    steps = float(ranks[lowest]["steady"].sum())
-    lines = {rank: course.lines() for rank, course in courses.items()}
+    lines = {rank: [drift(at, phase) for phase in of.T] for rank, (at, of) in courses.items()}
     grown = {
-        (rank, phase): each.ends - each.begins
+        rank: np.array([each.ends - each.begins if each else 0.0 for each in of])
         for rank, of in lines.items()
-        for phase, each in of.items()
     }
-    if not grown or steps * float(walls.mean()) < LEAST_LASTS_S:
+    rank, phase, alone = _cause(grown, line.ends - line.begins)
+    steps, levels, growing = float(ranks[lowest]["steady"].sum()), ranks[rank], lines[rank][phase]
+    if growing is None or steps * float(walls_s.mean()) < LEAST_LASTS_S:
         return None
-    rank, phase = _largest(grown, line.ends - line.begins, several=len(ranks) > 1)
-    of_all = {of: grown.get((of, phase), 0.0) for of in ranks}
-    levels = ranks[rank]
     quarter = max(1, len(levels) // 4)
     ends = Levels(levels.matrix[:quarter]), Levels(levels.matrix[-quarter:])
     hook, hook_begins_s, hook_ends_s = _growing_hook(journals[rank])
@@ -301,53 +289,71 @@ def _drift(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> Slow
         steps=journals[lowest].steps,
         begins_s=line.begins,
         ends_s=line.ends,
-        lost_s=float((walls - line.begins).clip(min=0).mean()) * steps,
+        lost_s=float((walls_s - line.begins).clip(min=0).mean()) * steps,
         phase=phase.label,
-        phase_begins_s=lines[rank][phase].begins,
-        phase_ends_s=lines[rank][phase].ends,
-        rank=rank if _stands_out(of_all, rank) else None,
+        phase_begins_s=growing.begins,
+        phase_ends_s=growing.ends,
+        rank=rank if alone else None,
         hook=hook,
         hook_begins_s=hook_begins_s,
         hook_ends_s=hook_ends_s,
         alike=_alike(*ends),
-        moved=_moved(*ends, (line.begins, line.ends)),
+        moved=tuple(_moved(*ends, line.begins, line.ends)),
     )
+
+
+def _course(levels: Levels) -> tuple[Column, Column]:
+    """Where each of some equal parts of a run begins on average, and the mean of each phase in it.
+
+    What happens every hundredth step is in few pieces: several make a mean.
+    """
+    first = COLUMNS.index(MEANS[0])
+    parts = np.array_split(levels.matrix, min(LEAST_LEVELS, len(levels)))
+    means = np.array([part.mean(axis=0) for part in parts])
+    return means[:, 0], means[:, first : first + len(PHASES)] / 1e9
 
 
 def _growing_hook(journal: Journal) -> tuple[str, float, float]:
     """The hook that takes longer in the last quarter of the steps than in the first, and both."""
-    looks = journal.hooks
+    looks, none = journal.hooks, ("", 0.0, 0.0)
     if len(looks) < 4 or looks[-1][0] <= looks[0][0]:
-        return "", 0.0, 0.0
+        return none
     quarter = max(1, len(looks) // 4)
     grown = []
     for hook in looks[-1][1]:
-        rates = []
-        for (step, spent), (later, more) in (
-            (looks[0], looks[quarter]),
-            (looks[-1 - quarter], looks[-1]),
-        ):
-            rates.append((more.get(hook, 0) - spent.get(hook, 0)) / 1e9 / max(1, later - step))
-        grown.append((rates[1] - rates[0], hook, rates[0], rates[1]))
-    rise_s, hook, begins_s, ends_s = max(grown, default=(0.0, "", 0.0, 0.0))
-    return (hook, begins_s, ends_s) if rise_s > 0 and ends_s >= GROWN * begins_s else ("", 0.0, 0.0)
+        begins_s, ends_s = (
+            (more.get(hook, 0) - spent.get(hook, 0)) / 1e9 / max(1, later - step)
+            for (step, spent), (later, more) in (
+                (looks[0], looks[quarter]),
+                (looks[-1 - quarter], looks[-1]),
+            )
+        )
+        grown.append((ends_s - begins_s, hook, begins_s, ends_s))
+    rise_s, name, begins_s, ends_s = max(grown, default=(0.0, *none))
+    return (name, begins_s, ends_s) if rise_s > 0 and ends_s >= GROWN * begins_s else none
 
 
-def _growing_pauses(journal: Journal) -> tuple[GrowingPause, ...]:
+def _growing_pauses(journal: Journal) -> Sequence[GrowingPause]:
     growing = []
     for gap, pauses in journal.pauses.items():
-        if gap in NOT_RECURRING or len(pauses) < LEAST_PAUSES:
+        if gap in NOT_RECURRING or len(pauses) < LEAST_STEPS:
             continue
-        lengths = np.array([spent_ns for _, spent_ns in pauses[-MOST_PAUSES:]]) / 1e9
+        lengths = np.array([spent_ns for _, spent_ns in pauses[-MOST_LEVELS:]]) / 1e9
         quarter = len(lengths) // 4
-        begins, ends = float(np.median(lengths[:quarter])), float(np.median(lengths[-quarter:]))
+        begins_s, ends_s = (
+            float(np.median(some)) for some in (lengths[:quarter], lengths[-quarter:])
+        )
         earlier, later = np.triu_indices(len(lengths), 1)
-        rising = float((lengths[later] > lengths[earlier]).mean())
-        if begins > 0 and ends >= GROWN * begins and rising >= RISING_PAIRS:
-            lost_s = float((lengths - begins).clip(min=0).sum())
+        # By chance half of all pairs are longer later.
+        rising = (lengths[later] > lengths[earlier]).mean() >= LIMITS.regular
+        if begins_s > 0 and ends_s >= GROWN * begins_s and rising:
             growing.append(
                 GrowingPause(
-                    gap=gap, number=len(pauses), begins_s=begins, ends_s=ends, lost_s=lost_s
+                    gap=gap,
+                    number=len(pauses),
+                    begins_s=begins_s,
+                    ends_s=ends_s,
+                    lost_s=float((lengths - begins_s).clip(min=0).sum()),
                 )
             )
-    return tuple(growing)
+    return growing

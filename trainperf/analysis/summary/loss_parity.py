@@ -25,28 +25,20 @@ TOLERANCE = 0.02
 """Relative difference of the losses up to which they match; fixed before any run was compared."""
 
 RANGE = 0.2
-"""Share of the work that both have done which is compared, the last one."""
-
-MOST_RANGE = 0.5
-"""Largest share, where the last part of a short run has too few steps: early losses do not show
-what a run learns."""
+"""Share of the work that both have done which is compared, the last one; of a short run up to half,
+since early losses do not show what a run learns."""
 
 CELLS = 10
-"""Pieces of that range; how their differences vary is the noise."""
-
-LEAST_STEPS = 2 * CELLS
-"""Fewest steps of either run in the range."""
+"""Pieces of that range, of two steps at least; how their differences vary is the noise."""
 
 LEARNED = 0.1
 """Share of what was learned, from the first losses down to the lower level, up to which two single
-runs of unlike seeds may differ by chance: their own scatter does not show how much runs do."""
+runs of unlike seeds may differ by chance: their own scatter does not show how much runs do.  And of
+the first losses that is divided by at least: never by a loss near 0."""
 
 SURE = 1.5
 """Times the noise that losses which differ are apart: a 99 % interval, about, since such a loss
 overrules any gain, and one training in twenty must not be stopped by chance."""
-
-LEAST_LEVEL = 0.1
-"""Share of the baseline's first losses that is divided by at least: never by a loss near 0."""
 
 NO_LOSS = "no loss was recorded; a loop of your own gives it to LoopMonitor.end_step(loss)"
 """Of a loop that is measured from outside, unless its model returns the loss."""
@@ -165,28 +157,54 @@ def compare_losses(
             verdict="unknown",
             why="tokens or samples were not counted in both runs, or one of them was restarted",
         )
-    since, end = _shared_range(curves, unit)
-    edges = _edges([_work_in(curve, unit, since, end) for curve in curves], end)
+    since, edges = _edges(curves, unit)
     if edges is None:
-        why = f"fewer than {LEAST_STEPS} steps with a loss in the {unit} that both have done"
+        why = f"fewer than {2 * CELLS} steps with a loss in the {unit} that both have done"
         return Parity(verdict="unknown", why=why, unit=unit)
     pieces = [_piece_means(curve.loss, curve.work[unit], edges) for curve in curves]
     filled = [means for means in pieces if means is not None]
     if len(filled) < len(curves):
         why = f"the {unit} per step differ too much to compare the runs step by step"
         return Parity(verdict="unknown", why=why, unit=unit)
+    first = theirs[0].loss[np.isfinite(theirs[0].loss)][:CELLS]
     levels = _Levels(
         ours=np.stack(filled[: len(ours)]),
         theirs=np.stack(filled[len(ours) :]),
-        initial=_initial_loss(theirs[0]),
+        initial=abs(float(first.mean())),
         seeds=len({curve.seed for curve in curves}),
     )
-    return _judged(levels, unit, (since, end), tolerance)
+    return _judged(levels, unit, (since, float(edges[-1])), tolerance)
+
+
+def _judged(
+    levels: "_Levels", unit: Unit, work_range: tuple[float, float], tolerance: float
+) -> Parity:
+    difference, noise, by_chance = levels.difference(), levels.noise(), False
+    verdict: Verdict = "same" if abs(difference) <= tolerance else "differs"
+    if verdict == "differs":
+        by_chance = abs(difference) <= levels.by_chance()
+    if by_chance or noise > (2 * tolerance if verdict == "same" else abs(difference) / SURE):
+        verdict = "unknown"
+    alone = "; their seeds differ, and single runs do not show what that makes" if by_chance else ""
+    (loss, baseline_loss), (since, end) = levels.means(), work_range
+    return Parity(
+        verdict=verdict,
+        why=f"loss {loss:.4g} and {baseline_loss:.4g} after {count(round(end))} {unit}: "
+        f"{share(abs(difference))} apart, noise {share(noise)}{alone}",
+        unit=unit,
+        since=since,
+        work=end,
+        loss=loss,
+        baseline_loss=baseline_loss,
+        difference=difference,
+        noise=noise,
+        tolerance=tolerance,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Levels:
-    """Mean losses of the pieces of the range, one row per repeat."""
+    """Mean losses of the pieces of the range, one row per repeat; results relative to the loss."""
 
     ours: _Column
     theirs: _Column
@@ -195,79 +213,54 @@ class _Levels:
     seeds: int
     """How many different ones they began with."""
 
+    def means(self) -> tuple[float, float]:
+        """Ours and theirs."""
+        return float(self.ours.mean()), float(self.theirs.mean())
+
+    def _scale(self) -> float:
+        return max(abs(self.means()[1]), LEARNED * self.initial) or 1.0
+
+    def difference(self) -> float:
+        """Positive where ours is higher."""
+        return (self.means()[0] - self.means()[1]) / self._scale()
+
     def noise(self) -> float:
         """Half of a 95 % interval of the difference: from its pieces, and from the repeats."""
         differences = self.ours.mean(axis=0) - self.theirs.mean(axis=0)
-        within = 2 * math.sqrt(float(differences.var(ddof=1)) / len(differences))
+        noise = 2 * math.sqrt(float(differences.var(ddof=1)) / len(differences))
         repeated = [side.mean(axis=1) for side in (self.ours, self.theirs) if len(side) > 1]
-        freedom = sum(len(side) - 1 for side in repeated)
-        if not freedom:
-            return within
-        between = math.sqrt(sum(float(side.var(ddof=1)) / len(side) for side in repeated))
-        return max(within, float(stdtrit(freedom, 0.975)) * between)
+        if repeated:
+            freedom = sum(len(side) - 1 for side in repeated)
+            between = math.sqrt(sum(float(side.var(ddof=1)) / len(side) for side in repeated))
+            noise = max(noise, float(stdtrit(freedom, 0.975)) * between)
+        return noise / self._scale()
 
     def by_chance(self) -> float:
         """How far apart runs may end that nobody repeated: 0 where that shows, or one seed does."""
         if self.seeds == 1 or len(self.ours) + len(self.theirs) > 2:
             return 0.0
-        level = min(float(self.ours.mean()), float(self.theirs.mean()))
-        return LEARNED * max(0.0, self.initial - level)
+        return LEARNED * max(0.0, self.initial - min(self.means())) / self._scale()
 
 
-def _judged(
-    levels: _Levels, unit: Unit, work_range: tuple[float, float], tolerance: float
-) -> Parity:
-    since, end = work_range
-    ours, theirs = float(levels.ours.mean()), float(levels.theirs.mean())
-    scale = max(abs(theirs), LEAST_LEVEL * levels.initial) or 1.0
-    difference, noise = (ours - theirs) / scale, levels.noise() / scale
-    verdict: Verdict = "same" if abs(difference) <= tolerance else "differs"
-    by_chance = verdict == "differs" and abs(difference) <= levels.by_chance() / scale
-    if by_chance or noise > (2 * tolerance if verdict == "same" else abs(difference) / SURE):
-        verdict = "unknown"
-    alone = "; their seeds differ, and single runs do not show what that makes" if by_chance else ""
-    return Parity(
-        verdict=verdict,
-        why=f"loss {ours:.4g} and {theirs:.4g} after {count(round(end))} {unit}: "
-        f"{share(abs(difference))} apart, noise {share(noise)}{alone}",
-        unit=unit,
-        since=since,
-        work=end,
-        loss=ours,
-        baseline_loss=theirs,
-        difference=difference,
-        noise=noise,
-        tolerance=tolerance,
+def _edges(curves: Sequence[LossCurve], unit: Unit) -> tuple[float, _Column | None]:
+    """Where the last work begins that all have done, and edges of pieces of it, if it has enough.
+
+    Each has equally many steps of the run that has fewest.
+    """
+    starts, ends = zip(
+        *((curve.work[unit][0], curve.work[unit][-1]) for curve in curves), strict=True
     )
-
-
-def _shared_range(curves: Sequence[LossCurve], unit: Unit) -> tuple[float, float]:
-    """The last work that all have done: `RANGE` of it, more where that has too few losses."""
-    start = max(float(curve.work[unit][0]) for curve in curves)
-    end = min(float(curve.work[unit][-1]) for curve in curves)
-    since = min(end - RANGE * (end - start), *(_enough_since(curve, unit, end) for curve in curves))
-    return max(since, end - MOST_RANGE * (end - start)), end
-
-
-def _enough_since(curve: LossCurve, unit: Unit, end: float) -> float:
-    """Where the last `LEAST_STEPS` losses up to *end* begin; *end* if there are fewer."""
-    work = _work_in(curve, unit, -math.inf, end)
-    return float(work[-LEAST_STEPS]) if len(work) >= LEAST_STEPS else end
-
-
-def _work_in(curve: LossCurve, unit: Unit, since: float, end: float) -> _Column:
-    """Work done up to and with each step of a range that has a loss."""
-    work = curve.work[unit]
-    return work[np.isfinite(curve.loss) & (work >= since) & (work <= end)]
-
-
-def _edges(works: Sequence[_Column], end: float) -> _Column | None:
-    """Edges of pieces with equally many steps of the run that has fewest; `None` with too few."""
-    fewest = min(works, key=len)
-    if len(fewest) < LEAST_STEPS or fewest[0] >= end:
-        return None
+    start, end = max(starts), min(ends)
+    works = [
+        curve.work[unit][np.isfinite(curve.loss) & (curve.work[unit] <= end)] for curve in curves
+    ]
+    enough = [work[-2 * CELLS] for work in works if len(work) >= 2 * CELLS]
+    since = float(max(min(end - RANGE * (end - start), *enough, end), (start + end) / 2))
+    fewest = min((work[work >= since] for work in works), key=len)
+    if len(fewest) < 2 * CELLS or fewest[0] >= end:
+        return since, None
     firsts = [part[0] for part in np.array_split(fewest, CELLS)]
-    return np.array([*firsts, end], dtype=np.float64)
+    return since, np.array([*firsts, end], dtype=np.float64)
 
 
 def _piece_means(loss: _Column, work: _Column, edges: _Column) -> _Column | None:
@@ -279,11 +272,6 @@ def _piece_means(loss: _Column, work: _Column, edges: _Column) -> _Column | None
         return None
     sums = np.bincount(pieces, weights=loss[inside], minlength=len(edges) - 1)
     return np.asarray(sums / steps, dtype=np.float64)
-
-
-def _initial_loss(baseline: LossCurve) -> float:
-    losses = baseline.loss[np.isfinite(baseline.loss)][:CELLS]
-    return abs(float(losses.mean())) if len(losses) else 0.0
 
 
 def _joined(parts: list[_Column]) -> _Column:

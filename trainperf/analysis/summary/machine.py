@@ -1,36 +1,33 @@
-"""The machine and the steps, joined by their clock: what made which steps slower, and energy.
+"""The machine and the steps, joined by their clock: what made which steps slower, and at what cost.
 
-The stretches of time of each cause (`machine_causes`) divide the steady steps into those inside and
-those outside of any stretch of any cause; medians of the two are compared.  Constant memory: steps
-are counted in bins of their duration.
+A cause is a rule of thumb over what was sampled.  Its stretches of time are found first, by the
+samples alone; they divide the steady steps into those inside, and those outside of any stretch of
+any cause, and medians of the two are compared.  Where causes overlap each is told by all of its own
+steps, and how many of them it shares.  Constant memory: steps are counted in bins of their
+duration.
+
+Costs are at the prices of whoever reads the report, in their currency, which nobody asks.  Time is
+that of the fit, for everything it used; energy is that of the sampled devices alone.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from trainperf.analysis.run.machine import MachineSeries
-from trainperf.analysis.summary.machine_causes import (
-    MOST_WINDOWS,
-    CauseStretches,
-    has_reason,
-    inside_of,
-    joined,
-    mean_of,
-    means_of,
-    merged,
-    others_cpus,
-    stretches_of,
-    who_is_in,
-    windows_of,
-)
-from trainperf.analysis.summary.machine_facts import (
+from trainperf.analysis.summary.schema import (
+    Cause,
     CauseFacts,
     DeviceFacts,
     Energy,
     HostFacts,
     MachineFacts,
+    MachineWindow,
+    Prices,
+    Summary,
 )
 from trainperf.core.artifacts.machine import (
     HOST_COLUMNS,
@@ -40,10 +37,206 @@ from trainperf.core.artifacts.machine import (
     device_column,
 )
 from trainperf.core.findings import LIMITS
-from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, STEP_MEAN_S
-from trainperf.core.stats.quantiles import Distribution
+from trainperf.core.machine.link import of_link
+from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, H2D_BYTES_PER_S, STEP_MEAN_S
+from trainperf.core.stats.quantiles import Distribution, joined
 from trainperf.core.steps.block import Column, StepBlock
 from trainperf.meters.fold import Reading
+
+
+TOGETHER_NS = 5e9
+"""Stretches that are no further apart are one: clocks are sampled once a second, and flicker."""
+MOST_WINDOWS = 64
+"""Of a cause on one host that are listed; all of them are counted."""
+MOST_NAMED = 3
+"""Other processes."""
+OTHERS_CPUS = 0.25
+"""From so many CPUs on, and a notable share of the host's, others count as busy."""
+STALLED = {"memory_pressure": LIMITS.worth, "io_pressure": LIMITS.critical}
+"""Share of the time in which some task is stalled.  Of a disk more is usual: readers wait."""
+SWAPPED = 1 << 20
+"""Bytes per second."""
+LOST_SEGMENTS = 10.0
+"""TCP segments sent again per second, if they are more than a trifle of those sent."""
+JOULES_PER_KWH = 3.6e6
+
+Mask = npt.NDArray[np.bool_]
+
+_DEVICE_VALUES = ("sm_mhz", "power_w", "celsius", "others", "others_busy")
+_HOST_VALUES = (
+    *("waited", "cpu_pressure", "memory_pressure", "io_pressure", "memory_free", "swapped"),
+    *("disk_read", "disk_written", "net_retransmitted"),
+)
+_CLOCK_REASONS = {
+    "thermal": THERMAL_BITS,
+    "power brake": POWER_BRAKE_BIT,
+    "power cap": POWER_CAP_BIT,
+}
+
+
+def others_cpus(series: MachineSeries) -> Column:
+    """CPUs that were busy, and not with this training."""
+    return np.maximum(series.column("cpu_busy") - series.column("cpu_own"), 0.0)
+
+
+def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
+    """Each cause on a host or a device, and the samples at which it holds."""
+    lost, sent = series.column("net_retransmitted"), series.column("net_segments")
+    on_host: dict[Cause, Mask] = {
+        "host shared": others_cpus(series)
+        >= max(OTHERS_CPUS, LIMITS.notable * (series.header.cpus or 1)),
+        "memory": (series.column("swapped") >= SWAPPED)
+        | (series.column("memory_pressure") >= STALLED["memory_pressure"]),
+        "disk": series.column("io_pressure") >= STALLED["io_pressure"],
+        "network": (lost >= LOST_SEGMENTS) & (lost >= LIMITS.trifle * np.nan_to_num(sent)),
+    }
+    for cause, mask in on_host.items():
+        yield cause, None, mask
+    for device in range(len(series.header.devices)):
+        yield "thermal", device, _clock_lowered(series, device, "thermal")
+        yield "power brake", device, _clock_lowered(series, device, "power brake")
+        busy = series.device(device, "others_busy")
+        # A process that only holds memory there is no cause.
+        working = np.isnan(busy) | (busy >= LIMITS.worth)
+        yield "device shared", device, working & (series.device(device, "others") >= 1)
+
+
+def _clock_lowered(series: MachineSeries, device: int, reason: str) -> Mask:
+    """Samples at which a device said that its clock was lower for a reason."""
+    reasons = np.nan_to_num(series.device(device, "reasons")).astype(np.int64)
+    lowered: Mask = (reasons & _CLOCK_REASONS[reason]) != 0
+    return lowered
+
+
+def without_flicker(at_ns: Column, mask: Mask) -> Mask:
+    """The samples in which *mask* holds, and those between two of them close to each other."""
+    places = np.arange(len(mask))
+    before = np.maximum.accumulate(np.where(mask, places, -1))
+    after = np.minimum.accumulate(np.where(mask, places, len(mask))[::-1])[::-1]
+    between = (before >= 0) & (after < len(mask))
+    # A sample speaks of the time since the one before.
+    between[between] = at_ns[after[between] - 1] - at_ns[before[between]] <= TOGETHER_NS
+    return mask | between
+
+
+class _SampledSteps:
+    """One host during one attempt, and the steady steps that fell between its samples."""
+
+    def __init__(self, series: MachineSeries) -> None:
+        self.series = series
+        self.joules = _joules(series)
+        every_ns = np.median(np.diff(series.at_ns)) if len(series) > 1 else 0.0
+        self._since_ns = series.at_ns[0] - every_ns
+        self.steps, self.seconds = np.zeros(len(series), np.int32), np.zeros(len(series))
+        """Up to each sample from the one before."""
+        self.first = np.full(len(series), np.iinfo(np.int32).max, np.int32)
+        self.last = np.full(len(series), -1, np.int32)
+
+    def sample_of(self, at_ns: Column) -> tuple[npt.NDArray[np.int64], Mask]:
+        """The sample that speaks of each moment, and whether there is one."""
+        sampled: Mask = (at_ns > self._since_ns) & (at_ns <= self.series.at_ns[-1])
+        return np.where(sampled, np.searchsorted(self.series.at_ns, at_ns), 0), sampled
+
+    def add(self, sample: npt.NDArray[np.int64], index: Column, walls_s: Column) -> None:
+        """Take steps."""
+        np.add.at(self.steps, sample, 1)
+        np.add.at(self.seconds, sample, walls_s)
+        np.minimum.at(self.first, sample, index.astype(np.int32))
+        np.maximum.at(self.last, sample, index.astype(np.int32))
+
+    def joules_at(self, at_ns: Column) -> Column:
+        """Joules that its devices have taken by then, where that is known."""
+        joules = np.full(len(self.series), np.nan) if self.joules is None else self.joules
+        return np.interp(at_ns, self.series.at_ns, joules)
+
+    def window(self, part: slice, typical_s: float | None) -> MachineWindow:
+        """Its steps between some samples."""
+        steps, seconds = int(self.steps[part].sum()), float(self.seconds[part].sum())
+        judged = typical_s and steps >= LIMITS.steps
+        return MachineWindow(
+            first_step=int(self.first[part].min()),
+            last_step=int(self.last[part].max()),
+            steps=steps,
+            seconds=seconds,
+            slower=seconds / steps / typical_s - 1 if typical_s and judged else None,
+        )
+
+
+class _CauseFold:
+    """A cause on one host or device, over all attempts."""
+
+    def __init__(self, cause: Cause, device: int | None) -> None:
+        self.cause, self.device = cause, device
+        self.parts: list[tuple[_SampledSteps, Mask]] = []
+        """Each attempt, and the samples at which the cause holds."""
+        self.inside: Distribution | None = None
+        self.with_others = 0
+
+    def facts(
+        self, steady_s: float, outside: Distribution | None, outside_s: float
+    ) -> CauseFacts | None:
+        """What steps in it took, compared with those outside of all causes."""
+        inside = self.inside
+        if inside is None:
+            return None
+        inside_s = sum(float(steps.seconds[mask].sum()) for steps, mask in self.parts)
+        typical_s = mean_s = slower = None
+        if outside is not None and outside.n >= LIMITS.steps:
+            typical_s, mean_s = outside.value(), outside_s / outside.n
+        judged = typical_s and inside.n >= LIMITS.steps
+        if typical_s and judged:
+            slower = (inside.value() or typical_s) / typical_s - 1
+        lost_s = max(0.0, inside_s - inside.n * typical_s) if typical_s and judged else 0.0
+        return CauseFacts(
+            cause=self.cause,
+            host=self.parts[0][0].series.header.host,
+            device=self.device,
+            fraction=min(1.0, inside_s / steady_s),
+            steps=inside.n,
+            slower=slower,
+            lost_fraction=min(lost_s / steady_s, 0.99),
+            shown=bool(typical_s and judged and inside.quantile(25.0) > typical_s),
+            with_others=self.with_others / inside.n,
+            values=self._values(),
+            who=self._who(),
+            windows=self._windows(mean_s),
+        )
+
+    def _values(self) -> dict[str, float]:
+        """Means over its samples, and the clock outside of them."""
+        inside = np.concatenate([mask for _, mask in self.parts])
+        attempts = [steps.series for steps, _ in self.parts]
+        names = {name: name for name in _HOST_VALUES}
+        if self.device is not None:
+            names = {name: device_column(self.device, name) for name in _DEVICE_VALUES}
+        columns = {name: _over(attempts, column) for name, column in names.items()}
+        means = {name: _mean(column[inside]) for name, column in columns.items()}
+        if self.device is not None:
+            means["outside_sm_mhz"] = _mean(columns["sm_mhz"][~inside])
+        else:
+            means["others_cpus"] = _mean(np.concatenate([*map(others_cpus, attempts)])[inside])
+        return {name: mean for name, mean in means.items() if mean is not None}
+
+    def _who(self) -> tuple[str, ...]:
+        """Other processes named while it held, the one that kept most CPUs busy first."""
+        named: dict[str, float] = {}
+        for steps, mask in self.parts if self.cause in ("device shared", "host shared") else ():
+            for each in steps.series.neighbours:
+                sample, sampled = steps.sample_of(np.array([each.at_ns]))
+                if (sampled & mask[sample])[0] and each.device == self.device and each.name:
+                    name = f"{each.name} ({each.pid})"
+                    named[name] = named.get(name, 0.0) + each.cpus
+        return tuple(sorted(named, key=lambda name: -named[name])[:MOST_NAMED])
+
+    def _windows(self, typical_s: float | None) -> tuple[MachineWindow, ...]:
+        """The longest stretches that have a steady step, in their order."""
+        windows = []
+        for steps, mask in self.parts:
+            edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
+            parts = (slice(*pair) for pair in zip(edges[::2], edges[1::2], strict=True))
+            windows += [steps.window(part, typical_s) for part in parts if steps.steps[part].any()]
+        longest = sorted(windows, key=lambda window: -window.seconds)[:MOST_WINDOWS]
+        return tuple(sorted(longest, key=lambda window: window.first_step))
 
 
 class MachineFold:
@@ -56,169 +249,119 @@ class MachineFold:
     """
 
     def __init__(self, series: Sequence[MachineSeries], *, window: bool = False) -> None:
-        self._series = series
+        self._hosts = [_SampledSteps(each) for each in series]
         self._window = window
         self._reached: dict[int, tuple[float, float]] = {}
         """Attempt to the nanoseconds of its fit that its steps are from and to."""
-        self._stretches = [each for host in series for each in stretches_of(host)]
+        self._causes: dict[tuple[object, ...], _CauseFold] = {}
+        for host in self._hosts:
+            header = host.series.header
+            for cause, device, mask in _causes(host.series):
+                key = (cause, header.host, header.rank, device)
+                fold = self._causes.setdefault(key, _CauseFold(cause, device))
+                fold.parts.append((host, without_flicker(host.series.at_ns, mask)))
         self._outside: Distribution | None = None
-        self._steady_s = 0.0
-        self._energies = [_energy_j(each) for each in series]
+        self._outside_s = self._steady_s = 0.0
         self._spent_j, self._metered = 0.0, 0
 
     def observe(self, block: StepBlock, attempt: int) -> None:
         """Take the next steps of an attempt, by its place in the run."""
-        if len(block):
-            self._reach(block, attempt)
-        steady = block.steady()
-        if not self._series or not len(steady):
+        if not self._hosts or not len(block):
             return
-        begins, walls_ns = steady.start_ns, steady.wall_ns
-        middle, walls_s = begins + walls_ns / 2, walls_ns / 1e9
-        sampled = np.zeros(len(steady), dtype=bool)
-        for series in self._series:
-            if series.attempt == attempt:
-                sampled |= (middle >= series.at_ns[0]) & (middle <= series.at_ns[-1])
-        stretches = [each for each in self._stretches if each.series.attempt == attempt]
-        held = [each.observe(middle, steady.index, walls_s) for each in stretches]
-        causes = np.sum(held, axis=0) if held else np.zeros(len(steady))
-        for each, inside in zip(stretches, held, strict=True):
-            if (alone := inside & (causes == 1)).any():
-                each.alone = merged(each.alone, walls_s[alone])
-        outside = walls_s[sampled & (causes == 0)]
-        if len(outside):
-            self._outside = merged(self._outside, outside)
-        self._steady_s += float(walls_s.sum())
-        self._meter(begins, begins + walls_ns, attempt)
-
-    def _reach(self, block: StepBlock, attempt: int) -> None:
         since, until = self._reached.get(attempt, (np.inf, -np.inf))
         end_ns = float((block.start_ns + block.wall_ns).max())
         self._reached[attempt] = min(since, float(block.start_ns.min())), max(until, end_ns)
+        steady = block.steady()
+        walls_s, middle_ns = steady.wall_ns / 1e9, steady.start_ns + steady.wall_ns / 2
+        samples = {}
+        for host in self._hosts:
+            if host.series.attempt == attempt:
+                samples[host] = sample, sampled = host.sample_of(middle_ns)
+                host.add(sample[sampled], steady.index[sampled], walls_s[sampled])
+        held = [
+            (fold, samples[host][1] & mask[samples[host][0]])
+            for fold in self._causes.values()
+            for host, mask in fold.parts
+            if host in samples
+        ]
+        causes = np.sum([inside for _, inside in held], axis=0)
+        for fold, inside in held:
+            fold.inside = joined((fold.inside, Distribution.of(walls_s[inside])))
+            fold.with_others += int((inside & (causes > 1)).sum())
+        if samples:
+            anywhere = np.logical_or.reduce([sampled for _, sampled in samples.values()])
+            outside_s = walls_s[anywhere & (causes == 0)]
+            self._outside = joined((self._outside, Distribution.of(outside_s)))
+            self._outside_s += float(outside_s.sum())
+        self._steady_s += float(walls_s.sum())
+        self._meter(steady.start_ns, steady.start_ns + steady.wall_ns, list(samples))
 
-    def _meter(self, begins: Column, ends: Column, attempt: int) -> None:
+    def _meter(self, begins: Column, ends: Column, hosts: Sequence[_SampledSteps]) -> None:
         """Add the energy of steps that every host has sampled to their ends.
 
         Where the power of a host's devices is not known, that of the others is not the step's.
         """
-        present = [
-            (series, joules)
-            for series, joules in zip(self._series, self._energies, strict=True)
-            if series.attempt == attempt and series.header.devices
-        ]
-        if not present:
+        metered = [host for host in hosts if host.series.header.devices]
+        if not metered or any(host.joules is None for host in metered):
             return
         whole = np.ones(len(begins), dtype=bool)
-        spent = np.zeros(len(begins))
-        for series, joules in present:
-            if joules is None:
-                return
-            whole &= (begins >= series.at_ns[0]) & (ends <= series.at_ns[-1])
-            at_end, at_begin = (np.interp(at, series.at_ns, joules) for at in (ends, begins))
-            spent += at_end - at_begin
-        self._spent_j += float(spent[whole].sum())
+        for host in metered:
+            whole &= (begins >= host.series.at_ns[0]) & (ends <= host.series.at_ns[-1])
+        self._spent_j += sum(
+            float((host.joules_at(ends) - host.joules_at(begins))[whole].sum()) for host in metered
+        )
         self._metered += int(whole.sum())
 
     def facts(self, *, tokens_per_step: float | None) -> MachineFacts | None:
         """What there is to say; `None` where nothing was sampled."""
-        read = self._read()
-        if not read:
+        hosts: dict[tuple[str, int], list[MachineSeries]] = {}
+        for series in (host.series for host in self._hosts):
+            since, until = self._span(series)
+            inside = (series.at_ns >= since) & (series.at_ns <= until)
+            if inside.any():
+                read = replace(series, at_ns=series.at_ns[inside], values=series.values[inside])
+                hosts.setdefault((series.header.host, series.header.rank), []).append(read)
+        if not hosts:
             return None
-        causes = [each for each in map(self._cause, self._by_cause()) if each is not None]
-        causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
+        facts = (
+            fold.facts(self._steady_s, self._outside, self._outside_s)
+            for fold in self._causes.values()
+        )
+        causes = [each for each in facts if each is not None]
         return MachineFacts(
-            hosts=tuple(map(_host, _by_host(read))),
-            causes=tuple(causes),
+            hosts=tuple(map(_host, hosts.values())),
+            causes=tuple(sorted(causes, key=lambda each: (-each.lost_fraction, -each.fraction))),
             energy=self._energy(tokens_per_step),
         )
 
-    def _read(self) -> list[MachineSeries]:
-        """The series; of a window their samples in it."""
-        if not self._window:
-            return list(self._series)
-        read = []
-        for series in self._series:
-            since, until = self._reached.get(series.attempt, (np.inf, -np.inf))
-            inside = (series.at_ns > since) & (series.at_ns <= until)
-            if inside.any():
-                at_ns, values = series.at_ns[inside], series.values[inside]
-                read.append(replace(series, at_ns=at_ns, values=values))
-        return read
-
     def _span(self, series: MachineSeries) -> tuple[float, float]:
-        """The nanoseconds of an attempt that energy is told of."""
+        """The nanoseconds of an attempt that are told of."""
         since, until = float(series.at_ns[0]), float(series.at_ns[-1])
         if not self._window:
             return since, until
-        first, last = self._reached.get(series.attempt, (until, since))
+        first, last = self._reached.get(series.attempt, (np.inf, -np.inf))
         return max(since, first), min(until, last)
 
-    def _by_cause(self) -> list[list[CauseStretches]]:
-        """The stretches of each cause; of one that was there in several attempts those of each."""
-        causes: dict[tuple[object, ...], list[CauseStretches]] = {}
-        for each in self._stretches:
-            header = each.series.header
-            key = (each.cause, header.host, header.rank, each.device)
-            causes.setdefault(key, []).append(each)
-        return list(causes.values())
-
-    def _cause(self, parts: Sequence[CauseStretches]) -> CauseFacts | None:
-        inside, outside = joined(each.inside for each in parts), self._outside
-        if inside is None or not self._steady_s:
-            return None
-        inside_s = sum(float(each.seconds.sum()) for each in parts)
-        typical_s = None if outside is None or outside.n < LIMITS.steps else outside.value()
-        alone = joined(each.alone for each in parts)
-        by_itself = 0 if alone is None else alone.n
-        judged = inside if alone is None or by_itself < LIMITS.steps else alone
-        slower, shown, lost_s = None, False, 0.0
-        if typical_s and judged.n >= LIMITS.steps:
-            slower = (judged.value() or typical_s) / typical_s - 1
-            shown = judged.quantile(25.0) > typical_s
-            lost_s = max(0.0, inside_s - inside.n * typical_s)
-            if judged.n < inside.n:
-                # What it cost by itself, of all that these steps took.
-                lost_s = min(lost_s, inside_s * max(0.0, slower) / (1 + slower))
-        windows = [window for each in parts for window in windows_of(each, typical_s)]
-        longest = sorted(windows, key=lambda window: -window.seconds)[:MOST_WINDOWS]
-        return CauseFacts(
-            cause=parts[0].cause,
-            host=parts[0].series.header.host,
-            device=parts[0].device,
-            fraction=min(1.0, inside_s / self._steady_s),
-            steps=inside.n,
-            slower=slower,
-            lost_fraction=min(lost_s / self._steady_s, 0.99),
-            shown=shown,
-            with_others=1 - by_itself / inside.n,
-            values=means_of([(each, inside_of(each)) for each in parts], outside=True),
-            who=who_is_in(parts),
-            windows=tuple(sorted(longest, key=lambda window: window.first_step)),
-        )
-
     def _energy(self, tokens_per_step: float | None) -> Energy | None:
-        spans = []
-        for series, joules in zip(self._series, self._energies, strict=True):
-            since, until = self._span(series)
-            if joules is not None and since < until:
-                at_begin, at_end = np.interp([since, until], series.at_ns, joules)
-                spans.append((float(at_end - at_begin), series))
+        known = [host for host in self._hosts if host.joules is not None]
+        spans = [(host, *self._span(host.series)) for host in known]
+        spans = [(host, since, until) for host, since, until in spans if since < until]
         if not spans:
             return None
-        whole_j = sum(joules for joules, _ in spans)
-        lasted = {series.attempt: self._span(series) for _, series in spans}.values()
-        seconds = sum(until - since for since, until in lasted) / 1e9
+        devices: Counter[int] = Counter()
+        for host, _, _ in spans:
+            devices[host.series.attempt] += len(host.series.header.devices)
+        ends_j = [host.joules_at(np.array(span)) for host, *span in spans]
+        whole_j = sum(float(end_j - begin_j) for begin_j, end_j in ends_j)
+        lasted_ns = {host.series.attempt: until - since for host, since, until in spans}
         step_j = self._spent_j / self._metered if self._metered else None
         return Energy(
             joules=whole_j,
-            mean_w=whole_j / seconds if seconds else 0.0,
+            mean_w=whole_j / sum(lasted_ns.values()) * 1e9,
             step_j=step_j,
             token_j=step_j / tokens_per_step if step_j and tokens_per_step else None,
-            devices=max(
-                sum(len(series.header.devices) for _, series in spans if series.attempt == attempt)
-                for attempt in {series.attempt for _, series in spans}
-            ),
-            counted=all(_counts(series) for _, series in spans),
+            devices=max(devices.values()),
+            counted=all(_counts(host.series) for host, _, _ in spans),
         )
 
 
@@ -228,14 +371,6 @@ def tokens_per_step(readings: Mapping[str, Reading]) -> float | None:
     return rate * step_s if rate and step_s else None
 
 
-def _by_host(series: Sequence[MachineSeries]) -> list[list[MachineSeries]]:
-    """The series of each host; one that was there in several attempts has as many."""
-    hosts: dict[tuple[str, int], list[MachineSeries]] = {}
-    for each in series:
-        hosts.setdefault((each.header.host, each.header.rank), []).append(each)
-    return list(hosts.values())
-
-
 def _host(attempts: Sequence[MachineSeries]) -> HostFacts:
     """One host over its attempts; what it is, and what it cannot tell, is that of the latest."""
     columns = {name: _over(attempts, name) for name in HOST_COLUMNS if name != "sampler_s"}
@@ -243,8 +378,7 @@ def _host(attempts: Sequence[MachineSeries]) -> HostFacts:
     sampled = {name: column[~np.isnan(column)] for name, column in columns.items()}
     sampled = {name: column for name, column in sampled.items() if len(column)}
     span_s = sum(each.span_s for each in attempts)
-    samplers = [each.column("sampler_s") for each in attempts]
-    sampler_s = sum(float(each[-1] - each[0]) for each in samplers)
+    sampler_s = sum(float(np.ptp(each.column("sampler_s"))) for each in attempts)
     header = attempts[-1].header
     return HostFacts(
         rank=header.rank,
@@ -269,48 +403,104 @@ def _over(attempts: Sequence[MachineSeries], name: str) -> Column:
 
 def _device(attempts: Sequence[MachineSeries], place: int) -> DeviceFacts:
     device = attempts[-1].header.devices[place]
-    clocks, heat, power, busy = (
-        _over(attempts, device_column(place, name))
-        for name in ("sm_mhz", "celsius", "power_w", "busy")
-    )
-    bits = {"thermal": THERMAL_BITS, "power brake": POWER_BRAKE_BIT, "power cap": POWER_CAP_BIT}
+    names = ("sm_mhz", "celsius", "power_w", "busy")
+    clocks, heat, power, busy = (_over(attempts, device_column(place, name)) for name in names)
     shares = {
-        name: float(np.concatenate([has_reason(each, place, bit) for each in attempts]).mean())
-        for name, bit in bits.items()
+        reason: float(np.concatenate([_clock_lowered(s, place, reason) for s in attempts]).mean())
+        for reason in _CLOCK_REASONS
     }
     return DeviceFacts(
         name=device.name,
-        sm_mhz=mean_of(clocks),
+        sm_mhz=_mean(clocks),
         least_mhz=None if np.isnan(clocks).all() else float(np.nanmin(clocks)),
         most_mhz=device.most_mhz,
-        power_w=mean_of(power),
+        power_w=_mean(power),
         limit_w=device.limit_w,
-        celsius=mean_of(heat),
+        celsius=_mean(heat),
         hottest=None if np.isnan(heat).all() else float(np.nanmax(heat)),
-        busy=mean_of(busy),
-        throttled={name: fraction for name, fraction in shares.items() if fraction},
+        busy=_mean(busy),
+        throttled={reason: fraction for reason, fraction in shares.items() if fraction},
     )
 
 
-def _energy_j(series: MachineSeries) -> Column | None:
+def _mean(column: Column) -> float | None:
+    """Mean of what there is; `None` where there is nothing."""
+    present = column[~np.isnan(column)]
+    return float(present.mean()) if len(present) else None
+
+
+def _joules(series: MachineSeries) -> Column | None:
     """Joules so far at each sample, of all devices; `None` where power is not always known."""
     devices = range(len(series.header.devices))
     if not devices or len(series) < 2:
         return None
-    whole = np.zeros(len(series))
-    for device in devices:
-        if _counts(series):
-            whole[1:] += np.cumsum(series.device(device, "energy_j")[1:])
-            continue
-        watts = series.device(device, "power_w")
-        if np.isnan(watts).any():
-            return None
-        seconds = np.diff(series.at_ns) / 1e9
-        whole[1:] += np.cumsum(seconds * (watts[1:] + watts[:-1]) / 2)
-    return whole
+    if _counts(series):
+        since = [series.device(device, "energy_j")[1:] for device in devices]
+    else:
+        watts = [series.device(device, "power_w") for device in devices]
+        since = [np.diff(series.at_ns) / 1e9 * (each[1:] + each[:-1]) / 2 for each in watts]
+    joules: Column = np.append(0.0, np.cumsum(np.sum(since, axis=0)))
+    return None if np.isnan(joules).any() else joules
 
 
 def _counts(series: MachineSeries) -> bool:
     """Whether all its devices count energy, from the first sample to the last."""
     devices = range(len(series.header.devices))
     return not any(np.isnan(series.device(device, "energy_j")[1:]).any() for device in devices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What something cost; `None` where it is not known."""
+
+    fit: float
+    steps: float | None
+    """Of a thousand mean steady steps."""
+    tokens: float | None
+    """Of a million effective tokens in them."""
+
+
+def prices_of(per_hour: float | None, per_kwh: float | None) -> Prices | None:
+    """Those that were given; `None` where none was."""
+    given = per_hour is not None or per_kwh is not None
+    return Prices(per_hour=per_hour, per_kwh=per_kwh) if given else None
+
+
+def cost_of_time(summary: Summary) -> Cost | None:
+    """At the price of an hour; `None` without one."""
+    prices = summary.prices or Prices()
+    if prices.per_hour is None:
+        return None
+    step_s, rate = summary.value(STEP_MEAN_S), summary.value(EFFECTIVE_TOKENS_PER_S)
+    return _cost(prices.per_hour / 3600, summary.run.fit_s, step_s, 1 / rate if rate else None)
+
+
+def cost_of_energy(summary: Summary) -> Cost | None:
+    """At the price of a kilowatt hour; `None` without one, and without a device's energy."""
+    prices = summary.prices or Prices()
+    energy = None if summary.machine is None else summary.machine.energy
+    if prices.per_kwh is None or energy is None:
+        return None
+    price = prices.per_kwh / JOULES_PER_KWH
+    return _cost(price, energy.joules, energy.step_j, energy.token_j)
+
+
+def _cost(price: float, fit: float, step: float | None, token: float | None) -> Cost:
+    """Of amounts at a price each."""
+    return Cost(
+        fit=price * fit,
+        steps=None if step is None else 1e3 * price * step,
+        tokens=None if token is None else 1e6 * price * token,
+    )
+
+
+def link_words(summary: Summary) -> str:
+    """The rate of the batch's copies in words, as `of_link`; empty where no copy was timed.
+
+    Said wherever copied bytes are shown, however little of the step they take: a link at a tenth of
+    its rate says *pageable memory* or *many small tensors* long before it costs a tenth of the
+    step.  By the reading `h2d_bytes_per_s` of the run, and the data sheet of its device.
+    """
+    speed = summary.value(H2D_BYTES_PER_S)
+    device = str(summary.run.hardware.get("device_name", ""))
+    return of_link(speed, device) if speed else ""

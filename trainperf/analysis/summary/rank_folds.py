@@ -28,16 +28,13 @@ from trainperf.analysis.run.job_block import (
 )
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.record_file import RecordFile
-from trainperf.analysis.summary.waits import FACT, Waits, typical_places
+from trainperf.analysis.summary.lateness import FACT, Waits, typical_places
+from trainperf.analysis.summary.schema import MOST_RANKS
 from trainperf.core.engines.base import Engine, in_order
 from trainperf.core.readings import ALLREDUCE_TAIL_S, STEP_MEAN_S
 from trainperf.core.steps.block import Column, StepBlock
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold
-
-
-DRAWN_RANKS = 8
-"""Lines in one chart that can still be told apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +45,12 @@ class RankPlan:
     """Place of an attempt to its steps."""
     places: Mapping[int, int]
     """Rank to its place among the ranks."""
-    points: Sequence[str]
-    """Synchronisation points to judge."""
-    compared: frozenset[int]
-    """Attempts in which all ranks of the run took part, so that who is late can be told."""
+    points: Mapping[int, Sequence[str]]
+    """Attempt to the synchronisation points to judge: who is late can be told where all ranks of
+    the run took part."""
     typical: frozenset[int]
     """Places of the ranks that stand for the typical one."""
-    observed: bool = False
+    observed: bool
     """Whether the sums of a page or of a comparison are wanted."""
 
 
@@ -77,7 +73,7 @@ class JobSteps:
             self.over = self.over.plus(other.over)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RankPartials:
     """What the second reading of some ranks' files gives."""
 
@@ -90,10 +86,9 @@ class RankPartials:
         """Take those of other ranks."""
         self.meters.update(other.meters)
         for place, theirs in other.steps.items():
-            if place in self.steps:
-                self.steps[place].add(theirs)
-            else:
-                self.steps[place] = theirs
+            mine = self.steps.setdefault(place, theirs)
+            if mine is not theirs:
+                mine.add(theirs)
 
 
 def read_ranks(
@@ -106,10 +101,10 @@ def read_ranks(
     plan = RankPlan(
         attempts=aligned.attempts,
         places={rank: place for place, rank in enumerate(run.ranks)},
-        points=points,
-        compared=frozenset(
-            place for place, files in enumerate(run.attempts) if len(files) == len(run.ranks)
-        ),
+        points={
+            place: points if len(files) == len(run.ranks) else ()
+            for place, files in enumerate(run.attempts)
+        },
         typical=typical_places(len(run.ranks)),
         observed=observed,
     )
@@ -134,20 +129,15 @@ def folded(plan: RankPlan, ranks: Sequence[Files]) -> RankPartials:
 
 def _read(plan: RankPlan, attempt: int, file: RecordFile, fold: Fold) -> JobSteps | None:
     """One file: its steps go into the *fold*, and what is merged with other ranks is returned."""
-    points = plan.points if attempt in plan.compared else ()
+    points, place = plan.points[attempt], plan.places[file.rank]
     journal = Journal(file.rank) if plan.observed else None
     blocks: list[StepBlock] = []
     walls_ns, waits = [], []
     for block in plan.attempts[attempt].of(file, journal):
         steady = block.steady()
         fold.observe(block, steady)
-        place = plan.places[file.rank]
-        waits.append(
-            {
-                point: Waits.of(point, place, _measured(point, steady), plan.typical)
-                for point in points
-            }
-        )
+        measured = {point: steady.select(measured_by_all(point, steady.tags)) for point in points}
+        waits.append({p: Waits.of(p, place, of, plan.typical) for p, of in measured.items()})
         walls_ns.append(block.wall_ns)
         if plan.observed:
             blocks.append(block)
@@ -167,11 +157,6 @@ def measured_by_all(point: str, tags: npt.NDArray[np.int64]) -> npt.NDArray[np.b
     return measured
 
 
-def _measured(point: str, block: StepBlock) -> StepBlock:
-    measured = measured_by_all(point, block.tags)
-    return block if measured.all() else block.select(measured)
-
-
 def job_blocks(aligned: Alignment, whole: RankPartials, most: int) -> Iterator[JobBlock]:
     """The steps of all ranks, and the blocks of those that are looked at one by one.
 
@@ -183,7 +168,8 @@ def job_blocks(aligned: Alignment, whole: RankPartials, most: int) -> Iterator[J
     run = aligned.run
     meters = [whole.meters[rank] for rank in run.ranks]
     typical, drawn = typical_places(len(run.ranks), most), drawn_places(meters)
-    kept = {0, *typical, *drawn, *slowest_place(meters)}
+    slowest = _by_value(meters, STEP_MEAN_S)[-1:]
+    kept = {0, *typical, *drawn, *slowest}
     places = {rank: place for place, rank in enumerate(run.ranks)}
     for attempt, files in enumerate(run.attempts):
         steps = whole.steps.get(attempt)
@@ -194,36 +180,26 @@ def job_blocks(aligned: Alignment, whole: RankPartials, most: int) -> Iterator[J
             for file in files
             if places[file.rank] in kept or file is files[0]
         }
-        for begin in range(0, len(steps.walls_ns), PIECE_STEPS):
-            until = min(begin + PIECE_STEPS, len(steps.walls_ns))
+        every = np.arange(len(steps.walls_ns))
+        for begin in every[::PIECE_STEPS].tolist():
             yield JobBlock(
                 blocks={place: next(lane) for place, lane in lanes.items()},
-                over=steps.over.take(np.arange(begin, until)),
+                over=steps.over.take(every[begin : begin + PIECE_STEPS]),
                 everybody=len(files) == len(places),
                 typical=typical,
                 drawn=drawn,
             )
 
 
-def drawn_places(meters: Sequence[Fold], most: int = DRAWN_RANKS) -> frozenset[int]:
+def drawn_places(meters: Sequence[Fold], most: int = MOST_RANKS) -> frozenset[int]:
     """Places of the ranks whose all-reduce tails are shortest and longest, *most* together."""
-    tails = {place: fold.reduction(ALLREDUCE_TAIL_S) for place, fold in enumerate(meters)}
-    waits = {
-        place: value
-        for place, tail in tails.items()
-        if tail is not None and (value := tail.value()) is not None
-    }
-    ordered = sorted(waits, key=lambda place: (waits[place], place))
-    half = most // 2
-    return frozenset(ordered if len(ordered) <= most else [*ordered[:half], *ordered[-half:]])
+    ordered = _by_value(meters, ALLREDUCE_TAIL_S)
+    return frozenset([*ordered[: most // 2], *ordered[-(most // 2) :]])
 
 
-def slowest_place(meters: Sequence[Fold]) -> tuple[int, ...]:
-    """Place of the rank whose steps take longest on average; none if there is no steady step."""
-    means = {place: fold.reduction(STEP_MEAN_S) for place, fold in enumerate(meters)}
-    values = {
-        place: value
-        for place, mean in means.items()
-        if mean is not None and (value := mean.value()) is not None
-    }
-    return (max(values, key=lambda place: (values[place], -place)),) if values else ()
+def _by_value(meters: Sequence[Fold], name: str) -> list[int]:
+    """Places of the ranks that have a reading, by its value."""
+    reductions = ((place, fold.reduction(name)) for place, fold in enumerate(meters))
+    values = {place: reduction.value() for place, reduction in reductions if reduction is not None}
+    known = {place: value for place, value in values.items() if value is not None}
+    return sorted(known, key=lambda place: (known[place], place))

@@ -1,72 +1,277 @@
-"""Contents of `summary.json` about several ranks: who is late, and what that costs.
+"""Ranks of a run against each other: steps without what they wait for, lost time, and a map.
 
-Plain data in SI units, as in `trainperf.analysis.summary.schema`.
+A step of several ranks lasts until the last of them has arrived at each synchronisation point.  Had
+it arrived with the typical other rank, the step would have been shorter by what it came after that
+one.  Delays at several points add up where host and device work in step; on an asynchronous device
+they are the same delay seen twice, and the larger one counts.
+
+Worked example: a step of 60 ms in which rank 3 arrives 9 ms after the others, and the first of
+those it held up waits 8 ms longer than it does.  As fast as the typical rank it would save 8 ms: 52
+ms.  Over 64 devices and an hour of such steps, 8.5 device-hours are lost to it.
 """
 
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.analysis.run.journal import Journal
+from trainperf.analysis.summary.schema import (
+    MOST_RANKS,
+    DeviceTime,
+    Summary,
+    SyncPoint,
+    WhatIf,
+)
+from trainperf.core.findings import COLD, LIMITS, REFILL_S
+from trainperf.core.phases import GAPS, PHASES, Phase
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    STEP_MEAN_S,
+    phase_reading,
+)
 
 
-WhoIsLate = Literal["same", "rotating", "nobody", "too_few_steps", ""]
-"""Always the same ranks, now this one and now that one, none in most steps; or too few steps to
-tell.  Empty in a summary of a release that did not say."""
+STRAGGLERS, STALL, REDUCTIONS = "stragglers", "data stall", "reductions"
+"""What steps lose; the rest of the parts are gaps, by label, and `steps`."""
+STEPS = "steps"
+"""Time in steps that is not lost to any of them."""
+
+FEW_RANKS = 16
+"""Up to so many ranks a run is read in one pass by one process, and each has a row in the map."""
+
+MOST_GROUPS = 32
+
+Numbers = npt.NDArray[np.float64]
 
 
-class LateRank(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank that the others wait for again and again at one point."""
-
-    rank: int
-    late_s: float
-    """Median time it comes after the typical other rank; with others like it, of all of them."""
-    cause: str | None
-    """Phase in which it spends the largest part of that; `None` when none explains it."""
-    cause_s: float | None
-    """Mean excess of that phase over the median other rank's, as far as it is late here."""
-
-
-class LateWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive steady steps at one synchronisation point, and who was late in them."""
-
-    first_step: int
-    last_step: int
-    """Both are in it; steps between them that are not steady are not counted."""
-    steps: int
-    late_steps: int
-    """In which some rank was clearly late."""
-    of_ranks: tuple[int, ...]
-    """In which that was each of the point's `often_late`."""
-    lost_s: float
-    """What the rank that came first waited for the last one, all steps together."""
+def what_if(summary: Summary) -> WhatIf | None:
+    """The predictions for a mean steady step; `None` without steps whose waits are known."""
+    step_s, points = summary.value(STEP_MEAN_S), summary.synchronisation
+    if not step_s or not points:
+        return None
+    in_step = summary.run.device == "cpu"
+    without_s = max(0.0, step_s - saved_s(points, "named_s", in_step=in_step))
+    # Of shards the smallest wait in backward is the whole phase, with what is computed there.
+    covered = summary.value(ALLREDUCE_TAIL_S) is not None
+    backward = next((point for point in points if point.point == "backward"), None)
+    transfer_s = backward.transfer_s if backward and covered else None
+    below_s, above_s = _uncertain_s(summary, without_s, transfer_s or 0.0)
+    return WhatIf(
+        step_s=step_s,
+        ranks=tuple(dict.fromkeys(late.rank for point in points for late in point.late)),
+        without_ranks_s=without_s,
+        even_s=max(0.0, step_s - saved_s(points, "even_s", in_step=in_step)),
+        hidden_s=None if transfer_s is None else max(0.0, step_s - transfer_s),
+        below_s=below_s,
+        above_s=above_s,
+    )
 
 
-class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a mean steady step would be without what it waits for: predictions, in seconds."""
+def _uncertain_s(
+    summary: Summary, step_s: float, transfer_s: float
+) -> tuple[float | None, float | None]:
+    """By how much a predicted step may turn out shorter and longer; `None` with too few steps.
 
-    step_s: float
-    """As it is."""
-    ranks: tuple[int, ...]
-    """Ranks that are late at some point."""
-    without_ranks_s: float
-    """If those were as fast as the typical other rank."""
-    even_s: float
-    """If the last rank of every step were."""
-    hidden_s: float | None
-    """If the all-reduce were hidden behind backward, and the same ranks were late; `None` where its
-    tail is not covered."""
-    below_s: float | None = None
-    """By so much each of them may turn out shorter: the 95 % interval of the mean, and caches that
-    stay warm where ranks no longer wait.  `None` with too few steps to tell."""
-    above_s: float | None = None
-    """By so much longer: the same, and CPUs that ranks leave to each other while they wait."""
+    What varies between batches of steps, of all points together; and on a host what waiting itself
+    does.  A rank that waits finds its caches cold, and leaves to the others the caches, the cores
+    and the memory that they have in common: up to `REFILL_S`, either way.  What it has to send has
+    long been sent when the last one comes: of two that arrive together each waits for both halves
+    of a reduction, twice the *transfer_s* of the last one.  Where there are fewer CPUs than threads
+    and workers, what is computed at once takes as many times longer.  On an asynchronous device the
+    delay may be one of the hosts only, which the devices' own work covers, unless it reaches the
+    all-reduce: of one after it, seen between two steps alone, no record tells.
+    """
+    points = summary.synchronisation
+    margins_s = [point.margin_s for point in points if point.margin_s is not None]
+    if len(margins_s) < len(points):
+        return None, None
+    varies_s = math.hypot(*margins_s)
+    if summary.run.device != "cpu":
+        reduced = [point for point in points if point.point == "backward"]
+        saved = [saved_s(some, "named_s", in_step=False) for some in (points, reduced)]
+        return varies_s, varies_s + saved[0] - saved[1]
+    waiting_s = min(REFILL_S, step_s * (1 - 1 / COLD))
+    host = summary.host
+    crowd = 1.0 if host is None else max(1.0, host.demand / host.cpus_per_rank)
+    below_s = min(step_s, varies_s + waiting_s)
+    return below_s, varies_s + max(waiting_s, transfer_s, step_s * (crowd - 1))
 
 
-class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the time of a job's devices went; seconds summed over the ranks that were read."""
+def saved_s(points: Iterable[SyncPoint], name: str, *, in_step: bool) -> float:
+    """What a step would save at all its points together, by one of their fields."""
+    saved = [float(getattr(point, name)) for point in points]
+    return sum(saved) if in_step else max(saved, default=0.0)
 
-    devices: int
-    whole_s: float
-    parts_s: dict[str, float]
-    """`stragglers`, `data stall`, `reductions` (even the last rank waits for them), the rest of
-    the `steps`, and gaps by label, `restart` among them.  They sum to *whole_s* but for what no
-    record covers."""
+
+def device_time(summary: Summary, journals: Sequence[Journal]) -> DeviceTime | None:
+    """Where the time of all ranks went, whose file was read; one process drives one device.
+
+    What a steady step loses is taken for every step.  Time of a gap counts on every rank that had
+    it, with what it waited there for others.  `None` for a single rank.
+    """
+    whole_s = sum(journal.fit_ns for journal in journals) / 1e9
+    if len(journals) < 2 or not whole_s or not summary.run.steps:
+        return None
+    in_steps_s = sum(sum(journal.phase_ns) for journal in journals) / 1e9
+    steps = sum(journal.steps for journal in journals)
+    per_step = _lost_per_step(summary)
+    parts_s = {name: steps * lost_s for name, lost_s in per_step.items() if lost_s > 0}
+    parts_s[STEPS] = max(0.0, in_steps_s - sum(parts_s.values()))
+    gaps_s = {
+        gap.label: sum(journal.gap_ns.get(gap.label, 0) for journal in journals) / 1e9
+        for gap in GAPS
+    }
+    parts_s |= {label: spent_s for label, spent_s in gaps_s.items() if spent_s}
+    return DeviceTime(devices=len(journals), whole_s=whole_s, parts_s=parts_s)
+
+
+def _lost_per_step(summary: Summary) -> dict[str, float]:
+    """Seconds of a typical rank's steady step, by what loses them."""
+    step_s, predicted = summary.value(STEP_MEAN_S), summary.what_if
+    if not step_s:
+        return {}
+    lost_s = {}
+    if predicted is not None:
+        lost_s[STRAGGLERS] = predicted.step_s - predicted.even_s
+    # A late rank's excess is the stragglers': of what stalls, that of the typical rank counts.
+    on_device = summary.run.device != "cpu"
+    name = DATA_STALL_FRACTION if on_device else phase_reading(Phase.DATA_WAIT.label)
+    stalled = summary.reading(name)
+    if stalled is not None and stalled.value is not None:
+        values = sorted(each for each in stalled.per_rank if each is not None)
+        typical = values[(len(values) - 1) // 2] if values else stalled.value
+        lost_s[STALL] = step_s * typical if on_device else typical
+    if predicted is not None and predicted.hidden_s is not None:
+        lost_s[REDUCTIONS] = predicted.step_s - predicted.hidden_s
+    return lost_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankColumn:
+    """One figure of all ranks."""
+
+    kind: Literal["phase", "wait", "late"]
+    """Time in a phase without what it waits there for others; the wait at a point; by how much it
+    comes there after the typical rank."""
+    name: str
+    """Of the phase or point."""
+    values_s: Numbers
+    """By place of the rank; NaN where not measured."""
+
+    @property
+    def typical_s(self) -> float:
+        """Their median."""
+        return float(np.nanmedian(self.values_s))
+
+    def excess_s(self) -> Numbers:
+        """What each rank has beyond the typical one, or waits beyond the transfer; else 0."""
+        base_s = np.nanmin(self.values_s) if self.kind == "wait" else self.typical_s
+        return np.nan_to_num(self.values_s - base_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRow:
+    """One rank; or several neighbours, and of them in each column the one that has most."""
+
+    first: int
+    last: int
+    stands_out: bool
+    """Whether it is late, or spends notably more than the typical rank in a phase."""
+    most: tuple[int, ...]
+    """Whose figure it is, by column."""
+    values_s: tuple[float | None, ...]
+    excess: tuple[float, ...]
+    """Beyond the typical rank, of a wait beyond the transfer, as shares of the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMap:
+    """Columns, and rows that were chosen of the ranks: what is shown does not grow with a job."""
+
+    columns: tuple[RankColumn, ...]
+    ranks: tuple[RankRow, ...]
+    """All of a few; of many those that matter, the one that matters most first."""
+    groups: tuple[RankRow, ...]
+    """All of many, by neighbours; empty for a few."""
+
+
+def rank_map(summary: Summary) -> RankMap | None:
+    """Phases and waits of each rank against the typical one; `None` for one, or without a step."""
+    ranks, step_s = summary.run.ranks, summary.value(STEP_MEAN_S)
+    columns = tuple(_columns(summary, step_s)) if step_s and len(ranks) > 1 else ()
+    if not columns or not step_s:
+        return None
+    values = np.stack([column.values_s for column in columns], axis=1)
+    excess = np.stack([column.excess_s() for column in columns], axis=1) / step_s
+    # More of a wait is no fault of the rank that waits.
+    guilty = np.array([column.kind != "wait" for column in columns])
+    order = _order(summary, np.where(guilty, excess, 0.0).max(axis=1))
+
+    def row(places: range, *, stands_out: bool) -> RankRow:
+        most = places.start + excess[places].argmax(axis=0)
+        figures = values[most, np.arange(len(columns))]
+        return RankRow(
+            first=ranks[places.start],
+            last=ranks[places.stop - 1],
+            stands_out=stands_out,
+            most=tuple(ranks[place] for place in most.tolist()),
+            values_s=tuple(None if math.isnan(value) else value for value in figures.tolist()),
+            excess=tuple(excess[places].max(axis=0).tolist()),
+        )
+
+    every = range(len(ranks))
+    few = len(ranks) <= FEW_RANKS
+    chosen = every if few else order[:MOST_RANKS]
+    size = _group_size(summary)
+    parts = [] if few else [every[begin : begin + size] for begin in every[::size]]
+    return RankMap(
+        columns=columns,
+        ranks=tuple(row(every[place : place + 1], stands_out=place in order) for place in chosen),
+        groups=tuple(row(part, stands_out=False) for part in parts),
+    )
+
+
+def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
+    points = {point.point: point for point in summary.synchronisation}
+    for phase in PHASES:
+        point = points.get(phase.label)
+        values = np.array(summary.readings[phase_reading(phase.label)].per_rank, np.float64)
+        if not len(values) or (phase is Phase.LOOP and point is not None):
+            continue  # not measured, or the wait itself
+        if phase is Phase.BACKWARD and point is not None and summary.run.device == "cpu":
+            values = values - np.array(point.wait_s)
+        if not np.isnan(values).all() and np.nanmax(values) >= LIMITS.trifle * step_s:
+            yield RankColumn(kind="phase", name=phase.label, values_s=values)
+    for name, point in points.items():
+        waits = np.array(point.wait_s)
+        yield RankColumn(kind="wait", name=name, values_s=waits)
+        yield RankColumn(kind="late", name=name, values_s=np.median(waits) - waits)
+
+
+def _order(summary: Summary, worst: Numbers) -> list[int]:
+    """Places of the ranks that matter: the named, the often late, those that differ."""
+    points = summary.synchronisation
+    chosen = [point.straggler for point in points if point.straggler is not None]
+    chosen += [rank for point in points for rank in notably_late(point)]
+    differing = np.flatnonzero(worst >= LIMITS.worth).tolist()
+    far = sorted(differing, key=lambda place: (-worst[place], place))
+    return list(dict.fromkeys([*map(summary.run.ranks.index, chosen), *far]))
+
+
+def notably_late(point: SyncPoint) -> dict[int, float]:
+    """Ranks that are late at a point in a notable share of the steps, and that share."""
+    shares = zip(point.often_late, point.often_late_fraction, strict=True)
+    return {rank: share for rank, share in shares if share >= LIMITS.worth}
+
+
+def _group_size(summary: Summary) -> int:
+    """Ranks of a group: whole hosts, where the ranks of one are known."""
+    here = summary.run.hardware.get("local_world_size")
+    unit = here if isinstance(here, int) and here > 0 else 1
+    least = -(-len(summary.run.ranks) // MOST_GROUPS)
+    return -(-least // unit) * unit

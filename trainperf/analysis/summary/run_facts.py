@@ -1,16 +1,41 @@
-"""Facts of a run: its identity, how far it came, how it ended, and warnings about its files."""
+"""Facts of a run: its identity, how far it came, how it ended, and warnings about its files.
+
+A rank ended by its end mark, by its process where that can be seen, else by silence.  Of a run of
+days steps that are not read are counted: medians, shares and rates stand on those that are, but
+what is added up over a fit, and the largest of something, is known of all, by the index of their
+packed part.  An attempt that resumes from a checkpoint says at which step of the job it goes on;
+steps after it that the attempt before had done are done again.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
+from trainperf.analysis.run.record_file import RecordFile, end_of
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.rank_ends import Silence, rank_ends, sentences, state_of_run, unlike
-from trainperf.analysis.summary.schema import RunFacts
-from trainperf.analysis.summary.unread import unread_steps
+from trainperf.analysis.summary.schema import (
+    MOST_RANKS,
+    HostShare,
+    RankEnd,
+    RankState,
+    Restarts,
+    RunFacts,
+    State,
+)
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural
-from trainperf.core.steps.records import RunInfo
+from trainperf.core.machine.limits import cpus_listed, share_of_rank
+from trainperf.core.machine.processes import has_died
+from trainperf.core.phases import DISQUALIFYING, TAGS, Gap
+from trainperf.core.stats.reductions import Maximum, Reduction, Total
+from trainperf.core.steps.records import NOT_CLOSED, EndMark, RunInfo
+from trainperf.core.steps.stretches import Stretches
+from trainperf.meters import Meter
 from trainperf.meters.fold import Fold
 
 
@@ -21,17 +46,15 @@ On the machine where it ran its process is looked for, and no silence is needed.
 
 _SILENT_STEPS = 100
 
-TOLERABLE = 0.01
-"""Share of the fit that may be in no record; by construction it is almost 0."""
-
 
 def completed_info(info: RunInfo, journal: Journal) -> RunInfo:
     """The header, completed with what was learned while training."""
+    learned = journal.totals
     return msgspec.structs.replace(
         info,
-        notes={**info.notes, **journal.totals.notes},
-        reasons={**info.reasons, **journal.totals.reasons},
-        config={**info.config, **journal.totals.config},
+        notes={**info.notes, **learned.notes},
+        reasons={**info.reasons, **learned.reasons},
+        config={**info.config, **learned.config},
     )
 
 
@@ -49,15 +72,20 @@ def run_facts(
     """
     info, first = run.info, replay.journals[run.ranks[0]]
     complete = completed_info(info, first)
-    silent_s = max(SILENT_S, _SILENT_STEPS * (step_s or 0.0))
-    silence = Silence(now_s=now_s, longest_s=silent_s)
-    ends = rank_ends(run.attempts[-1], replay.journals, silence)
-    state = state_of_run(ends)
+    longest_s = max(SILENT_S, _SILENT_STEPS * (step_s or 0.0))
+    ends = rank_ends(run.attempts[-1], replay.journals, now_s, longest_s)
+    state = _state_of_run(ends)
+    reason = first.end.reason if first.end else "finished"
+    # Others may do what the first rank does not; where both do, the first one's note holds.
+    notes = dict(complete.notes)
+    for journal in replay.journals.values():
+        notes = {**journal.totals.notes, **notes}
+    most = max(end.steps for end in ends)
     return RunFacts(
         path=run.address,
         name=run.name,
         state=state,
-        end_reason=_end_reason(first),
+        end_reason=None if reason in ("finished", "interrupted") else reason,
         started_at=run.attempts[0][0].info.started_at,
         attempts=len(run.attempts),
         continues=info.continues,
@@ -67,7 +95,7 @@ def run_facts(
         steps=fold.steps,
         steady_steps=fold.steady_steps,
         left_out_steps=replay.left_out,
-        unread_steps=unread_steps(first),
+        unread_steps=sum(int(stretches["steps"].sum()) for stretches in first.unread),
         window=run.window,
         fit_s=first.fit_ns / 1e9,
         earlier=info.totals,
@@ -75,32 +103,22 @@ def run_facts(
         hardware=info.hardware,
         config=complete.config,
         environment=info.environment,
-        notes={**_notes_of_others(replay), **complete.notes},
+        notes=notes,
         faults=first.totals.faults,
         dropped=first.totals.dropped,
-        ended_otherwise=unlike(ends, state),
+        ended_otherwise=tuple(
+            end
+            for end in ends
+            if end.state != state or (end.state not in ("running", "killed") and end.steps < most)
+        ),
     )
-
-
-def _notes_of_others(replay: Replay | Alignment) -> dict[str, str]:
-    """Notes of all ranks, since others may do what the first does not; the lowest rank's holds."""
-    notes: dict[str, str] = {}
-    for journal in replay.journals.values():
-        notes = {**journal.totals.notes, **notes}
-    return notes
-
-
-def _end_reason(journal: Journal) -> str | None:
-    reason = journal.end.reason if journal.end else "finished"
-    return None if reason in ("finished", "interrupted") else reason
 
 
 def warnings_of(run: Run, replay: Replay | Alignment, facts: RunFacts) -> tuple[str, ...]:
     """Sentences for people, none when all is well."""
-    warnings = list(run.warnings)
-    warnings += _missing_ranks(run)
+    warnings = [*run.warnings, *_missing_ranks(run)]
     most = max(journal.steps for journal in replay.journals.values())
-    warnings += sentences(facts.ended_otherwise, most)
+    warnings += _endings(facts.ended_otherwise, most)
     for journal in replay.journals.values():
         if journal.damaged_lines:
             lines = plural(journal.damaged_lines, "damaged line")
@@ -116,7 +134,8 @@ def warnings_of(run: Run, replay: Replay | Alignment, facts: RunFacts) -> tuple[
         steps = plural(facts.left_out_steps, "step")
         warnings.append(f"{steps} excluded: not every rank recorded them")
     unattributed_s = replay.journals[facts.ranks[0]].ledger_s()[UNATTRIBUTED]
-    if abs(unattributed_s) > TOLERABLE * facts.fit_s:
+    # By construction it is almost 0.
+    if abs(unattributed_s) > LIMITS.trifle * facts.fit_s:
         warnings.append(f"{duration(unattributed_s)} of the fit are not covered by any record")
     since = diverged(replay)
     if since:
@@ -141,13 +160,267 @@ def diverged(replay: Replay | Alignment) -> str:
 def _missing_ranks(run: Run) -> list[str]:
     warnings = []
     for files in run.attempts:
-        present, world_size = {file.rank for file in files}, files[0].info.world_size
-        missing = sorted(set(range(world_size)) - present)
+        world_size = files[0].info.world_size
+        missing = sorted(set(range(world_size)) - {file.rank for file in files})
         if missing:
             attempt = f"attempt {files[0].attempt}: " if len(run.attempts) > 1 else ""
-            named = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
             warnings.append(
-                f"{attempt}{len(present)} of {world_size} ranks read (missing: {named}): "
+                f"{attempt}{len(files)} of {world_size} ranks read (missing: {_first(missing)}): "
                 "sums over ranks are too low"
             )
     return warnings
+
+
+def _first(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks[:MOST_RANKS])) + (", …" if len(ranks) > MOST_RANKS else "")
+
+
+# How ranks ended.
+
+
+def rank_ends(
+    files: Sequence[RecordFile],
+    journals: Mapping[int, Journal],
+    now_s: float | None,
+    longest_s: float,
+) -> list[RankEnd]:
+    """How each rank of an attempt ended, in the order of ranks.
+
+    A rank whose process is seen to be gone was killed.  Where it cannot be seen, on another host,
+    it was killed if no rank has written for long; one that alone is silent may be waiting.
+
+    Args:
+        files: Of the attempt.
+        journals: Of each rank.
+        now_s: Seconds since 1970; `None` where that is not known: then nobody is silent.
+        longest_s: Without a line from a rank that writes them.
+    """
+    ages_s = [0.0 if now_s is None else now_s - file.modified_s for file in files]
+    nobody_writes = min(ages_s) > longest_s
+    ends = []
+    for file, age_s in zip(files, ages_s, strict=True):
+        end = journals[file.rank].end
+        silent = end is None and age_s > longest_s
+        died = None if end else has_died(file.info.process)
+        killed = end is None and (nobody_writes if died is None else died)
+        state: RankState = "killed" if killed else "silent" if silent else "running"
+        state = ended_as(end) if end else state
+        ends.append(
+            RankEnd(
+                rank=file.rank,
+                host=_host(file.info),
+                state=state,
+                reason=end.reason if end and state == "failed" else None,
+                steps=journals[file.rank].steps,
+                silent_s=age_s if state == "silent" else None,
+            )
+        )
+    return ends
+
+
+def ended_as(end: EndMark) -> State:
+    """What an end mark says."""
+    if end.reason == "finished":
+        return "finished"
+    return "interrupted" if end.reason in ("interrupted", NOT_CLOSED) else "failed"
+
+
+def _state_of_run(ends: Sequence[RankEnd]) -> State:
+    """The lowest rank's, but a run goes on as long as one rank of it does."""
+    match ends[0].state:
+        case "running" | "silent" | "killed":
+            return "running" if {"running", "silent"} & {end.state for end in ends} else "killed"
+        case closed:
+            return closed
+
+
+def _endings(ends: Sequence[RankEnd], most: int) -> list[str]:
+    """One sentence for each way in which ranks ended otherwise than the run.
+
+    Args:
+        ends: Of those ranks.
+        most: Steps of the rank that came farthest.
+    """
+    words = {
+        "finished": "ended",
+        "killed": "gone without an end (killed?)",
+        "running": "still running",
+    }
+    alike: dict[str, list[RankEnd]] = defaultdict(list)
+    for end in ends:
+        how = f"ended by {end.reason}" if end.state == "failed" else end.state
+        alike[words.get(end.state, how)].append(end)
+    sentences = []
+    for how, same in alike.items():
+        ranks, hosts = _first([end.rank for end in same]), {end.host for end in same}
+        where = f" (on {hosts.pop()})" if len(hosts) == 1 and "" not in hosts else ""
+        named = f"{len(same)} ranks, {ranks}" if len(same) > 1 else f"rank {ranks}"
+        silent_s = max(end.silent_s or 0.0 for end in same)
+        since = f" for {duration(silent_s)}, waiting or stopped" if silent_s else ""
+        first = "the first " if len(same) > 1 else ""
+        fewest = min(end.steps for end in same)
+        after = f"{first}after {fewest:,} of {plural(most, 'step')}"
+        sentences.append(f"{named}{where}: {how}{since}, {after}")
+    return sentences
+
+
+# Restarts, and steps that are not read.
+
+
+def restarts(run: Run, journal: Journal) -> Restarts | None:
+    """`None` where there was none, or only a window of the run is read."""
+    number = len(run.attempts) - 1
+    if number < 1 or run.window:
+        return None
+    begins = [files[0].info.totals.get("steps") for files in run.attempts]
+    reached = [
+        (begin or 0) + end_of(files[0]).step + 1
+        for begin, files in zip(begins, run.attempts, strict=True)
+    ]
+    again = None
+    if None not in begins[1:]:
+        # Steps of the job that two attempts did, by where each began.
+        pairs = zip(reached, begins[1:], strict=False)
+        again = sum(max(0, end - (begin or 0)) for end, begin in pairs)
+    without_s = journal.gap_ns.get(Gap.RESTART.label, 0) / 1e9
+    startups = journal.pauses.get(Gap.STARTUP.label, ())[1:]
+    step_s = sum(journal.phase_ns) / 1e9 / max(1, journal.steps)
+    return Restarts(
+        number=number,
+        without_training_s=without_s,
+        lost_s=without_s + sum(spent for _, spent in startups) / 1e9 + (again or 0) * step_s,
+        again_steps=again,
+    )
+
+
+def count_unread(folds: Sequence[Fold], journals: Iterable[Journal]) -> None:
+    """Add the unread steps of each rank to its meters, as far as sums and maxima tell."""
+    for fold, journal in zip(folds, journals, strict=True):
+        for stretches in journal.unread:
+            added = {
+                meter.name: _added(meter, fold.reduction(meter.name), stretches)
+                for meter in fold.meters
+            }
+            reductions = {name: each for name, each in added.items() if each is not None}
+            steps, steady = (int(stretches[name].sum()) for name in ("steps", "steady"))
+            fold.add_unread(steps, steady, reductions)
+
+
+def _added(meter: Meter, observed: Reduction | None, stretches: Stretches) -> Reduction | None:
+    """What the sums of a fact add to a meter that adds up, or takes the largest."""
+    fact = meter.needs[0] if meter.needs else ""
+    if not stretches.has(f"sum:{fact}"):
+        return None
+    steps = int(stretches["steps"].sum())
+    if isinstance(observed, Total):
+        scale = 1e9 if meter.unit == "s" and fact.endswith("_ns") else 1.0
+        return Total(float(stretches[f"sum:{fact}"].sum()) / scale, steps)
+    if isinstance(observed, Maximum) and not np.isnan(most := stretches[f"most:{fact}"]).all():
+        return Maximum(float(np.nanmax(most)), steps)
+    return None
+
+
+def unread_exclusions(journal: Journal) -> dict[str, int]:
+    """Tag to the unread steps that are excluded for it, by the rank's own tags."""
+    counts = {
+        tag.label: sum(int(stretches[f"tag:{tag.label}"].sum()) for stretches in journal.unread)
+        for tag in TAGS
+        if tag & DISQUALIFYING
+    }
+    return {label: number for label, number in counts.items() if number}
+
+
+# A rank's share of its host's CPUs: by all headers, the launcher, masks and quotas.
+
+
+def host_share(
+    infos: Sequence[RunInfo], contention: Collection[Mapping[str, int]] = ()
+) -> HostShare | None:
+    """The share of the rank that has least; `None` where no rank says how many CPUs it may use.
+
+    Args:
+        infos: Headers of one attempt.
+        contention: What each rank counted (`Totals.contention`).
+    """
+    on_hosts = Counter(map(_host, infos))
+    claims: dict[str, Counter[int]] = defaultdict(Counter)
+    for info in infos:
+        claims[_host(info)].update(_mask(info))
+    shares = [_share(info, on_hosts, claims[_host(info)]) for info in infos]
+    known = [share for share in shares if share is not None]
+    least = min(known, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
+
+    def quotients(part: str, *whole: str) -> list[float]:
+        return [
+            sums[part] / total
+            for sums in contention
+            if part in sums and (total := sum(sums.get(name, 0) for name in whole)) > 0
+        ]
+
+    workers = ("workers_waited_ns", "workers_ran_ns")
+    preemptions = max(quotients("preemptions", "span_ns"), default=None)
+    return least and msgspec.structs.replace(
+        least,
+        waited_fraction=max(quotients("waited_ns", "span_ns"), default=None),
+        ran_fraction=min(quotients("ran_ns", "span_ns"), default=None),
+        workers_waited_fraction=max(quotients("workers_waited_ns", *workers), default=None),
+        workers_ran=max(quotients("workers_ran_ns", "span_ns"), default=None),
+        throttled_fraction=max(quotients("throttled_periods", "quota_periods"), default=None),
+        preemptions_per_s=None if preemptions is None else 1e9 * preemptions,
+    )
+
+
+def _share(
+    info: RunInfo, on_hosts: Mapping[str, int], claims: Mapping[int, int]
+) -> HostShare | None:
+    every, mask, host = _number(info, "host_cpus"), _mask(info), _host(info)
+    ranks = _ranks_here(info, on_hosts)
+    cpus = share_of_rank(_number(info, "cpu_count"), every, ranks)
+    if cpus is None:
+        return None
+    if mask and on_hosts[host] == ranks:
+        # Every rank of the host has said which CPUs it may run on: each of them is shared by those
+        # that may, and a quota by all.  E.g. eight ranks that may all run on the same 16 of 64 CPUs
+        # have 2 each, and so have eight with masks of two each.
+        cpus = sum(1 / claims[cpu] for cpu in mask)
+        cpus = cpus if every is None or every >= len(claims) else min(cpus, every / ranks)
+    on_device = info.device != "cpu"
+    return HostShare(
+        rank=info.rank,
+        host=host,
+        ranks=ranks,
+        cpus_per_rank=cpus,
+        threads=1 if on_device else _number(info, "threads") or 1,
+        workers=_number(info, "num_workers") or 0,
+    )
+
+
+def _ranks_here(info: RunInfo, on_hosts: Mapping[str, int]) -> int:
+    """Ranks on the host of this one: as the launcher said, else by the hosts' names.
+
+    A rank whose host is not known, or that left no file, may be here: with too few workers nothing
+    is lost that more cannot bring, with too many all ranks are.
+
+    Args:
+        info: Header of the rank.
+        on_hosts: Ranks with a file, by host; empty for an unknown one.
+    """
+    launched = info.hardware.get("local_world_size")
+    if isinstance(launched, int) and launched:
+        return launched
+    here = _host(info)
+    others = sum(number for host, number in on_hosts.items() if here and host not in (here, ""))
+    return max(1, info.world_size - others)
+
+
+def _host(info: RunInfo) -> str:
+    return str(info.hardware.get("host") or "")
+
+
+def _mask(info: RunInfo) -> frozenset[int]:
+    return cpus_listed(str(info.hardware.get("cpu_mask") or ""))
+
+
+def _number(info: RunInfo, name: str) -> int | None:
+    value = info.config.get(name, info.hardware.get(name))
+    return int(value) if isinstance(value, int | float) else None

@@ -1,31 +1,28 @@
 """Folds of a whole run: everything that is computed from its steps, fed in one pass over them."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from trainperf.analysis.roofline.utilisation import UtilisationFold
 from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.capture_aftermath import CaptureFold
-from trainperf.analysis.summary.levels import LevelsFold
-from trainperf.analysis.summary.lines import StepTimesFold
-from trainperf.analysis.summary.long_term import LongTerm, long_term
-from trainperf.analysis.summary.machine import MachineFold
-from trainperf.analysis.summary.rank_folds import (
-    JobSteps,
-    job_blocks,
-    measured_by_all,
-    read_ranks,
+from trainperf.analysis.summary.captures import CaptureFold, TraceAgreementFold
+from trainperf.analysis.summary.lateness import (
+    COLLECTIVES,
+    LatenessFold,
+    typical_places,
 )
+from trainperf.analysis.summary.lines import StepTimesFold
+from trainperf.analysis.summary.long_term import LevelsFold, long_term
+from trainperf.analysis.summary.machine import MachineFold
+from trainperf.analysis.summary.rank_folds import JobSteps, job_blocks, measured_by_all, read_ranks
+from trainperf.analysis.summary.ranks import FEW_RANKS
 from trainperf.analysis.summary.run_facts import completed_info, diverged
-from trainperf.analysis.summary.stragglers import COLLECTIVES, LatenessFold, sync_points
-from trainperf.analysis.summary.trace_agreement import TraceAgreementFold
-from trainperf.analysis.summary.unread import unread_of
-from trainperf.analysis.summary.waits import typical_places
+from trainperf.analysis.summary.schema import LongTerm
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.engines.base import Engine
 from trainperf.core.loop_kind import LIGHTNING, loop_of
@@ -33,19 +30,11 @@ from trainperf.core.phases import DISQUALIFYING
 from trainperf.core.readings import ALLREDUCE_SKEW_S, LOSS
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import RunInfo
-from trainperf.core.steps.stretches import excluded
+from trainperf.core.steps.stretches import Stretches, excluded
 from trainperf.meters import METERS
 from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
 from trainperf.meters.own import across
 from trainperf.traces.capture_files import CaptureReport
-
-
-FEW_RANKS = 16
-"""Up to so many ranks a run is read in one pass by one process."""
-
-
-MOST_SUSPECTS = 8
-"""Of more ranks, so many that were late most often are read again where the run changed."""
 
 
 class StepObserver(Protocol):
@@ -73,19 +62,18 @@ class RunFolds:
         self._pass = replay
         self.replay: Replay | Alignment = replay
         self.meters = [Fold(METERS) for _ in run.ranks]
-        # Lightning makes its ranks wait for each other before every fetch.
-        self.loop_waits = loop_of(run.info.config) is LIGHTNING
-        self._tail = any("tail_ns" in each.info.columns for files in run.attempts for each in files)
         self.lateness = LatenessFold(
             run.ranks,
-            loop_waits=self.loop_waits,
+            # Lightning makes its ranks wait for each other before every fetch.
+            loop_waits=loop_of(run.info.config) is LIGHTNING,
             collectives=self._collectives,
-            tail=self._tail,
+            tail=any("tail_ns" in each.info.columns for files in run.attempts for each in files),
         )
         self.traces = TraceAgreementFold(captures, run.ranks, restarted=len(run.attempts) > 1)
         self.utilisation = UtilisationFold(documents)
         self.captures = CaptureFold()
-        self.excluded = ExcludedFold()
+        self.excluded: Counter[str] = Counter()
+        """Tag to the steps that are excluded for it; with several, it is the first of them."""
         self.times = StepTimesFold()
         self.levels = LevelsFold(len(run.ranks))
         machines, self.machine_problems = replay.machines
@@ -93,12 +81,7 @@ class RunFolds:
 
     def read(self, observers: Sequence[StepObserver]) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
-        of_all_ranks = (
-            self.lateness,
-            self.traces,
-            self.utilisation,
-            self.times,
-        )
+        of_all_ranks = (self.lateness, self.traces, self.utilisation, self.times)
         for blocks in self._pass.blocks():
             for fold, block in zip(self.meters, blocks, strict=True):
                 fold.observe(block)
@@ -113,15 +96,13 @@ class RunFolds:
             present = [block for block in blocks if len(block)]
             slowest_s = np.maximum.reduce([block.wall_ns for block in present]) / 1e9
             self.captures.observe(present[0], slowest_s)
-            self.excluded.observe(present[0].tags)
+            self.excluded.update(excluded(present[0].tags))
             self.machine.observe(present[0], self._pass.attempt)
 
     def read_apart(self, observers: Sequence[StepObserver], engine: Engine | None) -> None:
         """Read each file by itself, and what the ranks did together from what that gives."""
         self.replay = aligned = Alignment(self.run, engine)
-        points = sync_points(
-            loop_waits=self.loop_waits, collectives=self._collectives(), tail=self._tail
-        )
+        points = self.lateness.points_now()
         whole = read_ranks(self.run, aligned, points, engine, observed=bool(observers))
         self.meters = [whole.meters[rank] for rank in self.run.ranks]
         for place in sorted(whole.steps):
@@ -136,12 +117,12 @@ class RunFolds:
     def _add_job(self, block: StepBlock, steps: JobSteps) -> None:
         """Take what is known of an attempt's steps over all ranks."""
         self.captures.observe(block, steps.walls_ns / 1e9)
-        self.excluded.observe(block.tags)
+        self.excluded.update(excluded(block.tags))
         steady = (block.tags & DISQUALIFYING) == 0
         for point, waits in steps.waits.items():
             if len(waits):
                 chosen = steady & measured_by_all(point, block.tags)
-                self.lateness.add(point, waits, steps.walls_ns[chosen], block.index[chosen])
+                self.lateness.add(point, waits, steps.walls_ns[chosen])
 
     def _read_chosen(self, aligned: Alignment) -> None:
         """Read the ranks that have more to say: the first one, and those with a trace."""
@@ -176,7 +157,7 @@ class RunFolds:
             return
         late = dict.fromkeys(rank for point in self.lateness.points() for rank in point.often_late)
         places = {rank: place for place, rank in enumerate(self.run.ranks)}
-        suspects = [places[rank] for rank in late][:MOST_SUSPECTS]
+        suspects = [places[rank] for rank in late]
         typical = typical_places(len(places), len(suspects))
         for place in sorted({*suspects, *typical} - {0}):
             for attempt, files in enumerate(self.run.attempts):
@@ -189,7 +170,7 @@ class RunFolds:
         """How the run changed, by the ranks whose levels were read."""
         journals = self.replay.journals
         levels = {
-            rank: self.levels.levels(place, unread_of(journals[rank]))
+            rank: self.levels.levels(place, Stretches.joined(journals[rank].unread))
             for place, rank in enumerate(self.run.ranks)
             if place == 0 or self.levels.has(place)
         }
@@ -210,22 +191,6 @@ class RunFolds:
         if since:
             result[LOSS] = Reading(value=None, unit="1", reason=since)
         return result | self.utilisation.readings()
-
-
-class ExcludedFold:
-    """Counts the steps excluded from the steady statistics.
-
-    A step with several disqualifying tags is counted once, under the first in the order of `Tag`.
-    """
-
-    def __init__(self) -> None:
-        self.steps: dict[str, int] = {}
-        """Tag to steps."""
-
-    def observe(self, tags: npt.NDArray[np.int64]) -> None:
-        """Take the tags of the next steps."""
-        for label, steps in excluded(tags).items():
-            self.steps[label] = self.steps.get(label, 0) + steps
 
 
 def _skew(lateness: LatenessFold, info: RunInfo, fold: Fold) -> Reading:

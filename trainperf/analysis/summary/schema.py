@@ -11,27 +11,20 @@ import msgspec
 
 from trainperf.analysis.roofline.speed_of_light import SpeedOfLight
 from trainperf.analysis.roofline.time_split import Dimensions
-from trainperf.analysis.summary.long_term import LongTerm
-from trainperf.analysis.summary.machine_facts import MachineFacts, Prices
-from trainperf.analysis.summary.ranks import (
-    DeviceTime,
-    LateRank,
-    LateWindow,
-    WhatIf,
-    WhoIsLate,
-)
-from trainperf.analysis.summary.restarts import Restarts
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.trials import Trials
-from trainperf.core.findings import Decision, Finding
+from trainperf.core.findings import Decision, Finding, Ordinary
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import find, phase_reading
 from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
 from trainperf.meters.fold import Reading, not_covered
 
+
+MOST_RANKS = 8
+"""Of many, so many are named in a sentence, or drawn as lines of a chart."""
 
 State = Literal["finished", "interrupted", "failed", "running", "killed"]
 RankState = Literal[State, "silent"]
@@ -176,6 +169,55 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     compared: tuple[TracedDuration, ...]
 
 
+WhoIsLate = Literal["same", "rotating", "nobody", "too_few_steps", ""]
+"""Always the same ranks, now this one and now that one, none in most steps; or too few steps to
+tell.  Empty in a summary of a release that did not say."""
+
+
+class LateRank(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that the others wait for again and again at one point."""
+
+    rank: int
+    late_s: float
+    """Median time it comes after the typical other rank; with others like it, of all of them."""
+    cause: str | None
+    """Phase in which it spends the largest part of that; `None` when none explains it."""
+    cause_s: float | None
+    """Mean excess of that phase over the median other rank's, as far as it is late here."""
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a mean steady step would be without what it waits for: predictions, in seconds."""
+
+    step_s: float
+    """As it is."""
+    ranks: tuple[int, ...]
+    """Ranks that are late at some point."""
+    without_ranks_s: float
+    """If those were as fast as the typical other rank."""
+    even_s: float
+    """If the last rank of every step were."""
+    hidden_s: float | None
+    """If the all-reduce were hidden behind backward, and the same ranks were late; `None` where its
+    tail is not covered."""
+    below_s: float | None = None
+    """By so much each of them may turn out shorter: the 95 % interval of a step, and caches that
+    stay warm where ranks no longer wait.  `None` with too few steps to tell."""
+    above_s: float | None = None
+    """By so much longer: the same, and CPUs that ranks leave to each other while they wait."""
+
+
+class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the time of a job's devices went; seconds summed over the ranks that were read."""
+
+    devices: int
+    whole_s: float
+    parts_s: dict[str, float]
+    """`stragglers`, `data stall`, `reductions` (even the last rank waits for them), the rest of
+    the `steps`, and gaps by label, `restart` among them.  They sum to *whole_s* but for what no
+    record covers."""
+
+
 class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of the step at which ranks wait for each other; over steady steps.
 
@@ -212,8 +254,8 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     named_s: float = 0.0
     """What it would save if those in *late* were."""
     margin_s: float | None = None
-    """95 % half-width of the mean step without what its last rank costs here, by ten batches of
-    steps; `None` with too few of them."""
+    """95 % half-width of the median step without what its last rank costs here; `None` with too few
+    steps."""
     who: WhoIsLate = ""
     late: tuple[LateRank, ...] = ()
     """All ranks that are late here by themselves; *straggler* is one of them."""
@@ -221,8 +263,8 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """The host whose ranks they all are; empty where there is none, or it is unknown."""
     often_late: tuple[int, ...] = ()
     """Up to eight ranks that were clearly late most often, the most frequent first."""
-    windows: tuple[LateWindow, ...] = ()
-    """Up to 64 that follow each other over the run."""
+    often_late_fraction: tuple[float, ...] = ()
+    """In which share of the steps each of those was."""
 
 
 class LineShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,6 +315,8 @@ class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[LineShare, ...]
     """The heaviest ones, each with its own share."""
     host: PlainCode | None = None
+    loader_fraction: float | None = None
+    """Share of them inside a `DataLoader`; `None` where the recording does not say."""
 
 
 class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,6 +342,202 @@ class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):
     line: LineShare | None
     """What owns that phase of these steps beyond an ordinary step: the outermost function that
     ordinary steps do not call, or a line of the functions that they do."""
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact that changed with the steps: its mean before and after, or at both ends."""
+
+    fact: str
+    before: float
+    after: float
+
+
+class NewLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """From a step on, steps take longer."""
+
+    from_step: int
+    until_step: int | None
+    """The first that does no longer; `None` if it lasts to the end."""
+    before_s: float
+    after_s: float
+    """Medians of steady steps."""
+    lost_s: float
+    """What all these steps take longer together."""
+    phase: str
+    phase_s: float
+    """What the phase takes longer in that rank."""
+    rank: int | None
+    """The rank whose phase that is; `None` if it is so on all, or there is one."""
+    alike: bool
+    """Whether forward, backward and optimizer grew by like factors: the machine, not the work."""
+    moved: tuple[Moved, ...] = ()
+
+
+class SlowDrift(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps get longer bit by bit, over all of the run."""
+
+    steps: int
+    begins_s: float
+    ends_s: float
+    """Mean step in the first sixteenth of the run, and in the last."""
+    lost_s: float
+    """What all steps take beyond those at first."""
+    phase: str
+    phase_begins_s: float
+    phase_ends_s: float
+    """Of the phase in that rank."""
+    rank: int | None = None
+    """The rank whose phase that is; `None` if it is so on all, or there is one."""
+    hook: str = ""
+    """The user's hook whose time grows most; empty where none does."""
+    hook_begins_s: float = 0.0
+    hook_ends_s: float = 0.0
+    alike: bool = False
+    """As in `NewLevel`."""
+    moved: tuple[Moved, ...] = ()
+
+
+class GrowingPause(msgspec.Struct, frozen=True, kw_only=True):
+    """Pauses of one kind that get longer."""
+
+    gap: str
+    number: int
+    begins_s: float
+    ends_s: float
+    lost_s: float
+
+
+class LongTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """All that; nothing where a run went on as it began."""
+
+    levels: tuple[NewLevel, ...] = ()
+    drift: SlowDrift | None = None
+    pauses: tuple[GrowingPause, ...] = ()
+
+
+class Restarts(msgspec.Struct, frozen=True, kw_only=True):
+    """What restarts cost a job, on its lowest rank."""
+
+    number: int
+    without_training_s: float
+    """From the last line of an attempt to the start of the next, all of them together."""
+    lost_s: float
+    """That, the startups of all attempts but the first, and the steps that were done twice."""
+    again_steps: int | None
+    """Steps that were done twice; `None` where an attempt does not say where it went on."""
+
+
+Cause = Literal[
+    "thermal", "power brake", "device shared", "host shared", "memory", "disk", "network"
+]
+"""What a machine did that can make steps slower."""
+
+
+class MachineWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of time in which the machine did so, and the steady steps in it."""
+
+    first_step: int
+    last_step: int
+    steps: int
+    seconds: float
+    slower: float | None
+    """Mean step in it over that outside of all such stretches, minus 1; `None` with too few."""
+
+
+class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One cause on one host, or on one of its devices, over the whole run."""
+
+    cause: Cause
+    host: str
+    device: int | None = None
+    """Place of the device on its host; `None` where it is the host's."""
+    fraction: float
+    """Share of the time of steady steps."""
+    steps: int
+    slower: float | None = None
+    """Median step in it over that outside of all causes, minus 1; `None` where there are too few of
+    either."""
+    lost_fraction: float = 0.0
+    """Share of the time of steady steps that they take longer in it than the median outside."""
+    shown: bool = False
+    """Whether three in four of its steps are slower than the median outside."""
+    with_others: float = 0.0
+    """Share of its steps in which another cause held too."""
+    values: dict[str, float] = {}
+    """Means of what was sampled in it; `outside_sm_mhz` is the clock outside."""
+    who: tuple[str, ...] = ()
+    """Names of other processes, the one that kept most CPUs busy first."""
+    windows: tuple[MachineWindow, ...] = ()
+    """The longest ones, in their order."""
+
+
+class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One device while the fit ran; means over the samples, `None` for what it does not tell."""
+
+    name: str
+    sm_mhz: float | None = None
+    least_mhz: float | None = None
+    most_mhz: float | None = None
+    """Of the chip, not of the run."""
+    power_w: float | None = None
+    limit_w: float | None = None
+    celsius: float | None = None
+    hottest: float | None = None
+    busy: float | None = None
+    throttled: dict[str, float] = {}
+    """Reason for a lower clock (`thermal`, `power brake`, `power cap`) to its share of samples."""
+
+
+class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One host while the fit ran."""
+
+    rank: int
+    """Its first rank."""
+    host: str
+    cpus: int | None
+    samples: int
+    span_s: float
+    sampler_cpus: float | None
+    """CPUs that the sampling itself took."""
+    means: dict[str, float]
+    """Of the host's columns (`core.artifacts.machine` says what they are)."""
+    worst: dict[str, float]
+    """The largest of them; of `memory_free` the least."""
+    devices: tuple[DeviceFacts, ...] = ()
+    reasons: dict[str, str] = {}
+
+
+class Energy(msgspec.Struct, frozen=True, kw_only=True):
+    """Of all devices whose power is known, together; of the boards, not of their hosts."""
+
+    joules: float
+    """From the first sample to the last."""
+    mean_w: float
+    step_j: float | None
+    """Of a mean steady step; `None` where the power of one of the devices is not known."""
+    token_j: float | None
+    """Of an effective token in steady steps."""
+    devices: int
+    counted: bool
+    """Whether the devices count it themselves; else power was integrated over time."""
+
+
+class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """All hosts that were sampled."""
+
+    hosts: tuple[HostFacts, ...]
+    causes: tuple[CauseFacts, ...] = ()
+    """Those that came up at all, the one that lost most first."""
+    energy: Energy | None = None
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """What the reader of a report pays, in a currency of their own."""
+
+    per_hour: float | None = None
+    """For everything that the run used, all ranks together, for an hour."""
+    per_kwh: float | None = None
+    """For electricity."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -354,8 +594,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What whoever asked for a report pays."""
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
+    ordinary: Ordinary | None = None
+    """Computing that no finding owns; `None` with too few steady steps."""
     decisions: tuple[Decision, ...] = ()
-    """Ranked by what they return per day of work."""
+    """In the order of the findings."""
     warnings: tuple[str, ...] = ()
     """What a reader must know about the files before trusting the numbers."""
 

@@ -41,7 +41,14 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     module: str | None
     """Path of the module whose forward made it, e.g. `GPT2.blocks.0.mlp`; backward as forward."""
     line: str | None
-    """`file:line` of the innermost frame outside torch, Lightning and trainperf."""
+    """`file:line` of the innermost frame outside torch, Lightning and trainperf.
+
+    Relative to the working directory or the script's, where it lies below one of them; of an
+    installed package from the package on.
+    """
+    called_at: str | None = None
+    """Where `line` is in an installed package: that of the innermost frame of the user's own code
+    around it.  `None` where it is the user's own, or nobody's."""
     shapes: tuple[tuple[int, ...], ...]
     """Of the tensors it was given, lists flattened."""
     dtypes: tuple[str, ...]

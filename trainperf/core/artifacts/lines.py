@@ -16,7 +16,8 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     """A line of a function."""
 
     file: str
-    """Relative to the working directory or to the script's, where it lies below one of them."""
+    """Relative to the working directory or to the script's, where it lies below one of them; of an
+    installed package from the package on."""
     line: int
     function: str
     """Qualified by its class, e.g. `Net.forward`."""
@@ -34,6 +35,8 @@ class SampledStack(msgspec.Struct, frozen=True, array_like=True):
     host_work: str = ""
     """What ran there that is no tensor operation, e.g. `Python` or `time.sleep`; empty where it
     may have been one."""
+    loads: bool | None = None
+    """Whether a loader of torch was asked for a batch; `None` where a recording does not say."""
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):

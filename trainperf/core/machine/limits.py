@@ -25,6 +25,12 @@ def memory_bytes(root: Path = _ROOT) -> int:
     return min([int(psutil.virtual_memory().total), *limits])
 
 
+def free_bytes() -> int:
+    """Main memory that this process may still take, about: the machine's, or what its group has."""
+    own = memory_bytes() - psutil.Process().memory_info().rss
+    return max(0, min(int(psutil.virtual_memory().available), own))
+
+
 def cpu_count(root: Path = _ROOT) -> int | None:
     """Processors that this process may use: those it runs on, or fewer by its quota of their time.
 

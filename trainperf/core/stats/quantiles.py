@@ -6,7 +6,7 @@ autocorrelation, which widens the interval of the median: neighbouring steps are
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from statistics import NormalDist
@@ -173,6 +173,12 @@ class Distribution:
             return 0.0
         below = int(np.searchsorted(np.cumsum(self.counts), place, side="right"))
         return math.exp((self.lowest + min(below, len(self.counts) - 1) + 0.5) * _LOG_GROWTH)
+
+
+def joined(parts: Iterable[Distribution | None]) -> Distribution | None:
+    """The distribution of all, in their order; `None` where there is none."""
+    present = [part for part in parts if part is not None]
+    return reduce(Distribution.merge, present) if present else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,53 +1,95 @@
 """Audit of one step of a fit, switched on only while the step's batches are trained.
 
-Every rank audits, so that none waits for a slow one; the first one writes what it saw.
+Every rank audits, so that none waits for a slow one; the first one writes what it saw.  Where
+nobody has named the step, one of a loop that an audit might hurt is captured instead.
 """
 
 import logging
-from pathlib import Path
 
+import torch
 from torch import nn
-from typing_extensions import ParamSpec
 
 from trainperf.audit import Audit
 from trainperf.core.artifacts import write_document
+from trainperf.core.formatting.units import duration
+from trainperf.core.launch_environment import AuditPlan
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Tag
 from trainperf.recording.guard import Guard
+from trainperf.recording.probes.audit_safety import why_no_look, why_not_eager
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
-from trainperf.recording.recorder import Recorder
+from trainperf.recording.profiling.background_reader import Analyst, Errand
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
+from trainperf.recording.profiling.profiler_probe import ProfilerProbe
+from trainperf.recording.recorder import Draft, Recorder
 
-
-P = ParamSpec("P")
 
 log = logging.getLogger("trainperf")
 
+LATEST = 20
+"""From this step on any is taken, e.g. where every step is the first of its epoch."""
+
+MOST_S = 1.0
+"""Processor time for looking at operators where nobody has named the step: with what torch takes to
+ask about each, and what is done after the step, about a second."""
+
+_UNUSUAL = Tag.FIRST_IN_EPOCH | Tag.AFTER_VALIDATION | Tag.PARTIAL_GROUP
+
+_MOST_BYTES = 32 * 2**20
+"""Of a capture, packed: one step."""
+
+_PATIENCE_NS = 5_000_000_000
+"""How long the end of the fit waits for it to be read."""
+
 
 class AuditProbe(Probe):
-    """The audit of the step with number *at*, under the guard of the fit.
+    """The audit of a step, under the guard of the fit.
 
     Args:
         module: What the modules' names begin with.
-        at: Number of the step in this fit, from 0.
-        run: Where it is written; `None` writes none.
+        plan: Which step.
+        place: The rank, and the run directory it is written into; on all ranks but the first, and
+            without a directory, nothing is written.
         guard: A fault of ours ends the audit and nothing else.
     """
 
     name = "audit"
 
-    def __init__(self, module: nn.Module | None, at: int, run: Path | None, guard: Guard) -> None:
-        self._at = at
-        self._run = run
+    def __init__(
+        self, module: nn.Module | None, plan: AuditPlan, place: CaptureRank, guard: Guard
+    ) -> None:
+        self._module = module
+        self._plan = plan
+        self._place = place
         self._guard = guard
-        self._audit = Audit(module, lambda function: guard.wrap(self.name, function))
+        self._begin_anew()
         self._running = False
         self._interrupted = False
         self._left = False
         """Whether hooks may be left, because a step ended with its update."""
+        self._heard = -1
+        """The last step of which a batch was announced."""
         self.over = False
-        """Whether nothing more will be audited."""
+        """Whether no further step will be audited."""
         self.ledger: LedgerProbe | None = None
         """Who is told what the step allocated."""
+        self._profiler: ProfilerProbe | None = None
+        """Captures a step instead."""
+        self._note = ""
+        self._unread: dict[str, str] = {}
+        guard.when_faulty(self.name, self._stop)
+
+    def _begin_anew(self) -> None:
+        chosen = self._plan.chosen
+        self._step: int | None = None
+        """Number of the audited step."""
+        self._cut = False
+        self._audit = Audit(
+            self._module,
+            lambda function: self._guard.wrap(self.name, function),
+            most_ns=int(MOST_S * 1e9) if chosen else None,
+        )
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to look at its open step."""
@@ -58,7 +100,12 @@ class AuditProbe(Probe):
         if self._left:
             self._release()
         draft = self.recorder.draft
-        if self.over or draft is None or draft.index < self._at:
+        if self.over or draft is None or draft.index < self._plan.at or self._running:
+            return
+        self._heard = draft.index
+        if self._step not in (None, draft.index):  # the epoch ended amid its step
+            self._begin_anew()
+        if self._step is None and not self._guard.run(self.name, lambda: self._choose(draft)):
             return
         draft.tags |= Tag.AUDITED
         self._resume()
@@ -71,22 +118,21 @@ class AuditProbe(Probe):
             self._left = True
 
     def settle(self) -> bool:
-        """Write the result if the step is complete; whether it was written now."""
+        """Write the result if the step is complete; whether nothing more will be audited."""
         draft = self.recorder.draft
-        if self.over or draft is None or not draft.complete or draft.index < self._at:
-            return False
-        self.over = True
-        self._guard.run(self.name, lambda: self._write(draft.index, draft.micro_batches))
-        if self.ledger is not None:
-            audited = self._guard.wrap(self.ledger.name, self.ledger.audited)
-            audited(self._audit.allocations, draft.index, draft.micro_batches)
-        return True
+        if self.over or draft is None or not draft.complete:
+            return self.over
+        if draft.index == self._step:
+            self._guard.run(self.name, lambda: self._settle(draft))
+        elif self._plan.chosen and draft.index >= max(self._plan.at, self._heard + 1):
+            self._guard.run(self.name, lambda: self._unheard(draft.index))
+        return self.over
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """A validation in the middle of a batch is no part of the step."""
         if begins and self._running:
             self.pause()
-            self._interrupted = True
+            self._interrupted = self._cut = True
         elif not begins and self._interrupted:
             self._interrupted = False
             self._resume()
@@ -95,12 +141,114 @@ class AuditProbe(Probe):
         """The fit is over, perhaps in the middle of the audit."""
         self.pause()
         self._release()
-        if not self.over:
-            log.warning(
-                "trainperf: no step was audited, the fit ended before step %d was complete",
-                self._at,
-            )
+        if not self.over and not self._note:
+            at = self._plan.at if self._step is None else self._step
+            self._note = f"no step was audited, the fit ended before step {at} was complete"
+            if not self._plan.chosen:
+                log.warning("trainperf: %s", self._note)
         self.over = True
+        if self._profiler is not None:
+            self._guard.last(self._profiler.name, self._profiler.detach)
+            self._read(self._profiler)
+
+    def notes(self) -> dict[str, str]:
+        """Which step was audited or captured and what that took, or why none was."""
+        captured = {} if self._profiler is None else self._profiler.notes()
+        return {**captured, **self._unread, **({self.name: self._note} if self._note else {})}
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _choose(self, draft: Draft) -> bool:
+        """Whether this step is audited."""
+        if self._plan.chosen:
+            usual = not draft.tags & _UNUSUAL or draft.index >= LATEST
+            if draft.micro_batches or not usual:
+                return False
+            if torch._C._autograd._profiler_enabled():  # noqa: SLF001 as the tracer asks
+                self._note = "no step was audited: another torch profiler was at work"
+                return False
+            if why := why_not_eager(self._module):
+                self._capture(draft.index, why)
+                return False
+            if why := why_no_look(self._place.device):
+                self._skip(why)
+                return False
+        self._step = draft.index
+        return True
+
+    def _settle(self, draft: Draft) -> None:
+        unusual = bool(draft.tags & _UNUSUAL) or self._cut
+        if self._plan.chosen and unusual and draft.index < LATEST:
+            self._begin_anew()
+            return
+        self.over = True
+        if self._audit.stopped:
+            self._capture(draft.index, "an audit of so many operators would take too long")
+            return
+        begun = monotonic_ns()
+        audit = self._audit.result(step=draft.index, micro_batches=draft.micro_batches)
+        if self._place.first is not None:
+            write_document(audit, self._place.first)
+        if self.ledger is not None:
+            audited = self._guard.wrap(self.ledger.name, self.ledger.audited)
+            audited(self._audit.allocations, draft.index, draft.micro_batches)
+        took_s = audit.audited_s + (monotonic_ns() - begun) / 1e9
+        self._note = f"step {draft.index} was audited, which made it take {duration(took_s)}"
+
+    def _unheard(self, step: int) -> None:
+        """A step began that nobody announced: what is compiled in place calls no hook."""
+        self._capture(step, why_not_eager(self._module) or "the model is not heard in its forward")
+
+    def _skip(self, why: str) -> None:
+        self.over = True
+        self._note = f"no step was audited: {why}"
+
+    def _capture(self, step: int, why: str) -> None:
+        """Have the second step from now captured: the first one wakes the profiler up."""
+        if none := why_no_look(self._place.device):
+            self._skip(f"{why}, and {none}")
+            return
+        self._skip(f"{why}; step {step + 2} was to be captured instead")
+        profile = ScheduledProfile(
+            skip_first=step + 1,
+            wait=0,
+            warmup=1,
+            active=1,
+            record_shapes=True,
+            max_trace_bytes=_MOST_BYTES,
+            on_demand=False,
+            analyse=False,
+        )
+        profiler = (
+            profile.probe(self._place, self._guard) if self._place.first is not None else None
+        )
+        if profiler is not None:
+            self._profiler = profiler
+            profiler.attach(self.recorder)
+            self._listen(profiler, until=step + 2)
+
+    def _listen(self, profiler: ProfilerProbe, until: int) -> None:
+        """Have the profiler told of the ends of steps, for as long as it needs them."""
+        recorder = self.recorder
+        others = recorder.on_close
+        closes = self._guard.wrap(profiler.name, profiler.close)
+
+        def close(draft: Draft) -> None:
+            if others is not None:
+                others(draft)
+            closes(draft)
+            if draft.index > until and not profiler.busy:
+                recorder.on_close = others
+
+        recorder.on_close = close
+
+    def _read(self, profiler: ProfilerProbe) -> None:
+        """Have the capture read: while the fit went on that would have slowed its steps."""
+        analyst = Analyst(patience_ns=_PATIENCE_NS)
+        for trace in profiler.traces:
+            analyst.send(Errand((trace,)))
+            self._note = self._note.replace("was to be captured", "was captured")
+        self._unread = analyst.finish()
 
     def _release(self) -> None:
         self._left = False
@@ -110,7 +258,6 @@ class AuditProbe(Probe):
         self._running = True
         self._guard.run(self.name, self._audit.__enter__)
 
-    def _write(self, step: int, micro_batches: int) -> None:
-        audit = self._audit.result(step=step, micro_batches=micro_batches)
-        if self._run is not None:
-            write_document(audit, self._run)
+    def _stop(self) -> None:
+        """After a fault of ours nothing more is looked at."""
+        self.over = True

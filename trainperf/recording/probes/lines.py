@@ -128,8 +128,14 @@ class LinesProbe(Probe):
             cost_s=self._cost_ns / 1e9,
             places=tuple(described(code, line) for code, line in list(self._stacks.places)),
             stacks=tuple(
-                SampledStack(_LABELS[slot], tuple(reversed(places)), outside, host_work[work])
-                for slot, outside, work, *places in keys
+                SampledStack(
+                    _LABELS[slot],
+                    tuple(reversed(places)),
+                    outside,
+                    host_work[work],
+                    bool(loads),
+                )
+                for slot, outside, work, loads, *places in keys
             ),
             samples=tuple(Sample(*sample) for sample in samples if sample[0] < len(keys)),
         )

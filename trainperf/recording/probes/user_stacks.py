@@ -1,22 +1,22 @@
 """Stacks of a running thread, reduced to the frames of the user's own code."""
 
-import os
-import sys
 import sysconfig
 from pathlib import Path
 from types import CodeType, FrameType
 
 import torch
 
+from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts.lines import Place
 from trainperf.recording.probes.host_work import CALLERS, host_work, package_of
 
 
-FRAMEWORK, PACKAGE, USER, MODULE, LIBRARY = range(5)
+FRAMEWORK, PACKAGE, USER, MODULE, LIBRARY, LOADER = range(6)
 """Whose code a frame runs: torch's or a framework's; an installed package's; the user's; the part
-of torch that calls a module's forward; and Python's or numpy's, which calls nothing of torch."""
+of torch that calls a module's forward; Python's or numpy's, which calls nothing of torch; and the
+part of torch that is asked for batches."""
 
-_OPERATORS = (FRAMEWORK, MODULE)
+_OPERATORS = (FRAMEWORK, MODULE, LOADER)
 """Whose frames may run tensor operations for the user's line."""
 
 MOST_STACKS = 2000
@@ -28,14 +28,15 @@ _DEEPEST = 16
 
 _TORCH = Path(torch.__file__).parent
 _MODULE_FILE = str(_TORCH / "nn" / "modules" / "module.py")
+_LOADER_FILE = str(_TORCH / "utils" / "data" / "dataloader.py")
 _OURS = Path(__file__).parents[2]
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
 _FRAMEWORKS = ("lightning", "pytorch_lightning", "torch", "accelerate", "tqdm")
 
 Key = tuple[int, ...]
-"""Slot, number of frames outside of modules, number of what runs on the host, and the places from
-the innermost one on."""
+"""Slot, number of frames outside of modules, number of what runs on the host, whether a loader is
+asked, and the places from the innermost one on."""
 
 
 class UserStacks:
@@ -60,7 +61,7 @@ class UserStacks:
         """Number of the stack that ends in this frame.  No frame is kept."""
         own: list[int] = []
         others: list[int] = []
-        inside, last, codes, frame, leaf = 0, FRAMEWORK, self._codes, innermost, None
+        inside, last, codes, frame, leaf, loads = 0, FRAMEWORK, self._codes, innermost, None, 0
         while frame is not None:
             code = frame.f_code
             entry = codes.get(id(code))
@@ -73,19 +74,22 @@ class UserStacks:
                 if last == USER:  # a wrapper's forward, as DDP's, is torch's: its inside counts
                     inside = len(own)
                 kind = last
+            elif kind == LOADER:
+                loads = 1
             if leaf is None or (kind in _OPERATORS and not own):
                 leaf = kind
             last = kind
             frame = frame.f_back
         places = own[:_DEEPEST] if own else others[:_DEEPEST]
         work = 0 if leaf in _OPERATORS or not own else self._work(innermost, leaf)
-        key = (slot, max(0, len(places) - inside) if own else len(places), work, *places)
+        outside = max(0, len(places) - inside) if own else len(places)
+        key = (slot, outside, work, loads, *places)
         number = self._stacks.get(key)
         return self._new(key) if number is None else number
 
     def _new(self, key: Key) -> int:
         if len(self.keys) >= MOST_STACKS:
-            key = (key[0], 0, 0)
+            key = (key[0], 0, 0, 0)
             if key in self._stacks:
                 return self._stacks[key]
         number = self._stacks[key] = len(self.keys)
@@ -132,7 +136,7 @@ def kind_of(file: str) -> int:
         return USER if file.startswith(("<ipython", "<stdin")) else FRAMEWORK
     path = Path(file)
     if path.is_relative_to(_TORCH):
-        return MODULE if file == _MODULE_FILE else FRAMEWORK
+        return {_MODULE_FILE: MODULE, _LOADER_FILE: LOADER}.get(file, FRAMEWORK)
     parts = path.parts
     package = next((at for at, part in enumerate(parts) if part in _INSTALLED), None)
     if package is not None:
@@ -148,14 +152,4 @@ def kind_of(file: str) -> int:
 def described(code: CodeType, line: int) -> Place:
     """A place as reports print it."""
     name = getattr(code, "co_qualname", code.co_name)  # Python 3.11 has it
-    return Place(shown_file(code.co_filename), line, name.rpartition("<locals>.")[2])
-
-
-def shown_file(file: str) -> str:
-    """A file's name relative to the working directory or the script's, if it lies below one."""
-    path = Path(file)
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    for base in (Path.cwd(), *([Path(script).resolve().parent] if script else [])):
-        if path.is_relative_to(base):
-            return os.fspath(path.relative_to(base))
-    return file
+    return Place(shown_path(code.co_filename), line, name.rpartition("<locals>.")[2])

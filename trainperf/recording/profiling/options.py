@@ -8,6 +8,7 @@ from pathlib import Path
 from trainperf.core.errors import ConfigError
 from trainperf.core.run_directory import TRACES
 from trainperf.recording.guard import Guard
+from trainperf.recording.probes.selection import Objects
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, Analyst, Show
 from trainperf.recording.profiling.capture_schedule import (
     CapturePlan,
@@ -38,6 +39,19 @@ class CaptureRank:
     """Optimizer steps before this fit."""
     show: Show | None = None
     """Takes a step and key figures of a trace, for TensorBoard and other loggers."""
+
+    @classmethod
+    def of(
+        cls, objects: Objects, run: Path | None, rank: int, show: Show | None = None
+    ) -> "CaptureRank":
+        """Of a loop with these objects."""
+        device = objects.device.type
+        return cls(run=run, rank=rank, world_size=objects.world_size, device=device, show=show)
+
+    @property
+    def first(self) -> Path | None:
+        """The run directory on the rank that writes what is looked at once; else `None`."""
+        return self.run if self.rank == 0 else None
 
 
 # Not frozen: Lightning's callback has the same options, and a life of its own.

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
@@ -124,6 +125,16 @@ class ProfilerProbe(Probe):
             **({"captures_slow": slow.note()} if slow is not None and slow.steps else {}),
             **self._notes,
         }
+
+    @property
+    def busy(self) -> bool:
+        """Whether a capture is on its way, or is to begin."""
+        return self._due or self._capture is not None
+
+    @property
+    def traces(self) -> list[Path]:
+        """Those that were written."""
+        return [self._folder.path / name for name in self._folder.written]
 
     # -- the course of a capture --------------------------------------------------------------
 

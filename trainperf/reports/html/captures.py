@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.schema import CaptureAftermath, Summary, TracedSteps
-from trainperf.analysis.summary.trace_agreement import steps_of
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.table import or_unknown
 from trainperf.core.formatting.units import duration, plural, step_range, times, words

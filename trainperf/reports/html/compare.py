@@ -8,7 +8,7 @@ import numpy as np
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.loss_parity import LossCurve, Parity, Unit
-from trainperf.analysis.summary.run_folds import FEW_RANKS
+from trainperf.analysis.summary.ranks import FEW_RANKS
 from trainperf.comparison.compared_run import ComparedRun, read_opened
 from trainperf.comparison.results import Comparison, ReadingChange, TraceDifference
 from trainperf.core.engines.base import Engine, in_order

@@ -1,16 +1,16 @@
-"""Ranks on the page: all of them at a glance, those that matter, and who was late when."""
+"""Ranks on the page: all of them at a glance, and those that matter."""
 
 from collections.abc import Iterator
 
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.formatting.html.figures import HeatLane, heat_lanes, keys
-from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
+from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, text
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.loop_kind import meeting_place
 from trainperf.core.readings import ALLREDUCE_TAIL_S
 from trainperf.reports.html.components import heading, missing, shown
 from trainperf.reports.run.ranks_lost import of_job
-from trainperf.reports.run.ranks_view import HeatCell, LateTimeline, RanksView
+from trainperf.reports.run.ranks_view import HeatCell, RanksView
 from trainperf.reports.run.run_view import RunView
 
 
@@ -63,7 +63,6 @@ def _map(summary: Summary, view: RanksView) -> Markup:
         + paragraph(
             ". ".join(note[:1].upper() + note[1:] for note in view.notes) + ".", "soft small"
         )
-        + "".join(map(_timeline, view.timelines))
     )
 
 
@@ -89,26 +88,3 @@ def _cell(cell: HeatCell) -> Markup | str:
     colour = f"var(--{'accent' if cell.waits else 'bad'}) {cell.heat * _DEEPEST:.0%}"
     style = f"background:color-mix(in srgb, {colour}, transparent)"
     return Markup(f'<span class="heat" style="{style}">{text(cell.value)}</span>')
-
-
-def _timeline(timeline: LateTimeline) -> Markup:
-    lanes = [
-        HeatLane(
-            name=f"{row.label} {row.total}",
-            kind="hot",
-            cells=tuple(
-                (share, f"{row.label}: late in {share:.0%} of {steps}")
-                for share, steps in zip(row.shares, timeline.steps, strict=True)
-            ),
-        )
-        for row in timeline.rows
-    ]
-    caption = (
-        f"{timeline.span[:1].upper()}{timeline.span[1:]}: the share of them in which it was late."
-    )
-    return tag(
-        "div",
-        heading(timeline.title),
-        heat_lanes(lanes, timeline.title),
-        paragraph(caption, "soft small"),
-    )

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.roofline.roofline import Bound, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import achieved, family
-from trainperf.analysis.rules.base import Evidence
 from trainperf.core.formatting.html.figures import Axis, Frame, curve, dot, keys, note, short
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.units import count, duration, plural, share

@@ -5,14 +5,11 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from trainperf.analysis.effort.decisions import with_estimates
-from trainperf.analysis.effort.estimates import Estimates
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
-from trainperf.analysis.summary.machine_facts import Prices
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.schema import Prices, Summary
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.engines.base import Engine
 from trainperf.core.formatting.html.figures import bar, keys
@@ -90,14 +87,12 @@ def load_page_data(
     now_s: float | None = None,
     engine: Engine | None = None,
     prices: Prices | None = None,
-    estimates: Estimates | None = None,
 ) -> PageData:
     """Read a run once, in constant memory; *now_s* and *engine* as for `examine`."""
     replay, walls = Replay(run), WallsFold()
     fold = SeriesFold(most=MOST_GROUPS, beside=MachineTracks(replay).columns)
     evidence = examine(run, now_s=now_s, replay=replay, observers=(fold, walls), engine=engine)
     priced = msgspec.structs.replace(evidence.summary, prices=prices)
-    priced = priced if estimates is None else with_estimates(priced, estimates)
     evidence = replace(evidence, summary=priced)
     charts = series(fold.groups, priced, None)
     return PageData(evidence=evidence, series=charts, walls=walls)

@@ -1,4 +1,4 @@
-"""A finding in words: the same sentences, labels and rows for every renderer.
+"""A finding in words, five lines at most: what, evidence, do, gain, confirm.
 
 Every name that came from a run is put on one line without control characters; escaping for
 markdown and HTML is left to the renderer.
@@ -8,23 +8,24 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trainperf.core.findings import Finding, Level
+from trainperf.core.findings import ChangeGain, Finding, Level, MeasuredGain
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import at_most, plural, times
+from trainperf.core.formatting.units import at_most, times
 from trainperf.core.formatting.wrap import wrapped
 
 
 NEXT = "next"
 WHERE = "where"
-EFFORT = "effort"
-CONFIDENCE = "confidence"
-CONFIRM = "how to confirm"
+DO, GAIN, CONFIRM = "do", "gain", "confirm"
 
-NO_FINDING = "No clear bottleneck."
-"""In place of findings."""
-NO_FINDING_IN_LOG = "No clear bottleneck in what the log holds."
+NO_FINDING = "No waste was seen."
+"""In place of findings, where nothing more is known."""
+NO_FINDING_IN_LOG = "No waste was seen in what the log holds."
 """The same of an imported log."""
+
+MOST_CHANGES = 3
+"""Changes of one finding that are named."""
 
 
 class FindingRow(msgspec.Struct, frozen=True, array_like=True):
@@ -40,12 +41,10 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     severity: Level
     title: str
+    """What, and where in the code."""
     gain: str
-    """The measured one, e.g. `measured 1.38× [1.33–1.43]`; else the largest possible, and the usual
-    one where the corpus shows one, e.g. `at most 1.67× faster, usually 1.31–1.58× (3 scripts)`;
-    empty where no bound is known."""
-    bound: str
-    """The same without the usual one, for where there is room for one line."""
+    """Of its first change: the measured one, e.g. `1.38× [1.33–1.43], tried`, else by the law of
+    the step, e.g. `about 1.4×, at most 1.7×`; empty where neither is known."""
     evidence: tuple[str, ...]
     rows: tuple[FindingRow, ...]
     """The labelled lines that have something to say."""
@@ -60,70 +59,79 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
         return next((row.text for row in self.rows if row.label == label), "")
 
 
-def finding_view(finding: Finding, answers: Sequence[FindingRow] = ()) -> FindingView:
-    """Put a finding into words.
-
-    Args:
-        finding: Of a run or of a trace.
-        answers: Of a run: what it returns on the effort, in rows; its effort is one of them.
-    """
+def finding_view(finding: Finding) -> FindingView:
+    """Put a finding of a run or of a capture into words."""
     rows = (
-        FindingRow(NEXT, finding.action),
-        FindingRow(WHERE, finding.where),
-        *(answers or (FindingRow(EFFORT, finding.effort),)),
-        FindingRow(CONFIDENCE, f"{finding.confidence} ({finding.severity} severity)"),
+        FindingRow(DO, _to_do(finding)),
+        FindingRow(GAIN, _gain_row(finding)),
         FindingRow(CONFIRM, finding.confirm),
     )
+    where = place(finding)
     return FindingView(
         id=finding.id,
         severity=finding.severity,
-        title=plain(finding.title),
+        title=plain(finding.title + (f" ({where})" if where else "")),
         gain=gain(finding),
-        bound=_bound(finding),
         evidence=tuple(map(plain, finding.evidence)),
         rows=tuple(FindingRow(row.label, plain(row.text)) for row in rows if row.text),
     )
 
 
+def place(finding: Finding) -> str:
+    """Where in the code, and from where if that is a library's; empty where no line is known."""
+    called = f", called at {finding.called_at}" if finding.called_at else ""
+    return f"{finding.where}{called}" if finding.where else ""
+
+
 def first_rows(findings: Sequence[Finding]) -> list[FindingRow]:
     """What to do first, and where: the rows that stand under the headline sentence."""
-    return [
-        row
-        for finding in to_act_on(findings)[:1]
-        for row in finding_view(finding).rows
-        if row.label in (NEXT, WHERE)
-    ]
+    first = next(iter(to_act_on(findings)), None)
+    if first is None:
+        return []
+    rows = (FindingRow(NEXT, first.action), FindingRow(WHERE, place(first)))
+    return [FindingRow(row.label, plain(row.text)) for row in rows if row.text]
 
 
 def gain(finding: Finding) -> str:
-    """The measured gain; else the largest possible, then the usual one; empty where none is."""
-    tried = finding.measured_gain
-    if tried is not None:
-        interval = f"{times(tried.speedup)} [{tried.low:.2f}–{tried.high:.2f}]"
-        if tried.verdict == "faster":
-            return f"measured {interval}"
-        doubt = "" if tried.verdict in ("slower", "equal") else f", {tried.verdict}"
-        return f"tried: {interval} here{doubt}"
-    bound = _bound(finding)
-    return f"{bound}{_usually(finding)}" if bound else ""
-
-
-def _bound(finding: Finding) -> str:
-    if finding.measured_gain is not None:
-        return gain(finding)
-    if finding.gain_upper_bound is None or not finding.fraction:
-        return ""
+    """What its first change gains, for the step or the fit."""
     whole = "the fit " if finding.scope == "fit" else ""
-    return f"{whole}{at_most(finding.gain_upper_bound)}"
+    said = _said(finding.gain, finding.gain_upper_bound, finding.measured_gain)
+    return f"{whole}{said}" if said else ""
 
 
-def _usually(finding: Finding) -> str:
-    """What the same change gained in so many scripts of the corpus."""
-    if finding.expected_gain is None:
-        return ""
-    low, high = map(times, finding.expected_gain)
-    usual = f"about {high}" if low == high else f"{low.removesuffix('×')}–{high}"
-    return f", usually {usual} ({plural(finding.expected_from, 'script')})"
+def _said(about: float | None, most: float | None, tried: MeasuredGain | None) -> str:
+    if tried is not None:
+        doubt = f", {tried.verdict}" if tried.verdict not in ("faster", "slower", "equal") else ""
+        return f"{times(tried.speedup)} [{tried.low:.2f}–{tried.high:.2f}], tried{doubt}"
+    bound = "" if most is None else at_most(most).removesuffix(" faster")
+    if about is None:
+        return bound
+    likely = (
+        f"about {times(about)}" if about > 1 else "nothing while the step waits for something else"
+    )
+    return f"{likely}, {bound}" if bound and bound != f"at most {times(about)}" else likely
+
+
+def _gain_row(finding: Finding) -> str:
+    """With what the change takes, costs, and how sure the cause is."""
+    first = finding.changes[0] if finding.changes else None
+    cost = f"costs {first.costs}" if first is not None and first.costs else ""
+    unsure = f"{finding.confidence} confidence" if finding.confidence != "high" else ""
+    known = gain(finding)
+    unknown = "" if known or finding.fraction == 0.0 else "not known before it is tried"
+    effort = f"takes {finding.effort}" if known else ""
+    return "; ".join(filter(None, (known or unknown, effort, cost, unsure)))
+
+
+def _to_do(finding: Finding) -> str:
+    """The first change, and the others with their gains."""
+    others = [_other(change) for change in finding.changes[1:MOST_CHANGES]]
+    return "; or ".join([finding.action, *others])
+
+
+def _other(change: ChangeGain) -> str:
+    said = _said(change.about, None, change.measured)
+    return f"{change.action}{f' ({said})' if said else ''}"
 
 
 def to_act_on(findings: Sequence[Finding]) -> list[Finding]:
@@ -146,13 +154,12 @@ def finding_text(place: int, finding: FindingView, width: int) -> tuple[list[str
     lines = wrapped("; ".join(finding.evidence), width, hang) if finding.evidence else []
     for row in finding.rows:
         lines += wrapped(row.text, width, f"{hang}{row.label:<{_LABEL}}")
-    return wrapped(finding.headline, width, number), lines
+    return wrapped(finding.title, width, number), lines
 
 
 def finding_markdown(place: int, finding: FindingView) -> str:
     """An item of a numbered list."""
-    gain = f": {safe(finding.gain)}" if finding.gain else ""
-    lines = [f"**{safe(finding.title)}**{gain}"]
+    lines = [f"**{safe(finding.title)}**"]
     if finding.evidence:
         lines.append(safe("; ".join(finding.evidence)))
     lines += [f"{row.label}: {safe(row.text)}" for row in finding.rows]

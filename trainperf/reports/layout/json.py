@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from trainperf.analysis.diagnosis.offers import OfferedTrial
 from trainperf.analysis.doctor import Checkup
-from trainperf.analysis.run.trial_offers import OfferedTrial
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.comparison.bisection import Bisection
 from trainperf.comparison.results import Comparison, encode_comparison

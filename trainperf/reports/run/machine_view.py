@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from trainperf.analysis.summary.cost import Cost, cost_of_energy, cost_of_time
-from trainperf.analysis.summary.machine_facts import CauseFacts, DeviceFacts, HostFacts
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.machine import Cost, cost_of_energy, cost_of_time
+from trainperf.analysis.summary.schema import CauseFacts, DeviceFacts, HostFacts, Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import UNKNOWN, Table
 from trainperf.core.formatting.units import count, fine_share, plural, rate, share, size

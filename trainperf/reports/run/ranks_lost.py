@@ -1,8 +1,7 @@
 """Losses of several ranks in words: steps without them, and where the device-hours went."""
 
-from trainperf.analysis.summary.ranks import DeviceTime, WhatIf
-from trainperf.analysis.summary.schema import Summary
-from trainperf.analysis.summary.what_if import STEPS
+from trainperf.analysis.summary.ranks import STEPS
+from trainperf.analysis.summary.schema import DeviceTime, Summary, WhatIf
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import Scale, duration, fine_share, ranks_named, words
 

@@ -1,4 +1,4 @@
-"""Words of a run's ranks: rows of a heat map, and a timeline of who was late."""
+"""Words of a run's ranks: rows of a heat map, and who was late how often."""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from trainperf.analysis.summary.rank_map import NOTABLE, RankColumn, RankMap, RankRow, rank_map
-from trainperf.analysis.summary.schema import Summary, SyncPoint
+from trainperf.analysis.summary.ranks import RankColumn, RankMap, RankRow, notably_late, rank_map
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.table import UNKNOWN, Table
-from trainperf.core.formatting.units import Scale, duration, plural, share, step_range, words
+from trainperf.core.formatting.units import Scale, duration, plural, share, words
 from trainperf.core.loop_kind import meeting_place
 from trainperf.core.readings import STEP_MEAN_S
 
@@ -21,15 +21,12 @@ _FAINTEST = 0.04
 """Less of a colour cannot be seen."""
 
 _SHADES = " ░▒▓█"
-_EIGHTHS = "▁▂▃▄▅▆▇█"
 
 _NAMED = 0.005
 """Share of the step from which being late is worth a number."""
 
 MOST_LATE = 2
-"""Ranks whose timeline is in the short report."""
-
-_LEAST_WINDOWS = 16
+"""Ranks that are named so in the short report."""
 
 
 class HeatCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,27 +49,6 @@ class HeatRow(msgspec.Struct, frozen=True, kw_only=True):
     cells: list[HeatCell]
 
 
-class LateTimelineRow(msgspec.Struct, frozen=True, kw_only=True):
-    """In which share of each window's steps a rank was late."""
-
-    label: str
-    total: str
-    """Of all steps."""
-    shares: list[float]
-
-
-class LateTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was late at a point, over the steady steps of the run."""
-
-    title: str
-    steps: list[str]
-    """Range of each window, e.g. `steps 40–59`."""
-    rows: list[LateTimelineRow]
-    """Any rank first."""
-    span: str
-    """Steps of all windows."""
-
-
 class RanksView(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown of several ranks."""
 
@@ -83,7 +59,6 @@ class RanksView(msgspec.Struct, frozen=True, kw_only=True):
     """Each of a few; of many those that matter."""
     groups: list[HeatRow]
     """Of many, all by neighbours."""
-    timelines: list[LateTimeline]
     notes: list[str]
 
 
@@ -93,7 +68,6 @@ def ranks_view(summary: Summary) -> RanksView | None:
     if of is None:
         return None
     scales = [Scale.of(max(1e-9, float(np.nanmax(column.values_s)))) for column in of.columns]
-    timelines = [_timeline(point, summary) for point in _eventful(summary)]
     return RanksView(
         columns=[_head(column) for column in of.columns],
         typical=[
@@ -102,13 +76,12 @@ def ranks_view(summary: Summary) -> RanksView | None:
         ],
         ranks=[_row(row, of, scales) for row in of.ranks],
         groups=[_row(row, of, scales) for row in of.groups],
-        timelines=timelines,
         notes=_notes(summary, of),
     )
 
 
 def of_ranks(summary: Summary) -> list[Table]:
-    """The map of the ranks and the timelines as tables; empty for a single rank."""
+    """The map of the ranks as a table; empty for a single rank."""
     view = ranks_view(summary)
     if view is None:
         return []
@@ -122,38 +95,19 @@ def of_ranks(summary: Summary) -> list[Table]:
         ),
         notes=(*view.notes, shades),
     )
-    return [ranks, *map(_drawn, view.timelines)]
+    return [ranks]
 
 
-def late_lines(summary: Summary, width: int) -> list[str]:
-    """The timelines of the ranks that were late notably often, for a short report."""
-    out = []
-    for point in _eventful(summary):
-        timeline = _timeline(point, summary)
-        place = meeting_place(point.point, summary.run.config)
-        for row in timeline.rows[1:]:
-            about = f"{row.label} late at {place} in {row.total} of {timeline.span}"
-            room = max(_LEAST_WINDOWS, width - len(about) - 2)
-            out.append(f"{_spark(_coarse(row.shares, room))}  {about}")
-    return out[:MOST_LATE]
-
-
-def _eventful(summary: Summary) -> list[SyncPoint]:
-    """Points at which some rank was late often enough to draw it."""
-    return [
-        point
+def late_lines(summary: Summary) -> list[str]:
+    """Ranks that are notably often late where none is always, for a short report."""
+    lines = [
+        f"rank {rank:,} late at {meeting_place(point.point, summary.run.config)} in "
+        f"{share(fraction)} of {plural(point.n, 'step')}"
         for point in summary.synchronisation
-        if sum(window.late_steps for window in point.windows) >= NOTABLE * point.n
+        if not point.late
+        for rank, fraction in notably_late(point).items()
     ]
-
-
-def _drawn(timeline: LateTimeline) -> Table:
-    return Table(
-        title=timeline.title,
-        head=("", timeline.span, "of the steps"),
-        rows=tuple((row.label, _spark(row.shares), row.total) for row in timeline.rows),
-        words=2,
-    )
+    return lines[:MOST_LATE]
 
 
 def _head(column: RankColumn) -> str:
@@ -191,36 +145,6 @@ def _heat(excess: float) -> float:
     return 0.0 if heat < _FAINTEST else round(heat, 2)
 
 
-def _timeline(point: SyncPoint, summary: Summary) -> LateTimeline:
-    windows = point.windows
-    late = [
-        (sum(window.of_ranks[place] for window in windows), place, rank)
-        for place, rank in enumerate(point.often_late)
-    ]
-    return LateTimeline(
-        title=f"Who was late at {meeting_place(point.point, summary.run.config)}",
-        steps=[step_range(window.first_step, window.last_step) for window in windows],
-        rows=[
-            _timed("any rank", point, [window.late_steps for window in windows]),
-            *(
-                _timed(f"rank {rank:,}", point, [window.of_ranks[place] for window in windows])
-                for steps, place, rank in late
-                if steps >= NOTABLE * point.n
-            ),
-        ],
-        span=step_range(windows[0].first_step, windows[-1].last_step),
-    )
-
-
-def _timed(label: str, point: SyncPoint, late_steps: Sequence[int]) -> LateTimelineRow:
-    steps = [window.steps for window in point.windows]
-    return LateTimelineRow(
-        label=label,
-        total=share(sum(late_steps) / max(1, sum(steps))),
-        shares=[round(late / max(1, of), 3) for late, of in zip(late_steps, steps, strict=True)],
-    )
-
-
 def _notes(summary: Summary, of: RankMap) -> list[str]:
     step = duration(summary.value(STEP_MEAN_S) or 0.0)
     notes = [
@@ -239,14 +163,3 @@ def _notes(summary: Summary, of: RankMap) -> list[str]:
 def _shaded(cell: HeatCell) -> str:
     shade = _SHADES[math.ceil(cell.heat * (len(_SHADES) - 1) - 0.5)]
     return cell.value if shade == " " else f"{shade} {cell.value}"
-
-
-def _spark(shares: Sequence[float]) -> str:
-    return "".join("·" if not each else _EIGHTHS[min(7, int(each * 8))] for each in shares)
-
-
-def _coarse(shares: Sequence[float], most: int) -> list[float]:
-    """The same in no more places."""
-    joined = -(-len(shares) // most)
-    parts = [shares[begin : begin + joined] for begin in range(0, len(shares), joined)]
-    return [sum(part) / len(part) for part in parts]

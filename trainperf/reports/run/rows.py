@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from trainperf.analysis.rules.base import dispatched
-from trainperf.analysis.summary.link import link_words
+from trainperf.analysis.summary.captures import steps_of
+from trainperf.analysis.summary.machine import link_words
 from trainperf.analysis.summary.schema import Summary
-from trainperf.analysis.summary.trace_agreement import steps_of
 from trainperf.core import readings
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
@@ -301,7 +300,7 @@ def _loader(summary: Summary) -> str:
     workers = summary.run.config.get("num_workers")
     parts = ["all from update to forward"] if summary.run.loop.coarse else []
     parts += [f"num_workers={workers}"] if workers is not None else []
-    parts += ["rank 0 loads for all"] if dispatched(summary) else []
+    parts += ["rank 0 loads for all"] if sends_batches(summary) else []
     if stalled is not None and summary.run.device != "cpu":
         parts.append(f"device idle for {share(stalled)}")
     return "; ".join(parts)
@@ -391,3 +390,9 @@ def _fact(
 
 def _whole(number: float) -> str:
     return count(round(number)) if number >= 100 else count(number)
+
+
+def sends_batches(summary: Summary) -> bool:
+    """Whether Accelerate's rank 0 loads the batches of all ranks and sends them."""
+    several = len(summary.run.ranks) > 1
+    return several and summary.run.config.get("loader") == "DataLoaderDispatcher"

@@ -6,13 +6,12 @@ markdown and HTML is left to the renderer.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import msgspec
 
-from trainperf.analysis.rules.distributed.straggler import lateness
+from trainperf.analysis.diagnosis.detectors.ranks import lateness
 from trainperf.analysis.summary.schema import State, Summary
-from trainperf.core.findings import LIMITS, Finding
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import confidence_interval, duration, plural, share
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from
@@ -32,7 +31,6 @@ from trainperf.reports.layout.finding_view import (
     gain,
     to_act_on,
 )
-from trainperf.reports.run.effort_view import answers
 from trainperf.reports.run.machine_view import energy_facts
 from trainperf.reports.run.ranks_lost import ranks_lost
 from trainperf.reports.run.ranks_view import RanksView, ranks_view
@@ -112,7 +110,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_view(summary: Summary) -> RunView:
     """Put a run into words."""
-    run, worded = summary.run, partial(_worded, summary)
+    run = summary.run
     acted = to_act_on(summary.findings)
     others = acted[1:] + [finding for finding in summary.findings if finding not in acted]
     return RunView(
@@ -133,10 +131,10 @@ def run_view(summary: Summary) -> RunView:
         fit_time=duration(run.fit_s),
         fit=list(_fit(summary)),
         whole=run.loop.whole,
-        findings=list(map(worded, summary.findings)),
+        findings=list(map(finding_view, summary.findings)),
         no_finding=_nothing(summary),
-        others=list(map(worded, others)),
-        late=[plain(lateness(p, summary)) for p in summary.synchronisation if p.late],
+        others=list(map(finding_view, others)),
+        late=[plain(lateness(p, summary.run.config)) for p in summary.synchronisation if p.late],
         ranks_lost=ranks_lost(summary),
         rank_map=ranks_view(summary),
         readings=[
@@ -148,11 +146,6 @@ def run_view(summary: Summary) -> RunView:
         warnings=list(map(plain, summary.warnings)),
         remarks=remarks(summary),
     )
-
-
-def _worded(summary: Summary, finding: Finding) -> FindingView:
-    """With what it returns on the effort."""
-    return finding_view(finding, answers(summary, finding))
 
 
 def _fit(summary: Summary) -> Iterator[NamedValue]:
@@ -245,23 +238,39 @@ def _mean(median_s: float, mean_s: float) -> str:
 
 def _what_first(summary: Summary) -> str:
     first = next(iter(to_act_on(summary.findings)), None)
-    # A finding that gains nothing only explains what looks like a loss.
-    if first is not None and first.fraction != 0.0:
-        most = gain(first)
-        return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}."
-    if not summary.run.steady_steps and not imported_from(summary.run.config):
-        return ""
-    return _nothing(summary)
+    if first is None or first.severity == "low":
+        return _nothing(summary)
+    most = gain(first)
+    known = bool(most) or first.urgent
+    after = _more_to_see(summary) if known else f" {_nothing(summary)}"
+    return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}.{after}"
 
 
 def _nothing(summary: Summary) -> str:
-    """In place of findings."""
+    """In place of findings: what the step is made of, and what would see more of it."""
     if imported_from(summary.run.config):
         return NO_FINDING_IN_LOG
-    steady = summary.run.steady_steps
-    if 0 < steady < LIMITS.steps:
-        return f"Too few steady steps to say what to change: {steady} of at least {LIMITS.steps}."
-    return NO_FINDING
+    steady, left = summary.run.steady_steps, summary.ordinary
+    if steady < LIMITS.steps:
+        few = f"Too few steady steps to say what to change: {steady} of at least {LIMITS.steps}."
+        return few if summary.run.steps else ""
+    if left is None or not left.fraction:
+        return NO_FINDING
+    light = ""
+    if left.of_light is not None:
+        light = f" at {share(min(left.of_light, 1.0))} of this machine's speed of light"
+    said = (
+        f"{share(left.fraction)} of the step is ordinary computing{light}; no waste was seen in it."
+    )
+    return f"{said}{_more_to_see(summary)}"
+
+
+def _more_to_see(summary: Summary) -> str:
+    """The look that sees more, where nobody has looked into what takes most of the step."""
+    left = summary.ordinary
+    if left is None or not left.look or left.fraction < LIMITS.mostly:
+        return ""
+    return f" {left.look} would see more."
 
 
 def _lowered(advice: str) -> str:

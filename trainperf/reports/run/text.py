@@ -11,7 +11,7 @@ from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, confidence_interval, duration
 from trainperf.core.formatting.wrap import PLUS, WIDTH, columns_of, words_of
 from trainperf.core.readings import ALLREDUCE_SKEW_S, ALLREDUCE_TAIL_S, PHASE_DATA_WAIT_S
-from trainperf.reports.layout.finding_view import NEXT, finding_text
+from trainperf.reports.layout.finding_view import DO, NEXT, finding_text
 from trainperf.reports.layout.terminal import flow
 from trainperf.reports.run.ranks_view import late_lines
 from trainperf.reports.run.rows import PhaseRow, ledger
@@ -96,7 +96,7 @@ def finding_lines(summary: Summary, width: int) -> list[Text]:
     findings = run_view(summary).findings
     out: list[Text] = []
     if findings:
-        out += [Text(), Text("  Findings, by expected gain", style="bold cyan")]
+        out += [Text(), Text("  Findings, by what they return", style="bold cyan")]
     for place, finding in enumerate(findings, start=1):
         title, rest = finding_text(place, finding, width - 4)
         out += [Text("    ").append(line, style="bold") for line in title]
@@ -197,9 +197,8 @@ def _ranks(summary: Summary, view: RunView, width: int) -> list[Text]:
         for sentence in view.ranks_lost
         for line in _hanging("lost", _broken(sentence, inner, ", "))
     ]
-    when = late_lines(summary, inner)
-    timelines = _hanging("when", [Text(line) for line in when], "red") if when else []
-    return [*ranks, *late, *lost, *timelines]
+    often = [Text(line) for line in late_lines(summary)]
+    return [*ranks, *late, *(_hanging("often", often, "red") if often else []), *lost]
 
 
 def _spread(summary: Summary, name: str, label: str) -> str:
@@ -221,8 +220,7 @@ def _findings(view: RunView, width: int) -> list[Text]:
     for row in view.first:
         out += _paragraph(row.label, row.text, width, "bold" if row.label == NEXT else "")
     for other in view.others:
-        claim = f"{other.title}: {other.bound}" if other.bound else other.title
-        out.append(_labelled("also", f"{claim} · {other.text(NEXT)}"))
+        out.append(_labelled("also", f"{other.headline} · {other.text(DO)}"))
     return out
 
 

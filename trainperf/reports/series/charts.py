@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from trainperf.analysis.summary.rank_folds import DRAWN_RANKS
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.schema import MOST_RANKS, Summary
 from trainperf.core import readings
 from trainperf.core.formatting.units import plural
 from trainperf.core.phases import Phase
@@ -15,8 +14,6 @@ from trainperf.core.steps.block import Column
 from trainperf.meters.fold import not_covered
 from trainperf.reports.series.columns import Groups, Span, over
 
-
-MOST_RANKS = DRAWN_RANKS
 
 _DIGITS = 7
 """Of a number that is drawn: more cannot be seen."""

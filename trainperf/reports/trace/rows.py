@@ -12,7 +12,6 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import count, duration, fine_share, share, size
 from trainperf.core.machine.link import of_link
-from trainperf.traces.findings import host_step_s, period_s
 from trainperf.traces.results import RankTrace
 
 
@@ -96,10 +95,10 @@ def _per_step(seconds: float) -> str:
 
 def _step(rank: RankTrace) -> TraceRow:
     """The median, and what the shares are shares of where that is another time."""
-    median, mean = duration(rank.totals.step_s), duration(host_step_s(rank))
+    median, mean = duration(rank.totals.step_s), duration(rank.host_step_s)
     note = "median on the host" + (f"; mean {mean}" if mean != median else "")
-    if period_s(rank) > (1 + LIMITS.worth) * host_step_s(rank):
-        note += f"; {duration(period_s(rank))} on the device"
+    if rank.period_s > (1 + LIMITS.worth) * rank.host_step_s:
+        note += f"; {duration(rank.period_s)} on the device"
     return _row("step_s", median, note)
 
 

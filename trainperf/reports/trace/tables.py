@@ -11,8 +11,6 @@ from trainperf.core.formatting.units import count, duration, fine_share, plural,
 from trainperf.reports.trace.rows import LABELS, TraceRow
 from trainperf.traces.results import (
     Collective,
-    HtaBreakdown,
-    HtaStream,
     Operator,
     ProcessGroup,
     RankTrace,
@@ -50,13 +48,9 @@ def job_tables(report: TraceReport) -> tuple[Table, ...]:
     ranks = report.ranks if len(report.ranks) > 1 else ()
     longest_s = max((rank.totals.step_s for rank in report.ranks), default=0.0)
     late = [each for each in report.stragglers if each.wait_s >= LATE * longest_s]
-    breakdowns = [(rank, rank.hta) for rank in report.ranks if rank.hta is not None]
-    streams = [(rank, each) for rank, hta in breakdowns for each in hta.idle_by_stream]
     tables = (
         _table("ranks", _RANKS, ranks, RANKS),
         _table("stragglers: the rank that the others waited for", _STRAGGLERS, late, RANKS),
-        _table("by HTA's definitions (without the last step, rounded)", _HTA, breakdowns, RANKS),
-        _table("idle time of each stream by HTA's definitions", _HTA_STREAMS, streams, RANKS),
     )
     return tuple(table for table in tables if table.rows)
 
@@ -120,10 +114,6 @@ def _seconds(value: float | None) -> str:
 
 def _share(value: float | None) -> str:
     return or_unknown(value, fine_share)
-
-
-def _microseconds(seconds: float) -> str:
-    return f"{seconds * 1e6:,.0f} µs"
 
 
 def _tail(step: TraceStep) -> str:
@@ -202,21 +192,4 @@ _SYNCS: tuple[_Column[SyncSite], ...] = (
     _Column("count", lambda site: count(site.count)),
     _Column("time", lambda site: duration(site.total_s)),
     _Column("called from", lambda site: " ← ".join(site.stack[:3]), is_words=True),
-)
-
-_HTA: tuple[_Column[tuple[RankTrace, HtaBreakdown]], ...] = (
-    _Column("rank", lambda pair: rank_name(pair[0]), is_words=True),
-    _Column("device time", lambda pair: _microseconds(pair[1].kernel_time_s)),
-    _Column("idle", lambda pair: _microseconds(pair[1].idle_s)),
-    _Column("compute", lambda pair: _microseconds(pair[1].compute_s)),
-    _Column("non-compute", lambda pair: _microseconds(pair[1].non_compute_s)),
-    _Column("overlap", lambda pair: _share(pair[1].comm_overlap_fraction)),
-)
-
-_HTA_STREAMS: tuple[_Column[tuple[RankTrace, HtaStream]], ...] = (
-    _Column("rank", lambda pair: rank_name(pair[0]), is_words=True),
-    _Column("stream", lambda pair: str(pair[1].stream)),
-    _Column("host wait", lambda pair: _microseconds(pair[1].host_wait_s)),
-    _Column("kernel wait", lambda pair: _microseconds(pair[1].kernel_wait_s)),
-    _Column("other", lambda pair: _microseconds(pair[1].other_s)),
 )

@@ -115,11 +115,11 @@ def whole(look: LiveLook, width: int, most: int) -> list[Text]:
 
 
 def ranks(look: LiveLook, width: int, most: int) -> list[Text]:  # noqa: ARG001 as long as it is
-    """The ranks that matter, what the others wait for, and who was late when."""
+    """The ranks that matter, what the others wait for, and who is late how often."""
     summary = look.latest or look.whole
     if len(summary.run.ranks) < 2:
         return _paragraph(ONE_RANK, width)
-    late = [Text(f"  {line}") for line in late_lines(look.whole, width - 2)]
+    late = [Text(f"  {line}") for line in late_lines(look.whole)]
     lost = [line for text in run_view(summary).ranks_lost for line in _paragraph(text, width)]
     warnings = [line for text in look.whole.warnings for line in _paragraph(text, width, "yellow")]
     named = [line for text in run_view(summary).late for line in _paragraph(text, width, "red")]

@@ -1,8 +1,6 @@
 """Communication of each step: total, exposed, and at what bandwidth."""
 
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,162 +11,29 @@ from trainperf.traces.metrics.device import (
     DeviceWork,
     StepColumns,
     by_step,
-    maybe_seconds,
     median,
     not_measured,
     seconds,
     share,
 )
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.spans import Mask, Rows, Spans, StepSpans, overlaps, present, union
+from trainperf.traces.metrics.spans import (
+    Mask,
+    Rows,
+    Spans,
+    StepSpans,
+    nest,
+    overlaps,
+    present,
+    union,
+)
 from trainperf.traces.results import Collective, ProcessGroup
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 _LATE = np.iinfo(np.int64).max
 _EARLY = np.iinfo(np.int64).min
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
-    """End of the last gradient all-reduce against that of the last backward kernel, in nanoseconds.
-
-    `None` in a step that has no backward kernel or no all-reduce in backward.  Of kernels only:
-    it knows nothing of waiting on the host.
-    """
-
-    after_backward: list[int | None]
-    """Signed: negative where the all-reduce ended first."""
-    to_optimizer: list[int | None]
-    """From the last all-reduce's end to the start of the optimizer's first kernel, signed."""
-
-
-def tails(
-    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork, reduces: Mask
-) -> Tail:
-    """The tail of every step; *reduces* are the device events that are all-reduces."""
-    launched = device.launch != NONE
-    computes = device.kernel & device.used_for(DeviceUse.COMPUTE)
-    backward = computes & _launched_in_backward(table, device, host)
-    optimizer = computes & _launched_by_optimizer(table, steps, device, host)
-    count = len(steps)
-    first_update = _extreme(device, optimizer, device.start, count, _LATE)
-    last_backward = _extreme(device, backward, device.end, count, _EARLY)
-    mine = reduces & launched & device.in_steps
-    mine[mine] = device.start[mine] < first_update[device.step[mine]]
-    mine &= _launched_by_engine(table, steps, device, host)
-    last_reduce = _extreme(device, mine, device.end, count, _EARLY)
-    has_tail = (last_reduce != _EARLY) & (last_backward != _EARLY)
-    updated = (last_reduce != _EARLY) & (first_update != _LATE)
-    return Tail(
-        after_backward=_signed(last_reduce, last_backward, has_tail),
-        to_optimizer=_signed(first_update, last_reduce, updated),
-    )
-
-
-def _launched_where(device: DeviceWork, holds: Callable[[Rows, Rows], Mask]) -> Mask:
-    """Where *holds* is true of the device events that have a launch, and of their launches."""
-    out = np.zeros(len(device), bool)
-    launched = np.flatnonzero(device.launch != NONE)
-    out[launched] = holds(launched, device.launch[launched])
-    return out
-
-
-def _launched_in_backward(table: EventTable, device: DeviceWork, host: HostWork) -> Mask:
-    """Launched inside a function of the autograd engine, on its thread.
-
-    Not simply after forward: what the reducer copies at the end and what the optimizer does must
-    not count.  Without such functions: inside what is marked as backward.
-    """
-
-    def inside(_: Rows, calls: Rows) -> Mask:
-        out = np.zeros(len(calls), bool)
-        if not len(host.engine):
-            return out if host.backward is None else host.backward.holds(table.start_ns[calls])
-        for thread in present(table.thread[host.engine]):
-            mine = host.engine[table.thread[host.engine] == thread]
-            spans = union(table.start_ns[mine], table.end_ns[mine])
-            on_it = table.thread[calls] == thread
-            out[on_it] = spans.holds(table.start_ns[calls[on_it]])
-        return out
-
-    return _launched_where(device, inside)
-
-
-def _launched_by_engine(
-    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
-) -> Mask:
-    """Launched in backward: by the engine's own thread, or by any other while backward ran.
-
-    The reducer launches its last bucket after the last function has returned, on that thread.
-    """
-    own = present(table.thread[host.engine])
-    own = own[own != steps.thread]
-    begin, end = backward_windows(table, steps, host)
-
-    def inside(work: Rows, calls: Rows) -> Mask:
-        step, at = device.step[work], table.start_ns[calls]
-        during = step != NONE
-        during[during] = (at[during] >= begin[step[during]]) & (at[during] < end[step[during]])
-        return np.asarray(during | np.isin(table.thread[calls], own), bool)
-
-    return _launched_where(device, inside)
-
-
-def backward_windows(table: EventTable, steps: StepSpans, host: HostWork) -> tuple[Column, Column]:
-    """From the first start to the last end of backward on the host, for each step.
-
-    A step without backward has a window that begins after everything.
-    """
-    begin = np.full(len(steps), _LATE)
-    end = np.full(len(steps), _EARLY)
-    starts, ends = table.start_ns[host.engine], table.end_ns[host.engine]
-    if host.backward is not None and not len(host.engine):
-        starts, ends = host.backward.start, host.backward.end
-    step = steps.holding(starts)
-    held = step != NONE
-    np.minimum.at(begin, step[held], starts[held])
-    np.maximum.at(end, step[held], ends[held])
-    return begin, end
-
-
-def _launched_by_optimizer(
-    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
-) -> Mask:
-    """Launched inside an update, on the thread of the steps where that is known."""
-    updates = host.optimizer
-    if updates is None:
-        return np.zeros(len(device), bool)
-    on_any = steps.thread == NONE
-    return _launched_where(
-        device,
-        lambda _, calls: (
-            updates.holds(table.start_ns[calls]) & (on_any | (table.thread[calls] == steps.thread))
-        ),
-    )
-
-
-def _extreme(device: DeviceWork, wanted: Mask, times: Column, count: int, start: int) -> Column:
-    """The first or the last of *times* among the wanted of each step; *start* where none is."""
-    out = np.full(count, start)
-    rows: Rows = np.flatnonzero(wanted & device.in_steps)
-    fold = np.minimum if start == _LATE else np.maximum
-    fold.at(out, device.step[rows], times[rows])
-    return out
-
-
-def _signed(later: Column, earlier: Column, is_measured: Mask) -> list[int | None]:
-    return [
-        int(end - begin) if sure else None
-        for end, begin, sure in zip(later, earlier, is_measured, strict=True)
-    ]
-
-
-MANY = 32
-"""Collectives of one kind in a step from which on small ones are many."""
-
-SMALL_BYTES = 1 << 20
-SMALL_NS = 100_000
-"""Where bytes are not given: a collective below this is mostly latency."""
 
 _TAIL = ("allreduce_tail_s", "allreduce_early_s", "allreduce_to_optimizer_s")
 DEVICE_COMM_FIELDS = ("comm_overlap_fraction", "comm_exposed_s", *_TAIL)
@@ -210,11 +75,9 @@ def kinds(collectives: Collectives, steps: int, computing: Spans) -> tuple[Colle
         steps: How many steps were recorded.
         computing: When the device computed.
     """
-    places: dict[str, list[int]] = defaultdict(list)
-    for place in np.flatnonzero(collectives.step != NONE):
-        places[collectives.kind[place]].append(int(place))
     rows = [
-        _kind(collectives, kind, np.array(mine), steps, computing) for kind, mine in places.items()
+        _kind(collectives, kind, mine, steps, computing)
+        for kind, mine in _grouped(collectives, collectives.kind)
     ]
     return tuple(sorted(rows, key=lambda row: (-row.total_s, row.kind)))
 
@@ -226,11 +89,18 @@ def process_groups(collectives: Collectives, computing: Spans) -> tuple[ProcessG
         collectives: The collectives of the trace.
         computing: When the device computed.
     """
-    places: dict[str, list[int]] = defaultdict(list)
-    for place in np.flatnonzero(collectives.step != NONE):
-        places[collectives.group[place]].append(int(place))
-    groups = [_group(collectives, name, np.array(mine), computing) for name, mine in places.items()]
+    groups = [
+        _group(collectives, name, mine, computing)
+        for name, mine in _grouped(collectives, collectives.group)
+    ]
     return tuple(sorted(groups, key=lambda group: (-group.total_s, group.name)))
+
+
+def _grouped(collectives: Collectives, names: list[str]) -> Iterator[tuple[str, Rows]]:
+    """Each name that a collective of the recorded steps has, and the places of those."""
+    recorded = np.flatnonzero(collectives.step != NONE)
+    for name in dict.fromkeys(names[place] for place in recorded):
+        yield name, recorded[[names[place] == name for place in recorded]]
 
 
 def _group(collectives: Collectives, name: str, mine: Rows, computing: Spans) -> ProcessGroup:
@@ -251,15 +121,99 @@ def _tail_columns(
     host: HostWork,
     collectives: Collectives,
 ) -> StepColumns:
+    """End of the last gradient all-reduce against that of the last backward kernel, and the update.
+
+    `None` in a step that has no backward kernel or no all-reduce in backward.  Of kernels only:
+    it knows nothing of waiting on the host.
+    """
+    if not len(steps):
+        return not_measured(_TAIL, 0)
+    computes = device.kernel & device.used_for(DeviceUse.COMPUTE)
+    updating = computes & _launched_by_optimizer(table, steps, device, host)
+    first_update = _per_step(np.minimum, device, updating, device.start, len(steps))
+    backward = computes & _launched_in_backward(table, device, host)
+    last_backward = _per_step(np.maximum, device, backward, device.end, len(steps))
     reduces: Mask = np.zeros(len(device), bool)
     reduces[collectives.work[[kind == ALL_REDUCE for kind in collectives.kind]]] = True
-    tail = tails(table, steps, device, host, reduces)
-    signed = maybe_seconds(tail.after_backward)
+    reduces &= _launched_by_engine(table, steps, device, host)
+    reduces &= device.start < first_update[device.step]
+    last_reduce = _per_step(np.maximum, device, reduces, device.end, len(steps))
+    signed = _between(last_backward, last_reduce)
     return {
         "allreduce_tail_s": [None if value is None else max(0.0, value) for value in signed],
         "allreduce_early_s": [None if value is None else max(0.0, -value) for value in signed],
-        "allreduce_to_optimizer_s": maybe_seconds(tail.to_optimizer),
+        "allreduce_to_optimizer_s": _between(last_reduce, first_update),
     }
+
+
+def _launched_in_backward(table: EventTable, device: DeviceWork, host: HostWork) -> Mask:
+    """Launched inside a function of the autograd engine, on its thread.
+
+    Not simply after forward: what the reducer copies at the end and what the optimizer does must
+    not count.  Without such functions: inside what is marked as backward.
+    """
+    if len(host.engine) or host.backward is None:
+        return np.asarray(nest(table, host.engine).around(table, device.launch) != NONE)
+    return np.asarray(host.backward.holds(table.start_ns[device.launch]))
+
+
+def _launched_by_engine(
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
+) -> Mask:
+    """Launched in backward: by the engine's own thread, or by any other while backward ran.
+
+    The reducer launches its last bucket after the last function has returned, on that thread.
+    """
+    own = present(table.thread[host.engine])
+    begin, end = backward_windows(table, steps, host)
+    at, thread = table.start_ns[device.launch], table.thread[device.launch]
+    during = (at >= begin[device.step]) & (at < end[device.step])
+    return np.asarray(during | np.isin(thread, own[own != steps.thread]))
+
+
+def _launched_by_optimizer(
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
+) -> Mask:
+    """Launched inside an update, on the thread of the steps where that is known."""
+    if host.optimizer is None:
+        return np.zeros(len(device), bool)
+    on_thread = np.isin(table.thread[device.launch], steps.thread) | (steps.thread == NONE)
+    return np.asarray(host.optimizer.holds(table.start_ns[device.launch]) & on_thread)
+
+
+def backward_windows(table: EventTable, steps: StepSpans, host: HostWork) -> tuple[Column, Column]:
+    """From the first start to the last end of backward on the host, for each step.
+
+    A step without backward has a window that begins after everything.
+    """
+    begin = np.full(len(steps), _LATE)
+    end = np.full(len(steps), _EARLY)
+    starts, ends = table.start_ns[host.engine], table.end_ns[host.engine]
+    if host.backward is not None and not len(host.engine):
+        starts, ends = host.backward.start, host.backward.end
+    step = steps.holding(starts)
+    held = step != NONE
+    np.minimum.at(begin, step[held], starts[held])
+    np.maximum.at(end, step[held], ends[held])
+    return begin, end
+
+
+def _per_step(
+    fold: np.ufunc, device: DeviceWork, wanted: Mask, times: Column, count: int
+) -> Column:
+    """The first or the last of *times* among the wanted that each step launched."""
+    out = np.full(count, _LATE if fold is np.minimum else _EARLY)
+    rows = np.flatnonzero(wanted & device.in_steps & (device.launch != NONE))
+    fold.at(out, device.step[rows], times[rows])
+    return out
+
+
+def _between(earlier: Column, later: Column) -> list[float | None]:
+    """Signed seconds from one to the other; `None` where either is missing."""
+    return [
+        None if {_LATE, _EARLY} & {begin, end} else (end - begin) / 1_000_000_000
+        for begin, end in zip(earlier.tolist(), later.tolist(), strict=True)
+    ]
 
 
 def _kind(
@@ -269,7 +223,10 @@ def _kind(
     sized = mine[(collectives.bytes[mine] >= 0) & (length > 0)]
     size, time = collectives.bytes[sized], (collectives.end[sized] - collectives.start[sized]) / 1e9
     rate = float(size.sum() / time.sum()) if len(sized) else None
-    small = median(size) < SMALL_BYTES if len(sized) else median(length) < SMALL_NS
+    if len(sized):
+        small = median(size) < THRESHOLDS.small_collective_bytes
+    else:
+        small = median(length) < THRESHOLDS.small_collective_ns
     return Collective(
         kind=kind,
         count=len(mine),
@@ -278,7 +235,7 @@ def _kind(
         bytes=int(size.sum()) if len(sized) else None,
         achieved_bytes_per_s=rate,
         bus_bytes_per_s=_bus(collectives, kind, sized),
-        many_small=bool(small and len(mine) >= MANY * steps),
+        many_small=bool(small and len(mine) >= THRESHOLDS.many_collectives * steps),
     )
 
 

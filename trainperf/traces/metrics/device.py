@@ -150,11 +150,6 @@ def seconds(nanoseconds: Column | Sequence[int]) -> list[float]:
     return [int(value) / 1_000_000_000 for value in nanoseconds]
 
 
-def maybe_seconds(nanoseconds: Sequence[int | None]) -> list[float | None]:
-    """The same where some are not measured."""
-    return [None if value is None else value / 1_000_000_000 for value in nanoseconds]
-
-
 def not_measured(names: Sequence[str], count: int) -> StepColumns:
     """Columns of `None`."""
     return {name: [None] * count for name in names}

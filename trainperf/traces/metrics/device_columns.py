@@ -26,8 +26,10 @@ from trainperf.traces.metrics.spans import (
     clipped,
     named,
     overlaps,
+    union,
     without,
 )
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ def idle_split(
 ) -> IdleSplit:
     """The pauses between the first and the last work that recorded steps launched."""
     bounds = device.spans(device.in_steps).bounds or (0, 0)
-    pauses = without(_whole(bounds), clipped(device.busy, *bounds))
+    pauses = without(union(*np.array(bounds)[:, None]), clipped(device.busy, *bounds))
     launched_late = _launched_late(table, device, pauses)
     waited = host.loader.within(pauses.start, pauses.end)
     synced = without(host.syncing, host.loader).within(pauses.start, pauses.end)
@@ -71,12 +73,6 @@ def idle_split(
     }
     causes = {part: sums(period, values, len(steps)) for part, values in parts.items()}
     return IdleSplit(**causes, pauses=pauses)
-
-
-def _whole(bounds: tuple[int, int]) -> Spans:
-    start, end = bounds
-    keep = end > start
-    return Spans(start=np.array([start][:keep], np.int64), end=np.array([end][:keep], np.int64))
 
 
 def _launched_late(
@@ -109,9 +105,6 @@ DEVICE_FIELDS = (
     "d2h_s", "d2h_bytes", "d2h_overlap_fraction", "kernels", "launches", "short_kernels",
     "short_kernels_s", "tensor_core_fraction",
 )  # fmt: skip
-
-SHORT_NS = 10_000
-"""A kernel below this takes about as long to launch as to run."""
 
 _TENSOR_CORE = re.compile(
     r"tensor_?op|hmma|imma|wgmma|gmma|xmma|_mma_|nvjet|flash|fmha|mfma|h884|h1688|i8816"
@@ -175,7 +168,7 @@ def _kernels(table: EventTable, steps: StepSpans, device: DeviceWork) -> StepCol
     """Counts and sums over the kernels that each step launched, communication among them."""
     count = len(steps)
     length = device.end - device.start
-    short = device.kernel & (length < SHORT_NS)
+    short = device.kernel & (length < THRESHOLDS.short_kernel_ns)
     compute = device.kernel & device.used_for(DeviceUse.COMPUTE)
     launches = named(table, LAUNCHING, Kind.RUNTIME)
     computed = per_step(device.step[compute], count, length[compute])

@@ -24,6 +24,7 @@ from trainperf.traces.metrics.spans import (
     without,
 )
 from trainperf.traces.results import SyncSite
+from trainperf.traces.thresholds import THRESHOLDS
 
 
 MARKS = re.compile(
@@ -101,8 +102,8 @@ def host_work(table: EventTable, steps: StepSpans, device: DeviceWork) -> HostWo
         syncs=syncs,
         syncing=_spans(table, syncs),
         forward=_forward(table, steps, operators, engine),
-        backward=_nonempty(_on_thread(table, steps, _BACKWARD)) or _nonempty(_spans(table, engine)),
-        optimizer=_nonempty(_optimizing(table, steps, engine)),
+        backward=_on_thread(table, steps, _BACKWARD) or _spans(table, engine) or None,
+        optimizer=_optimizing(table, steps, engine) or None,
         engine=engine,
         operators=operators,
         operating=_spans(table, operators),
@@ -154,7 +155,7 @@ def _forward(table: EventTable, steps: StepSpans, operators: Rows, engine: Rows)
         return None
     own = operators[np.isin(table.sequence[operators], numbers)]
     backward = _spans(table, engine)
-    return _nonempty(_spans(table, own[~backward.holds(table.start_ns[own])]))
+    return _spans(table, own[~backward.holds(table.start_ns[own])]) or None
 
 
 def _optimizing(table: EventTable, steps: StepSpans, engine: Rows) -> Spans:
@@ -164,10 +165,6 @@ def _optimizing(table: EventTable, steps: StepSpans, engine: Rows) -> Spans:
     place = np.searchsorted(ends, marks.end, side="right")
     last = np.where(place > 0, ends[place - 1] if len(ends) else 0, marks.start)
     return union(np.maximum(marks.start, last), marks.end)
-
-
-def _nonempty(spans: Spans) -> Spans | None:
-    return spans if len(spans) else None
 
 
 def _spans(table: EventTable, rows: Rows) -> Spans:
@@ -200,10 +197,6 @@ def host_columns(steps: StepSpans, host: HostWork, busy: Spans | None) -> StepCo
         },
     }
 
-
-TOP = 20
-FRAMES = 8
-"""Python frames that are kept of a stack."""
 
 _ITEM = "aten::item"
 _SCALAR = "aten::_local_scalar_dense"
@@ -240,7 +233,7 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
     """Where recorded steps waited, the longest first; only calls in which the host did wait."""
     rows = host.syncs
     calls = _calls(table, rows, forest)
-    stacks = _stacks(table, rows) if table.stack is None else _call_stacks(table, rows, forest)
+    stacks = _stacks(table, rows, forest)
     waits = _waits(table, rows, forest).tolist()
     lengths: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
     counted: dict[tuple[str, tuple[str, ...]], set[int]] = defaultdict(set)
@@ -252,7 +245,9 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
         SyncSite(call=site[0], count=len(counted[site]), total_s=length / 1e9, stack=site[1])
         for site, length in lengths.items()
     ]
-    return tuple(sorted(sites, key=lambda site: (-site.total_s, site.call, site.stack))[:TOP])
+    return tuple(
+        sorted(sites, key=lambda site: (-site.total_s, site.call, site.stack))[: THRESHOLDS.rows]
+    )
 
 
 def _waits(table: EventTable, rows: Rows, forest: Nest) -> Rows:
@@ -289,27 +284,25 @@ def _calls(table: EventTable, rows: Rows, forest: Nest) -> list[str]:
     return names
 
 
-def _stacks(table: EventTable, rows: Rows) -> list[tuple[str, ...]]:
-    """Python frames around each row, innermost first; libraries' only where there are no others."""
-    python = table.rows(Kind.PYTHON)
-    python = python[np.isin(table.thread[python], present(table.thread[rows]))]
-    frames: list[list[str]] = [[] for _ in rows]
-    for place, row in _around(table, rows, nest(table, python)):
-        frames[place].append(table.label(row))
-    return [_kept(stack) for stack in frames]
+def _stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str, ...]]:
+    """Python frames around each row, innermost first; libraries' only where there are no others.
 
-
-def _call_stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str, ...]]:
-    """The stacks that traces of 2021 give with each operator, of the innermost that has one."""
+    Traces of 2021 give them with each operator: then those of the innermost that has some.
+    """
     frames: list[list[str]] = [[] for _ in rows]
-    for place, row in _around(table, rows, forest):
-        code = NONE if table.stack is None else int(table.stack[row])
-        if code != NONE and not frames[place]:
-            frames[place] = [frame.strip() for frame in table.texts[code].split(";")]
+    if table.stack is not None:
+        for place, row in _around(table, rows, forest):
+            if table.stack[row] != NONE and not frames[place]:
+                frames[place] = list(map(str.strip, table.texts[table.stack[row]].split(";")))
+    else:
+        python = table.rows(Kind.PYTHON)
+        python = python[np.isin(table.thread[python], present(table.thread[rows]))]
+        for place, row in _around(table, rows, nest(table, python)):
+            frames[place].append(table.label(row))
     return [_kept(stack) for stack in frames]
 
 
 def _kept(stack: list[str]) -> tuple[str, ...]:
     frames = [frame for frame in stack if not _BUILT_IN.match(frame)]
     own = [frame for frame in frames if not _LIBRARY.match(frame)]
-    return tuple((own or frames)[:FRAMES])
+    return tuple((own or frames)[: THRESHOLDS.frames])

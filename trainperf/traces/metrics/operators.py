@@ -9,11 +9,8 @@ from trainperf.traces.event_table import NONE, Column, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceWork, sums
 from trainperf.traces.metrics.spans import Nest, StepSpans, present
 from trainperf.traces.results import Operator
+from trainperf.traces.thresholds import THRESHOLDS
 
-
-TOP = 20
-LARGE_NS = 50_000
-"""A kernel from here on is large: many times what its launch takes."""
 
 OUTSIDE = "(outside any operator)"
 
@@ -28,7 +25,7 @@ class _Use:
     calls: Column
     device: Column
     large: Column
-    """The part of `device` in events of at least `LARGE_NS`."""
+    """The part of `device` in events of large kernels."""
     cpu: Column
 
 
@@ -72,7 +69,7 @@ def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest)
         shapes=np.append(shapes, NONE),
         calls=np.append(recorded.astype(np.int64), 0),
         device=sums(at, length[mine], count + 1),
-        large=sums(at, np.where(length >= LARGE_NS, length, 0)[mine], count + 1),
+        large=sums(at, np.where(length >= THRESHOLDS.large_kernel_ns, length, 0)[mine], count + 1),
         cpu=np.append(np.where(recorded, self_times(forest), 0), 0),
     )
 
@@ -100,7 +97,7 @@ def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[O
             if total["device"][place]
             else None,
         )
-        for place in order[:TOP]
+        for place in order[: THRESHOLDS.rows]
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
+from trainperf.traces.results import PROFILER_STEP
 
 
 _NO_TIMES: Column = np.empty(0, np.int64)
@@ -52,10 +53,14 @@ class Spans:
 
     def holds(self, times: Column) -> "np.typing.NDArray[np.bool_]":
         """Whether each of *times* is covered."""
+        return np.asarray(self.holding(times) != NONE)
+
+    def holding(self, times: Column) -> Codes:
+        """Position of the interval that holds each of *times*; `NONE` outside all."""
         place = np.searchsorted(self.start, times, side="right") - 1
-        inside = place >= 0
-        inside[inside] = times[inside] < self.end[place[inside]]
-        return inside
+        held = place >= 0
+        held[held] = times[held] < self.end[place[held]]
+        return np.where(held, place, NONE).astype(np.int32)
 
 
 def union(start: Column, end: Column) -> Spans:
@@ -74,13 +79,6 @@ def union(start: Column, end: Column) -> Spans:
 def either(first: Spans, other: Spans) -> Spans:
     """What one of two covers."""
     return union(np.concatenate((first.start, other.start)), np.concatenate((first.end, other.end)))
-
-
-def both(first: Spans, other: Spans) -> Spans:
-    """What both of two cover."""
-    begin, end = _pieces(first, other)
-    kept = first.holds(begin) & other.holds(begin)
-    return union(begin[kept], end[kept])
 
 
 def without(first: Spans, other: Spans) -> Spans:
@@ -115,7 +113,6 @@ def _pieces(first: Spans, other: Spans) -> tuple[Column, Column]:
 Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
-PROFILER_STEP = "ProfilerStep"
 OPTIMIZER_STEP = "Optimizer.step"
 WINDOW = "none"
 
@@ -147,10 +144,7 @@ class StepSpans:
 
     def holding(self, times: Column) -> Codes:
         """Position of the step that holds each of *times*; `NONE` outside all."""
-        place = np.searchsorted(self.start, times, side="right") - 1
-        held = place >= 0
-        held[held] = times[held] < self.end[place[held]]
-        return np.where(held, place, NONE).astype(np.int32)
+        return self.spans.holding(times)
 
 
 def present(codes: Codes | Column) -> Rows:
@@ -192,39 +186,47 @@ def by_name(table: EventTable, rows: Rows, holds: Callable[[str], object]) -> Ma
     return np.asarray(out[codes], bool)
 
 
+def _marks(table: EventTable, pattern: "re.Pattern[str]") -> tuple[Rows, int]:
+    """Rows of the marks, and their thread: others in the same file may mark steps of their own."""
+    rows = named(table, pattern, *_HOST)
+    thread = int(np.bincount(table.thread[rows]).argmax()) if len(rows) else NONE
+    return rows[table.thread[rows] == thread], thread
+
+
 def _by_mark(table: EventTable) -> StepSpans | None:
-    rows = named(table, _MARK, *_HOST)
+    rows, thread = _marks(table, _MARK)
     if not len(rows):
         return None
-    # Another process or thread in the same file may mark steps of its own.
-    thread = int(np.bincount(table.thread[rows]).argmax())
-    rows = rows[table.thread[rows] == thread]
     marks = {int(code): _MARK.match(table.names[code]) for code in present(table.name[rows])}
     numbers = {code: int(mark.group(1)) for code, mark in marks.items() if mark}
     number = np.array([numbers[int(code)] for code in table.name[rows]], np.int64)
     start, end = table.start_ns[rows], table.end_ns[rows]
     end[:-1] = np.minimum(end[:-1], start[1:])
     whole = end > start
-    return _steps(number[whole], start[whole], end[whole], PROFILER_STEP, thread)
+    return StepSpans(
+        number=number[whole],
+        start=start[whole],
+        end=end[whole],
+        source=PROFILER_STEP,
+        thread=thread,
+    )
 
 
 def _by_optimizer(table: EventTable) -> StepSpans | None:
-    rows = named(table, _OPTIMIZER, *_HOST)
+    rows, thread = _marks(table, _OPTIMIZER)
     if not len(rows):
         return None
-    thread = int(np.bincount(table.thread[rows]).argmax())
-    ends = table.end_ns[rows[table.thread[rows] == thread]]
     # An optimizer inside another one ends before it.
-    ends = distinct(np.maximum.accumulate(ends))
-    begin = _host_window(table)[0]
-    start = np.concatenate(([begin], ends[:-1]))
-    return _steps(np.arange(len(ends)), start, ends, OPTIMIZER_STEP, thread)
+    ends = distinct(np.maximum.accumulate(table.end_ns[rows]))
+    start = np.concatenate(([_host_window(table)[0]], ends[:-1]))
+    number = np.arange(len(ends))
+    return StepSpans(number=number, start=start, end=ends, source=OPTIMIZER_STEP, thread=thread)
 
 
 def _one_window(table: EventTable) -> StepSpans:
     start, end = _host_window(table)
     alone = np.zeros(int(end > start), np.int64)
-    return _steps(alone, alone + start, alone + end, WINDOW, NONE)
+    return StepSpans(number=alone, start=alone + start, end=alone + end, source=WINDOW, thread=NONE)
 
 
 def _host_window(table: EventTable) -> tuple[int, int]:
@@ -235,10 +237,6 @@ def _host_window(table: EventTable) -> tuple[int, int]:
     if not len(rows):
         return 0, 0
     return int(table.start_ns[rows].min()), int(table.end_ns[rows].max())
-
-
-def _steps(number: Column, start: Column, end: Column, source: str, thread: int) -> StepSpans:
-    return StepSpans(number=number, start=start, end=end, source=source, thread=thread)
 
 
 def launches_of(table: EventTable, rows: Rows) -> Rows:

@@ -13,15 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Kind
-from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number
+from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number, Text
 from trainperf.traces.reading.values import (
     MEMORY_CATEGORY,
     MEMORY_NAME,
     Identities,
     Names,
-    Places,
-    Texts,
     is_annotation,
+    kind_of,
     nanoseconds,
     quantities,
 )
@@ -34,7 +33,7 @@ Chunk = dict[str, Values]
 """Columns of one chunk by name; one that is missing is `NONE` throughout."""
 
 _NO_ARGS = Args()
-_NO_STREAM = 2**32 - 1
+_NO_STREAM = np.iinfo(np.uint32).max
 """How CUDA says that a wait was for no stream in particular."""
 
 _OPERATORS = (Kind.CPU_OP, Kind.ANNOTATION)
@@ -71,23 +70,11 @@ _LOOKUPS: tuple[tuple[tuple[Kind, ...], tuple[_Lookup, ...]], ...] = (
 )
 """A family of kinds; its columns, each with the fields it comes from: the first that is there."""
 
-_NO_FAMILY = 255
-_FAMILIES = np.array(
-    [
-        next((place for place, (kinds, _) in enumerate(_LOOKUPS) if kind in kinds), _NO_FAMILY)
-        for kind in Kind
-    ],
-    dtype=np.uint8,
-)
-"""Place of each kind in `_LOOKUPS`, if it has one."""
+_MEMBERS = [np.isin(np.arange(len(Kind)), kinds) for kinds, _ in _LOOKUPS]
+"""Which kinds each of `_LOOKUPS` is about."""
 
 _WITHOUT_TEXTS = ((Kind.RUNTIME,), (Kind.PYTHON,), (Kind.MEMORY,))
 _QUANTITIES = frozenset({"bytes", "total_bytes"})
-
-
-_FIRST = 2**14
-_GROWTH = 1.125
-"""Small, because what is reserved counts as used; the system moves pages instead of copying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +91,32 @@ class Columns:
     """What has been read of a trace so far; all its texts together are bounded."""
 
     def __init__(self, most_characters: int) -> None:
-        self.growing: dict[str, Growing] = {}
-        self.names = Names(most_characters)
-        self.texts = Texts(most_characters)
+        self.names = Names[str](most_characters)
+        self.texts = Names[str | bytes](most_characters)
+        self.threads: dict[tuple[str, str], int] = {}
         self.dropped = 0
         self.rows = 0
-        self._places = Places()
-        self.threads = self._places.threads
+        self._growing: dict[str, tuple[np.dtype[Any], bytearray]] = {}
+        self._places = Names[tuple[str | None, Text, Text]](most_characters)
+        """Category, process and thread: one look-up an event for what is two columns."""
+        self._kinds: list[Kind] = []
+        self._threads: list[int] = []
         self._identities = Identities()
         self._ranges = bytearray()
+
+    def __contains__(self, column: str) -> bool:
+        return column in self._growing
+
+    def column(self, name: str) -> Values:
+        """A column that something filled, all of it; nothing can be added to it afterwards."""
+        dtype, grown = self._growing[name]
+        return np.frombuffer(self._filled(dtype, grown), dtype)
+
+    def pop(self, name: str) -> Values:
+        """The same, and forgotten here."""
+        values = self.column(name)
+        del self._growing[name]
+        return values
 
     def add(self, events: Sequence[Decoded]) -> None:
         """Append the events that a table has rows for.
@@ -137,10 +141,15 @@ class Columns:
             chunk: Chunk = {"start_ns": start_ns, "duration_ns": duration_ns}
             self._describe(rows, chunk)
             for column, values in chunk.items():
-                if column not in self.growing:
-                    self.growing[column] = Growing(values.dtype)
-                self.growing[column].append(values, self.rows)
+                dtype, grown = self._growing.setdefault(column, (values.dtype, bytearray()))
+                self._filled(dtype, grown).extend(values.tobytes())
             self.rows += len(rows)
+
+    def _filled(self, dtype: np.dtype[Any], grown: bytearray) -> bytearray:
+        """A column with `NONE` in the rows that nobody filled."""
+        gap = self.rows - len(grown) // dtype.itemsize
+        grown += np.full(gap, np.int64(NONE), dtype).tobytes()
+        return grown
 
     def _describe(self, rows: Sequence[Event], chunk: Chunk) -> None:
         """Fill the columns that a chunk's events have, but for their times.
@@ -152,11 +161,11 @@ class Columns:
         """
         kinds = self._name_thread_kind(rows, chunk)
         args = [row.args or _NO_ARGS for row in rows]
-        family_of = _FAMILIES[kinds]
-        # Most chunks hold one or two of the families.
-        for place in sorted({*family_of.tolist()} - {_NO_FAMILY}):
-            family_kinds, lookups = _LOOKUPS[place]
-            family = _family(rows, args, family_of == place)
+        for (family_kinds, lookups), is_member in zip(_LOOKUPS, _MEMBERS, strict=True):
+            mine = is_member[kinds]
+            if not mine.any():  # most chunks hold one or two of the families
+                continue
+            family = _family(rows, args, mine)
             self._put_fields(family, lookups, chunk)
             self._put_place(family, family_kinds, chunk)
             if family_kinds not in _WITHOUT_TEXTS:
@@ -173,9 +182,16 @@ class Columns:
         chunk["name"] = np.fromiter(names, np.int32, len(rows))
         places = map(self._places.__getitem__, [(row.cat, row.pid, row.tid) for row in rows])
         place = np.fromiter(places, np.intp, len(rows))
-        chunk["thread"] = np.array(self._places.thread_of, np.int32)[place]
-        chunk["kind"] = kinds = np.array(self._places.kind_of, np.uint8)[place]
-        self._tell_ranges(chunk["name"], kinds)
+        for category, process, thread in self._places.in_order[len(self._kinds) :]:
+            self._kinds.append(kind_of(category))
+            pair = str(process), str(thread)
+            self._threads.append(self.threads.setdefault(pair, len(self.threads)))
+        chunk["thread"] = np.array(self._threads, np.int32)[place]
+        chunk["kind"] = kinds = np.array(self._kinds, np.uint8)[place]
+        # Annotations are among the operators, and told by their names.
+        self._ranges.extend(map(is_annotation, self.names.in_order[len(self._ranges) :]))
+        ranges = np.frombuffer(self._ranges, dtype=np.bool_)
+        kinds[ranges[chunk["name"]] & (kinds == Kind.CPU_OP)] = Kind.ANNOTATION
         return kinds
 
     def _put_fields(self, family: _Family, lookups: tuple[_Lookup, ...], chunk: Chunk) -> None:
@@ -183,13 +199,6 @@ class Columns:
         for column, fields in lookups:
             convert = quantities if column in _QUANTITIES else self._identities
             _put(chunk, column, family.where, _first(family.args, fields, convert))
-
-    def _tell_ranges(self, names: Values, kinds: Values) -> None:
-        """Make annotations of the operators whose names say that they are."""
-        new = self.names.keys_in_order[len(self._ranges) :]
-        self._ranges.extend(is_annotation(str(name)) for name in new)
-        ranges = np.frombuffer(self._ranges, dtype=np.bool_)
-        kinds[ranges[names] & (kinds == Kind.CPU_OP)] = Kind.ANNOTATION
 
     def _put_place(self, family: _Family, kinds: tuple[Kind, ...], chunk: Chunk) -> None:
         """Stream and device of what has one."""
@@ -218,11 +227,11 @@ class Columns:
             return
         where, args = family.where[with_texts], [family.args[place] for place in with_texts]
         shapes = [arg.shapes if arg.shapes_2020 is NO_SHAPES else arg.shapes_2020 for arg in args]
-        codes = [NONE if shape is NO_SHAPES else texts.json(shape) for shape in shapes]
+        codes = [NONE if shape is NO_SHAPES else texts[bytes(shape)] for shape in shapes]
         _put(chunk, "shapes", where, np.array(codes, dtype=np.int32))
         for column in ("stack", "collective", "group", "dtype"):
             given = map(attrgetter(column), args)
-            codes = [NONE if text is None or text == "" else texts.code(text) for text in given]
+            codes = [NONE if text is None or text == "" else texts[str(text)] for text in given]
             _put(chunk, column, where, np.array(codes, dtype=np.int32))
         _put(chunk, "elements", where, quantities([arg.elements for arg in args]))
 
@@ -279,35 +288,3 @@ def _put(chunk: Chunk, column: str, where: Rows, values: Values) -> None:
     if column not in chunk:
         chunk[column] = np.full(len(chunk["start_ns"]), NONE, dtype=values.dtype)
     chunk[column][where[given]] = values[given]
-
-
-class Growing:
-    """One column under construction; rows that nobody filled are `NONE`."""
-
-    def __init__(self, dtype: npt.DTypeLike) -> None:
-        self._values = np.empty(0, dtype=dtype)
-        self._length = 0
-
-    def append(self, values: npt.NDArray[Any], at: int) -> None:
-        """Put *values* at row *at*, which lies at or beyond the end."""
-        self._fill(at)
-        self._reserve(at + len(values))
-        self._values[at : at + len(values)] = values
-        self._length = at + len(values)
-
-    def finished(self, rows: int) -> npt.NDArray[Any]:
-        """The column with so many rows; nothing can be appended afterwards."""
-        self._fill(rows)
-        return self._values[:rows]
-
-    def _fill(self, rows: int) -> None:
-        if rows > self._length:
-            self._reserve(rows)
-            self._values[self._length : rows] = NONE
-            self._length = rows
-
-    def _reserve(self, rows: int) -> None:
-        if rows > len(self._values):
-            grown = max(rows, _FIRST, int(len(self._values) * _GROWTH))
-            # No other name holds this array, as `refcheck` would have to find out.
-            self._values.resize(grown, refcheck=False)

@@ -80,22 +80,24 @@ _IGNORED = tuple(
 FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises for bytes that are not what they should be."""
 
-_NUMBERS = ("ts", "dur", "pid", "tid")
 _SHAPES = ("Input Dims", "Input dims")
 _SCALAR = (str, int, float, Decimal)
+_VALUE = msgspec.json.Decoder(msgspec.Raw)
+_CUT = "Input data was truncated"
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
 class EventDecoder:
-    """Decodes events; `exact` keeps all digits of their times, at half the speed.
+    """Decodes events; all that is in them, as dictionaries, if they are wanted `whole`.
 
-    A float of 64 bits tells nanoseconds apart up to 101 days; times since 1970 do not fit.
+    `exact` keeps all digits of their times, at half the speed: a float of 64 bits tells nanoseconds
+    apart up to 101 days; times since 1970 do not fit.
     """
 
-    def __init__(self, *, exact: bool = False) -> None:
+    def __init__(self, *, exact: bool = False, whole: bool = False) -> None:
         hook = Decimal if exact else None
-        wanted: Any = Event | Instant
-        for ignored in _IGNORED:
+        wanted: Any = dict[str, object] if whole else Event | Instant
+        for ignored in () if whole else _IGNORED:
             wanted |= ignored
         self._many: msgspec.json.Decoder[list[Decoded]]
         self._many = msgspec.json.Decoder(list[wanted], float_hook=hook)
@@ -107,31 +109,36 @@ class EventDecoder:
         """Decode a JSON list of events; raises one of `FAULTS`."""
         return self._many.decode(body)
 
-    def decode_event(self, body: bytes) -> Decoded:
-        """Decode one event; raises one of `FAULTS`."""
-        return self._single.decode(body)
-
-    def loose(self, body: bytes) -> Decoded | None:
-        """Decode one event whose fields have wrong types, without those; `None` if it is none.
-
-        Raises one of `FAULTS` when the bytes are no JSON.
-        """
-        value = self._any.decode(body)
-        if not isinstance(value, dict) or not isinstance(value.get("ph"), str):
+    def event(self, body: bytes) -> Decoded | None:
+        """Decode one event, without its fields of wrong types; `None` if it is none."""
+        try:
+            return self._single.decode(body)
+        except msgspec.ValidationError:
+            pass
+        except FAULTS:
             return None
-        if value["ph"] not in {"X", "i"}:
-            return Ignored()
-        kept = {key: value[key] for key in _NUMBERS if isinstance(value.get(key), _SCALAR)}
-        kept |= {key: value[key] for key in ("ph", "cat") if isinstance(value.get(key), str)}
-        kept["name"] = str(value.get("name") or "")
-        args = value.get("args")
-        if isinstance(args, dict):
-            kept["args"] = {
-                key: args[key]
-                for key in Args.__struct_encode_fields__
-                if isinstance(args.get(key), list if key in _SHAPES else _SCALAR)
-            }
-        return self.decode_event(msgspec.json.encode(kept))
+        try:
+            return self._single.decode(msgspec.json.encode(_without_odd(self._any.decode(body))))
+        except FAULTS:
+            return None
+
+
+def _without_odd(value: object) -> dict[str, object]:
+    """An event's fields and arguments that have types which they may have; none of what is none."""
+    if not isinstance(value, dict):
+        return {}
+    kept: dict[str, object]
+    kept = {key: part for key, part in value.items() if isinstance(part, _SCALAR)}
+    if "name" in value:
+        kept["name"] = str(value["name"] or "")
+    args = value.get("args")
+    if isinstance(args, dict):
+        kept["args"] = {
+            key: part
+            for key, part in args.items()
+            if isinstance(part, list if key in _SHAPES else _SCALAR)
+        }
+    return kept
 
 
 def trailing(fault: Exception) -> int | None:
@@ -139,3 +146,12 @@ def trailing(fault: Exception) -> int | None:
     match = _TRAILING.search(str(fault)) if isinstance(fault, msgspec.DecodeError) else None
     # The decoder counts the character that it stumbled over.
     return int(match.group(1)) - 1 if match else None
+
+
+def value_end(data: memoryview) -> int | None:
+    """Where the JSON value ends that *data* begins with, at most at its end; `None` if damaged."""
+    try:
+        _VALUE.decode(data)
+    except FAULTS as fault:
+        return len(data) if str(fault) == _CUT else trailing(fault)
+    return len(data)

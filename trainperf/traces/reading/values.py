@@ -6,9 +6,10 @@ that the decoder gives the digits themselves.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -47,15 +48,12 @@ _ANNOTATION = re.compile(
 """Names of ranges that PyTorch itself opens, which old profilers wrote as operators."""
 
 
+@lru_cache
 def kind_of(category: str | None) -> Kind:
     """The kind by category alone; `OTHER` for one that is not known."""
     lowered = (category or "").lower()
-    if lowered in _BY_CATEGORY:
-        return _BY_CATEGORY[lowered]
-    for ending, kind in _BY_ENDING:
-        if lowered.endswith(ending):
-            return kind
-    return Kind.OTHER
+    by_ending = (kind for ending, kind in _BY_ENDING if lowered.endswith(ending))
+    return _BY_CATEGORY.get(lowered) or next(by_ending, Kind.OTHER)
 
 
 def is_annotation(name: str) -> bool:
@@ -67,54 +65,31 @@ def is_annotation(name: str) -> bool:
     return _ANNOTATION.match(name) is not None
 
 
-MOST_CATEGORIES = 1000
-
-Key = str | int | float | bytes | None
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Names(dict[Key, int]):
-    """Text to code, in order of appearance; a text that is new gets the next code."""
+    """What is met to its code, in order of appearance; what is new gets the next code."""
 
     def __init__(self, most_characters: int) -> None:
         super().__init__()
-        self.keys_in_order: list[Key] = []
+        self.in_order: list[Key] = []
         self._left = most_characters
 
     def __missing__(self, key: Key) -> int:
-        self._left -= len(key) if isinstance(key, str | bytes) else 8
+        self._left -= len(str(key))
         if self._left < 0:
             raise TraceError(
                 "the names of its events take more memory than those of any real trace; "
                 "raise the limit if you trust it"
             )
-        code = self[key] = len(self.keys_in_order)
-        self.keys_in_order.append(key)
-        return code
+        self[key] = len(self.in_order)
+        self.in_order.append(key)
+        return self[key]
 
     def texts(self) -> list[str]:
-        """All texts, each at the place of its code."""
-        return [str(key) for key in self.keys_in_order]
-
-
-class Texts:
-    """Texts that may be missing, and the ways they are written in the file."""
-
-    def __init__(self, most_characters: int) -> None:
-        self.names = Names(most_characters)
-        self._raw = Names(most_characters)
-        self._codes: list[int] = []
-
-    def code(self, text: Key) -> int:
-        """Code of a text."""
-        return self.names[str(text)]
-
-    def json(self, raw: msgspec.Raw) -> int:
-        """Code of a JSON value, written without blanks."""
-        body = bytes(raw)
-        place = self._raw[body]
-        if place == len(self._codes):
-            self._codes.append(self.names[_compact(body)])
-        return self._codes[place]
+        """All texts, each at the place of its code; JSON without blanks."""
+        return [_compact(key) if isinstance(key, bytes) else str(key) for key in self.in_order]
 
 
 def _compact(body: bytes) -> str:
@@ -122,59 +97,6 @@ def _compact(body: bytes) -> str:
         return msgspec.json.format(body, indent=-1).decode("utf-8", errors="replace")
     except (msgspec.DecodeError, RecursionError):
         return body.decode("utf-8", errors="replace")
-
-
-class Kinds(dict[str | None, Kind]):
-    """Category to kind, looked up once."""
-
-    def __missing__(self, category: str | None) -> Kind:
-        kind = kind_of(category)
-        if len(self) < MOST_CATEGORIES:
-            self[category] = kind
-        return kind
-
-
-class Threads(dict[tuple[Key, Key], int]):
-    """A pair of process and thread, as number or text, to one code for both spellings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pairs: dict[tuple[str, str], int] = {}
-
-    def __missing__(self, key: tuple[Key, Key]) -> int:
-        pair = (str(key[0]), str(key[1]))
-        code = self[key] = self.pairs.setdefault(pair, len(self.pairs))
-        return code
-
-
-PlaceKey = tuple[str | None, Key, Key]
-
-
-class Places(dict[PlaceKey, int]):
-    """Category, process and thread to one code, which stands for a kind and a thread.
-
-    One look-up an event for what is two columns.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.threads = Threads()
-        self.kind_of: list[Kind] = []
-        self.thread_of: list[int] = []
-        self._kinds = Kinds()
-        self._codes: dict[tuple[Kind, int], int] = {}
-
-    def __missing__(self, key: PlaceKey) -> int:
-        category, process, row = key
-        kind, thread = self._kinds[category], self.threads[(process, row)]
-        code = self._codes.setdefault((kind, thread), len(self._codes))
-        if code == len(self.kind_of):
-            self.kind_of.append(kind)
-            self.thread_of.append(thread)
-        # A file may have any number of categories; of those that are not kept this is not either.
-        if category in self._kinds:
-            self[key] = code
-        return code
 
 
 Integers = npt.NDArray[np.int64]
@@ -186,7 +108,8 @@ _MOST_US = MOST_NS // 1000
 EXACT_BELOW_US = 2.0**43
 """Floats of microseconds below this are less than a nanosecond apart."""
 
-_LARGE = 2**30
+FIRST_FOLDED = 2**30
+"""Ids from here on are given numbers of their own."""
 
 
 class InexactError(Exception):
@@ -274,15 +197,15 @@ class Identities:
             numbers = np.fromiter(values, np.int64, len(values))
         except (TypeError, ValueError, OverflowError):
             return np.array([self._coded(_integer(value)) for value in values], dtype=np.int32)
-        large = numbers >= _LARGE
+        large = numbers >= FIRST_FOLDED
         if large.any():
             numbers[large] = [self._coded(value) for value in numbers[large].tolist()]
         return np.maximum(numbers, NONE).astype(np.int32)
 
     def _coded(self, value: int) -> int:
-        if value < _LARGE:
+        if value < FIRST_FOLDED:
             return max(value, NONE)
-        return self._large.setdefault(value, _LARGE + len(self._large))
+        return self._large.setdefault(value, FIRST_FOLDED + len(self._large))
 
 
 def _integer(value: object) -> int:

@@ -1,0 +1,122 @@
+"""The catalogue of changes: whole, sourced, and joined to causes and trials by name alone."""
+
+import ast
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+from support.causes.case import CauseCase
+from support.causes.table import CASES
+
+from trainperf.analysis import diagnosis
+from trainperf.analysis.diagnosis import DETECTORS
+from trainperf.analysis.diagnosis.changes import BY_ID, CHANGES, Change, changes_of
+from trainperf.analysis.diagnosis.offers import OFFERS, trials_of_finding
+from trainperf.core.findings import DAYS
+from trainperf.core.loop_kind import LOOPS
+
+
+EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.id)
+NESTED = {"distributed"}
+"""Changes whose words take a value inside words of the loop."""
+
+
+@EACH
+def test_a_share_without_a_source_is_no_number(change: Change) -> None:
+    """It is between nothing and all of what the cause removes."""
+    assert 0.0 < change.realises <= 1.0
+    assert change.source
+    assert change.effort in DAYS
+
+
+@EACH
+def test_what_it_is_of_is_a_detector_and_what_measures_it_a_trial(change: Change) -> None:
+    """By their ids."""
+    assert set(change.of) <= {detector.__name__ for detector in DETECTORS}
+    assert set(change.trials) <= {offer.id for offer in OFFERS}
+
+
+@EACH
+def test_it_is_used_for_every_cause_that_it_names(change: Change) -> None:
+    """What no detector uses is not advised by anybody."""
+    used = {
+        case.cause
+        for case in CASES
+        for use in (case.found().changes if case.found() else ())
+        if use.change == change.id
+    }
+
+    assert used
+    assert used <= set(change.of)
+
+
+@EACH
+def test_its_advice_is_an_imperative_of_a_few_words(change: Change) -> None:
+    """And it says how to see that it helped."""
+    assert change.advice[0].isupper()
+    assert not change.advice.endswith(".")
+    assert len(change.advice.split()) <= 10
+    assert change.confirm
+
+
+def test_no_two_are_alike() -> None:
+    """An id is a name."""
+    assert len(BY_ID) == len(CHANGES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.cause}: {case.says}")
+def test_its_words_fit_every_kind_of_loop(case: CauseCase) -> None:
+    """With the values that its detector gives, and no place left open."""
+    cause = case.found()
+    assert cause is not None
+    for use, loop in product(cause.changes, LOOPS):
+        words = BY_ID[use.change].worded(loop, use.values)
+        assert all(words)
+        assert "None" not in " ".join(words)
+        if use.change not in NESTED:
+            assert not re.search(r"\{[a-z_.]+\}", " ".join(words))
+
+
+def test_a_loaders_options_are_those_of_the_loop() -> None:
+    """A Trainer of Hugging Face makes its loader itself."""
+    how = BY_ID["persistent_workers"]
+    plain, trainer = (
+        how.worded(next(loop for loop in LOOPS if loop.name == name), {})[1]
+        for name in ("plain", "huggingface")
+    )
+
+    assert plain.startswith("DataLoader(persistent_workers=True)")
+    assert trainer.startswith("TrainingArguments(dataloader_persistent_workers=True)")
+
+
+def test_the_changes_of_a_cause_are_known_without_a_run() -> None:
+    """For `explain` and the doctor."""
+    assert [change.id for change in changes_of("transfer")] == [
+        "pin_memory",
+        "send_smaller",
+        "hooks_of_transfer",
+    ]
+    assert trials_of_finding("optimizer_not_fused") == (
+        "optimizer_fused",
+        "optimizer_foreach",
+        "no_update",
+    )
+
+
+FOLDER = Path(diagnosis.__file__).parent
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: path.name)
+def test_nothing_looks_for_words_in_an_advice(path: Path) -> None:
+    """What a finding is joined by is an id: `advice`, `action` and `title` are for people."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            names = {
+                part.attr
+                for side in (node.left, *node.comparators)
+                for part in ast.walk(side)
+                if isinstance(part, ast.Attribute)
+            }
+            assert not names & {"advice", "action", "title", "how", "confirm"}, ast.unparse(node)

@@ -1,0 +1,376 @@
+"""Causes in words: one gain for each, one order for all, and what nobody owns."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from support.accounts import Seen, audit_of, loading, on_gpu, region, seen, step
+from support.batches import Batch
+from support.causes.fit import spread
+from support.causes.loader import alone, looked_into
+from support.tried import AUTOCAST, FREE_LOADER, FUSED, TOGETHER, tried
+
+from trainperf.analysis.diagnosis.decisions import decisions
+from trainperf.analysis.diagnosis.findings import diagnose
+from trainperf.analysis.summary.schema import RunFacts, Summary
+from trainperf.core.artifacts.trials import TrialResult
+from trainperf.core.findings import DAYS, Finding, Ordinary, amdahl, ranked, saving
+
+
+def findings(training: Seen, *trials: TrialResult, elsewhere: str = "") -> dict[str, Finding]:
+    """By their id, in their order."""
+    documents = training.facts.documents
+    if trials:
+        documents = replace(documents, trials=tried(*trials), trials_from=elsewhere)
+    found, _ = diagnose(training.account, replace(training.facts, documents=documents))
+    return {each.id: each for each in found}
+
+
+def changed(trial: TrialResult, **fields: object) -> TrialResult:
+    """The trial with other fields."""
+    return msgspec.structs.replace(trial, **fields)
+
+
+def of_effort(name: str, gain: float | None, effort: str = "minutes", **more: object) -> Finding:
+    """A finding that probably gains so much."""
+    given = {"title": name, "advice": "Do it", "evidence": (), "action": "do it", **more}
+    return Finding(id=name, gain=gain, effort=effort, **given)
+
+
+WAITING = alone(20, 30)
+"""Steps of 50 ms that make their batches for 20, on eight CPUs."""
+
+UPDATING = seen(
+    step(
+        region("mul_", 20, fused=1, part="optimizer", calls=800),
+        forward=40,
+        backward=40,
+        optimizer=20,
+    )
+)
+"""Steps of 100 ms, 20 of them for an update that one kernel would make in one."""
+
+WORKERS = TrialResult(
+    id="workers_2",
+    kind="change",
+    title="2 workers",
+    verdict="faster",
+    speedup=1.2,
+    low=1.15,
+    high=1.25,
+    apply="DataLoader(…, num_workers=2)",
+    rules=("data_wait",),
+    pairs=16,
+)
+SLOWER = changed(WORKERS, verdict="slower", speedup=0.9, low=0.88, high=0.92)
+
+
+# -- one gain ------------------------------------------------------------------------------------
+
+
+def test_a_gain_is_the_laws_with_what_its_change_usually_realises() -> None:
+    """One worker makes a batch in 20 of 30 ms, and handing it over takes one: 50 / 31."""
+    finding = findings(WAITING)["data_wait"]
+
+    assert finding.gain == pytest.approx(50 / 31)
+    assert finding.gain_upper_bound == pytest.approx(50 / 28)
+    assert finding.fraction == pytest.approx(0.4)
+    assert finding.changes[0].id == "more_workers"
+
+
+def test_a_change_that_is_modelled_realises_a_part_of_what_is_removed() -> None:
+    """Of the 19 ms that an update would save 0.8."""
+    finding = findings(UPDATING)["optimizer_not_fused"]
+
+    assert finding.gain == pytest.approx(100 / (100 - 0.8 * 19))
+    assert finding.gain_upper_bound == pytest.approx(100 / (100 - 19 - 2))
+    assert finding.changes[0].about == finding.gain
+
+
+def test_the_change_that_returns_most_for_its_effort_comes_first() -> None:
+    """No workers take minutes, a cheaper sample hours."""
+    finding = findings(alone(60, 25))["data_wait"]
+
+    assert [change.id for change in finding.changes] == ["more_workers", "cheaper_sample"]
+    assert (finding.advice, finding.effort) == (finding.changes[0].advice, "minutes")
+
+
+def test_no_gain_is_above_its_bound() -> None:
+    """Of every change of every finding."""
+    for training in (WAITING, UPDATING, looked_into(Batch(receiving=12, workers=2), 12, 20)):
+        for finding in findings(training, FREE_LOADER).values():
+            for change in finding.changes:
+                assert change.at_most is None or (change.about or 1.0) <= change.at_most + 1e-9
+
+
+def test_amdahls_law_takes_a_finite_speed_up() -> None:
+    """1 / ((1 - p) + p / s); nothing is left of all."""
+    assert amdahl(0.4, 4.0) == pytest.approx(1 / 0.7)
+    assert amdahl(0.4) == pytest.approx(1 / 0.6)
+    assert amdahl(1.0) is None
+
+
+# -- what was measured ----------------------------------------------------------------------------
+
+
+def test_a_measured_gain_takes_the_place_of_the_laws() -> None:
+    """With the line that was tried, and what it stands on."""
+    finding = findings(WAITING, WORKERS)["data_wait"]
+
+    assert finding.measured_gain is not None
+    assert finding.gain == 1.2
+    assert finding.action == "DataLoader(…, num_workers=2)"
+    assert finding.confidence == "high"
+    assert finding.evidence[-1] == (
+        "2 workers was tried: faster, 1.20× as fast (95 % CI 1.15–1.25), 16 pairs of blocks"
+    )
+
+
+def test_trials_of_another_run_say_where_they_are_from() -> None:
+    """They are of the same training."""
+    finding = findings(WAITING, WORKERS, elsewhere="runs/try")["data_wait"]
+
+    assert "2 workers was tried in runs/try: faster" in finding.evidence[-1]
+
+
+def test_a_change_that_was_refuted_goes_behind_the_others() -> None:
+    """Workers were slower: then a sample must get cheaper."""
+    before, after = findings(WAITING)["data_wait"], findings(WAITING, SLOWER)["data_wait"]
+
+    assert before.changes[0].id == "more_workers"
+    assert [change.id for change in after.changes] == ["cheaper_sample", "more_workers"]
+    assert after.advice == "Make a sample cheaper"
+    assert after.measured_gain is None
+    assert "2 workers was tried: slower" in after.evidence[-1]
+
+
+def test_one_number_of_workers_that_is_slower_refutes_no_other() -> None:
+    """Two may be faster than one."""
+    one = changed(SLOWER, id="workers_1", title="1 worker")
+
+    finding = findings(WAITING, one, WORKERS)["data_wait"]
+
+    assert (finding.changes[0].id, finding.gain) == ("more_workers", 1.2)
+
+
+def test_a_finding_whose_only_change_was_refuted_is_last() -> None:
+    """Though it would have saved more."""
+    equal = changed(FUSED, verdict="equal", speedup=1.0, low=0.98, high=1.02)
+    slots = {"forward": 40, "backward": 40, "optimizer": 20, "callbacks": 12}
+    both = seen(step(*UPDATING.account.regions, **slots))
+
+    assert [*findings(both)] == ["optimizer_not_fused", "callbacks"]
+    assert [*findings(both, equal)] == ["callbacks", "optimizer_not_fused"]
+
+
+def test_another_loss_or_a_vague_interval_is_no_gain() -> None:
+    """The one learns otherwise, the other decides nothing."""
+    differs = findings(UPDATING, changed(FUSED, verdict="loss differs"))["optimizer_not_fused"]
+    vague = changed(FUSED, verdict="undecided", low=0.5, high=2.0)
+
+    assert differs.measured_gain is not None
+    assert differs.measured_gain.gains_nothing
+    assert findings(UPDATING, vague)["optimizer_not_fused"].measured_gain is None
+
+
+def test_a_ceiling_tightens_the_bound_and_a_set_does_not() -> None:
+    """Batches from memory gained 1.31 at most, and a loose ceiling says nothing."""
+    tight = findings(WAITING, FREE_LOADER)["data_wait"]
+    loose = findings(WAITING, changed(FREE_LOADER, high=9.0))["data_wait"]
+    set_of_two = findings(UPDATING, TOGETHER)["optimizer_not_fused"]
+
+    assert tight.gain_upper_bound == tight.gain == FREE_LOADER.high == 1.31
+    assert tight.fraction == pytest.approx(1 - 1 / 1.31)
+    assert loose.gain_upper_bound == pytest.approx(50 / 28)
+    assert set_of_two.measured_gain is None
+
+
+def test_a_change_that_no_cause_advises_has_a_finding_of_its_own() -> None:
+    """It was faster, in this training; and it leads where it gains most."""
+    found = findings(WAITING, AUTOCAST, changed(WORKERS, speedup=1.1, low=1.08, high=1.12))
+
+    assert [*found] == ["measured_change", "data_wait"]
+    assert found["measured_change"].gain == 1.38
+    assert found["measured_change"].action == 'precision="bf16-mixed" (Trainer(…))'
+
+
+# -- one order ------------------------------------------------------------------------------------
+
+
+def test_the_order_is_by_what_a_day_of_work_saves_of_the_fit() -> None:
+    """Urgent first; unknown before what saves little; low and refuted last."""
+    refuted = findings(UPDATING, changed(FUSED, verdict="equal", speedup=1.0, low=0.98, high=1.02))
+    order = [
+        of_effort("urgent", None, urgent=True),
+        of_effort("minutes", 1.2),
+        of_effort("hours", 1.9, "hours"),
+        of_effort("severe", None, severity="high"),
+        of_effort("unknown", None),
+        of_effort("little", 1.02),
+        of_effort("low", None, severity="low"),
+        refuted["optimizer_not_fused"],
+    ]
+
+    assert list(ranked(order[::-1])) == order
+
+
+def test_a_step_counts_for_as_much_of_the_fit_as_steps_take() -> None:
+    """A fifth of the fit is more than a quarter of steps that are half of it."""
+    of_step, of_fit = of_effort("step", 1 / 0.75), of_effort("fit", 1.25, scope="fit")
+
+    assert [each.id for each in ranked([of_step, of_fit], 0.5)] == ["fit", "step"]
+    assert [each.id for each in ranked([of_fit, of_step], 1.0)] == ["step", "fit"]
+
+
+def test_validation_that_is_half_of_the_fit_comes_before_a_wait_of_its_steps() -> None:
+    """30 % of steps that are the other half."""
+    account = step(
+        data_wait=30,
+        forward=70,
+        loader=loading(0, 30),
+        pauses_s={"validation": 20.0},
+    )
+
+    found = findings(seen(account, gaps={"validation": 20}))
+
+    assert [*found] == ["validation", "data_wait"]
+
+
+def test_noise_makes_shares_less_sure_and_comes_last() -> None:
+    """It says how far the rest is to be believed."""
+    calm, noisy = spread(1.0, callbacks=8.0), spread(6.0, callbacks=8.0)
+
+    assert [*findings(calm)] == ["callbacks"]
+    assert [*findings(noisy)] == ["callbacks", "noisy_run"]
+    assert findings(calm)["callbacks"].confidence == "high"
+    assert findings(noisy)["callbacks"].confidence == "medium"
+
+
+RUN = RunFacts(
+    path="x",
+    name="x",
+    state="finished",
+    end_reason=None,
+    started_at="",
+    attempts=1,
+    continues="",
+    ranks=(0,),
+    world_size=1,
+    device="cpu",
+    steps=200,
+    steady_steps=200,
+    left_out_steps=0,
+    fit_s=40.0,
+    **{name: {} for name in ("earlier", "software", "hardware", "config", "notes", "faults")},
+    dropped={},
+)
+
+
+def summary_with(found: dict[str, Finding]) -> Summary:
+    """A run of 40 s, half of it steps, with these findings."""
+    empty = ("readings", "gaps", "excluded", "sequence_lengths", "actions_s")
+    return Summary(
+        run=RUN,
+        ledger_s={"forward": 20.0, "validation": 20.0},
+        synchronisation=(),
+        captures=(),
+        findings=tuple(found.values()),
+        **{name: {} for name in empty},
+    )
+
+
+def test_decisions_are_the_findings_in_their_order() -> None:
+    """With what each saves of the fit, and per day."""
+    account = step(
+        data_wait=30, forward=70, loader=loading(0, 30), pauses_s={"validation": 20.0}, cpus=8.0
+    )
+    found = findings(seen(account, gaps={"validation": 20}))
+
+    rows = decisions(summary_with(found))
+
+    assert [row.part for row in rows] == [*found]
+    by_part = {row.part: row for row in rows}
+    wait, own = by_part["data_wait"], found["data_wait"]
+    assert (wait.gain, wait.ceiling) == (own.gain, own.gain_upper_bound)
+    assert wait.saved_fraction == pytest.approx(0.5 * saving(own.gain or 1.0))
+    assert wait.return_per_day == pytest.approx((wait.saved_fraction or 0) / DAYS[own.effort])
+    assert by_part["validation"].saved_fraction == pytest.approx(
+        saving(found["validation"].gain or 1.0)
+    )
+
+
+def test_a_finding_that_only_explains_asks_for_no_decision() -> None:
+    """There is nothing to decide."""
+    hidden = seen(
+        step(
+            data_wait=25,
+            forward=25,
+            loader=loading(0, 25),
+            device=on_gpu(data_s=0.0002, host_bound=0.0),
+        )
+    )
+    found = findings(hidden)
+
+    assert [*found] == ["data_hidden"]
+    assert (found["data_hidden"].fraction, found["data_hidden"].gain) == (0.0, None)
+    assert decisions(summary_with(found)) == ()
+
+
+# -- what nobody owns ------------------------------------------------------------------------------
+
+
+def ordinary(training: Seen) -> Ordinary | None:
+    """Of a training."""
+    return diagnose(*training)[1]
+
+
+def test_computing_that_nobody_claims_is_ordinary_and_has_its_speed_of_light() -> None:
+    """Of 100 ms 20 are callbacks; of the 80 of computing a chip needs 32."""
+    rows = (
+        region("addmm", 40, ideal=20, kind="matmul"),
+        region("mm", 40, ideal=12, part="backward"),
+    )
+    training = seen(step(*rows, callbacks=20, forward=40, backward=40))
+
+    found = ordinary(training)
+
+    assert found is not None
+    assert found.fraction == pytest.approx(0.8)
+    assert found.of_light == pytest.approx(32 / 80)
+    assert found.look == "", "on a CPU an audit has seen all"
+
+
+def test_what_a_cause_owns_is_not_ordinary() -> None:
+    """An update of 20 of 100 ms."""
+    found = ordinary(UPDATING)
+
+    assert found is not None
+    assert found.fraction == pytest.approx(0.8)
+    assert found.of_light is None, "no operator is left whose roofline is known"
+
+
+@pytest.mark.parametrize(
+    ("training", "look"),
+    [
+        (seen(step(forward=50)), "monitor.audit(at=20)"),
+        (
+            seen(
+                step(region("mm", 50), forward=50, device=on_gpu()),
+                documents=audit_of(region("mm", 50)),
+            ),
+            "monitor.profile(ScheduledProfile(wait=5, warmup=2, active=3, repeat=1))",
+        ),
+    ],
+    ids=["without an audit", "on a device without a trace"],
+)
+def test_it_says_which_look_would_see_more(training: Seen, look: str) -> None:
+    """In the words of the loop."""
+    found = ordinary(training)
+
+    assert found is not None
+    assert found.look == look
+
+
+def test_without_steady_steps_nothing_is_called_ordinary() -> None:
+    """Shares of nothing are none."""
+    assert ordinary(seen(step(fit_s=1.0), steps=5, steady_steps=0)) is None

@@ -1,0 +1,230 @@
+"""Captures are judged by the detectors of a run: planted ones, and ones of other people."""
+
+from typing import Any
+
+import pytest
+from support.captures import rank_of, report_of
+from support.traces import TRACES, needs_traces
+
+from trainperf.analysis.diagnosis.of_capture import account_of, diagnosed, facts_of, findings_of
+from trainperf.core.findings import Finding
+from trainperf.core.loop_kind import LIGHTNING, PLAIN
+from trainperf.traces.job_report import report
+from trainperf.traces.results import (
+    Collective,
+    RankTrace,
+    Straggler,
+    SyncSite,
+    TraceStep,
+    TraceTotals,
+)
+
+
+SITE = SyncSite(call="aten::item", count=1, total_s=1.0, stack=("train.py(21): step",))
+
+
+@pytest.mark.parametrize(
+    ("given", "cause", "bound"),
+    [
+        ({"data_wait_s": 0.03, "data_wait_exposed_s": 0.02}, "data_wait", 1 / 0.8),
+        ({"idle_host_bound_fraction": 0.5}, "host_bound", 2.0),
+        ({"comm_s": 0.06, "comm_exposed_s": 0.05}, "exposed_communication", 2.0),
+        ({"h2d_s": 0.04, "h2d_overlap_fraction": 0.5}, "transfer", 1 / 0.8),
+        ({"idle_sync_fraction": 0.2, "sync_sites": (SITE,)}, "hidden_syncs", 1 / 0.8),
+        ({"comm_s": 0.06}, "exposed_communication", None),
+    ],
+)
+def test_a_capture_has_the_causes_of_a_run_with_amdahls_bound(
+    given: dict[str, Any], cause: str, bound: float | None
+) -> None:
+    """Of a step of 100 ms."""
+    (finding,) = findings_of(report_of(rank_of(**given)))
+
+    assert finding.id == cause
+    assert finding.gain_upper_bound == (None if bound is None else pytest.approx(bound))
+    assert finding.action
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"data_wait_s": 0.09, "data_wait_exposed_s": 0.0049},
+        {"idle_host_bound_fraction": 0.099},
+        {"comm_s": 0.09, "comm_exposed_s": 0.0049},
+        {"h2d_s": 0.09, "h2d_overlap_fraction": 0.95},
+        {"idle_sync_fraction": 0.049},
+        {"compute_fraction": 0.9},
+    ],
+)
+def test_what_is_hidden_small_or_ordinary_asks_for_nothing(given: dict[str, Any]) -> None:
+    """However long it takes; computing has no finding."""
+    found = findings_of(report_of(rank_of(**given)))
+
+    assert [each for each in found if each.fraction != 0.0] == []
+
+
+def test_the_largest_gain_comes_first() -> None:
+    """Whatever the order of the detectors."""
+    given = {"data_wait_s": 0.01, "data_wait_exposed_s": 0.01, "idle_host_bound_fraction": 0.4}
+
+    found = findings_of(report_of(rank_of(**given)))
+
+    assert [finding.id for finding in found] == ["host_bound", "data_wait"]
+
+
+def test_many_small_collectives_want_larger_messages() -> None:
+    """The change follows from what they are."""
+    small = Collective(kind="all_reduce", count=4000, total_s=0.5, many_small=True)
+    given = {"comm_s": 0.06, "comm_exposed_s": 0.05, "collectives": (small,)}
+
+    (finding,) = findings_of(report_of(rank_of(**given)))
+
+    assert finding.changes[0].id == "larger_messages"
+    assert finding.action.startswith("all_reduce runs many times per step on little data")
+
+
+def test_of_several_ranks_the_one_that_loses_most_is_told() -> None:
+    """And which one it is."""
+    ranks = [
+        rank_of(rank, data_wait_s=wait_s, data_wait_exposed_s=wait_s)
+        for rank, wait_s in enumerate([0.01, 0.04, 0.02])
+    ]
+
+    (finding,) = findings_of(report_of(*ranks))
+
+    assert finding.evidence[0].startswith("rank 1: 40.0 ms of 100 ms per step")
+    assert finding.fraction == pytest.approx(0.4)
+
+
+def test_a_straggler_is_the_rank_that_cost_most_over_all_steps() -> None:
+    """10 ms in each of two steps of 100: at most 1.11 times faster."""
+    late = tuple(
+        Straggler(step=step, rank=3, wait_s=0.01, transfer_s=0.001, point="backward")
+        for step in (1, 2)
+    )
+
+    (finding,) = findings_of(report_of(rank_of(0), rank_of(3), stragglers=late))
+
+    assert finding.title == "the other ranks wait for rank 3"
+    assert finding.gain_upper_bound == pytest.approx(1 / 0.9)
+
+
+def test_a_wait_that_is_not_worth_it_is_no_finding() -> None:
+    """Some rank is always last."""
+    late = (Straggler(step=1, rank=1, wait_s=0.001, transfer_s=0.001),)
+
+    assert findings_of(report_of(rank_of(0), rank_of(1), stragglers=late)) == ()
+
+
+def test_what_ranks_wait_for_each_other_is_not_for_communication_to_save() -> None:
+    """Of 50 ms that nothing hides 30 are for rank 1."""
+    late = (Straggler(step=1, rank=1, wait_s=0.03, transfer_s=0.02),)
+    ranks = [rank_of(rank, comm_s=0.06, comm_exposed_s=0.05) for rank in (0, 1)]
+
+    found = {each.id: each for each in findings_of(report_of(*ranks, stragglers=late))}
+
+    assert found["straggler"].fraction == pytest.approx(0.3)
+    assert found["exposed_communication"].fraction == pytest.approx(0.2)
+
+
+def test_a_step_is_as_long_as_the_slower_of_host_and_device() -> None:
+    """A device that lags behind takes longer than the marks on the host say."""
+    slow = TraceStep(step=1, step_s=0.016, device_span_s=0.019)
+    lagging = RankTrace(file="x", steps=(slow,), totals=TraceTotals(steps=1, step_s=0.016))
+
+    assert account_of(lagging).step_s == 0.019
+
+
+def test_without_a_device_the_wait_is_all_there_is() -> None:
+    """Of 40 % in the loader 30 % idle a GPU."""
+    (hidden,) = findings_of(report_of(rank_of(data_wait_s=0.04, data_wait_exposed_s=0.03)))
+    step = TraceStep(step=1, step_s=0.1)
+    totals = TraceTotals(steps=1, step_s=0.1, data_wait_s=0.04)
+    (bare,) = findings_of(report_of(RankTrace(file="x", steps=(step,), totals=totals)))
+
+    assert hidden.title.startswith("30 % of the step")
+    assert bare.title.startswith("40 % of the step is spent waiting for data")
+    assert "device" not in " ".join(bare.evidence)
+
+
+def test_a_few_steps_of_a_trace_are_enough_to_show_what_they_show() -> None:
+    """And smaller parts of them than of a run."""
+    rank = rank_of()
+
+    assert account_of(rank).judged
+    assert account_of(rank).least == 0.05
+    assert facts_of(rank, PLAIN).steady_steps == 10
+
+
+def test_advice_is_in_the_words_of_the_loop_where_that_is_known() -> None:
+    """`torch.compile` is `torch.compile`, a Trainer's option is its own."""
+    capture = report_of(rank_of(idle_sync_fraction=0.2, sync_sites=(SITE,)))
+
+    assert diagnosed(capture, LIGHTNING).findings[0].action.startswith("keep it a tensor")
+
+
+# -- recorded ------------------------------------------------------------------------------------
+
+
+def recorded(name: str) -> dict[str, Finding]:
+    """What is said of a capture of other people, first things first."""
+    return {finding.id: finding for finding in findings_of(report([TRACES / name]))}
+
+
+@needs_traces
+def test_a_resnet_without_workers_waits_for_its_data() -> None:
+    """59.3 ms per step with the GPU idle, of 175; nothing else is wrong with it."""
+    found = recorded("resnet50_v100_workers0.pt.trace.json.gz")
+
+    assert [*found] == ["data_wait"]
+    assert found["data_wait"].fraction == pytest.approx(0.339, abs=0.005)
+    assert found["data_wait"].gain_upper_bound == pytest.approx(1 / (1 - 0.339), abs=0.02)
+
+
+@needs_traces
+def test_all_reduces_in_crumbs_are_exposed() -> None:
+    """404 per step; 71 ms of them next to no kernel."""
+    found = recorded("ddp_v100_rank1of2_no_overlap.pt.trace.json.gz")
+
+    assert [*found] == ["host_bound", "exposed_communication"]
+    assert "no computation hides 71." in found["exposed_communication"].evidence[0]
+    assert found["exposed_communication"].changes[0].id == "larger_messages"
+
+
+@needs_traces
+def test_of_eight_ranks_the_late_ones_are_named() -> None:
+    """Ranks 4 and 5 are late; everyone waits for them."""
+    found = recorded("dlrm_v100_8ranks")
+
+    assert {"straggler", "exposed_communication", "host_bound", "data_wait"} == {*found}
+    assert "rank 5" in found["straggler"].title or "rank 4" in found["straggler"].title
+
+
+@needs_traces
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("ddp_v100_world1", []),
+        ("infer_h100_vit", ["host_bound"]),
+        ("ddp_a100_rank0of2", ["host_bound", "exposed_communication"]),
+        ("ddp_mi300x_rank0of8_rccl", ["exposed_communication"]),
+        ("list_root_2021", ["data_wait", "host_bound"]),
+        ("cpu_only_gloo_rank34of300", ["exposed_communication"]),
+    ],
+)
+def test_recorded_captures_have_these_causes_in_this_order(name: str, ids: list[str]) -> None:
+    """One process alone communicates with nobody; without a GPU there is no bound."""
+    found = recorded(f"{name}.pt.trace.json.gz")
+
+    assert [*found] == ids
+    if name.startswith("cpu_only"):
+        assert found["exposed_communication"].gain_upper_bound is None
+
+
+@needs_traces
+@pytest.mark.skip
+def test_communication_that_is_gone_is_no_longer_what_the_device_does() -> None:
+    """Its kernels are in what a device is busy with, which no change is said to shorten."""
+    exposed = recorded("ddp_mi300x_rank0of8_rccl.pt.trace.json.gz")["exposed_communication"]
+
+    assert exposed.gain == pytest.approx(1 / (1 - 0.5 * 0.624), rel=0.02)

@@ -1,0 +1,224 @@
+"""One audited step laid over steady phases: planted times come back, never more than there are."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.audits import CHIP, product, use
+from support.light import make_audit
+
+from trainperf.analysis.diagnosis.account import Region
+from trainperf.analysis.diagnosis.regions import SLOWED, on_device, on_host
+from trainperf.analysis.roofline.roofline import roofline
+from trainperf.analysis.roofline.speed_of_light import TracedOperator
+from trainperf.core.artifacts.audit import OperatorUse
+
+
+LAUNCH_MS = 5e-3
+"""Of the planted chip."""
+
+
+def laid(*uses: OperatorUse, slowed: float = 1.0, **phases_ms: float) -> dict[str, Region]:
+    """The regions of an audited step in steady phases of so many milliseconds, by their line."""
+    made = roofline(make_audit(*uses), CHIP)
+    loop_s = {slot: ms / 1e3 for slot, ms in phases_ms.items()}
+    regions = on_host(made.operators, list(uses), loop_s, made, slowed)
+    return {region.use.line or "": region for region in regions}
+
+
+def ms(*regions: Region) -> float:
+    """Of them together."""
+    return 1e3 * sum(region.seconds for region in regions)
+
+
+PRODUCTS = (
+    product("mm", 1.505, before_s=5e-6, line="net.py:1", flops=10**9),
+    product("mm", 1.505, before_s=5e-6, line="net.py:2", shapes=((8, 8),)),
+)
+"""A millisecond and a half each, and a launch."""
+
+SMALL = use("add", 50 * LAUNCH_MS, calls=50, before_s=50 * 25e-6, line="net.py:3")
+"""Fifty calls that compute nothing, with 20 µs of Python before each beyond what the audit adds."""
+
+
+def test_what_is_no_work_of_operators_is_python_before_their_calls() -> None:
+    """Of a forward of 4 ms products computed 3: the other one is before the small ones."""
+    rows = laid(*PRODUCTS, SMALL, forward=4)
+
+    assert [1e3 * rows[f"net.py:{place}"].run_s for place in (1, 2)] == pytest.approx([1.5, 1.5])
+    assert 1e3 * rows["net.py:3"].run_s == 0.0
+    assert 1e3 * rows["net.py:3"].python_s == pytest.approx(1 - 2 * LAUNCH_MS)
+    assert ms(*rows.values()) == pytest.approx(4)
+
+
+def test_an_interruption_of_the_audited_step_is_in_no_steady_one() -> None:
+    """The phase takes what its operators compute and their launches: nothing else is left."""
+    printed = use("exp", 0.505, before_s=30e-3, line="net.py:4")
+    phase_ms = 3.5 + 53 * LAUNCH_MS
+    rows = laid(*PRODUCTS, SMALL, printed, forward=phase_ms)
+
+    assert 1e3 * rows["net.py:4"].python_s < 2 * LAUNCH_MS
+    assert ms(*rows.values()) == pytest.approx(phase_ms)
+
+
+def test_what_the_steady_steps_take_as_well_is_where_the_audit_saw_it() -> None:
+    """Thirty milliseconds before one call, in every step."""
+    printed = use("exp", 0.505, before_s=30e-3, line="net.py:4")
+
+    rows = laid(*PRODUCTS, SMALL, printed, forward=34.5)
+
+    assert 1e3 * rows["net.py:4"].python_s == pytest.approx(30, rel=0.02)
+
+
+def test_a_busy_machine_slows_operators_down_twice_at_most() -> None:
+    """What even that does not explain belongs to no operator."""
+    rows = laid(*PRODUCTS, SMALL, forward=20)
+
+    assert 1e3 * sum(row.run_s for row in rows.values()) == pytest.approx(SLOWED * 3)
+    assert ms(*rows.values()) < 20
+
+
+def test_where_others_use_the_cpus_all_of_a_phase_takes_longer() -> None:
+    """Three times as long: work and Python alike."""
+    alone, slowed = (
+        laid(*PRODUCTS, SMALL, forward=4),
+        laid(*PRODUCTS, SMALL, forward=12, slowed=3.0),
+    )
+
+    for line, row in alone.items():
+        assert slowed[line].run_s == pytest.approx(3 * row.run_s)
+        assert slowed[line].python_s == pytest.approx(3 * row.python_s)
+
+
+def test_each_phase_is_divided_among_its_own_operators() -> None:
+    """What is computed again belongs to backward."""
+    parts = ("forward", "recompute", "backward", "optimizer")
+    rows = laid(
+        *(product("mm", 5.005, part=part, line=part) for part in parts),
+        forward=5,
+        backward=10,
+        optimizer=5,
+    )
+
+    assert {line: row.slot for line, row in rows.items()} == {
+        "forward": "forward",
+        "recompute": "backward",
+        "backward": "backward",
+        "optimizer": "optimizer",
+    }
+    assert [ms(rows[part]) for part in parts] == pytest.approx([5, 5, 5, 5])
+
+
+def test_a_loop_without_brackets_shares_out_all_of_its_time() -> None:
+    """Forward, backward and update are all in the slot that holds most."""
+    rows = laid(
+        product("mm", 20.005, line="a"),
+        product("mm", 30.005, part="backward", line="b"),
+        use("_fused_adamw_", 10.005, part="optimizer", line="c"),
+        other=60,
+    )
+
+    assert {row.slot for row in rows.values()} == {"other"}
+    assert [ms(rows[line]) for line in "abc"] == pytest.approx([20, 30, 10], rel=0.01)
+
+
+def test_the_roofline_of_a_row_is_no_longer_than_the_row() -> None:
+    """A chip that was measured while it was busy would say so."""
+    slow = product("mm", 1.005, flops=5 * 10**9, line="a")
+
+    row = laid(slow, forward=1)["a"]
+
+    assert row.ideal_s == row.seconds
+    assert row.compute_s == row.run_s
+
+
+def test_what_runs_elsewhere_is_no_part_of_the_computing() -> None:
+    """Copies over the link, and the host next to a device."""
+    rows = laid(*PRODUCTS, use("_to_copy", 1.0, place="link", line="away"), forward=4)
+
+    assert "away" not in rows
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["forward", "backward", "recompute", "optimizer"]),
+        st.integers(1, 500),
+        st.floats(1e-4, 50.0),
+        st.floats(0.0, 50.0),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(rows=ROWS, phases=st.tuples(*[st.floats(0.0, 100.0)] * 4), slowed=st.floats(1.0, 2.0))
+def test_no_phase_is_given_more_than_it_takes(
+    rows: list[tuple[str, int, float, float]],
+    phases: tuple[float, float, float, float],
+    slowed: float,
+) -> None:
+    """Whatever the audit timed, and whatever the steady steps take."""
+    uses = [
+        use("mul", busy, part=part, calls=calls, before_s=before / 1e3, line=str(place))
+        for place, (part, calls, busy, before) in enumerate(rows)
+    ]
+    spent = dict(zip(("forward", "backward", "optimizer", "other"), phases, strict=True))
+
+    made = laid(*uses, slowed=slowed, **spent)
+
+    slots = {row.slot for row in made.values()}
+    mixed = slots & {"other"} or len(slots) == 1
+    for slot in slots:
+        own = [row for row in made.values() if row.slot == slot]
+        most = sum(phases) if mixed else spent[slot]
+        assert ms(*own) <= most * (1 + 1e-9) + 1e-9
+        assert all(row.run_s >= 0 and row.python_s >= 0 for row in own)
+        assert all(row.ideal_s <= row.seconds + 1e-12 for row in own)
+
+
+# -- devices ------------------------------------
+
+COPY = use("clone", kind="copy", memory_bytes=100 * 10**6, line="copy")
+PRODUCT = product("addmm", flops=10**10, line="product")
+"""Ten milliseconds each on the planted chip."""
+
+
+def on_gpu(*traced: TracedOperator, work_ms: float = 60) -> tuple[dict[str, Region], str]:
+    """Both operators, in so many milliseconds of computing."""
+    made = roofline(make_audit(COPY, PRODUCT, device="cuda"), CHIP)
+    regions, basis = on_device(made.operators, [COPY, PRODUCT], work_ms / 1e3, traced)
+    return {region.use.line or "": region for region in regions}, basis
+
+
+def timed(name: str, took_ms: float) -> TracedOperator:
+    """By a trace."""
+    return TracedOperator(
+        **{
+            field: {"name": name, "measured_s": took_ms / 1e3}.get(field)
+            for field in TracedOperator.__struct_fields__
+        }
+    )
+
+
+def test_without_a_trace_the_work_is_shared_out_by_the_floors() -> None:
+    """And said to be a model."""
+    rows, basis = on_gpu()
+
+    assert basis == "modelled"
+    assert [ms(rows[line]) for line in ("copy", "product")] == pytest.approx([30, 30])
+
+
+def test_a_trace_has_the_times() -> None:
+    """Whatever the floors say."""
+    rows, basis = on_gpu(timed("copy_", 5), timed("addmm", 40))
+
+    assert basis == "traced"
+    assert [ms(rows[line]) for line in ("copy", "product")] == pytest.approx([5, 40])
+
+
+def test_what_a_trace_does_not_list_takes_less_than_what_it_does() -> None:
+    """It lists the longest."""
+    rows, _ = on_gpu(timed("addmm", 4))
+
+    assert ms(rows["product"]) == pytest.approx(4)
+    assert ms(rows["copy"]) <= 4

@@ -1,0 +1,660 @@
+"""Causes of the whole fit: pauses, slow steps, changes over time, compiling."""
+
+from collections.abc import Mapping
+
+from support.accounts import Seen, seen, step
+from support.causes.broken import held
+from support.causes.case import CauseCase as Case
+from support.causes.machine import trouble
+
+from trainperf.analysis.summary.schema import (
+    CaptureAftermath,
+    GrowingPause,
+    LineShare,
+    LongTerm,
+    Moved,
+    NewLevel,
+    PhaseLines,
+    RecurringSteps,
+    SlowDrift,
+)
+from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep, GraphBreak
+from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
+from trainperf.core.steps.records import Scalar
+from trainperf.meters.fold import Reading
+
+
+OWNER = LineShare(where="train.py:88", function="evaluate", fraction=0.8, samples=50)
+
+
+def seen_in(slot: str) -> dict[str, object]:
+    """Samples of a pause, or of a phase."""
+    return {"lines": (PhaseLines(slot=slot, samples=50, owner=OWNER, lines=(OWNER,)),)}
+
+
+# -- pauses ------------------------------------
+
+
+def paused(
+    kind: str,
+    spent_s: float = 10.0,
+    number: int = 20,
+    loop: LoopKind = LIGHTNING,
+    settings: Mapping[str, Scalar] | None = None,
+    **known: object,
+) -> Seen:
+    """A hundred steps of 100 ms, and so many seconds of pauses."""
+    account = step(forward=100, pauses_s={kind: spent_s}, fit_s=10.0 + spent_s)
+    gaps = {kind: number} if spent_s else {}
+    return seen(account, loop=loop, settings=settings, steps=100, gaps=gaps, **known)
+
+
+def validates(
+    says: str, action: str, number: int = 20, loop: LoopKind = LIGHTNING, **settings: Scalar
+) -> Case:
+    """Half of the fit is 19 times as much as a twentieth beside the same steps."""
+    sees = paused("validation", 10.0, number, loop, settings)
+    return Case("validation", says, sees, 10.0, "validate_less", words=(action,))
+
+
+EPOCH = {"dataset_samples": 800, "batch_size": 16}  # fifty batches
+OR_FEWER = "or limit_val_batches=0.053"
+
+PAUSES = (
+    Case(
+        "validation",
+        "half of the fit, in twenty pauses",
+        paused("validation", settings={"val_check_interval": 5}, **seen_in("validation")),
+        10.0,
+        "validate_less",
+        (
+            paused("validation", 10 * 0.19 / 0.81),
+            paused("validation", 0.0),
+            paused("checkpoint"),
+        ),
+        words=(
+            "validation takes 50 % of the fit",
+            "10.0 s in 20 pauses: 500 ms each, one in 5 steps",
+            "evaluate (train.py:88): 80 % of that in 50 samples",
+            f"Trainer(val_check_interval=95), {OR_FEWER}",
+        ),
+        shows={"where": "train.py:88"},
+    ),
+    validates(
+        "a float stays a float", "Trainer(val_check_interval=0.19),", val_check_interval=0.01
+    ),
+    validates(
+        "of a quarter epoch, which is no whole one 19 times",
+        f"Trainer(check_val_every_n_epoch=5, val_check_interval=1.0), {OR_FEWER}",
+        val_check_interval=0.25,
+    ),
+    validates(
+        "Lightning refuses more batches than the epoch has",
+        f"Trainer(check_val_every_n_epoch=2, val_check_interval=1.0), {OR_FEWER}",
+        val_check_interval=5,
+        **EPOCH,
+    ),
+    validates(
+        "an epoch of a hundred batches has room for 95",
+        "Trainer(val_check_interval=95),",
+        val_check_interval=5,
+        dataset_samples=1600,
+        batch_size=16,
+    ),
+    validates(
+        "without epochs batches are counted on",
+        "Trainer(val_check_interval=95),",
+        val_check_interval=5,
+        check_val_every_n_epoch=None,
+        **EPOCH,
+    ),
+    validates(
+        "every 38th of four epochs would be none",
+        f"Trainer(check_val_every_n_epoch=4), {OR_FEWER}",
+        val_check_interval=1.0,
+        check_val_every_n_epoch=2,
+        max_epochs=4,
+    ),
+    validates("a loop of one's own", "validate 19 × less often", loop=PLAIN),
+    validates("a Trainer", "(eval_steps=95)", loop=HUGGING_FACE, max_steps=1000),
+    validates(
+        "evaluations farther apart than the fit is long would be none",
+        "TrainingArguments(eval_steps=100), on 1/10 of its rows",
+        2,
+        HUGGING_FACE,
+    ),
+    validates(
+        "which a longer fit has room for, in digits as Python writes them",
+        "TrainingArguments(eval_steps=1_900)",
+        1,
+        HUGGING_FACE,
+        max_steps=2000,
+    ),
+    Case(
+        "checkpoint",
+        "a third of the fit",
+        paused("checkpoint", 5.0, 50),
+        5.0,
+        "checkpoint_less",
+        (paused("checkpoint", 10 * 0.09 / 0.91),),
+        words=("ModelCheckpoint(every_n_train_steps=20)", "AsyncCheckpointIO()"),
+    ),
+    Case(
+        "checkpoint",
+        "a loop of one's own",
+        paused("checkpoint", 5.0, 50, PLAIN),
+        5.0,
+        "checkpoint_less",
+        words=("save every 20 steps", "torch.distributed.checkpoint.async_save"),
+    ),
+    Case(
+        "checkpoint",
+        "a Trainer that saves by the epoch is told to save by the step",
+        paused("checkpoint", 10.0, 2, HUGGING_FACE, {"save_strategy": "epoch"}),
+        10.0,
+        "checkpoint_less",
+        words=('TrainingArguments(save_strategy="steps", save_steps=100)',),
+    ),
+    Case(
+        "validation_grad",
+        "a second of eleven, all of which may be the graph's",
+        paused("validation", 1.0, settings={"validation_grad": True}),
+        1.0,
+        "validate_without_grad",
+        (
+            paused("validation", 1.0, settings={"validation_grad": False}),
+            paused("validation", 1.0),
+            paused("validation", 0.0, settings={"validation_grad": True}),
+        ),
+    ),
+)
+
+
+def grows(gap: str, lost_s: float) -> Seen:
+    """Pauses that get longer."""
+    pause = GrowingPause(gap=gap, number=40, begins_s=0.1, ends_s=0.4, lost_s=lost_s)
+    return paused(gap, 10.0, 40, long_term=LongTerm(pauses=(pause,)))
+
+
+GROWING = tuple(
+    Case(
+        "growing_pauses",
+        f"{gap} takes a second more than it did at first",
+        grows(gap, 1.0),
+        1.0,
+        change,
+        (grows(gap, 0.19),),
+        words=("get longer: 100 ms at first, 400 ms at last",),
+    )
+    for gap, change in (
+        ("checkpoint", "growing_checkpoint"),
+        ("epoch_boundary", "growing_epoch_boundary"),
+        ("validation", "growing_pause"),
+    )
+)
+
+
+# -- steps ------------------------------------
+
+
+def unsettled(steps: int, state: str = "finished", steady: int = 0, **readings: float) -> Seen:
+    """A run without steady steps."""
+    return seen(step(fit_s=1.0), steps=steps, steady_steps=steady, state=state, readings=readings)
+
+
+def recurring(
+    *, every: int | None = 50, lost_s: float = 2.0, phase: str = "callbacks", **more: object
+) -> Seen:
+    """Of two hundred steps of 100 ms four take 600."""
+    settings = more.pop("settings", {})
+    slow = RecurringSteps(
+        **{
+            "every": every,
+            "tag": "" if every else "after_validation",
+            "steps": 4,
+            "of_steps": 200,
+            "slow_s": 0.6,
+            "typical_s": 0.1,
+            "lost_s": lost_s,
+            "phase": phase,
+            "phase_fraction": 0.9,
+            "line": OWNER,
+            **more,
+        }
+    )
+    return seen(step(forward=100), slow_steps=slow, settings=settings)
+
+
+def after_capture(*, slower: bool, before: float = 50) -> Seen:
+    """Steps of 60 ms since a capture."""
+    captured = CaptureAftermath(
+        first_step=100,
+        last_step=104,
+        before_s=before / 1e3,
+        after_s=0.06,
+        ratio=60 / before,
+        slower=slower,
+    )
+    return seen(step(forward=60), aftermath=(captured,))
+
+
+def spread(iqr_ms: float, **slots: float) -> Seen:
+    """Steps of 20 ms whose middle half is so wide."""
+    readings = {"step_s": 0.020, "step_iqr_s": iqr_ms / 1e3, "step_p95_s": 0.030}
+    return seen(step(**{"forward": 20, **slots}), readings=readings)
+
+
+def overflowing(lost: float, steps: int) -> Seen:
+    """Of steps of 50 ms."""
+    rate = Reading(value=lost, unit="1", n=steps)
+    return seen(step(forward=50), readings={"overflow_rate": rate, "loss_scale": 1024.0})
+
+
+STEPS = (
+    Case(
+        "no_steady_state",
+        "five steps settle nothing",
+        unsettled(5),
+        None,
+        "train_longer",
+        (
+            unsettled(5, "killed"),
+            unsettled(300, "running"),
+            unsettled(300, steady=30),
+            unsettled(300, step_mean_s=0.1),
+        ),
+        words=("5 steps are too few for a steady state",),
+    ),
+    Case(
+        "no_steady_state",
+        "three hundred steps went by and the warm-up did not end",
+        unsettled(300),
+        None,
+        "find_what_changes",
+        words=("the step time never settled",),
+        shows={"severity": "low"},
+    ),
+    Case(
+        "overflow",
+        "a fifth of 150 updates, each of which costs a step",
+        overflowing(0.2, 150),
+        0.010,
+        "stop_overflows",
+        (overflowing(10 / 150, 150), overflowing(0.024, 2000), overflowing(0.0, 150)),
+        words=("20 % of the updates overflow and are skipped", "loss scale now 1,024"),
+    ),
+    Case(
+        "slow_steps",
+        "every fiftieth step takes half a second more",
+        recurring(),
+        2.0,
+        "do_less_often",
+        (
+            recurring(lost_s=0.99),
+            recurring(every=8, phase="data_wait", settings={"num_workers": 8}),
+        ),
+        words=("every 50th step takes 600 ms instead of 100 ms", "evaluate"),
+        shows={"where": "train.py:88"},
+    ),
+    Case(
+        "slow_steps",
+        "the latest hundred of two hundred were looked at: the others are like them",
+        recurring(of_steps=100, line=None),
+        4.0,
+        "find_slow_steps",
+        words=("what every 50th step does",),
+    ),
+    Case(
+        "slow_steps",
+        "those after validation",
+        recurring(every=None),
+        2.0,
+        "do_less_often",
+        words=("the step after validation takes",),
+    ),
+    Case(
+        "slow_after_capture",
+        "60 ms instead of 50",
+        after_capture(slower=True),
+        0.010,
+        "without_profiler",
+        (after_capture(slower=False), seen(step(forward=60))),
+        words=("steps are 20 % slower since a capture",),
+    ),
+    Case(
+        "noisy_run",
+        "the middle half spans a quarter of the median",
+        spread(5.0),
+        None,
+        "quiet_machine",
+        (spread(4.9), spread(5.0, data_wait=0.0)),
+        words=("their middle half spans 25 % of the median",),
+        shows={"confidence": "low", "severity": "low"},
+    ),
+)
+
+
+# -- changes over time ------------------------------------
+
+
+def level(
+    phase: str = "loop",
+    *moved: Moved,
+    lost_s: float = 2.0,
+    alike: bool = False,
+    since: int = 100,
+    until: int = 160,
+    beside: Seen | None = None,
+) -> Seen:
+    """From one step to another they take 120 ms instead of 100."""
+    new = NewLevel(
+        from_step=since,
+        until_step=until,
+        before_s=0.1,
+        after_s=0.12,
+        lost_s=lost_s,
+        phase=phase,
+        phase_s=0.02,
+        rank=None,
+        alike=alike,
+        moved=moved,
+    )
+    known = {} if beside is None else {"machine": beside.facts.machine}
+    return seen(step(forward=100), long_term=LongTerm(levels=(new,)), **known)
+
+
+def drifting(
+    phase: str = "loop", *moved: Moved, lost_s: float = 2.0, hook: str = "", **known: object
+) -> Seen:
+    """Steps of 100 ms become steps of 140."""
+    drift = SlowDrift(
+        steps=200,
+        begins_s=0.1,
+        ends_s=0.14,
+        lost_s=lost_s,
+        phase=phase,
+        phase_begins_s=0.01,
+        phase_ends_s=0.05,
+        hook=hook,
+        alike=bool(known.pop("alike", False)),
+        moved=moved,
+    )
+    return seen(step(forward=100), long_term=LongTerm(drift=drift), **known)
+
+
+LONGER = Moved(fact="tokens_padded", before=1000, after=1200)
+WAITS = Moved(fact="waited_ns", before=1e6, after=2e7)
+
+
+def because(cause: str, phase: str, change: str, says: str, sees: Seen, *words: str) -> Case:
+    """A change over time, put down to something."""
+    return Case(cause, f"{phase}: {says}", sees, 2.0, change, words=words)
+
+
+TIME = (
+    Case(
+        "slower_since",
+        "sixty steps take 20 ms longer, and what seems to wait in the loop is not known",
+        level(),
+        2.0,
+        "loop_does_more",
+        (
+            level(lost_s=0.19),
+            # The machine was seen to be why just these steps are slower.
+            level(since=40, until=80, beside=trouble("thermal", slower=0.2)),
+        ),
+        words=("steps 100 to 159 take 20 % longer: loop, +20.0 ms",),
+    ),
+    because(
+        "slower_since",
+        "forward",
+        "larger_batches",
+        "batches got larger with it",
+        level("forward", LONGER),
+        "tokens of a batch grew with it: 1,000 to 1,200 (+20 %)",
+        "before and after step 100",
+    ),
+    because(
+        "slower_since",
+        "forward",
+        "slower_machine",
+        "all phases alike",
+        level("forward", alike=True),
+        "forward, backward and optimizer alike, +20.0 ms",
+    ),
+    because("slower_since", "data_wait", "slower_data", "its own name", level("data_wait", LONGER)),
+    because("slower_since", "callbacks", "hook_does_more", "a hook", level("callbacks")),
+    because("slower_since", "backward", "something_changed", "nothing tells", level("backward")),
+    Case(
+        "slow_drift",
+        "a logger that rewrites its file",
+        drifting(settings={"loggers": "CSVLogger"}),
+        2.0,
+        "append_to_log",
+        (drifting(lost_s=0.49), seen(step(forward=100))),
+        words=("grows from 10.0 ms to 50.0 ms per step", "CSVLogger", "40 % longer"),
+    ),
+    because(
+        "slow_drift",
+        "callbacks",
+        "clear_what_gathers",
+        "a list was found that has something of each step",
+        drifting("callbacks", hook="Keeps.on_end", documents=held(200, 0, 1)),
+        "list Model.kept holds 200 tensors or arrays",
+    ),
+    because("slow_drift", "forward", "find_what_gathers", "the model itself", drifting("forward")),
+    because("slow_drift", "loop", "slower_machine", "it waits for CPUs", drifting("loop", WAITS)),
+    because("slow_drift", "forward", "larger_batches", "batches", drifting("forward", LONGER)),
+)
+
+
+# -- compiling ------------------------------------
+
+SIZE = "tensor 'rows' size mismatch at index 1. expected 128, actual 136"
+
+
+def compiled(
+    *reasons: tuple[int, str | None],
+    walls_s: Mapping[int, float] | None = None,
+    gave_up: bool = False,
+) -> Compilation:
+    """One function, compiled in these steps; each takes 1.05 s if nothing else is said."""
+    graphs = tuple(
+        Compiled(
+            function="forward",
+            where="model.py:12",
+            step=at,
+            seconds=1.0,
+            reason=reason,
+            gave_up=gave_up and place == len(reasons) - 1,
+        )
+        for place, (at, reason) in enumerate(reasons)
+    )
+    walls_s = walls_s or {at: 1.05 for at, _ in reasons}
+    steps = tuple(CompiledStep(step=at, wall_s=wall_s) for at, wall_s in walls_s.items())
+    return Compilation(graphs=len(graphs), compiled=graphs, steps=steps)
+
+
+def compiling(
+    document: Compilation | None, fit_s: float = 20.0, *, steps: int = 200, **known: object
+) -> Seen:
+    """Steps of 50 ms."""
+    state = known.pop("state", "finished")
+    return seen(
+        step(forward=50, fit_s=fit_s),
+        steps=steps,
+        state=state,
+        readings={"step_s": 0.05, **known},
+        documents={"compilation": document},
+    )
+
+
+def again(*reasons: str) -> Compilation:
+    """Once for each reason, a step of 1.05 s each."""
+    return compiled((0, None), *((3 + 40 * place, reason) for place, reason in enumerate(reasons)))
+
+
+def broken(*breaks: tuple[str, str]) -> Seen:
+    """A graph that ends there."""
+    made = tuple(GraphBreak(reason=reason, where=where, times=2) for reason, where in breaks)
+    return compiling(Compilation(graphs=2, breaks=made))
+
+
+LIBRARY = "/x/lib/python3.11/site-packages/transformers/modeling_utils.py:4769"
+
+
+def breaks(change: str, *reasons: tuple[str, str], words: tuple[str, ...] = ()) -> Case:
+    """A break has no bound: what one graph would gain is not known before there is one."""
+    return Case("graph_breaks", reasons[0][0], broken(*reasons), None, change, words=words)
+
+
+ONCE_12_S = compiled((0, None), walls_s={0: 12.05})
+FIRST_15_S = {"first_step_s": 15.05}
+
+COMPILING = (
+    Case(
+        "recompiles",
+        "four steps of 1.05 s instead of 0.05",
+        compiling(again(SIZE, SIZE, SIZE, SIZE)),
+        4.0,
+        "dynamic_shapes",
+        (
+            compiling(again(SIZE)),
+            # Modules of one class are compiled once each, in the first step.
+            compiling(compiled((0, None), (0, SIZE), (0, SIZE), (3, SIZE))),
+            compiling(compiled((0, None), (3, SIZE), (9, SIZE), walls_s={3: 0.15, 9: 0.15})),
+            compiling(None),
+        ),
+        words=("recompilation takes 20 % of the fit", "torch._dynamo.mark_dynamic(rows, 1)", SIZE),
+        shows={"where": "model.py:12", "bounded": True},
+    ),
+    Case(
+        "recompiles",
+        "a number, called as in the code",
+        compiling(again(*["L['level'] == 3  # return scores * level  # model.py:14"] * 2)),
+        2.0,
+        "same_guards",
+        words=("forward: level == 3\n", "as a tensor"),
+    ),
+    Case(
+        "recompiles",
+        "another grad mode",
+        compiling(again(*["GLOBAL_STATE changed: grad_mode"] * 2)),
+        2.0,
+        "one_grad_mode",
+        words=("call it under one grad mode",),
+    ),
+    Case(
+        "recompiles",
+        "where torch gave up new shapes run uncompiled, at a price that nobody knows",
+        compiling(compiled((0, None), (3, SIZE), (9, SIZE), (12, SIZE), gave_up=True)),
+        3.0,
+        "dynamic_shapes",
+        words=("torch gave up on forward in step 12",),
+        shows={"bounded": False},
+    ),
+    Case(
+        "compile_latency",
+        "12 s, which steps of 50 ms pay back 559 times 21.5 ms later",
+        compiling(ONCE_12_S, 24.0),
+        12.0,
+        "compile_long_runs",
+        (
+            compiling(compiled((0, None), walls_s={0: 4.05})),  # paid back after 187 steps
+            compiling(ONCE_12_S, 24.0, state="running"),
+            compiling(compiled((0, None), walls_s={0: 0.95}), 4.0, steps=20),
+            compiling(ONCE_12_S, 200.0),
+        ),
+        words=("after 559 steps; this fit had 200",),
+    ),
+    Case(
+        "compile_latency",
+        "recompilations are not counted again",
+        compiling(
+            compiled((0, None), (3, SIZE), (9, SIZE), walls_s={0: 6.05, 3: 9.0, 9: 9.0}), 30.0
+        ),
+        6.0,
+        "compile_long_runs",
+    ),
+    Case(
+        "first_step",
+        "15 s more than the others, half of the fit",
+        compiling(None, 30.0, **FIRST_15_S),
+        15.0,
+        "pay_once",
+        (
+            compiling(None, 30.0, first_step_s=9.0),
+            compiling(None, 200.0, **FIRST_15_S),
+            compiling(None, 30.0, state="running", **FIRST_15_S),
+            compiling(compiled((0, None), walls_s={0: 15.05}), 30.0, **FIRST_15_S),
+        ),
+        words=("the first step takes 50 % of the fit",),
+    ),
+    Case(
+        "first_step",
+        "a compilation that explains two of fifteen seconds does not silence it",
+        compiling(compiled((0, None), walls_s={0: 2.05}), 30.0, **FIRST_15_S),
+        15.0,
+        "pay_once",
+    ),
+    Case(
+        "first_step",
+        "9 s of 10 in which steps wait for data, and 0.1 of it in steady ones",
+        compiling(
+            None,
+            30.0,
+            data_wait_fraction=0.0,
+            data_wait_all_fraction=0.9,
+            **FIRST_15_S,
+        ),
+        9.0,
+        "first_batch_sooner",
+        words=("the first batch takes 30 % of the fit to come", "a sort by length"),
+    ),
+    Case(
+        "graph_breaks",
+        "a print",
+        broken(("cannot trace builtin `print`", "model.py:15")),
+        None,
+        "no_print_in_graph",
+        (compiling(again()), compiling(None)),
+        words=("compiled code breaks at 1 place",),
+        shows={"where": "model.py:15", "severity": "medium"},
+    ),
+    breaks("tensor_branch", ("Tensor.item() with capture_scalar_outputs=False", "a.py:3")),
+    breaks("tensor_branch", ("data-dependent branching", "a.py:3")),
+    breaks("no_break", ("something new", "a.py:3")),
+    breaks(
+        "ignore_logging",
+        ("logging.Logger methods are not supported", LIBRARY),
+        words=("all inside transformers", "ignore_logging_functions", "layer.compile()"),
+    ),
+    breaks(
+        "compile_parts",
+        ("step_unsupported", LIBRARY),
+        words=(
+            "transformers/modeling_utils.py:4769: step_unsupported",
+            "another version or setting of transformers",
+        ),
+    ),
+    breaks(
+        "no_print_in_graph",
+        ("step_unsupported in a package, and", LIBRARY),
+        ("cannot trace builtin `print`", "/home/me/model.py:15"),
+        words=("compiled code breaks at 2 places\n",),
+    ),
+    Case(
+        "not_compiled",
+        "the option was lost on its way",
+        seen(step(forward=50), settings={"compile_option": True, "compiled": False}),
+        None,
+        "compile_it",
+        (
+            seen(step(forward=50), settings={"compile_option": True, "compiled": True}),
+            seen(step(forward=50), settings={"compile_option": True}),
+            seen(step(forward=50), settings={"compiled": False}),
+        ),
+    ),
+)
+
+CASES = (*PAUSES, *GROWING, *STEPS, *TIME, *COMPILING)

@@ -1,0 +1,511 @@
+"""Host code: callbacks, logging, metrics, values read back, Python in the step."""
+
+from support.accounts import Seen, audit_of, on_gpu, region, seen, step
+from support.causes.case import CauseCase as Case
+
+from trainperf.analysis.diagnosis.account import OWN, DeviceAccount, Region
+from trainperf.analysis.summary.schema import HostShare, LineShare, PhaseLines, PlainCode
+from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE
+from trainperf.traces.results import RankTrace, SyncSite, TraceStep, TraceTotals
+
+
+AHEAD = on_gpu(host_bound=0.0)
+"""A device that has work left when the host returns."""
+
+OWNER = LineShare(where="hooks.py:3", function="on_batch_end", fraction=0.7, samples=60)
+
+
+def lines(slot: str, owner: LineShare | None = OWNER, **more: object) -> dict[str, object]:
+    """Samples of a slot."""
+    rows = () if owner is None else (owner,)
+    return {"lines": (PhaseLines(slot=slot, samples=60, owner=owner, lines=rows, **more),)}
+
+
+# -- hooks, loops, and what nobody named ------------------------------------
+
+
+def hooks(spent: float, **known: object) -> Seen:
+    """Milliseconds of a step of 100."""
+    threads_s = known.pop("threads_s", {})
+    return seen(step(callbacks=spent, forward=100 - spent, threads_s=threads_s), **known)
+
+
+def loops(spent: float, device: DeviceAccount | None = None, **known: object) -> Seen:
+    """Milliseconds after the last hook, of 50."""
+    return seen(step(loop=spent, forward=50 - spent, device=device), loop=LIGHTNING, **known)
+
+
+def beside(spent: float, *, cpus: float | None = 2.0, threads: int = 2, others: float = 0) -> Seen:
+    """A thread beside a model that computes with some threads, in steps of 50 ms."""
+    account = step(
+        forward=50,
+        threads_s={"prefetch": spent / 1e3},
+        cpus=cpus,
+        model_threads=threads,
+        others_cpus=others,
+    )
+    return seen(account)
+
+
+def unnamed(spent: float, *, slot: str = "other", **known: object) -> Seen:
+    """Milliseconds outside of every phase, of a step that has all its work in phases."""
+    rest = {"forward": 4.0, "backward": 4.0, "optimizer": 1.0}
+    return seen(step(**rest, **{slot: spent}), **known)
+
+
+def unbracketed(spent: float, rest: float, **known: object) -> Seen:
+    """The same of one that brackets its update only."""
+    return seen(step(optimizer=rest, other=spent), **known)
+
+
+HOOKS = (
+    Case(
+        "callbacks",
+        "10 of 50 ms, most of it in one hook",
+        seen(
+            step(callbacks=10, forward=40),
+            actions_s={"Slow.on_train_batch_end": 0.01, "Cheap.a": 0.000025},
+            **lines("callbacks"),
+        ),
+        0.010,
+        "rarer_callback",
+        (hooks(9.9),),
+        words=("Lighten Slow.on_train_batch_end", "Slow.on_train_batch_end: 10.0 ms per step"),
+        shows={"where": "hooks.py:3"},
+    ),
+    Case(
+        "callbacks",
+        "what they hand to a thread goes with them, and one of little work has no word",
+        hooks(40, threads_s={"tensorboard": 0.02, "idle": 0.0049}),
+        0.040,
+        "rarer_callback",
+        words=("a thread of tensorboard computes 20.0 ms per step meanwhile", "no hook was timed"),
+    ),
+    Case(
+        "loop",
+        "10 of 50 ms after the last hook",
+        loops(10, settings={"prog_bar_metrics": "loss"}),
+        0.010,
+        "log_rarely",
+        (loops(4.9), loops(30, AHEAD)),
+        words=("on the progress bar: loss", "prog_bar=False"),
+    ),
+    Case(
+        "busy_thread",
+        "both CPUs compute, and a thread takes 10 of 50 ms",
+        beside(10),
+        0.0,
+        "quiet_thread",
+        (
+            beside(4.9),
+            beside(10, cpus=3.0),
+            beside(10, threads=1),
+        ),
+        words=("prefetch computes 10.0 ms per step beside the training",),
+    ),
+    Case(
+        "busy_thread",
+        "the third CPU is another process's",
+        beside(10, cpus=3.0, others=1.0),
+        0.0,
+        "quiet_thread",
+    ),
+    Case(
+        "unnamed_time",
+        "11 of 20 ms, and no line was seen in most of it",
+        unnamed(11),
+        0.011,
+        "name_it",
+        (unnamed(0.9), unbracketed(1, 20)),
+        words=("55 % of the step is outside every phase", 'monitor.phase("callbacks")'),
+        shows={"confidence": "medium"},
+    ),
+    Case(
+        "unnamed_time",
+        "a line: what changes gradients is not to be left out",
+        unnamed(11, **lines("other")),
+        0.011,
+        "lighten",
+        words=("mostly in on_batch_end", "what changes gradients or weights: one call for all"),
+        shows={"where": "hooks.py:3", "confidence": "high"},
+    ),
+    Case(
+        "unnamed_time",
+        "a Trainer's own code is in a callback",
+        unnamed(11, loop=HUGGING_FACE),
+        0.011,
+        "name_it",
+        words=("a callback brackets it",),
+    ),
+    Case(
+        "unnamed_time",
+        "from outside between update and forward, as far as no loader was seen there",
+        unnamed(11, slot="between", loop=OUTSIDE),
+        0.011,
+        "name_it",
+        words=("between the update and the next forward",),
+    ),
+    Case(
+        "unnamed_time",
+        "of an inference loop nothing is missing",
+        seen(step(forward=9, other=11), loop=INFERENCE),
+        0.011,
+        "name_it",
+    ),
+    Case(
+        "unnamed_time",
+        "a loop that brackets its update only may do its work there",
+        unbracketed(11, 9),
+        None,
+        "bracket",
+        words=("not bracketed: forward, backward",),
+        shows={"severity": "low"},
+    ),
+    Case(
+        "unnamed_time",
+        "of an imported log it is what the log does not divide",
+        unbracketed(11, 9, settings={"imported_from": "tensorboard"}),
+        None,
+        "measure_more",
+        words=("not divided in the log",),
+    ),
+)
+
+
+# -- lines of an audited step ------------------------------------
+
+
+def used(name: str, line: str, ms: float, **fields: object) -> Region:
+    """An operator from a line outside of every module."""
+    return region(name, ms, **{"module": None, "line": line, **fields})
+
+
+BEFORE = (
+    used("addmm", "net.py:10", 20, kind="matmul", flops=10**6, order=1),
+    used("relu_backward", "net.py:11", 0, part="backward", order=2),
+    used("mm", "net.py:10", 40, part="backward", kind="matmul", flops=10**6, order=3),
+)
+"""Twenty milliseconds forward, forty backward."""
+
+
+def audited(*rows: Region, device: DeviceAccount | None = None, **known: object) -> Seen:
+    """A step as long as these regions and the model's, and a millisecond of anything else."""
+    every = (*BEFORE, *rows)
+    slots = dict.fromkeys(("forward", "backward"), 0.0)
+    for each in every:
+        slots[each.slot] += 1e3 * each.seconds
+    slots |= {slot: known.pop(slot) for slot in ("forward", "loop") if slot in known}
+    documents = audit_of(*every, device="cpu" if device is None else "cuda")
+    account = step(*every, other=1, device=device, **slots)
+    return seen(account, documents=documents, **known)
+
+
+READ = used("_local_scalar_dense", "train.py:21", 1, python=9, calls=100, order=6)
+VALUES = (
+    used("max", "train.py:20", 5, python=5, calls=100, order=5),
+    READ,
+    used("add", "train.py:22", 10, python=10, calls=60, order=7),
+)
+"""Forty milliseconds of a Python loop over a hundred values."""
+
+ELSEWHERE = (
+    used("add", "other.py:22", 20, calls=100, order=8),
+    used("add", "train.py:90", 20, calls=100, order=9),
+)
+SORT = used("sort", "train.py:31", 15, python=1, calls=4, order=5)
+METRIC = (SORT, used("sum", "train.py:32", 4, order=6))
+"""Twenty milliseconds of counting, without a gradient."""
+
+LOGGED = used("clone", "train.py:50", 2, python=28, calls=40, logs=True, order=5)
+PRINT = used("log_softmax", "train.py:41", 2, python=30, order=5)
+"""Thirty milliseconds in which no operator runs."""
+
+
+def settings_read(**settings: object) -> Seen:
+    """On a device, by its settings."""
+    return audited(device=on_gpu(), settings=settings)
+
+
+def traced(idle_s: float, sync_s: float, *rows: Region) -> Seen:
+    """A trace in which the device idles so long while the host waits, of a step of 100 ms."""
+    waited = TraceStep(step=0, step_s=0.1, sync_s=sync_s)
+    site = SyncSite(call="aten::item", count=4, total_s=2 * sync_s, stack=("train.py(21): step",))
+    totals = TraceTotals(steps=2, step_s=0.1)
+    rank = RankTrace(file="rank0", steps=(waited,) * 2, totals=totals, sync_sites=(site,))
+    account = step(forward=100, device=on_gpu(value_s=idle_s))
+    return seen(account, traces=(rank,), documents=audit_of(*rows, device="cuda"))
+
+
+SCALER = {"grad_scaler": "GradScaler", "optimizer_fused": False}
+BACK = used("_to_copy", "train.py:8", 0, kind="copy", place="link", calls=3)
+
+LINES = (
+    Case(
+        "hidden_syncs",
+        "40 of 101 ms, at the line that reads; loops elsewhere are none of it",
+        audited(*VALUES, *ELSEWHERE),
+        0.040,
+        "tensor_operations",
+        (
+            audited(used("_local_scalar_dense", "train.py:21", 30)),
+            audited(*(used(r.use.short_name, r.use.line or "", 1, calls=100) for r in VALUES)),
+        ),
+        words=("100 values read one by one per step", "torch.where(scores > 0"),
+        shows={"where": "train.py:21"},
+    ),
+    Case(
+        "hidden_syncs",
+        "on a device each read is named, and only a trace can say what it costs",
+        audited(READ, device=on_gpu()),
+        None,
+        "read_later",
+        (
+            audited(device=on_gpu()),
+            audited(used("_to_copy", "", 0, kind="copy", place="link"), device=on_gpu()),
+            settings_read(grad_scaler="GradScaler", optimizer_fused=True),
+            traced(0.001, 0.02),
+        ),
+        words=("100 reads per step make the host wait", "train.py:21: _local_scalar_dense"),
+        shows={"where": "train.py:21", "severity": "medium"},
+    ),
+    Case(
+        "hidden_syncs",
+        "a copy to the host in forward is a wait",
+        audited(BACK, device=on_gpu()),
+        None,
+        "read_later",
+        words=("train.py:8: _to_copy, 3 times per step",),
+    ),
+    Case(
+        "hidden_syncs",
+        "progress bar, monitor and scaler each have a line",
+        settings_read(prog_bar_metrics="loss", callbacks="ThroughputMonitor, TrainPerf", **SCALER),
+        None,
+        "quiet_progress_bar",
+        words=(
+            "the host waits for the device in every step",
+            "prog_bar=True reads loss",
+            "ThroughputMonitor waits",
+            "GradScaler reads a flag",
+        ),
+    ),
+    Case(
+        "hidden_syncs",
+        "a scaler alone wants a fused optimizer",
+        settings_read(**SCALER),
+        None,
+        "fused_for_scaler",
+    ),
+    Case(
+        "hidden_syncs",
+        "a Trainer's filter reads the loss",
+        settings_read(logging_nan_inf_filter=True),
+        None,
+        "read_later",
+        words=("logging_nan_inf_filter=True",),
+    ),
+    *(
+        Case(
+            "hidden_syncs",
+            f"the device idles {idle:g} s, the host waits {sync:g}: the lesser is lost",
+            traced(idle, sync, READ),
+            min(idle, sync),
+            "read_later",
+            words=("aten::item at train.py(21): step: 4 times",),
+        )
+        for idle, sync in ((0.03, 0.02), (0.01, 0.05))
+    ),
+    Case(
+        "metrics_every_batch",
+        "20 of 81 ms after the model, that no gradient flows through",
+        audited(*METRIC),
+        0.020,
+        "rarer_metric",
+        (
+            # Augmentation comes before the model; a loss has a gradient; a teacher has products.
+            audited(*(used(r.use.short_name, r.use.line or "", 1e3 * r.run_s) for r in METRIC)),
+            audited(SORT, used("gather", "train.py:31", 5, part="backward", order=8)),
+            audited(SORT, used("addmm", "train.py:31", 20, kind="matmul", flops=10**6, order=6)),
+            audited(used("sort", "train.py:31", 6, order=5)),
+        ),
+        words=("a metric in every batch takes 25 % of the step", "train.py:31: 16.0 ms per step"),
+        shows={"where": "train.py:31"},
+    ),
+    Case(
+        "host_code",
+        "30 of 93 ms before an operator",
+        audited(PRINT),
+        0.030,
+        "python_out_of_forward",
+        (
+            audited(PRINT, forward=23),  # the audited step was interrupted there
+            audited(used("add", "net.py:12", 5, python=50, calls=100)),  # that is launching
+            audited(PRINT, **lines("forward")),  # samples of many steps saw something else
+        ),
+        words=("30.0 ms per step pass before log_softmax at train.py:41",),
+        shows={"where": "train.py:41"},
+    ),
+    Case(
+        "logging",
+        "30 ms in forward and 9 in the loop, of 100",
+        audited(LOGGED, loop=9, settings={"log_every_n_steps": 1}),
+        0.039,
+        "log_less",
+        (
+            audited(used("clone", "train.py:50", 0.5, python=0.5, logs=True)),
+            audited(loop=30),  # that it is logging is not known
+        ),
+        words=(
+            "30.0 ms per step in the 40 operators that it calls",
+            "9.00 ms after the last hook, log_every_n_steps=1",
+        ),
+        shows={"where": "train.py:50"},
+    ),
+)
+
+
+def python(
+    low: float, share: float = 0.4, *, slot: str = "forward", device: DeviceAccount | None = None
+) -> Seen:
+    """Samples see a sleep in so much of 60 of 100 ms."""
+    line = LineShare(where="train.py:12", function="slow", fraction=share, samples=90)
+    code = PlainCode(line=line, low=low, high=share + 0.1, names=("time.sleep",))
+    account = step(**{slot: 60.0, "backward": 40.0}, device=device)
+    return seen(account, **lines(slot, None, host=code))
+
+
+# -- switches, the collector, ourselves ------------------------------------
+
+PRODUCTS = (
+    region("mm", 6, ideal=5),
+    region("mm", 12, ideal=10, part="backward"),
+)
+
+
+def threads(number: int, cpus: float, *, workers: int = 0, gpu: bool = False) -> Seen:
+    """A rank that computes with so many."""
+    host = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=cpus, threads=number, workers=workers)
+    device = on_gpu() if gpu else None
+    settings = {"threads": number, "num_workers": workers}
+    return seen(step(forward=50, device=device), host=host, settings=settings)
+
+
+def switched(*rows: Region, **settings: bool) -> Seen:
+    """Steps of 20 + 30 + 10 ms."""
+    return seen(step(*rows, forward=20, backward=30, optimizer=10), settings=settings)
+
+
+def collected(paused_s: float, unusual: int = 10, **readings: float) -> Seen:
+    """Of a fit of ten seconds, in unusual steps."""
+    known = {"gc_s": paused_s, "step_s": 0.05, **readings}
+    return seen(step(forward=50), readings=known, excluded={"gc": unusual})
+
+
+def overhead(us: float) -> Seen:
+    """Of a step of 20 ms."""
+    ms = us / 1e3
+    return seen(step(forward=20 - ms, **{OWN: ms}))
+
+
+SWITCHES = (
+    Case(
+        "python_in_step",
+        "24 of 100 ms, 18 at least and 30 at most",
+        python(0.3),
+        0.030,
+        "python_out_of_step",
+        (python(0.16), python(0.3, device=AHEAD)),
+        words=("slow in forward takes 24 % of the step", "18 % to 30 %", "time.sleep"),
+        shows={"where": "train.py:12", "confidence": "high"},
+    ),
+    Case(
+        "python_in_step",
+        "where a device waits for the host",
+        python(0.3, slot="other", device=on_gpu()),
+        0.030,
+        "python_out_of_step",
+        words=("slow in the loop",),
+        shows={"confidence": "medium"},
+    ),
+    Case(
+        "debug_modes",
+        "nobody knows what anomaly detection costs without an audit",
+        switched(detect_anomaly=True),
+        None,
+        "no_detect_anomaly",
+        (switched(detect_anomaly=False, deterministic=False), switched()),
+        words=("detect anomaly is on in training",),
+        shows={"severity": "high"},
+    ),
+    Case(
+        "debug_modes",
+        "of 50 ms in forward and backward operators need 15",
+        switched(*PRODUCTS, detect_anomaly=True),
+        0.035,
+        "no_detect_anomaly",
+    ),
+    Case(
+        "debug_modes",
+        "several switches are one cause, the dearest first",
+        switched(detect_anomaly=True, deterministic=True),
+        None,
+        "no_detect_anomaly",
+        words=(" and deterministic are on in training",),
+    ),
+    Case(
+        "debug_modes",
+        "a profiler that was left on",
+        switched(autograd_profiler=True),
+        None,
+        "no_autograd_profiler",
+        words=("ScheduledProfile",),
+    ),
+    Case(
+        "debug_modes",
+        "kernels that sum in a fixed order",
+        switched(deterministic=True),
+        None,
+        "no_deterministic",
+        shows={"severity": "low"},
+    ),
+    Case(
+        "debug_modes",
+        "one thread of eight CPUs",
+        threads(1, 8),
+        None,
+        "no_one_thread",
+        (threads(8, 8), threads(1, 2), threads(1, 8, gpu=True), threads(1, 8, workers=4)),
+        words=("1 of 8 CPUs computes", "OMP_NUM_THREADS=8"),
+    ),
+    Case(
+        "garbage",
+        "0.6 of 10 s",
+        collected(0.6),
+        0.6,
+        "freeze_garbage",
+        (
+            collected(0.49),
+            collected(0.6, 4),  # a few in a short fit: the start of a process has some
+            collected(0.6, 0, first_step_s=0.55),  # the first step may have held it
+        ),
+    ),
+    Case(
+        "own_cost",
+        "2.1 ms of 20, more than a tenth",
+        overhead(2100),
+        0.0021,
+        "measure_less",
+        (overhead(590),),
+        shows={"severity": "low"},
+    ),
+    Case(
+        "own_cost",
+        "0.7 ms are a note: there is nothing to gain",
+        overhead(700),
+        0.0,
+        "measure_less",
+        words=("700 µs of 20.0 ms per step",),
+    ),
+)
+
+CASES = (*HOOKS, *LINES, *SWITCHES)

@@ -1,0 +1,617 @@
+"""The way of a batch: workers, loader, copies, padding."""
+
+from collections.abc import Mapping
+
+from support.accounts import Seen, loading, on_gpu, region, seen, step
+from support.batches import Batch
+from support.causes.case import CauseCase as Case
+
+from trainperf.analysis.diagnosis.account import DeviceAccount, LoaderAccount
+from trainperf.analysis.summary.schema import HostShare, RecurringSteps
+from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
+from trainperf.core.steps.records import Scalar
+
+
+CPUS_8: dict[str, object] = {"cpus": 8.0}
+DATA_5 = DeviceAccount(data_s=0.005, host_bound=0.0)
+
+
+def waits(
+    wait: float,
+    rest: float,
+    loader: LoaderAccount | None = None,
+    *,
+    cpus: float | None = 8.0,
+    threads: int = 1,
+    others: float = 0.0,
+    device: DeviceAccount | None = None,
+    **known: object,
+) -> Seen:
+    """Milliseconds of a step for which it waits for data, and in which it computes."""
+    account = step(
+        data_wait=wait,
+        forward=rest,
+        loader=loader,
+        device=device,
+        cpus=cpus,
+        model_threads=threads,
+        others_cpus=others,
+    )
+    return seen(account, **known)
+
+
+def alone(making: float, rest: float, **known: object) -> Seen:
+    """The training thread makes its batches itself."""
+    return waits(making, rest, loading(0, making), **known)
+
+
+def looked_into(batch: Batch, wait: float, rest: float, **known: object) -> Seen:
+    """A look into the loader knows what a batch takes."""
+    anatomy = batch.anatomy()
+    account = LoaderAccount(
+        workers=batch.workers,
+        making_s=anatomy.worker_s,
+        transport_s=(anatomy.receiving_s or 0.0) + 1e-3,
+    )
+    return waits(wait, rest, account, documents={"loader": anatomy}, **known)
+
+
+def wants(cause: str, change: str, says: str, sees: Seen, lost_ms: float, *words: str) -> Case:
+    """A wait, by what helps."""
+    return Case(cause, says, sees, lost_ms / 1e3, change, words=words)
+
+
+WAITS = (
+    Case(
+        "data_wait",
+        "60 of 85 ms, and three workers make a batch every 25",
+        alone(60, 25),
+        0.060,
+        "more_workers",
+        (
+            alone(8.4, 76.6),
+            # Less than a worker's round trip, and below a fifth of the step: how loaders are.
+            alone(0.19, 1.16),
+            # The device hides it.
+            waits(25, 25, loading(0, 25), device=on_gpu(data_s=0.002)),
+            # Nobody has sent a request yet.
+            waits(30, 20, None, loop=INFERENCE),
+        ),
+        words=(
+            "71 % of the step is spent waiting for data",
+            "DataLoader(num_workers=3, persistent_workers=True)",
+            "num_workers=0: 60.0 ms per step to make batches in this process",
+        ),
+        shows={"confidence": "medium"},
+    ),
+    wants(
+        "data_wait",
+        "more_workers",
+        "of forty workers there are CPUs for seven beside a thread",
+        alone(400, 10),
+        400,
+        "num_workers=7,",
+    ),
+    wants(
+        "data_wait",
+        "workers_and_threads",
+        "of two CPUs one each",
+        alone(12, 8, cpus=2.0, threads=2),
+        12,
+        "num_workers=1,",
+        "torch.set_num_threads(1)",
+    ),
+    wants(
+        "data_wait",
+        "cheaper_sample",
+        "one thread less takes twice as long, and a worker saves 3 of 20 ms",
+        alone(3, 17, cpus=2.0, threads=2),
+        3,
+        "__getitem__ and collate_fn",
+    ),
+    wants(
+        "data_wait",
+        "cheaper_sample",
+        "one CPU is not shared by a loader that needs nine of them",
+        alone(90, 10, cpus=1.0, device=on_gpu(data_s=0.09)),
+        90,
+    ),
+    wants(
+        "data_wait",
+        "cheaper_sample",
+        "other processes have the CPU that a worker needs",
+        alone(30, 30, cpus=2.0, others=1.4),
+        30,
+        "other processes kept 1.4 of",
+    ),
+    wants(
+        "data_wait",
+        "more_workers",
+        "six of seven parts of the making are slept through: ten workers fit into one CPU",
+        waits(40, 4, loading(0, 40, asleep=0.9), cpus=2.0),
+        40,
+        "num_workers=10,",
+        "90 % of that asleep, so that workers share CPUs",
+    ),
+    wants(
+        "data_wait",
+        "more_workers",
+        "two workers give a batch every 50 ms, 40 are needed",
+        waits(10, 40, loading(2, 100)),
+        10,
+        "num_workers=3,",
+    ),
+    wants(
+        "data_wait",
+        "cheaper_sample",
+        "eight workers on eight CPUs",
+        waits(30, 20, loading(8, 400)),
+        30,
+    ),
+    wants(
+        "data_wait",
+        "no_workers",
+        "2 ms to make a batch, 12 to get it",
+        looked_into(Batch(receiving=12, workers=2), 12, 20),
+        12,
+        "mainly for transport",
+        "DataLoader(num_workers=0)",
+    ),
+    wants(
+        "data_wait",
+        "send_less",
+        "batches arrive no faster than they are unpacked",
+        looked_into(Batch(getitem=50, receiving=60, workers=2), 35, 35),
+        35,
+        "mainly for transport",
+    ),
+    wants(
+        "data_wait",
+        "more_workers",
+        "a look into the loader: 50 ms before 20",
+        looked_into(Batch(getitem=45, collate=5), 50, 20),
+        50,
+        "num_workers=3,",
+        "mainly for __getitem__",
+        "a batch takes 50.0 ms to make: 45.0 ms in __getitem__, 5.00 ms in collate_fn",
+    ),
+    wants(
+        "data_wait",
+        "more_workers",
+        "what collate costs is put down to it",
+        looked_into(Batch(getitem=5, collate=45), 50, 20),
+        50,
+        "mainly for collate_fn",
+    ),
+    wants(
+        "data_wait",
+        "some_workers",
+        "a loader that is not known is told no numbers of it",
+        waits(30, 20),
+        30,
+        "the loader's settings are unknown",
+    ),
+    Case(
+        "data_wait",
+        "25 of 50 ms waited, 10 lost on the device",
+        waits(25, 25, loading(0, 25), device=on_gpu(data_s=0.010)),
+        0.010,
+        "more_workers",
+        words=("the device idled for data 20 % of the step",),
+        shows={"confidence": "high"},
+    ),
+    Case(
+        "data_wait",
+        "from outside it may be the loop's own code",
+        alone(50, 20, loop=OUTSIDE, device=on_gpu(data_s=0.05)),
+        0.050,
+        "more_workers",
+        shows={"confidence": "medium"},
+    ),
+    *(
+        Case(
+            "data_wait",
+            f"rank 0 loads for all, {loop.name}",
+            waits(
+                12,
+                20,
+                loading(0, 12),
+                loop=loop,
+                ranks=2,
+                settings={"loader": "DataLoaderDispatcher"},
+            ),
+            0.012,
+            "own_loaders",
+            words=(action, "on the rank that waits longest"),
+        )
+        for loop, action in (
+            (PLAIN, "DataLoaderConfiguration(dispatch_batches=False)"),
+            (HUGGING_FACE, 'TrainingArguments(accelerator_config={"dispatch_batches": False})'),
+        )
+    ),
+    Case(
+        "data_hidden",
+        "half of the step, and the device does not notice",
+        waits(25, 25, loading(0, 25), device=on_gpu(data_s=0.0002)),
+        0.0,
+        "leave_the_loader",
+        (
+            waits(4.5, 45.5, loading(0, 4.5), device=on_gpu(data_s=0.0002)),
+            waits(18, 32, loading(0, 18), device=on_gpu(data_s=0.0048)),
+            waits(25, 25, loading(0, 25)),
+        ),
+        shows={"severity": "low"},
+    ),
+)
+
+
+# -- workers and epochs ------------------------------------
+
+
+def crowded(  # noqa: PLR0913 what is counted
+    waited: float,
+    *,
+    cpus: float,
+    threads: int = 1,
+    workers: int = 0,
+    ranks: int = 1,
+    ran: float = 0.2,
+    workers_waited: float | None = None,
+    workers_ran: float | None = 4.0,
+    stall: float = 0.0,
+) -> Seen:
+    """A rank of steps of 20 ms, and what its device stalls for data."""
+    host = HostShare(
+        rank=0,
+        host="a",
+        ranks=ranks,
+        cpus_per_rank=cpus,
+        threads=threads,
+        workers=workers,
+        waited_fraction=waited,
+        ran_fraction=ran,
+        workers_waited_fraction=workers_waited,
+        workers_ran=workers_ran if workers else None,
+    )
+    device = on_gpu(data_s=stall / 1e3) if stall else None
+    account = step(forward=20, data_wait=stall, cpus=cpus, device=device)
+    return seen(account, host=host, ranks=ranks)
+
+
+def epochs(
+    between_s: float = 5.0,
+    number: int = 10,
+    loop: LoopKind = LIGHTNING,
+    settings: Mapping[str, Scalar] | None = None,
+    start_s: float | None = None,
+    **readings: float,
+) -> Seen:
+    """Ten seconds of steps, and so many between epochs."""
+    pauses = {"epoch_boundary": between_s}
+    loader = None if start_s is None else Batch(workers=4).anatomy(start_s=start_s)
+    return seen(
+        step(forward=50, pauses_s=pauses),
+        gaps={"epoch_boundary": number},
+        loop=loop,
+        settings={"num_workers": 4, **(settings or {})},
+        documents={"loader": loader},
+        readings=readings,
+    )
+
+
+def returning(every: int = 20, **settings: Scalar) -> Seen:
+    """From outside: every 20th step waits 200 ms more; 640 samples are 20 batches of 32."""
+    slow = RecurringSteps(
+        every=every,
+        tag="",
+        steps=10,
+        of_steps=200,
+        slow_s=0.21,
+        typical_s=0.01,
+        lost_s=2.0,
+        phase="data_wait",
+        phase_fraction=1.0,
+        line=None,
+    )
+    given = {"num_workers": 2, "dataset_samples": 640, "batch_size": 32, **settings}
+    return seen(step(data_wait=11, forward=9), loop=OUTSIDE, slow_steps=slow, settings=given)
+
+
+CROWDS = (
+    Case(
+        "oversubscription",
+        "a rank of eight has a quarter of a CPU, and waits for half of its time",
+        crowded(0.5, cpus=0.25, ranks=8),
+        0.010,
+        "more_cpus",
+        (
+            crowded(0.4, cpus=1.0, ranks=8),  # they fit: somebody else has the CPUs
+            crowded(0.09, cpus=0.25),
+            # More workers than CPUs that only wait for a disk, that keep up, or that sleep.
+            crowded(0.02, cpus=4.0, workers=8, workers_waited=0.05),
+            crowded(0.02, cpus=4.0, workers=8, workers_waited=0.8),
+            crowded(0.03, cpus=2.0, workers=15, workers_waited=0.6, workers_ran=0.4, stall=20),
+        ),
+        words=(
+            "8 ranks with 1 thread each on 2 CPUs: a training thread waits for one 50 %",
+            "ask for 8 CPUs or more",
+        ),
+    ),
+    Case(
+        "oversubscription",
+        "32 workers of a rank on four CPUs, which steps wait for",
+        crowded(0.03, cpus=4.0, workers=32, workers_waited=0.8, stall=20),
+        0.020,
+        "fewer_workers",
+        words=("DataLoader(num_workers=2)", "workers wait for a CPU 80 % of the time"),
+    ),
+    Case(
+        "oversubscription",
+        "as many workers as CPUs: one is left to the thread that launches",
+        crowded(0.3, cpus=2.0, workers=2, workers_waited=0.6),
+        0.006,
+        "fewer_workers",
+        words=("DataLoader(num_workers=1), for 2 CPUs",),
+    ),
+    Case(
+        "oversubscription",
+        "eight threads on four CPUs",
+        crowded(0.3, cpus=4.0, threads=8),
+        0.006,
+        "fewer_threads",
+        words=("torch.set_num_threads(4)",),
+    ),
+    Case(
+        "epoch_start",
+        "5 of 15 s are between ten epochs",
+        epochs(),
+        5.0,
+        "persistent_workers",
+        (
+            epochs(0.4),
+            epochs(number=1),
+            epochs(settings={"persistent_workers": True}),
+            epochs(settings={"num_workers": 0}),
+            epochs(loop=PLAIN),  # nobody knows what the user does there
+            epochs(loop=PLAIN, start_s=0.2),
+        ),
+        words=(
+            "500 ms in each of 10 epochs: 5.00 s between epochs and 0 s for their first batches",
+            "DataLoader(persistent_workers=True)",
+        ),
+    ),
+    Case(
+        "epoch_start",
+        "of 500 ms between epochs of a plain loop its workers take 400",
+        epochs(loop=PLAIN, start_s=0.4),
+        5.0,
+        "persistent_workers",
+    ),
+    Case(
+        "epoch_start",
+        "a third of all steps' time is waiting, of steady ones nothing",
+        epochs(0.01, data_wait_fraction=0.0, data_wait_all_fraction=1 / 3),
+        0.01 + 10 / 3,
+        "persistent_workers",
+    ),
+    Case(
+        "epoch_start",
+        "from outside slow steps come with the loader's epoch",
+        returning(),
+        2.0,
+        "persistent_workers",
+        (
+            returning(batch_size=16),
+            returning(persistent_workers=True),
+            returning(num_workers=0),
+            returning(dataset_samples=0),
+        ),
+        words=("200 ms more in one step of 20",),
+    ),
+)
+
+
+# -- tensors, copies, padding ------------------------------------
+
+
+def copies(
+    moved: float = 10,
+    *,
+    tensors: int = 40,
+    size: int = 20_000,
+    host: float = 1,
+    device: DeviceAccount | None = None,
+    **known: object,
+) -> Seen:
+    """Milliseconds of a step of 50 in which its device copies."""
+    device = device or on_gpu(copies_s=moved / 1e3)
+    readings = {"h2d_bytes": size, "h2d_tensors": tensors, "h2d_bytes_per_s": 1e3 * size / moved}
+    return seen(step(h2d=host, forward=50 - host, device=device), readings=readings, **known)
+
+
+SMALL_FIELDS = Batch(getitem=8, collate=4, tensors=64, size=64 << 10)
+LARGE = {"tensors": 3, "size": 20_000_000}
+PAGEABLE, PINNED = {"pin_memory": False}, {"pin_memory": True}
+
+COPIES = (
+    Case(
+        "many_small_tensors",
+        "forty of 500 bytes take 10 of 50 ms",
+        copies(),
+        0.010,
+        "join_copies",
+        (
+            copies(tensors=12),
+            copies(size=200 << 20),
+            copies(settings={"accumulate_grad_batches": 8}),
+            copies(1),
+        ),
+        words=("copying 40 small tensors", "500 B per tensor, at 2.00 MB/s", "collate_fn"),
+    ),
+    Case(
+        "many_small_tensors",
+        "64 tensors of 1 KiB, and nothing is done for a sample but handling them",
+        looked_into(SMALL_FIELDS, 12, 12),
+        0.012,
+        "join_fields",
+        (
+            looked_into(Batch(getitem=8, collate=4, tensors=15, size=15 << 10), 12, 12),
+            looked_into(Batch(getitem=8, collate=4, tensors=64, size=64 << 20), 12, 12),
+            looked_into(Batch(getitem=40, collate=4, tensors=64, size=64 << 10), 12, 12),
+            looked_into(SMALL_FIELDS, 1, 12),
+        ),
+        words=("1.00 KiB per tensor",),
+        shows={"where": "images.py:12"},
+    ),
+    Case(
+        "transfer",
+        "20 MB from pageable memory",
+        copies(settings=PAGEABLE, loop=LIGHTNING, **LARGE),
+        0.010,
+        "pin_memory",
+        (copies(4.9, host=1, **LARGE), copies(4.9, host=10, device=DeviceAccount(copies_s=0.002))),
+        words=("Lightning then copies without blocking", "19.1 MiB per step at 2.00 GB/s"),
+    ),
+    Case(
+        "transfer",
+        "a plain loop is told not to block",
+        copies(settings=PAGEABLE, **LARGE),
+        0.010,
+        "pin_memory",
+        words=("batch.to(device, non_blocking=True)",),
+    ),
+    Case(
+        "transfer",
+        "memory that is pinned already",
+        copies(settings=PINNED, **LARGE),
+        0.010,
+        "send_smaller",
+    ),
+    Case(
+        "transfer",
+        "2 ms on the device, and 10 that the host is held up, which the device waits for",
+        copies(2, host=10, **LARGE),
+        0.010,
+        "send_smaller",
+    ),
+    Case(
+        "transfer",
+        "on a CPU nothing is copied: it is the hooks'",
+        seen(step(h2d=5, forward=20)),
+        0.005,
+        "hooks_of_transfer",
+    ),
+)
+
+SOFTMAX_40 = region("_scaled_dot_product_flash_attention_for_cpu", 20)
+OTHERS_60 = region("mul", 30)
+
+
+def padded(
+    lengths: Mapping[int, int] | None = None,
+    *,
+    wasted: float = 0.5,
+    longest_tokens: int = 0,
+    loop: LoopKind = PLAIN,
+    **settings: Scalar,
+) -> Seen:
+    """Half of the tokens of a step of 50 ms are padding."""
+    account = step(SOFTMAX_40, OTHERS_60, forward=20, backward=20, optimizer=5, callbacks=5)
+    readings = {
+        "padding_fraction": wasted,
+        "effective_tokens_per_s": 10_000,
+        "padded_tokens_per_s": 20_000,
+    }
+    return seen(
+        account,
+        readings=readings,
+        sequence_lengths=lengths or {},
+        longest_tokens=longest_tokens,
+        loop=loop,
+        settings=settings,
+        software={"transformers": "5.23.0"},
+    )
+
+
+def _tokens(lengths: Mapping[int, int]) -> int:
+    return sum(length * number for length, number in lengths.items())
+
+
+SORTED, OWN_WIDTH = {32: 100, 64: 100, 120: 100}, {24: 300, 40: 50, 64: 50}
+SHORT = {32: 20_000, **dict.fromkeys(range(48, 609, 16), 1)}
+SHORT_TOKENS = sum((edge - 7.5) * number for edge, number in SHORT.items())
+
+SQUARED = 0.5 + 0.4 * 0.25
+"""Half of the tokens; and of the 40 % that grow with the square a quarter more."""
+
+PADDING = (
+    Case(
+        "padding",
+        "nothing is known of lengths: half of 40 ms, and what attention saves with shorter rows",
+        padded(),
+        SQUARED * 0.040,
+        "pack",
+        (padded(wasted=0.19), seen(step(forward=50))),
+        words=("10,000 of 20,000 tokens/s are effective",),
+    ),
+    Case(
+        "padding",
+        "most of them fit twice into a row, which stays as long",
+        padded({32: 80, 128: 20}, sequence_length=128),
+        0.020,
+        "pack_rows",
+        words=("one row of 128 tokens",),
+    ),
+    Case(
+        "padding",
+        "packed rows are not to be sorted by length",
+        padded({80: 50, 96: 20, 128: 30}, sequence_length=128, packed_rows=True),
+        0.020,
+        "pack_more",
+        words=("several sequences share a row already",),
+    ),
+    *(
+        Case("padding", says, sees, SQUARED * 0.040, change, words=words)
+        for says, sees, change, words in (
+            (
+                "two never share a row, but rows of one length need no padding",
+                padded({80: 50, 96: 20, 128: 30}, sequence_length=128),
+                "similar_lengths",
+                ("a batch_sampler that sorts by length",),
+            ),
+            (
+                "a Trainer has an option for it",
+                padded({80: 50, 96: 20, 128: 30}, sequence_length=128, loop=HUGGING_FACE),
+                "similar_lengths",
+                ('TrainingArguments(train_sampling_strategy="group_by_length"',),
+            ),
+            (
+                "not even the longest needs the row",
+                padded({64: 50, 96: 50}, sequence_length=192),
+                "pad_less",
+                ("to 96 tokens instead of 192", "longest ≤ 96, median ≤ 64 tokens"),
+            ),
+            (
+                "neighbours are alike already, and padded to the whole context",
+                padded(SORTED, sequence_length=128, longest_tokens=round(1.05 * _tokens(SORTED))),
+                "pad_to_longest",
+                (),
+            ),
+            (
+                "batches are as wide as their own longest sequence",
+                padded(OWN_WIDTH, sequence_length=64, longest_tokens=2 * _tokens(OWN_WIDTH)),
+                "similar_lengths",
+                (),
+            ),
+        )
+    ),
+    Case(
+        "padding",
+        "short sequences are not as long as the edge of their bin",
+        padded(SHORT, sequence_length=608, longest_tokens=round(1.12 * SHORT_TOKENS)),
+        0.020,
+        "pack_rows",
+    ),
+)
+
+CASES = (*WAITS, *CROWDS, *COPIES, *PADDING)

@@ -1,0 +1,143 @@
+"""Machines that make steps slower."""
+
+from support.accounts import Seen, on_gpu, seen, step
+from support.causes.case import CauseCase as Case
+
+from trainperf.analysis.summary.schema import CauseFacts, MachineFacts, MachineWindow
+
+
+def trouble(
+    cause: str,
+    *,
+    slower: float | None = 0.12,
+    lost: float = 0.04,
+    shown: bool = True,
+    fraction: float = 0.3,
+    steady: int = 200,
+    **values: float,
+) -> Seen:
+    """Steps of 100 ms, of which 40 were slower while the machine did so."""
+    window = MachineWindow(first_step=40, last_step=79, steps=40, seconds=4.0, slower=slower)
+    facts = CauseFacts(
+        cause=cause,
+        host="a",
+        fraction=fraction,
+        steps=40,
+        slower=slower,
+        lost_fraction=lost,
+        shown=shown,
+        values=values,
+        who=("ffmpeg (99)",) if cause == "host shared" else (),
+        windows=(window,),
+    )
+    machine = MachineFacts(hosts=(), causes=(facts,))
+    return seen(
+        step(forward=100, device=on_gpu()), machine=machine, steps=steady, steady_steps=steady
+    )
+
+
+def harmless(cause: str, **values: float) -> tuple[Seen, ...]:
+    """The same on a machine whose trouble costs nothing, by chance only, or in too few steps."""
+    return (
+        trouble(cause, slower=0.04, **values),
+        trouble(cause, lost=0.009, **values),
+        trouble(cause, shown=False, **values),
+        trouble(cause, steady=19, **values),
+        seen(step(forward=100)),
+    )
+
+
+HOT = {"sm_mhz": 1305.0, "outside_sm_mhz": 1980.0, "celsius": 88.0, "power_w": 300.0}
+
+CASES = (
+    Case(
+        "device_throttled",
+        "4 % of the time is what hot steps take longer",
+        trouble("thermal", **HOT),
+        0.004,
+        "cool_device",
+        harmless("thermal", **HOT),
+        words=(
+            "steps 40–79 were 12 % slower: the GPU ran at 1,305 MHz (thermal)",
+            "1,305 MHz meanwhile, 1,980 MHz otherwise",
+            "88 °C",
+        ),
+    ),
+    Case(
+        "device_throttled",
+        "no fan helps a power supply",
+        trouble("power brake", **HOT),
+        0.004,
+        "power_device",
+        words=("(power brake)",),
+    ),
+    Case(
+        "device_throttled",
+        "hot all along: nothing tells what a step takes otherwise",
+        trouble("thermal", slower=None, fraction=0.9, sm_mhz=1200.0),
+        None,
+        "cool_device",
+        (trouble("thermal", slower=None, fraction=0.4, sm_mhz=1200.0),),
+        shows={"severity": "medium"},
+    ),
+    Case(
+        "device_shared",
+        "two others compute there",
+        trouble("device shared", others=2.0, others_busy=0.4),
+        0.004,
+        "own_device",
+        harmless("device shared", others=2.0),
+        words=("2 other processes on it", "40 % of its multiprocessors' time"),
+    ),
+    Case(
+        "host_shared",
+        "a neighbour keeps twelve CPUs busy",
+        trouble("host shared", others_cpus=12.0, waited=0.3),
+        0.004,
+        "own_host",
+        harmless("host shared", others_cpus=12.0),
+        words=("ffmpeg (99) kept 12.0 CPUs busy", "had no CPU 30 % of that time"),
+    ),
+    Case(
+        "host_shared",
+        "all along, and the training thread lacks a CPU for a fifth of the time",
+        trouble("host shared", slower=None, fraction=1.0, others_cpus=12.0, waited=0.2),
+        None,
+        "own_host",
+        (trouble("host shared", slower=None, fraction=1.0, others_cpus=12.0, waited=0.09),),
+    ),
+    Case(
+        "host_pressure",
+        "tasks wait for memory",
+        trouble("memory", memory_pressure=0.3, swapped=5e7),
+        0.004,
+        "room_in_memory",
+        harmless("memory", memory_pressure=0.3),
+        words=("tasks on the host waited for memory 30 % of the time",),
+        shows={"evidence": ()},  # no *0 B left* where the free memory is not known
+    ),
+    Case(
+        "host_pressure",
+        "where pressure is not counted, swapping is",
+        trouble("memory", swapped=5e7),
+        0.004,
+        "room_in_memory",
+        words=("the host swapped 50.0 MB/s",),
+    ),
+    Case(
+        "host_pressure",
+        "a disk",
+        trouble("disk", io_pressure=0.6),
+        0.004,
+        "room_in_disk",
+        words=("waited for a disk 60 % of the time",),
+    ),
+    Case(
+        "host_pressure",
+        "a network that loses segments",
+        trouble("network", net_retransmitted=80.0),
+        0.004,
+        "room_in_network",
+        words=("80 TCP segments per second were lost",),
+    ),
+)

@@ -1,0 +1,684 @@
+"""Operators: attention, updates, chains, launches, precision, layouts, recomputing."""
+
+import msgspec
+from support.accounts import (
+    GIB,
+    MODELLED,
+    Seen,
+    audit_of,
+    light,
+    on_gpu,
+    region,
+    seen,
+    step,
+)
+from support.audits import CHIP
+from support.causes.case import CauseCase as Case
+
+from trainperf.analysis.diagnosis.account import Basis, DeviceAccount, Region
+from trainperf.core.artifacts.audit import AttentionTime, MeasuredChip
+from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
+from trainperf.core.machine.chips import Chip, chip_of
+from trainperf.core.steps.records import Scalar
+
+
+MB = 10**6
+FORWARD = region("addmm", 1, ideal=1, kind="matmul", line="net.py:5")
+BACKWARD = region("mm", 30, ideal=30, part="backward", kind="matmul", line="net.py:9")
+UPDATE = region("_fused_adamw_", 10, ideal=10, part="optimizer", line="fit.py:3")
+
+
+def sixty(
+    *rows: Region,
+    device: DeviceAccount | None = None,
+    basis: Basis = "audited",
+    micro_batches: int = 1,
+    **known: object,
+) -> Seen:
+    """Sixty milliseconds: these operators, 30 of products in backward, 10 of fused update."""
+    every = (FORWARD, *rows, BACKWARD, UPDATE)
+    kind = "cpu" if device is None else "cuda"
+    account = step(
+        *every, forward=20, backward=30, optimizer=10, device=device, regions_basis=basis
+    )
+    documents = audit_of(*every, device=kind, micro_batches=micro_batches)
+    return seen(account, **{"documents": documents, "light": light(), **known})
+
+
+# -- copies, casts, constants ------------------------------------
+
+
+def copy(name: str, ms: float = 15, **fields: object) -> Region:
+    """Fifteen of sixty milliseconds."""
+    return region(name, ms, kind="copy", **{"line": "net.py:20", **fields})
+
+
+def cast(ms: float = 15, **fields: object) -> Region:
+    """From fp32 to bf16, if nothing else is said."""
+    return copy("_to_copy", ms, **{"result_dtype": "bf16", **fields})
+
+
+COPIES = (
+    Case(
+        "layout_copies",
+        "12 and 3 ms, at the line that weighs most",
+        sixty(copy("clone", 12), copy("copy_", 3, line="net.py:30", dtypes=("fp32", "fp32"))),
+        0.015,
+        "one_layout",
+        (
+            sixty(copy("clone", 5.5)),
+            sixty(copy("cat")),
+            sixty(copy("clone", constant=True)),
+            sixty(cast()),
+            sixty(copy("copy_", dtypes=("fp32", "int64"))),
+        ),
+        words=("copies to another memory layout take 25 % of the step", "net.py:20: 12.0 ms per"),
+        shows={"where": "net.py:20", "confidence": "medium", "bounded": True},
+    ),
+    Case(
+        "layout_copies",
+        "a `_to_copy` that keeps the dtype moves or reorders",
+        sixty(cast(result_dtype="fp32")),
+        0.015,
+        "one_layout",
+    ),
+    Case(
+        "layout_copies",
+        "without a trace the times on a device are a model, which is no bound",
+        sixty(copy("clone"), device=on_gpu(), basis=MODELLED),
+        0.015,
+        "one_layout",
+        words=("modelled from the floors of step 30",),
+        shows={"confidence": "low", "bounded": False},
+    ),
+    Case(
+        "layout_copies",
+        "a trace has the times",
+        sixty(copy("clone"), device=on_gpu(), basis="traced"),
+        0.015,
+        "one_layout",
+        words=("device times from the trace, operators from step 30",),
+        shows={"bounded": True},
+    ),
+    Case(
+        "autocast_casts",
+        "a tensor that is made in one dtype and used in another",
+        sixty(cast()),
+        0.015,
+        "convert_once",
+        (
+            sixty(cast(5.5)),
+            sixty(cast(result_dtype="fp32")),
+            sixty(cast(constant=True)),
+            sixty(cast(part="optimizer")),
+        ),
+        words=("fp32 to bf16",),
+    ),
+    Case(
+        "autocast_casts",
+        "a mask of truth values",
+        sixty(cast(dtypes=("bool",), result_dtype="fp32")),
+        0.015,
+        "keep_dtype",
+        words=("bool to fp32", "register_buffer"),
+    ),
+    Case(
+        "autocast_casts",
+        "weights, in each of four micro-batches",
+        sixty(cast(calls=4), micro_batches=4),
+        0.015,
+        "weights_in_half",
+        words=("in every micro-batch",),
+    ),
+    Case(
+        "autocast_casts",
+        "a cast that is made once is not the micro-batches'",
+        sixty(cast(), micro_batches=4),
+        0.015,
+        "convert_once",
+        open=True,
+    ),
+    Case(
+        "autocast_casts",
+        "of autocast they are the price: without it every product is another one",
+        sixty(cast(), settings={"autocast": "bfloat16"}),
+        0.015,
+        "fp32_instead",
+        shows={"confidence": "low", "bounded": False},
+    ),
+    Case(
+        "constant_rebuilt",
+        "a table of sines is made from numbers in every forward",
+        sixty(region("sin", 15, constant=True, line="net.py:40")),
+        0.015,
+        "register_buffer",
+        (
+            sixty(region("sin", 15)),
+            sixty(region("ones_like", 15, constant=True, part="backward")),
+            sixty(region("sin", 5.5, constant=True)),
+        ),
+        shows={"where": "net.py:40"},
+    ),
+)
+
+
+# -- chains and attention ------------------------------------
+
+
+def link(ms: float = 12, **fields: object) -> Region:
+    """One of a chain: all it moves passes on inside; fused it takes 3 ms."""
+    moved = {"read_bytes": MB, "written_bytes": MB, "inner_bytes": 2 * MB, **fields}
+    return region("mul", ms, python=0.1, ideal=10, fused=3, **moved)
+
+
+SCORES = (2, 4, 128, 128)
+SMALL_SCORES = (2, 4, 16, 16)
+QK = region("bmm", 2, kind="matmul", compute=1, shapes=((8, 128, 16), (8, 16, 128)))
+SOFTMAX = region("_softmax", 5, kind="reduction", shapes=(SCORES,), line="net.py:50")
+AV = region("bmm", 2, kind="matmul", compute=1, shapes=((8, 128, 128), (8, 128, 16)))
+SCALE = region("mul", 3, shapes=(SCORES,))
+EAGER = (QK, SCALE, SOFTMAX, AV)
+"""Twelve milliseconds, two of which are arithmetic at the peak."""
+
+
+def unfused(name: str) -> tuple[Region, ...]:
+    """`scaled_dot_product_attention` that found no kernel, and something that tells why."""
+    safe = region("_safe_softmax", 5, kind="reduction", shapes=(SCORES,))
+    return (QK, safe, AV, region(name, 3, shapes=(SCORES,)))
+
+
+CHAINS = (
+    Case(
+        "elementwise_chain",
+        "12.1 ms, of which one kernel needs 3",
+        sixty(link()),
+        0.0091,
+        "fuse_chain",
+        (
+            sixty(link(8.5)),
+            sixty(link(inner_bytes=0)),
+            sixty(link(inner_bytes=MB // 4)),
+            sixty(link(part="optimizer")),
+            sixty(link(constant=True)),
+            sixty(link(kind="reduction")),
+            sixty(region("mul", 1, python=11, read_bytes=MB, inner_bytes=MB)),
+        ),
+        words=("1.91 MiB of the 1.91 MiB they move pass between them",),
+    ),
+    Case(
+        "attention",
+        "of 12 ms the arithmetic of its products stays: 2 ms",
+        sixty(*EAGER),
+        0.010,
+        "fused_attention",
+        (
+            *(sixty(*EAGER[:place], *EAGER[place + 1 :]) for place in (0, 2, 3)),
+            sixty(
+                region("bmm", 2, kind="matmul", shapes=((8, 16, 16), (8, 16, 16))),
+                region("_softmax", 10, kind="reduction", shapes=(SMALL_SCORES,)),
+                region("bmm", 2, kind="matmul", shapes=((8, 16, 16), (8, 16, 16))),
+            ),
+            sixty(QK, region("_softmax", 3, kind="reduction", shapes=(SCORES,)), AV),
+        ),
+        words=(
+            "scores of 2 × 4 × 128 × 128 in memory: 12.0 ms of 60.0 ms",
+            'attn_implementation="sdpa"',
+        ),
+        shows={"where": "net.py:50"},
+    ),
+    Case(
+        "attention",
+        "a fused call that drops, on a CPU",
+        sixty(*unfused("bernoulli_")),
+        0.010,
+        "no_dropout_in_attention",
+        words=("attn_pdrop=0.0",),
+    ),
+    Case(
+        "attention",
+        "a fused call that is not fused for another reason",
+        sixty(*unfused("where")),
+        0.010,
+        "fusible_attention",
+        words=("SDPBackend.FLASH_ATTENTION",),
+    ),
+)
+
+
+# -- updates and launches ------------------------------------
+
+
+def updated(name: str, ms: float = 10, *more: Region, **known: object) -> Seen:
+    """Sixty milliseconds with an update that one kernel would make in one."""
+    update = region(name, ms, fused=1, part="optimizer", calls=800, line="fit.py:3")
+    account = step(update, *more, forward=20, backward=30, optimizer=10)
+    return seen(account, **known)
+
+
+def tiny(ms: float, calls: int, *, name: str = "add", device: DeviceAccount | None = None) -> Seen:
+    """Operators that compute a tenth of what they take, all from their own lines."""
+    rows = [
+        region(name, 0.1 * ms / calls, python=0.9 * ms / calls, line=f"net.py:{place}")
+        for place in range(calls)
+    ]
+    work = region("mm", 60 - ms, kind="matmul", ideal=60 - ms)
+    return seen(step(*rows, work, forward=60, device=device))
+
+
+def looping(ms: float, calls: int = 400) -> Seen:
+    """One line calls an operator again and again; one kernel needs a millisecond for all."""
+    loop = region("sigmoid", 0.1 * ms, python=0.9 * ms, fused=1, ideal=1, calls=calls)
+    return seen(step(loop, region("mm", 60 - ms, kind="matmul"), forward=60))
+
+
+FUSED = region("_fused_adamw_", 6, part="optimizer")
+
+UPDATES = (
+    Case(
+        "optimizer_not_fused",
+        "10 ms tensor by tensor, and one for the traffic",
+        updated("mul_", loop=PLAIN),
+        0.009,
+        "fused_optimizer",
+        (updated("_foreach_mul_", 4, FUSED), updated("mul_", 6.9)),
+        words=("foreach=False", "10.0 ms of 60.0 ms per step in 800 operators", "fused=True"),
+    ),
+    Case(
+        "optimizer_not_fused",
+        "lists of tensors are torch's default on a GPU",
+        updated("_foreach_mul_"),
+        0.009,
+        "fused_optimizer",
+        words=("lists of tensors (foreach)",),
+    ),
+    Case(
+        "optimizer_not_fused",
+        "an optimizer of one's own has no fused=",
+        updated("mul_", settings={"optimizers": "Lion"}),
+        0.009,
+        "foreach_update",
+        words=("torch._foreach_mul_",),
+    ),
+    Case(
+        "launch_bound",
+        "20 ms of 1,500 operators, no work of which has to stay",
+        tiny(20, 1500),
+        0.020,
+        "compile_step",
+        (tiny(17, 1500), tiny(20, 99), tiny(20, 1500, device=on_gpu(host_bound=0.49))),
+        words=("1,500 tiny operators keep the step busy launching",),
+    ),
+    Case(
+        "launch_bound",
+        "a device that waits for them",
+        tiny(20, 1500, device=on_gpu()),
+        0.020,
+        "compile_step",
+    ),
+    Case(
+        "launch_bound",
+        "one operator does what a loop of 400 calls does: a millisecond stays",
+        looping(20),
+        0.019,
+        "one_operator",
+        (looping(12.9), looping(20, 99)),
+        words=("a Python loop launches 400 tiny operators in a step", "at net.py:7 instead of"),
+    ),
+)
+
+
+def marks(bound: float, **waits: float) -> Seen:
+    """A device of steps of 50 ms."""
+    return seen(step(forward=50, device=on_gpu(host_bound=bound, **waits)))
+
+
+def accumulating(
+    number: int = 8,
+    *rows: Region,
+    spent: float = 48,
+    used: float = 6,
+    loop: LoopKind = PLAIN,
+    device: DeviceAccount | None = None,
+    capacity: float | None = 64,
+) -> Seen:
+    """Updates of micro-batches; 4 GiB of what is used are the model and its update."""
+    reading = "resident_peak_bytes" if device is None else "memory_peak_bytes"
+    return seen(
+        step(*rows, forward=spent / 2, backward=spent / 2, device=device),
+        loop=loop,
+        readings={reading: used * GIB, "samples_per_s": 8 / (spent / 1e3)},
+        settings={
+            "accumulate_grad_batches": number,
+            "gradient_bytes": GIB,
+            "device_memory_bytes": None if capacity is None else capacity * GIB,
+        },
+    )
+
+
+LAUNCHING = region("mul", 2, python=16)
+
+HOST_BOUND = (
+    Case(
+        "host_bound",
+        "the device had caught up in every step",
+        marks(1.0),
+        None,
+        "compile_step",
+        (marks(0.49), marks(1.0, data_s=0.006), seen(step(forward=50))),
+        words=("the device waits for the host in 100 % of the steps",),
+        shows={"severity": "medium"},
+    ),
+    Case(
+        "host_bound",
+        "a capture says how long: 20 of 50 ms",
+        marks(0.0, host_s=0.020),
+        0.020,
+        "compile_step",
+        (marks(0.0, host_s=0.0049),),
+        words=("the device is idle 40 % of the time because launches come too late",),
+        shows={"confidence": "high"},
+    ),
+    Case(
+        "small_micro_batches",
+        "eight of 6 ms each, of one row, on 64 GiB of which 6 are used",
+        accumulating(loop=HUGGING_FACE),
+        None,
+        "larger_micro_batches",
+        (
+            accumulating(1),
+            accumulating(spent=90),
+            accumulating(used=11),  # eight times 7 GiB do not fit
+            accumulating(capacity=None),
+            accumulating(device=on_gpu(host_bound=0.0)),
+            accumulating(8, region("mul", 40, python=4)),  # an audit: little of it is launching
+        ),
+        words=(
+            "an update is 8 micro-batches of 6.00 ms each",
+            "TrainingArguments(per_device_train_batch_size=8, gradient_accumulation_steps=1)",
+        ),
+    ),
+    Case(
+        "small_micro_batches",
+        "an audit saw 16 ms of launching, seven eighths of which are repeated",
+        accumulating(8, LAUNCHING, loop=LIGHTNING),
+        0.014,
+        "larger_micro_batches",
+        words=("a micro-batch 8 times as large and no accumulate_grad_batches",),
+        shows={"bounded": False},
+    ),
+    Case(
+        "small_micro_batches",
+        "a device that waits for its host",
+        accumulating(device=on_gpu()),
+        None,
+        "larger_micro_batches",
+    ),
+)
+
+
+# -- precision, sizes, images ------------------------------------
+
+FAST = msgspec.structs.replace(
+    CHIP,
+    flops_per_s={"fp32": 1e12, "bf16": 4e12},
+    product_s={"fp32": 8e-6, "bf16": 20e-6},
+)
+"""Four times the peak in bf16, and 12 µs more for a call."""
+
+H100, T4 = chip_of("NVIDIA H100 80GB HBM3"), chip_of("Tesla T4")
+
+
+def twenty(
+    *rows: Region, chip: Chip | None = FAST, device: DeviceAccount | None = None, **known: object
+) -> Seen:
+    """Twenty milliseconds of forward on a chip."""
+    account = step(*rows, forward=20, device=device)
+    return seen(account, **{"light": None if chip is None else light(chip), **known})
+
+
+def product(name: str = "bmm", ms: float = 20, *, compute: float = 10, **fields: object) -> Region:
+    """Ten of twenty milliseconds are arithmetic at the peak of fp32."""
+    counted = {"kind": "matmul", "flops": round(compute * 1e9), **fields}
+    return region(name, ms, compute=compute, ideal=compute, **counted)
+
+
+HEADS = ((8, 4, 64, 32),) * 3
+FLASH = product("_scaled_dot_product_flash_attention_for_cpu", 5, compute=5, shapes=HEADS)
+
+
+def timed(**seconds: float) -> Seen:
+    """Attention timed alone in both precisions, beside 15 ms of products."""
+    chip = MeasuredChip(chip=FAST, attention=(AttentionTime(shapes=HEADS, seconds=seconds),))
+    return twenty(product(ms=15), FLASH, documents={"chip": chip} if seconds else {})
+
+
+def saves(says: str, sees: Seen, saved_ms: float, *words: str, change: str = "bf16") -> Case:
+    """A forecast for products."""
+    return Case("matmul_precision", says, sees, saved_ms / 1e3, f"{change}_products", words=words)
+
+
+WIDE = product("mm", compute=20, calls=10, shapes=((512, 512), (512, 1024)))
+CONVERT_S = 2 * (6 * (512 * 512 + 512 * 1024) / 10e9 + 4 * 5e-6) + 12e-6
+"""Weight, input, their gradients and eight launches; and 12 µs more for the call."""
+THIN = product("mm", 4, compute=0.8, calls=100, shapes=((16, 512), (512, 512)))
+CUBE = ((512,) * 2,) * 2
+
+PRECISION = (
+    Case(
+        "matmul_precision",
+        "15 ms of a GFLOP in fp64: one in fp32",
+        twenty(
+            region("mm", 15, ideal=10, precision="fp64", dtypes=("fp64",), flops=10**9), chip=CHIP
+        ),
+        0.010,
+        "single_precision",
+        (twenty(region("mm", 1.9, precision="fp64"), chip=CHIP), twenty(chip=None)),
+        words=("75 % of the step computes in double precision", "dtype=torch.float32"),
+    ),
+    Case(
+        "matmul_precision",
+        "of 10 ms of arithmetic a quarter is left, the other 10 stay; a call takes 12 µs more",
+        twenty(product(), loop=LIGHTNING),
+        0.0075 - 12e-6,
+        "bf16_products",
+        (
+            twenty(product(), chip=CHIP),  # it does bf16 no faster
+            twenty(product(calls=1000)),
+            twenty(THIN),
+            twenty(product("convolution")),
+            timed(fp32=5e-3, bf16=11.5e-3),
+            *(
+                twenty(product(precision=kind), chip=H100, device=on_gpu())
+                for kind in ("tf32", "bf16", "fp16", "fp8")
+            ),
+        ),
+        words=('Trainer(precision="bf16-mixed")', "1 TFLOP/s in fp32, 4 in bf16"),
+    ),
+    saves("attention that nobody timed gains nothing", timed(), 7.5 - 0.012),
+    saves("attention timed 2.5 ms faster", timed(fp32=5e-3, bf16=2.5e-3), 10 - 0.012),
+    saves("attention timed 5 ms slower", timed(fp32=5e-3, bf16=10e-3), 2.5 - 0.012),
+    saves(
+        "inputs, weights and their gradients are converted",
+        twenty(WIDE),
+        15 - 10 * CONVERT_S * 1e3,
+    ),
+    saves(
+        "what backward multiplies was converted with forward",
+        twenty(product("mm", compute=20, part="backward", shapes=CUBE)),
+        15 - 0.012,
+    ),
+    saves(
+        "tf32 changes least, though bf16 is faster still",
+        twenty(product(compute=0), chip=H100, device=on_gpu()),
+        20,
+        "67 TFLOP/s in fp32, 495 in tf32",
+        'set_float32_matmul_precision("high")',
+        change="tf32",
+    ),
+    saves(
+        "a T4 has neither tf32 nor bf16",
+        twenty(product(compute=0), chip=T4, device=on_gpu(), loop=LIGHTNING),
+        20,
+        'Trainer(precision="16-mixed")',
+        change="fp16",
+    ),
+    saves(
+        "a bf16 that is hardly faster is not taken; rates below a TFLOP/s keep their digits",
+        twenty(
+            product(),
+            chip=msgspec.structs.replace(
+                CHIP, flops_per_s={"fp32": 4e10, "bf16": 6e10, "fp16": 16e10}
+            ),
+        ),
+        7.5,
+        "planted: 0.04 TFLOP/s in fp32, 0.16 in fp16",
+        change="fp16",
+    ),
+)
+
+
+def sized(*right: int, precision: str = "bf16", device: DeviceAccount | None = None) -> Seen:
+    """A product of 20 ms that needs 8 at the roofline."""
+    shapes = ((4096, right[0]), right)
+    row = product("mm", compute=8, precision=precision, shapes=shapes, line="gpt.py:99")
+    return twenty(row, device=device)
+
+
+def images(*, last: bool | None, precision: str = "bf16", ms: float = 6) -> Seen:
+    """A convolution forward and backward, half of whose time is the roofline's."""
+    fields = {"kind": "matmul", "precision": precision, "line": "net.py:3"}
+    rows = (
+        region("convolution", ms, ideal=ms / 2, channels_last=last, **fields),
+        region("convolution_backward", ms, ideal=ms / 2, part="backward", **fields),
+    )
+    return twenty(*rows, device=on_gpu())
+
+
+SIZES = (
+    Case(
+        "matmul_shapes",
+        "the vocabulary of GPT-2 is padded to whole tiles",
+        sized(768, 50257, device=on_gpu()),
+        0.012,
+        "pad_sizes",
+        (
+            sized(768, 3072, device=on_gpu()),
+            sized(768, 50257),
+            sized(768, 50257, precision="fp32", device=on_gpu()),
+        ),
+        words=("50304 instead of 50257",),
+        shows={"where": "gpt.py:99"},
+    ),
+    Case(
+        "channels_last",
+        "6 of 12 ms are no arithmetic and no traffic",
+        images(last=False),
+        0.006,
+        "channels_last",
+        (
+            images(last=True),
+            images(last=None),
+            images(last=False, precision="fp32"),
+            images(last=False, ms=1.9),
+        ),
+        shows={"where": "net.py:3"},
+    ),
+    Case("channels_last", "tf32", images(last=False, precision="tf32"), 0.006, "channels_last"),
+)
+
+
+# -- what is learned, kept and computed twice ------------------------------------
+
+
+def halved(name: str, dtype: str) -> Seen:
+    """An operator of the forward computes in it."""
+    row = region(name, 1, dtypes=(dtype,), line="fit.py:8")
+    return seen(step(row, forward=20), documents=audit_of(row))
+
+
+def checkpointed(
+    used: float = 6, *rows: Region, loop: LoopKind = PLAIN, **settings: Scalar
+) -> Seen:
+    """Forward takes 30 of 100 ms of a model of 1 GiB; 64 GiB are there."""
+    given = {"gradient_checkpointing": True, "gradient_bytes": GIB, **settings}
+    return seen(
+        step(*rows, forward=30, backward=70),
+        loop=loop,
+        readings={"resident_peak_bytes": used * GIB},
+        settings={"device_memory_bytes": 64 * GIB, **given},
+    )
+
+
+def answering(nodes: float | None) -> Seen:
+    """Graphs of so many nodes, of 2 µs each, in three calls per batch of 20 ms."""
+    known = {"graph_node_s": 2e-6, "answer_calls": 3.0, "answer_graph_bytes": 3e6}
+    settings = {} if nodes is None else {"answer_graph_nodes": nodes, **known}
+    return seen(step(forward=20), loop=INFERENCE, settings=settings)
+
+
+AGAIN = region("addmm", 12, part="recompute", kind="matmul", line="net.py:5")
+
+LEARNED = (
+    Case(
+        "half_sensitive",
+        "a loss in bf16 is a matter of digits",
+        halved("_log_softmax", "bf16"),
+        None,
+        "loss_in_fp32",
+        (
+            halved("_log_softmax", "fp32"),
+            halved("addmm", "bf16"),
+            halved("native_layer_norm", "bf16"),
+        ),
+        words=("the loss is computed in bf16",),
+        shows={"where": "fit.py:8", "severity": "medium"},
+    ),
+    Case(
+        "half_sensitive",
+        "a norm in fp16 can overflow",
+        halved("native_layer_norm", "fp16"),
+        None,
+        "sums_in_fp32",
+        words=("fp16 overflows beyond 65,504",),
+        shows={"severity": "low"},
+    ),
+    Case(
+        "recompute",
+        "4 GiB of model and update, and 2 of all else: twenty times that is 44 of 64",
+        checkpointed(loop=HUGGING_FACE),
+        0.030,
+        "keep_activations",
+        (
+            checkpointed(7),  # 3 GiB might become 60
+            checkpointed(gradient_checkpointing=False),
+            checkpointed(attention="eager"),
+            checkpointed(gradient_bytes=None),
+            checkpointed(6, FORWARD),  # an audit that saw none
+        ),
+        words=(
+            "up to 30.0 ms of 100 ms per step",
+            "6.00 GiB of 64.0 GiB at the peak",
+            "TrainingArguments(gradient_checkpointing=False)",
+        ),
+    ),
+    Case(
+        "recompute",
+        "an audit knows what is computed twice, and where",
+        checkpointed(6, FORWARD, AGAIN, loop=OUTSIDE),
+        0.012,
+        "keep_activations",
+        words=("model.gradient_checkpointing_disable()",),
+        shows={"where": "net.py:5"},
+    ),
+    Case(
+        "gradients_on",
+        "three calls of 500 nodes of 2 µs take 3 of 20 ms, and memory that nobody bounds",
+        answering(500),
+        None,
+        "inference_mode",
+        (answering(None), answering(0)),
+        words=("500 nodes per call of the model", "about 3.00 ms of 20.0 ms (15 %)"),
+    ),
+)
+
+CASES = (*COPIES, *CHAINS, *UPDATES, *HOST_BOUND, *PRECISION, *SIZES, *LEARNED)

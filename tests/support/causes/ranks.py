@@ -1,0 +1,418 @@
+"""Several ranks: late ones, reductions, one process for several devices."""
+
+from support.accounts import Seen, meeting, on_gpu, seen, step
+from support.causes.case import CauseCase as Case
+
+from trainperf.analysis.diagnosis.account import DeviceAccount
+from trainperf.analysis.summary.schema import LateRank, SyncPoint, WhatIf
+from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
+from trainperf.core.steps.records import Scalar
+from trainperf.traces.results import Collective, RankTrace, Straggler, TraceTotals
+
+
+# -- late ranks ------------------------------------
+
+
+def point(
+    even: float,
+    *late: LateRank,
+    at: str = "backward",
+    skew: float | None = None,
+    host: str = "",
+) -> SyncPoint:
+    """Milliseconds that a step would save there if all were as fast as the typical rank."""
+    return SyncPoint(
+        point=at,
+        n=188,
+        wait_s=(even / 1e3, 0.001),
+        transfer_s=0.001,
+        skew_s=(even if skew is None else skew) / 1e3,
+        lost_s=even / 1e3,
+        straggler=late[0].rank if late else None,
+        late_fraction=0.97,
+        late_s=None,
+        cause=None,
+        cause_s=None,
+        even_s=even / 1e3,
+        named_s=even / 1e3 if late else 0.0,
+        late=late,
+        host=host,
+    )
+
+
+def lags(rank: int, ms: float = 20, cause: str | None = "data_wait") -> LateRank:
+    """A rank that comes after the others again and again."""
+    return LateRank(
+        rank=rank, late_s=ms / 1e3, cause=cause, cause_s=None if cause is None else ms / 1e3
+    )
+
+
+def late(
+    *points: SyncPoint, device: DeviceAccount | None = None, loop: LoopKind = PLAIN, **known: object
+) -> Seen:
+    """Two ranks, steps of 100 ms."""
+    account = step(
+        data_wait=20,
+        forward=40,
+        backward=40,
+        device=device,
+        meetings={"backward": meeting(21, 1, data_wait=20)},
+    )
+    return seen(account, ranks=2, world_size=2, points=points, loop=loop, **known)
+
+
+def waited(wait_s: float, *ranks: int) -> Seen:
+    """By a capture: in each of two steps of 100 ms the others wait for a rank."""
+    found = tuple(
+        Straggler(step=number, rank=rank, wait_s=wait_s, transfer_s=0.001)
+        for number in (1, 2)
+        for rank in ranks
+    )
+    return seen(step(forward=100, device=on_gpu(communication_s=0.02)), stragglers=found)
+
+
+WITHOUT = WhatIf(step_s=0.1, ranks=(1,), without_ranks_s=0.08, even_s=0.08, hidden_s=None)
+
+LATE = (
+    Case(
+        "straggler",
+        "rank 1 makes its batches in 20 ms more",
+        late(point(20, lags(1)), what_if=WITHOUT),
+        0.020,
+        "faster_loader_of_rank",
+        (
+            late(point(9.9)),
+            late(point(12, skew=0.5)),  # a few steps with a long wait are no habit
+            seen(step(forward=100)),
+            waited(0.001, 1),
+        ),
+        words=(
+            "20 % of the step is lost to stragglers; rank 1, data wait",
+            "rank 1 late by 20.0 ms at backward, 97 % of steps: 20.0 ms in data wait",
+            "a step would take 80.0 ms instead of 100 ms",
+        ),
+        shows={"confidence": "high"},
+    ),
+    Case(
+        "straggler",
+        "now this rank, now that",
+        late(point(20)),
+        0.020,
+        "even_work",
+        words=("not always the same rank", "batches of equal length"),
+        shows={"confidence": "medium"},
+    ),
+    Case(
+        "straggler",
+        "two of them do what the others do not",
+        late(point(20, lags(3, cause="callbacks"), lags(4, cause="callbacks"))),
+        0.020,
+        "look_at_rank",
+        words=("find what ranks 3–4 do in callbacks that the others do not",),
+    ),
+    Case(
+        "straggler",
+        "no phase of the host explains it",
+        late(point(20, lags(1, cause=None))),
+        0.020,
+        "compare_hosts",
+        words=("no host phase explains it: a slower device?",),
+    ),
+    Case(
+        "straggler",
+        "on a CPU it is lost at both points",
+        late(point(20, lags(0)), point(20, lags(0), at="loop")),
+        0.040,
+        "faster_loader_of_rank",
+    ),
+    Case(
+        "straggler",
+        "behind a device's back it is the same delay",
+        late(point(20, lags(0)), point(20, lags(0), at="loop"), device=on_gpu()),
+        0.020,
+        "faster_loader_of_rank",
+    ),
+    Case(
+        "straggler",
+        "a Trainer's ranks gather token counts before forward",
+        late(
+            point(20, lags(1), at="other"),
+            loop=HUGGING_FACE,
+            settings={"loop": "huggingface", "average_tokens_across_devices": True},
+        ),
+        0.020,
+        "faster_loader_of_rank",
+        words=("at the gather of token counts before forward",),
+    ),
+    Case(
+        "straggler",
+        "by a capture: 10 ms in each of two steps",
+        waited(0.010, 3),
+        0.010,
+        "look_at_rank",
+        words=("the other ranks wait for rank 3", "up to 10.0 ms in collectives, late in 2 of 2"),
+    ),
+)
+
+
+# -- reductions ------------------------------------
+
+FOURFOLD: dict[str, Scalar] = {"allreduces_per_step": 4.0, "micro_batches_per_step": 4.0}
+
+
+def reduces(
+    tail: float,
+    *,
+    device: DeviceAccount | None = None,
+    loop: LoopKind = PLAIN,
+    bus: float | None = None,
+    **settings: Scalar,
+) -> Seen:
+    """Milliseconds of 100 in which even the last rank waits, after 40 of backward."""
+    account = step(
+        forward=60, backward=40, device=device, meetings={"backward": meeting(tail, tail)}
+    )
+    kind = Collective(kind="all_reduce", count=9, total_s=0.05, bus_bytes_per_s=bus)
+    rank = RankTrace(file="x", totals=TraceTotals(steps=3, step_s=0.1), collectives=(kind,))
+    return seen(
+        account,
+        ranks=2,
+        world_size=2,
+        loop=loop,
+        settings=settings,
+        traces=(rank,) if bus else (),
+    )
+
+
+def shrinks(
+    says: str, change: str, action: str, loop: LoopKind = PLAIN, **settings: Scalar
+) -> Case:
+    """A tail of 30 ms and all of backward, 40, by what DDP was told."""
+    sees = reduces(30, loop=loop, **settings)
+    return Case("allreduce_tail", says, sees, 0.040, change, words=(action,))
+
+
+HALF = "and bf16_compress_hook to send half the bytes"
+
+REDUCTIONS = (
+    Case(
+        "no_sync",
+        "three of four are redundant; on a CPU they may be all of backward",
+        reduces(8, **FOURFOLD),
+        0.030,
+        "no_sync",
+        (
+            reduces(30, allreduces_per_step=1.0, micro_batches_per_step=4.0),
+            reduces(30, allreduces_per_step=1.0, micro_batches_per_step=1.0),
+            reduces(30, allreduces_per_step=2.0, micro_batches_per_step=1.0),
+            reduces(30, allreduces_per_step=1.1, micro_batches_per_step=1.2),
+            reduces(30, micro_batches_per_step=4.0),
+            reduces(30),
+        ),
+        words=(
+            "75 % of the all-reduces are in micro-batches that do not update",
+            "4 all-reduces for 4 micro-batches per step",
+            "with model.no_sync(): ",
+        ),
+    ),
+    Case(
+        "no_sync",
+        "two models in turn: six of eight are redundant",
+        reduces(8, allreduces_per_step=8.0, micro_batches_per_step=4.0),
+        0.030,
+        "no_sync",
+    ),
+    Case(
+        "no_sync",
+        "the buckets before the last one took as long at most",
+        reduces(6, ddp_buckets=2, **FOURFOLD),
+        0.75 * 0.012,
+        "no_sync",
+    ),
+    Case(
+        "no_sync",
+        "on a device they are bounded by their tail",
+        reduces(20, device=on_gpu(), **FOURFOLD),
+        0.75 * 0.020,
+        "no_sync",
+    ),
+    Case(
+        "no_sync",
+        "or by what a capture saw of communication",
+        reduces(20, device=on_gpu(communication_s=0.06), **FOURFOLD),
+        0.75 * 0.060,
+        "no_sync",
+    ),
+    Case(
+        "no_sync",
+        "Lightning has its wrapped module elsewhere",
+        reduces(8, loop=LIGHTNING, **FOURFOLD),
+        0.030,
+        "no_sync",
+        words=("with self.trainer.model.no_sync(): ",),
+    ),
+    Case(
+        "allreduce_tail",
+        "30 of 100 ms, in crumbs that slow down backward itself",
+        reduces(30, ddp_buckets=60, gradient_bytes=65_280),
+        0.040,
+        "larger_buckets",
+        (reduces(9.9), reduces(30, **FOURFOLD)),
+        words=(
+            "30 % of the step waits for gradients to be reduced",
+            "60 buckets of 1.06 KiB on average",
+            "DistributedDataParallel(bucket_cap_mb=25) or larger",
+        ),
+    ),
+    *(
+        Case(
+            "allreduce_tail",
+            f"12 ms of the last of {buckets} buckets",
+            reduces(12, ddp_buckets=buckets),
+            lost_s,
+            "reduce_less",
+        )
+        for buckets, lost_s in ((1, 0.012), (2, 0.024), (9, 0.040))
+    ),
+    *(
+        shrinks(
+            f"every parameter is used, {loop.name}",
+            "no_unused_parameters",
+            action,
+            loop,
+            ddp_unused_bytes=0,
+        )
+        for loop, action in (
+            (PLAIN, "DistributedDataParallel(find_unused_parameters=False)"),
+            (LIGHTNING, "DDPStrategy(find_unused_parameters=False)"),
+            (HUGGING_FACE, "TrainingArguments(ddp_find_unused_parameters=False)"),
+        )
+    ),
+    shrinks("some is not", "reduce_less", "accumulate more micro-batches", ddp_unused_bytes=64),
+    shrinks(
+        "200 MB in nine buckets are as DDP makes them",
+        "bucket_views",
+        f"DistributedDataParallel(gradient_as_bucket_view=True), {HALF}",
+        ddp_buckets=9,
+        gradient_bytes=200_000_000,
+        ddp_gradient_as_bucket_view=False,
+    ),
+    shrinks(
+        "a Trainer's arguments have no bucket views",
+        "bucket_views",
+        "accumulate more micro-batches, or send bf16",
+        HUGGING_FACE,
+        ddp_gradient_as_bucket_view=False,
+    ),
+    Case(
+        "allreduce_tail",
+        "on a device what is hidden is promised by a capture only, with its link",
+        reduces(30, device=on_gpu(communication_s=0.05), bus=2e9),
+        0.050,
+        "reduce_less",
+        words=("all-reduces move 2.00 GB/s over the slowest link",),
+    ),
+    Case("allreduce_tail", "else not", reduces(30, device=on_gpu()), 0.030, "reduce_less"),
+)
+
+
+# -- captures, and one process for all ------------------------------------
+
+
+def communicates(
+    exposed_s: float | None, *, tail_s: float = 0.0, kind: Collective | None = None
+) -> Seen:
+    """Sixty of 100 ms in a capture."""
+    totals = TraceTotals(
+        steps=3, step_s=0.1, comm_s=0.06, comm_exposed_s=exposed_s, allreduce_tail_s=tail_s
+    )
+    kinds = (kind or Collective(kind="all_gather", count=9, total_s=0.1),)
+    rank = RankTrace(file="x", totals=totals, collectives=kinds)
+    device = None if exposed_s is None else on_gpu(communication_s=exposed_s)
+    return seen(step(forward=100, device=device), traces=(rank,))
+
+
+SMALL = Collective(kind="all_reduce", count=4000, total_s=0.5, many_small=True)
+
+
+def wrapped(devices: int, wrapper: str = "DataParallel", loop: LoopKind = PLAIN) -> Seen:
+    """One process with a wrapper."""
+    settings = {"wrapper": wrapper, "data_parallel_devices": devices}
+    return seen(step(forward=100), settings=settings, loop=loop)
+
+
+CAPTURED = (
+    Case(
+        "exposed_communication",
+        "50 of 60 ms next to no kernel",
+        communicates(0.05),
+        0.05,
+        "overlap_communication",
+        (communicates(0.0049), seen(step(forward=100))),
+        words=("no computation hides 50.0 ms of 60.0 ms per step", "start all_gather before"),
+    ),
+    Case(
+        "exposed_communication",
+        "much of it after backward",
+        communicates(0.05, tail_s=0.03),
+        0.05,
+        "reduce_less",
+        words=("30.0 ms of it after backward has ended",),
+    ),
+    Case(
+        "exposed_communication",
+        "many small messages",
+        communicates(0.05, kind=SMALL),
+        0.05,
+        "larger_messages",
+        words=("all_reduce runs many times per step on little data",),
+    ),
+    Case(
+        "exposed_communication",
+        "of collectives on the host nobody knows what hides them",
+        communicates(None),
+        None,
+        "overlap_communication",
+        words=("collectives run on the host during 60 % of the step",),
+        shows={"severity": "low", "confidence": "low"},
+    ),
+    Case(
+        "data_parallel",
+        "four devices",
+        wrapped(4),
+        None,
+        "distributed",
+        (wrapped(4, "DistributedDataParallel"), seen(step(forward=100))),
+        words=("DataParallel drives 4 devices from one process",),
+        shows={"severity": "high"},
+    ),
+    Case(
+        "data_parallel",
+        "four devices, as a number in the line to write",
+        wrapped(4),
+        None,
+        "distributed",
+        words=("torchrun --nproc-per-node=4, DistributedDataParallel(model) in each process",),
+        open=True,
+    ),
+    Case(
+        "data_parallel",
+        "four devices under Lightning",
+        wrapped(4, loop=LIGHTNING),
+        None,
+        "distributed",
+        words=('Trainer(strategy="ddp", devices=4), and no wrapper in the module',),
+        open=True,
+    ),
+    Case(
+        "data_parallel",
+        "no second device",
+        wrapped(1),
+        None,
+        "no_wrapper",
+        words=("train the model itself",),
+        shows={"severity": "low"},
+    ),
+)
+
+CASES = (*LATE, *REDUCTIONS, *CAPTURED)

@@ -1,0 +1,140 @@
+"""Diagnosis: why a step takes as long as it does, what to change first, and what that would gain.
+
+One chapter, in this order: an *account* of the step in seconds (`account`, made in `of_run` and
+`of_capture`, its computing in `regions`), *facts* beside it (`facts`), *detectors* that claim
+seconds for *causes* (`cause`, `detectors`), *changes* that would remove them (`changes`), the *law*
+that says what a change gains (`law`), *trials* that measured some (`tried`), and *findings*, which
+put all that into words (`findings`).
+
+Detectors claim in the order of `DETECTORS`: broken runs, then habits with a line of code, then
+named parts, then resources, then the rest.  What one has claimed is gone from the account that the
+next ones see, so each second has one owner; what nobody claims is ordinary computing, and is said
+as that.
+
+To add one: a file in `detectors` that defines a function of its own name, and a line here.
+"""
+
+from trainperf.analysis.diagnosis.account import StepAccount
+from trainperf.analysis.diagnosis.cause import Cause, Detector
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.families import each
+from trainperf.core.findings import Ordinary
+
+
+DETECTORS: tuple[Detector, ...] = tuple(
+    each(
+        f"{__name__}.detectors",
+        (
+            # Broken runs.
+            "broken:out_of_memory",
+            "broken:train_mode",
+            "broken:dropout_left_on",
+            "broken:zero_grad",
+            "broken:graph_held",
+            "broken:leak",
+            "broken:scheduler_per_micro_batch",
+            "fit:no_steady_state",
+            "fit:overflow",
+            # Habits with a line.
+            "ranks:straggler",
+            "fit:slow_steps",
+            "loader:epoch_start",
+            "host:debug_modes",
+            "host:logging",
+            "host:metrics_every_batch",
+            "host:hidden_syncs",
+            "host:host_code",
+            "host:python_in_step",
+            "operators:constant_rebuilt",
+            "operators:recompute",
+            "loader:padding",
+            "operators:attention",
+            "operators:optimizer_not_fused",
+            "operators:autocast_casts",
+            "operators:layout_copies",
+            "operators:launch_bound",
+            "operators:elementwise_chain",
+            "operators:channels_last",
+            "operators:matmul_shapes",
+            "operators:half_sensitive",
+            "operators:gradients_on",
+            # Named parts.
+            "loader:oversubscription",
+            "loader:many_small_tensors",
+            "loader:data_wait",
+            "loader:data_hidden",
+            "loader:transfer",
+            "host:callbacks",
+            "host:loop",
+            "host:busy_thread",
+            "ranks:no_sync",
+            "ranks:allreduce_tail",
+            "ranks:exposed_communication",
+            "ranks:data_parallel",
+            "operators:small_micro_batches",
+            "operators:host_bound",
+            "host:unnamed_time",
+            "fit:validation_grad",
+            "fit:validation",
+            "fit:checkpoint",
+            "fit:recompiles",
+            "fit:compile_latency",
+            "fit:graph_breaks",
+            "fit:not_compiled",
+            "fit:first_step",
+            "fit:growing_pauses",
+            "host:garbage",
+            # Resources.
+            "operators:matmul_precision",
+            "machine:device_throttled",
+            "machine:device_shared",
+            "machine:host_shared",
+            "machine:host_pressure",
+            "broken:alloc_retries",
+            "broken:memory_limit",
+            "broken:fragmentation",
+            # The rest.
+            "fit:slower_since",
+            "fit:slow_drift",
+            "fit:slow_after_capture",
+            "fit:noisy_run",
+            "host:own_cost",
+        ),
+    )
+)
+"""In the order in which they claim, which is that of findings that rank alike."""
+
+
+def causes_of(account: StepAccount, facts: Facts) -> tuple[tuple[Cause, ...], StepAccount]:
+    """All causes in the order of the detectors, and the account of what none of them claims."""
+    causes, left = [], account
+    for detect in DETECTORS:
+        cause = detect(left, facts)
+        if cause is None:
+            continue
+        causes.append(cause)
+        if cause.claim is not None:
+            left = left.without(cause.claim)
+    return tuple(causes), left
+
+
+def ordinary(account: StepAccount, left: StepAccount, facts: Facts) -> Ordinary | None:
+    """The computing that nobody claims; `None` where there are too few steady steps.
+
+    Args:
+        account: All of the step.
+        left: What no cause owns.
+        facts: Of the run.
+    """
+    if not account.step_s:
+        return None
+    computing_s = left.computing_s
+    floors_s = sum(region.ideal_s for region in left.regions)
+    look = facts.loop.audit
+    if account.regions or facts.documents.audit is not None:
+        look = "" if account.device is None or facts.traces else facts.loop.capture
+    return Ordinary(
+        fraction=account.share(computing_s),
+        of_light=floors_s / computing_s if left.regions and computing_s else None,
+        look=look,
+    )

@@ -1,0 +1,283 @@
+"""Account of a step: the mean steady step of a training as resources, in seconds.
+
+What a run recorded, what a capture shows and what a log holds become the same account, so that the
+same detectors judge all three.  The training thread's seconds (`loop_s`) tile the step; operators
+divide those of them in which the model computes; a device, a loader's workers, other threads and
+other ranks have seconds of their own, which may pass at the same time.
+
+A detector claims seconds of an account.  `StepAccount.without` is the account that the detectors
+after it see: each second has one owner.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS
+
+
+Basis = Literal["measured", "sampled", "audited", "traced", "modelled", "logged"]
+"""Source of a number: the run's own clocks, samples of its lines, one audited step, a trace, the
+floors of operators, or somebody else's log."""
+
+WORK = ("forward", "backward", "optimizer")
+"""Slots of the loop in which a model computes."""
+
+OWN = "trainperf"
+"""Slot of our own overhead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Region:
+    """A part of the computing that is one piece of code: a row of the audit, in a mean step."""
+
+    use: OperatorUse
+    slot: str
+    """Where in the loop it runs: one of `WORK`, or `other`."""
+    run_s: float
+    """Inside its operator's calls."""
+    python_s: float
+    """On the host before these calls: Python, a framework, dispatch.  0 on a device."""
+    ideal_s: float
+    """The roofline of the same FLOPs and bytes: no implementation is faster on this chip."""
+    fused_s: float
+    """The same where each chain of elementwise operators is one kernel."""
+    compute_s: float
+    """The part of the roofline that is arithmetic."""
+    order: int = 0
+    """Place in the audited step."""
+
+    @property
+    def seconds(self) -> float:
+        """All of it in a step."""
+        return self.run_s + self.python_s
+
+    def smaller(self, share: float) -> "Region":
+        """The same without that share of its work."""
+        if not share:
+            return self
+        parts = ("run_s", "python_s", "ideal_s", "fused_s", "compute_s")
+        return replace(self, **{name: (1.0 - share) * getattr(self, name) for name in parts})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderAccount:
+    """What makes the batches of a step."""
+
+    workers: int | None
+    """Processes; 0 is the training thread itself, `None` is not known."""
+    making_s: float
+    """What the batches of a step take one process to make."""
+    transport_s: float
+    """What it costs the training process to take them over from workers."""
+    batches: int = 1
+    """Micro-batches of a step."""
+    least_making_s: float = 0.0
+    """What it takes at least: workers that are waited for now and then may be idle in between."""
+    asleep: float = 0.0
+    """Share of the making for which its process neither ran nor was ready to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAccount:
+    """A device that computes beside the host; `None` is not measured.
+
+    Seconds of a step in which the device did nothing, by what it waited for.  Of a run without a
+    capture only some are known.
+    """
+
+    data_s: float | None = None
+    """For the loader."""
+    host_s: float | None = None
+    """For the next launch."""
+    value_s: float | None = None
+    """While the host waited for a value."""
+    copies_s: float | None = None
+    """Host-to-device copies that no computation hid."""
+    communication_s: float | None = None
+    """Collectives that no computation hid."""
+    busy_s: float | None = None
+    host_bound: float | None = None
+    """Share of the steps in which it had caught up when forward and backward returned; `None` also
+    where it waits for the loader: then it has always caught up."""
+
+    @property
+    def host_decides(self) -> bool:
+        """Whether a second of the host is a second of the step."""
+        return (self.host_bound or 0.0) >= LIMITS.mostly
+
+    @property
+    def for_host_s(self) -> float | None:
+        """In which a faster host would have given it work."""
+        waits = [waited for waited in (self.host_s, self.value_s) if waited is not None]
+        return sum(waits) if waits else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """A point of the step at which ranks wait for each other."""
+
+    wait_s: float
+    """Of the rank that waits longest."""
+    transfer_s: float
+    """Of the rank that waits least: what is no wait for another."""
+    late: Mapping[str, float] = field(default_factory=dict)
+    """Slot of the loop to the seconds by which a named rank is late because of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepAccount:
+    """The mean steady step; all seconds are of a step but those of `fit_s` and `pauses_s`."""
+
+    step_s: float
+    loop_s: Mapping[str, float]
+    """Slot of the training thread to its seconds, on the rank where they are largest."""
+    regions: tuple[Region, ...] = ()
+    """Empty without an audit.  Their seconds are the host's where it decides, else the device's."""
+    regions_basis: Basis = "audited"
+    device: DeviceAccount | None = None
+    """`None` where the host itself computes."""
+    loader: LoaderAccount | None = None
+    threads_s: Mapping[str, float] = field(default_factory=dict)
+    """Other thread of this process to its CPU seconds."""
+    meetings: Mapping[str, Meeting] = field(default_factory=dict)
+    cpus: float | None = None
+    """CPUs that a rank may use."""
+    model_threads: int = 1
+    """That compute; 1 beside a device: the one that launches."""
+    others_cpus: float = 0.0
+    """CPUs that other processes kept busy most of the time."""
+    fit_s: float = 0.0
+    steps_s: float = 0.0
+    """Of the fit, in steps of any kind."""
+    steps: int = 0
+    """Of the fit, of any kind; 0 is not known."""
+    pauses_s: Mapping[str, float] = field(default_factory=dict)
+    """Kind of pause, or of unusual step, to its seconds of the fit."""
+    least: float = LIMITS.notable
+    """Share of the step from which on a part of it is worth a word; a trace shows smaller ones."""
+    judged: bool = True
+    """Whether there are enough steady steps to judge shares of a step by."""
+
+    def share(self, seconds: float) -> float:
+        """Of the step, at most all of it."""
+        return min(max(seconds, 0.0) / self.step_s, 1.0) if self.step_s else 0.0
+
+    def share_of_fit(self, seconds: float) -> float:
+        """Of the fit, at most all of it."""
+        return min(max(seconds, 0.0) / self.fit_s, 1.0) if self.fit_s else 0.0
+
+    def spent(self, *slots: str) -> float:
+        """Seconds of the training thread that nobody has claimed yet, in some slots."""
+        return sum(self.loop_s.get(slot, 0.0) for slot in slots)
+
+    @property
+    def host_decides(self) -> bool:
+        """Whether a second of the host is a second of the step."""
+        return self.device is None or self.device.host_decides
+
+    @property
+    def computing_s(self) -> float:
+        """Seconds in which the model computes: the host's, or those of a device that decides."""
+        if self.host_decides or self.device is None:
+            return self.spent(*WORK)
+        if self.regions:
+            return total_s(self.regions)
+        return self.device.busy_s or self.spent(*WORK)
+
+    @property
+    def steps_share(self) -> float:
+        """Share of the fit that a change of the step can make shorter.
+
+        Steps that compile, save or wait for a first batch are longer than what it saves.
+        """
+        usual_s = self.steps * self.step_s if self.steps else self.steps_s
+        return min(self.steps_s, usual_s) / self.fit_s if self.fit_s else 1.0
+
+    def without(self, claim: "Claim") -> "StepAccount":
+        """What is left for others when a cause owns what it claims."""
+        owned = {id(region) for region in claim.regions}
+        # Work of a device that decides takes nothing from the thread that launches it.
+        beside = bool(claim.regions) and not self.host_decides
+        owns_s = {} if beside else claim.owns_s
+        loop_s = {slot: max(0.0, s - owns_s.get(slot, 0.0)) for slot, s in self.loop_s.items()}
+        pauses_s = {
+            kind: max(0.0, spent_s - claim.pauses_s.get(kind, 0.0))
+            for kind, spent_s in self.pauses_s.items()
+        }
+        return replace(
+            self,
+            loop_s=loop_s,
+            pauses_s=pauses_s,
+            regions=tuple(
+                region.smaller(claim.shrinks if region.slot in claim.owns_s else 0.0)
+                for region in self.regions
+                if id(region) not in owned
+            ),
+            threads_s={name: s for name, s in self.threads_s.items() if name not in claim.threads},
+            device=_idle_without(self.device, claim.device),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Seconds that a cause owns, and how many of them would be gone without it."""
+
+    owns_s: Mapping[str, float] = field(default_factory=dict)
+    """Slot of the loop to seconds of a step."""
+    removes_s: float = 0.0
+    """Seconds of a step, at most all that it owns: less the ideal of what has to stay."""
+    regions: tuple[Region, ...] = ()
+    threads: Collection[str] = ()
+    """Other threads that have nothing to do without it."""
+    device: Mapping[str, float] = field(default_factory=dict)
+    """Wait of the device, by its name in `DeviceAccount`, to seconds of a step."""
+    pauses_s: Mapping[str, float] = field(default_factory=dict)
+    """Kind of pause to seconds of the fit: then all of it is about the fit."""
+    shrinks: float = 0.0
+    """Share of every region in these slots that it owns, where all of them do too much."""
+    meets: bool = False
+    """Whether these are waits of ranks for each other, which a device does as well."""
+    interruptions: float = 1.0
+    """How often a step it empties the caches for what comes after."""
+
+    @property
+    def of_host(self) -> bool:
+        """Whether all it owns is the training thread's, on which a device may not wait."""
+        return bool(self.owns_s) and not (self.regions or self.device or self.shrinks or self.meets)
+
+
+def of_slots(account: StepAccount, *slots: str) -> Claim:
+    """All that is left in some slots, nothing of which has to stay."""
+    owns_s = {slot: account.loop_s.get(slot, 0.0) for slot in slots}
+    return Claim(owns_s=owns_s, removes_s=sum(owns_s.values()))
+
+
+def of_regions(regions: Iterable[Region], *, stays_s: float = 0.0) -> Claim:
+    """Regions, less the seconds that their work takes when it is done in the best way."""
+    own = tuple(regions)
+    owns_s: dict[str, float] = {}
+    for region in own:
+        owns_s[region.slot] = owns_s.get(region.slot, 0.0) + region.seconds
+    return Claim(owns_s=owns_s, removes_s=max(0.0, total_s(own) - stays_s), regions=own)
+
+
+def of_pause(account: StepAccount, kind: str, seconds: float | None = None) -> Claim:
+    """Seconds of the fit; all of that kind by default."""
+    spent_s = account.pauses_s.get(kind, 0.0) if seconds is None else seconds
+    return Claim(pauses_s={kind: spent_s})
+
+
+def total_s(regions: Iterable[Region]) -> float:
+    """Of some regions together."""
+    return sum(region.seconds for region in regions)
+
+
+def _idle_without(
+    device: DeviceAccount | None, claimed: Mapping[str, float]
+) -> DeviceAccount | None:
+    if device is None or not claimed:
+        return device
+    left = {name: max(0.0, (getattr(device, name) or 0.0) - s) for name, s in claimed.items()}
+    return replace(device, **left)

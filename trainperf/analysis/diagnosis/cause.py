@@ -1,0 +1,55 @@
+"""Causes: which seconds of an account somebody owns, where, and by what evidence.
+
+A detector is a pure function `detect(account, facts) -> Cause | None` of some thirty lines.  It
+says which seconds its cause removes and which changes of the catalogue would do that, and nothing
+of gains, of order, or of other detectors: what these have claimed is gone from the account it sees.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from trainperf.analysis.diagnosis.account import Claim, StepAccount
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.findings import Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A change of the catalogue, for this training."""
+
+    change: str
+    """Its id."""
+    values: Mapping[str, object] = field(default_factory=dict)
+    """For the places in its words."""
+    step_s: float | None = None
+    """The step with it, where the law says more than that seconds are gone."""
+    least_s: float | None = None
+    """The step with it at its best; by default without what the cause removes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why time is lost, or a training is broken."""
+
+    id: str
+    title: str
+    """The diagnosis in one clause."""
+    evidence: tuple[str, ...]
+    """Measured numbers, with their units."""
+    changes: tuple[Use, ...]
+    claim: Claim | None = None
+    """`None` where it costs no time, or nobody knows how much."""
+    where: str = ""
+    """`file:line` of the code it is about, where one is known."""
+    called_at: str = ""
+    """`file:line` of the user's code that called it, if that is a library's."""
+    confidence: Level = "high"
+    severity: Level | None = None
+    """`None` follows from what it removes."""
+    urgent: bool = False
+    """Whether it ended the fit, will end it, or spoils what is learned."""
+    bounded: bool = True
+    """Whether the law bounds its gain: not where the change alters what the claim does not hold."""
+
+
+Detector = Callable[[StepAccount, Facts], Cause | None]

@@ -1,0 +1,1 @@
+"""Detectors, by subject: each finds one cause in an account."""

@@ -1,0 +1,105 @@
+"""Facts of a training beside its seconds: settings, counts, and what was looked at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainperf.analysis.roofline.roofline import Roofline
+from trainperf.analysis.summary.schema import (
+    CaptureAftermath,
+    HostShare,
+    LineShare,
+    LongTerm,
+    MachineFacts,
+    PhaseLines,
+    PlainCode,
+    RecurringSteps,
+    SyncPoint,
+    WhatIf,
+)
+from trainperf.core.artifacts.folder import Documents
+from trainperf.core.loop_kind import PLAIN, LoopKind
+from trainperf.core.readings import find
+from trainperf.core.steps.records import Scalar
+from trainperf.meters.fold import Reading
+from trainperf.traces.results import RankTrace, Straggler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Of a run, a capture or a log; what is not known is missing, empty or `None`."""
+
+    loop: LoopKind = PLAIN
+    host_computes: bool = True
+    """Whether the device is the host itself: then an operator has run when it returns."""
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    """Configuration, then hardware."""
+    software: Mapping[str, str] = field(default_factory=dict)
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    documents: Documents = field(default_factory=Documents)
+    light: Roofline | None = None
+    """The audited step against its chip."""
+    traces: tuple[RankTrace, ...] = ()
+    """Captures that were read, the latest last."""
+    stragglers: tuple[Straggler, ...] = ()
+    """Who was waited for in the steps of a capture."""
+    steps: int = 0
+    steady_steps: int = 0
+    state: str = "finished"
+    end_reason: str | None = None
+    ranks: int = 1
+    world_size: int = 1
+    gaps: Mapping[str, int] = field(default_factory=dict)
+    """Kind of pause to how many there were."""
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    lines: tuple[PhaseLines, ...] = ()
+    actions_s: Mapping[str, float] = field(default_factory=dict)
+    """User hook to its seconds in a step, longest first."""
+    slow_steps: RecurringSteps | None = None
+    long_term: LongTerm = field(default_factory=LongTerm)
+    aftermath: tuple[CaptureAftermath, ...] = ()
+    points: tuple[SyncPoint, ...] = ()
+    what_if: WhatIf | None = None
+    machine: MachineFacts | None = None
+    host: HostShare | None = None
+    sequence_lengths: Mapping[int, int] = field(default_factory=dict)
+    longest_tokens: int = 0
+
+    def value(self, name: str) -> float | None:
+        """Of a reading; `None` where it was not measured."""
+        reading = self.reading(name)
+        return None if reading is None else reading.value
+
+    def reading(self, name: str) -> Reading | None:
+        """A reading; `None` where there is none of that name in this run."""
+        return find(self.readings, name) if self.readings else None
+
+    def worst(self, name: str) -> float | None:
+        """A reading's largest value on any rank: a bound must hold for the slowest."""
+        reading = self.reading(name)
+        if reading is None or reading.value is None:
+            return None
+        return max((rank for rank in reading.per_rank if rank is not None), default=reading.value)
+
+    def number(self, name: str) -> float | None:
+        """A setting that is a number; `None` when it is not known."""
+        value = self.settings.get(name)
+        return value if isinstance(value, int | float) else None
+
+    def owner(self, slot: str) -> LineShare | None:
+        """The function that most of a phase or gap was seen in."""
+        return next((lines.owner for lines in self.lines if lines.slot == slot), None)
+
+    def plain_code(self, slot: str) -> PlainCode | None:
+        """What ran in a phase on the host that is no tensor operation."""
+        return next((lines.host for lines in self.lines if lines.slot == slot), None)
+
+    @property
+    def micro_batches(self) -> int:
+        """Batches of a step, by the configuration; one where it does not say."""
+        number = self.settings.get("accumulate_grad_batches")
+        return number if isinstance(number, int) and number > 0 else 1
+
+    @property
+    def cpus(self) -> int | None:
+        """Whole CPUs for one rank, at least one; `None` if not known."""
+        return None if self.host is None else max(1, int(self.host.cpus_per_rank))

@@ -1,0 +1,152 @@
+"""Findings: causes in words, each with its changes and one gain, in one order."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trainperf.analysis.diagnosis import causes_of, ordinary
+from trainperf.analysis.diagnosis.account import Claim, StepAccount
+from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.changes import BY_ID
+from trainperf.analysis.diagnosis.detectors.fit import is_noisy
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.diagnosis.law import about, at_most, gone_s
+from trainperf.analysis.diagnosis.tried import measured_change, with_measured
+from trainperf.core.artifacts.trials import TrialResult
+from trainperf.core.findings import (
+    DAYS,
+    ChangeGain,
+    Finding,
+    Level,
+    Ordinary,
+    ranked,
+    saving,
+    severity,
+)
+
+
+def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], Ordinary | None]:
+    """The findings in the order in which to act on them, and what nobody owns."""
+    causes, left = causes_of(account, facts)
+    trials = () if facts.documents.trials is None else facts.documents.trials.trials
+    noisy = is_noisy(account, facts)
+    found = [finding_of(cause, account, facts, trials, noisy=noisy) for cause in causes]
+    further = measured_change(found, trials, facts.documents.trials_from)
+    return ranked([*found, *further], account.steps_share), ordinary(account, left, facts)
+
+
+def finding_of(
+    cause: Cause,
+    account: StepAccount,
+    facts: Facts,
+    trials: Sequence[TrialResult] = (),
+    *,
+    noisy: bool = False,
+) -> Finding:
+    """A cause with what its changes gain, the one that returns most for its effort first.
+
+    Args:
+        cause: What a detector found.
+        account: The whole step, with what others claim.
+        facts: Of the run.
+        trials: Measured in this training.
+        noisy: Whether steps differ so widely that all shares of them are less certain.
+    """
+    claim = cause.claim
+    gains = [_gain(use, cause, account, facts) for use in cause.changes]
+    fraction = None if claim is None else _fraction(claim, account)
+    finding = Finding(
+        id=cause.id,
+        title=cause.title,
+        advice="",
+        evidence=cause.evidence,
+        action="",
+        fraction=fraction,
+        scope="fit" if claim is not None and claim.pauses_s else "step",
+        confidence=_less_sure(cause.confidence)
+        if noisy and claim is not None
+        else cause.confidence,
+        severity=cause.severity or severity(fraction or 0.0),
+        where=cause.where,
+        called_at=cause.called_at,
+        urgent=cause.urgent,
+        resource="" if claim is None else _resource(claim),
+        changes=tuple(gains),
+    )
+    return _first(with_measured(finding, trials, facts.documents.trials_from))
+
+
+def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeGain:
+    """What a change would bring, by the law."""
+    change = BY_ID[use.change]
+    advice, action, confirm = change.worded(facts.loop, use.values)
+    likely = most = None
+    claim = cause.claim
+    if claim is not None and (account.step_s or claim.pauses_s) and _fraction(claim, account):
+        likely = about(account, claim, change.realises)
+        if use.step_s is not None and account.step_s:
+            likely = account.step_s / use.step_s
+        if cause.bounded:
+            most = at_most(account, claim)
+        if most is not None and use.least_s is not None:
+            best = Claim(removes_s=account.step_s - use.least_s, threads=claim.threads)
+            most = at_most(account, best)
+    return ChangeGain(
+        id=change.id,
+        advice=advice,
+        action=action,
+        effort=change.effort,
+        about=likely,
+        at_most=most if most is None or likely is None else max(most, likely),
+        trials=change.trials,
+        confirm=confirm,
+        costs=change.costs,
+    )
+
+
+def _fraction(claim: Claim, account: StepAccount) -> float:
+    """Share of its scope that would be gone without it."""
+    if claim.pauses_s:
+        return account.share_of_fit(sum(claim.pauses_s.values()))
+    return account.share(gone_s(account, claim))
+
+
+def _resource(claim: Claim) -> str:
+    """Whose seconds they are."""
+    if claim.pauses_s:
+        return "fit"
+    if claim.regions or claim.shrinks:
+        return "operators"
+    if "communication_s" in claim.device:
+        return "communication"
+    return "loader" if "data_wait" in claim.owns_s else "host"
+
+
+def _less_sure(confidence: Level) -> Level:
+    return "medium" if confidence == "high" else "low"
+
+
+def _first(finding: Finding) -> Finding:
+    """The finding with the change that returns most for its effort as its advice."""
+    changes = tuple(sorted(finding.changes, key=_place))
+    first = changes[0]
+    measured = first.measured
+    return msgspec.structs.replace(
+        finding,
+        changes=changes,
+        advice=first.advice,
+        action=first.action,
+        effort=first.effort,
+        gain=first.about if measured is None else measured.speedup,
+        gain_upper_bound=first.at_most,
+        measured_gain=measured,
+        trials=tuple(dict.fromkeys(trial for change in changes for trial in change.trials)),
+        confirm=first.confirm,
+    )
+
+
+def _place(change: ChangeGain) -> tuple[bool, float]:
+    """Smaller is earlier; what was tried and gains nothing is last."""
+    useless = change.measured is not None and change.measured.gains_nothing
+    gain = change.about if change.measured is None else change.measured.speedup
+    return useless, -saving(gain or 1.0) / DAYS[change.effort]

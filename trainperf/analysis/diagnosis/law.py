@@ -1,0 +1,168 @@
+"""The law of the step: what a step would take if some of its seconds were gone.
+
+**Host and device.** The training thread's seconds follow each other: a second of it that goes is a
+second of the step, where no device and no loader is what the step waits for.  With a device the
+step is at least the seconds in which the device works.  Where the device is behind the host, a
+second that the host saves is a second of the step only while the device waited for the host: what
+that is a capture tells, and without one *about* is not known.
+
+**Loader.** Without workers the training thread makes the batches: waiting is making.  *W* workers
+make a batch in `making / W`, while the step before is computed; what the training process does to
+take it over (`transport`) is hidden by nothing:
+
+    step = max(rest, making / W) + transport
+
+**CPUs.** On a CPU the model's threads, the workers, other threads and other processes share the
+cores: *threads + workers ≤ CPUs*, else each takes longer.  A model that gives up threads computes
+longer, at most in proportion, at least not at all: *about* takes the middle.
+
+**Other threads.** A thread that vanishes with a cause gives back what it computed.  While it runs
+it may hold the interpreter and one of the model's cores, so that the rest of the step waits for
+each of its CPU seconds up to `HELD_UP` seconds.
+
+**Caches.** What works or sleeps amid a model's computing leaves cold caches: without it the rest is
+faster as well, each time by what fetching `REFILL_BYTES` takes, at most by what the cause takes
+itself, and a call by at most `COLD` times.
+
+**Fit.** fit = steps + pauses.
+
+*About* is what a change brings by this law when it realises the share of the seconds that it
+usually does (`changes`).  *At most* has all of them at their ideal: gone, or the roofline of the
+work that has to stay; caches warm, threads gone, and no loader or CPU in the way.  Where model and
+loader share a CPU's cores and caches both are less certain than beside a device: a loader's own
+work slows the model while it runs, which no record tells apart.
+
+Worked example: of a step of 60 ms a callback takes 24 ms and hands values to a thread that computes
+6 ms.  *At most* 60 / (60 - 24 - 2 - 1.5 × 6) = 2.4 times as fast; a change that does it every tenth
+step realises 0.9 of it: *about* 60 / (60 - 0.9 × (24 + 6)) = 1.82.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trainperf.analysis.diagnosis.account import Claim, StepAccount
+from trainperf.core.findings import COLD, REFILL_S
+
+
+ROUND_TRIP_S = 1e-3
+"""What a batch costs the step when a worker makes it.  A worker collates into shared memory, so the
+wait does not grow with the batch.  Two cores of an AMD EPYC with torch 2.13: steps of 1.10 ms took
+2.18 with `num_workers=1`, whether batches had 1 kB or 40 MB."""
+
+HELD_UP = 1.5
+"""What a second of another thread costs the rest of the step at most: it may have the interpreter
+and wait for a processor.  Three walkthroughs without histograms lost 0.9 to 1.4."""
+
+
+def gone_s(account: StepAccount, claim: Claim) -> float:
+    """Seconds of a step that a cause takes, by its own record."""
+    return claim.removes_s + sum(account.threads_s.get(name, 0.0) for name in claim.threads)
+
+
+def _waited_for_s(account: StepAccount, claim: Claim) -> float | None:
+    """Those of them that the step waits for; `None` where it is not known which."""
+    if account.device is None or account.host_decides or not claim.of_host:
+        return gone_s(account, claim)
+    waits_s = account.device.for_host_s
+    return None if waits_s is None else min(gone_s(account, claim), waits_s)
+
+
+def at_most(account: StepAccount, claim: Claim) -> float | None:
+    """How many times faster the step or the fit gets at most; `None` where nothing would be left.
+
+    Args:
+        account: All of it, with what others claim.
+        claim: What the cause removes.
+    """
+    if claim.pauses_s:
+        return _ratio(account.fit_s, account.fit_s - sum(claim.pauses_s.values()))
+    rest_s = account.step_s - claim.removes_s
+    threads_s = HELD_UP * sum(account.threads_s.get(name, 0.0) for name in claim.threads)
+    warm_s = 0.0
+    if account.host_decides:
+        warm_s = min(claim.removes_s, rest_s * (1 - 1 / COLD), claim.interruptions * REFILL_S)
+    return _ratio(account.step_s, max(rest_s - warm_s - threads_s, rest_s / 10))
+
+
+def about(account: StepAccount, claim: Claim, realises: float) -> float | None:
+    """How many times faster the step or the fit probably gets.
+
+    Args:
+        account: All of it.
+        claim: What the cause removes.
+        realises: Share of that which the change usually saves.
+    """
+    if claim.pauses_s:
+        return _ratio(account.fit_s, account.fit_s - realises * sum(claim.pauses_s.values()))
+    waited_s = _waited_for_s(account, claim)
+    if waited_s is None:
+        return None
+    after_s = account.step_s - realises * waited_s
+    return _ratio(account.step_s, max(after_s, _floor_s(account, claim), account.step_s / 100))
+
+
+def _floor_s(account: StepAccount, claim: Claim) -> float:
+    """What the step takes at least, whatever the training thread does without a cause."""
+    busy_s = 0.0 if account.device is None else account.device.busy_s or 0.0
+    loader = account.loader
+    if loader is None or not loader.workers or "data_wait" in claim.owns_s:
+        return busy_s
+    return max(busy_s, loader.least_making_s / loader.workers)
+
+
+def _ratio(before_s: float, after_s: float) -> float | None:
+    return before_s / after_s if after_s > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlan:
+    """Workers for a loader, and threads for a model that gives up some for them."""
+
+    workers: int
+    threads: int | None
+    """`None` leaves them as they are."""
+    step_s: float
+    """By the law, a model in the middle of what fewer threads may cost it."""
+    worst_s: float
+    """The same of a model that computes in proportion to its threads."""
+
+
+def worker_plan(account: StepAccount) -> WorkerPlan | None:
+    """The number of workers with which the step is shortest; `None` where none is known to help."""
+    if account.loader is None:
+        return None
+    plans = [plan for plan in _plans(account) if plan.worst_s < account.step_s]
+    return min(plans, key=lambda plan: (plan.step_s, plan.workers), default=None)
+
+
+def _plans(account: StepAccount) -> Iterator[WorkerPlan]:
+    loader, rest_s = account.loader, account.step_s - account.spent("data_wait")
+    if loader is None or loader.workers is None:
+        return
+    cpus = math.inf if account.cpus is None else max(1.0, account.cpus - account.others_cpus)
+    awake = 1.0 - loader.asleep
+    computing = account.model_threads if account.device is None else 1
+    for left in range(computing, 0, -1):
+        free = cpus - left
+        # A worker that mostly waits needs a CPU for the rest of its time only.
+        most = free / awake if awake > 0 else math.inf
+        slower = max(1.0, min(computing, cpus) / left)
+        needed = max(1, math.ceil(round(loader.making_s / max(rest_s, 1e-9), 2)))
+        workers = int(min(needed, most))
+        if workers <= loader.workers:
+            continue
+        worst_s = max(rest_s * slower, loader.making_s / workers) + loader.transport_s
+        middle_s = max(rest_s * (1 + slower) / 2, loader.making_s / workers) + loader.transport_s
+        yield WorkerPlan(
+            workers=workers,
+            threads=left if left < account.model_threads else None,
+            step_s=middle_s,
+            worst_s=worst_s,
+        )
+
+
+def without_workers_s(account: StepAccount) -> float:
+    """The step if the training thread made its batches itself."""
+    making_s = 0.0 if account.loader is None else account.loader.making_s
+    return account.step_s - account.spent("data_wait") + making_s

@@ -1,0 +1,84 @@
+"""Account and facts of a capture: a recorded trace is judged by the detectors of a run."""
+
+from typing import TypeVar
+
+import msgspec
+
+from trainperf.analysis.diagnosis.account import DeviceAccount, StepAccount
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.diagnosis.findings import diagnose
+from trainperf.core.findings import LIMITS, Finding, ranked
+from trainperf.core.loop_kind import PLAIN, LoopKind
+from trainperf.traces.results import RankTrace, Straggler, TraceReport
+
+
+Report = TypeVar("Report", bound=TraceReport)
+
+
+def diagnosed(report: Report, loop: LoopKind = PLAIN) -> Report:
+    """The report with its findings, each of the rank that it costs most.
+
+    Args:
+        report: Of all ranks of a capture.
+        loop: What the training's loop is, where that is known.
+    """
+    return msgspec.structs.replace(report, findings=findings_of(report, loop))
+
+
+def findings_of(report: TraceReport, loop: LoopKind = PLAIN) -> tuple[Finding, ...]:
+    """The findings of a capture, in the order in which to act on them."""
+    costliest: dict[str, Finding] = {}
+    for rank in report.ranks:
+        found, _ = diagnose(account_of(rank), facts_of(rank, loop, report.stragglers))
+        for finding in found:
+            before = costliest.get(finding.id)
+            if before is None or (finding.fraction or 0.0) > (before.fraction or 0.0):
+                costliest[finding.id] = _of_rank(finding, rank, several=len(report.ranks) > 1)
+    return ranked(costliest.values())
+
+
+def account_of(rank: RankTrace) -> StepAccount:
+    """The mean recorded step of a rank: the host's waits, and what its device waited for."""
+    totals, step_s = rank.totals, rank.period_s
+    waited_s = totals.data_wait_s or 0.0
+    hidden = totals.h2d_overlap_fraction or 0.0
+    device = None
+    if rank.device_worked:
+        device = DeviceAccount(
+            data_s=totals.data_wait_exposed_s or 0.0,
+            host_s=(totals.idle_host_bound_fraction or 0.0) * step_s,
+            value_s=(totals.idle_sync_fraction or 0.0) * step_s,
+            copies_s=(totals.h2d_s or 0.0) * (1.0 - hidden),
+            communication_s=totals.comm_exposed_s,
+            busy_s=totals.gpu_busy_s,
+        )
+    computing_s = totals.cpu_op_s if device is None else (totals.compute_fraction or 0.0) * step_s
+    return StepAccount(
+        step_s=step_s,
+        # A trace of a few steps shows directly what it shows: its phases are not told apart.
+        loop_s={"data_wait": waited_s, "h2d": 0.0, "forward": computing_s or 0.0},
+        device=device,
+        fit_s=step_s,
+        steps_s=step_s,
+        least=LIMITS.worth,
+    )
+
+
+def facts_of(rank: RankTrace, loop: LoopKind, stragglers: tuple[Straggler, ...] = ()) -> Facts:
+    """What else a trace shows."""
+    return Facts(
+        loop=loop,
+        host_computes=not rank.device_worked,
+        traces=(rank,),
+        stragglers=stragglers,
+        steps=len(rank.steps),
+        steady_steps=len(rank.steps),
+    )
+
+
+def _of_rank(finding: Finding, rank: RankTrace, *, several: bool) -> Finding:
+    """With the rank's number where there are several."""
+    if not several or rank.rank is None or finding.id == "straggler":
+        return finding
+    first, *others = finding.evidence
+    return msgspec.structs.replace(finding, evidence=(f"rank {rank.rank}: {first}", *others))

@@ -1,0 +1,338 @@
+"""Account and facts of a run, or of an imported log, from its summary and its documents."""
+
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from trainperf.analysis.diagnosis.account import (
+    OWN,
+    WORK,
+    Basis,
+    DeviceAccount,
+    LoaderAccount,
+    Meeting,
+    Region,
+    StepAccount,
+)
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.diagnosis.law import ROUND_TRIP_S
+from trainperf.analysis.diagnosis.regions import on_device, on_host, pooled
+from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
+from trainperf.analysis.roofline.speed_of_light import traced_operators
+from trainperf.analysis.summary.schema import Summary, SyncPoint
+from trainperf.core.artifacts.folder import Documents
+from trainperf.core.findings import LIMITS
+from trainperf.core.machine.chips import chip_of
+from trainperf.core.phases import PHASES, Gap
+from trainperf.core.readings import (
+    DATA_STALL_FRACTION,
+    FLOPS_PER_S,
+    H2D_FRACTION,
+    HOST_BOUND_FRACTION,
+    OVERHEAD_S,
+    STEP_MEAN_S,
+    phase_reading,
+)
+from trainperf.traces.capture_files import CaptureReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Recorded facts of one run; a detector that needs one that is missing abstains."""
+
+    summary: Summary
+    documents: Documents = field(default_factory=Documents)
+    light: Roofline | None = None
+    """The audited step against its chip; `None` without an audit, or where the chip is unknown."""
+    typical: Roofline | None = None
+    """The same of a step as large as the steady ones are on average: comparable with their
+    times.  `None` where none is steady, or the audited step is too unlike them."""
+    captures: tuple[CaptureReport, ...] = ()
+    """Traces that were read, in the order of their steps."""
+
+
+def facts_of(evidence: Evidence) -> Facts:
+    """What is known of a run beside its seconds."""
+    summary, run = evidence.summary, evidence.summary.run
+    return Facts(
+        loop=run.loop,
+        host_computes=run.device == "cpu",
+        settings={**run.hardware, **run.config},
+        software=run.software,
+        readings=summary.readings,
+        documents=evidence.documents,
+        light=evidence.light,
+        traces=tuple(rank for capture in evidence.captures for rank in capture.ranks),
+        steps=run.steps,
+        steady_steps=run.steady_steps,
+        state=run.state,
+        end_reason=run.end_reason,
+        ranks=len(run.ranks),
+        world_size=run.world_size,
+        gaps=summary.gaps,
+        excluded=summary.excluded,
+        lines=summary.lines,
+        actions_s=summary.actions_s,
+        slow_steps=summary.slow_steps,
+        long_term=summary.long_term,
+        aftermath=summary.captures,
+        points=summary.synchronisation,
+        what_if=summary.what_if,
+        machine=summary.machine,
+        host=summary.host,
+        sequence_lengths=summary.sequence_lengths,
+        longest_tokens=summary.longest_tokens,
+    )
+
+
+def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
+    """The mean steady step of a run; without enough steady steps it has no seconds to share out."""
+    summary = evidence.summary
+    judged = facts.steady_steps >= LIMITS.steps
+    step_s = (facts.value(STEP_MEAN_S) or 0.0) if judged else 0.0
+    loop_s = _loop_s(facts) if step_s else {}
+    device = None if facts.host_computes else _device(evidence, facts, step_s)
+    regions, basis = _regions(evidence, facts, loop_s, device)
+    if basis == "audited":
+        loop_s = pooled(regions, loop_s)
+    waits_s = summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
+    return StepAccount(
+        step_s=step_s,
+        loop_s=loop_s,
+        regions=regions,
+        regions_basis=basis,
+        device=device,
+        loader=_loader(facts, loop_s, step_s) if step_s else None,
+        threads_s=_threads_s(summary),
+        meetings={
+            point.point: Meeting(
+                wait_s=max(point.wait_s, default=0.0),
+                transfer_s=point.transfer_s,
+                late=_late_s(point),
+            )
+            for point in summary.synchronisation
+        },
+        cpus=None if summary.host is None else summary.host.cpus_per_rank,
+        model_threads=int(facts.number("threads") or 1) if facts.host_computes else 1,
+        others_cpus=_others_cpus(facts),
+        fit_s=summary.run.fit_s - waits_s,
+        steps_s=sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES),
+        steps=facts.steps,
+        pauses_s={
+            name: spent_s
+            for name, spent_s in summary.ledger_s.items()
+            if name not in {phase.label for phase in PHASES} and name != Gap.OTHERS_TURN.label
+        },
+        judged=judged,
+    )
+
+
+def _late_s(point: SyncPoint) -> dict[str, float]:
+    """Slot to the seconds by which the latest rank is late because of it."""
+    late_s: dict[str, float] = {}
+    for late in point.late:
+        if late.cause:
+            late_s[late.cause] = max(late_s.get(late.cause, 0.0), late.cause_s or 0.0)
+    return late_s
+
+
+_SENDS = ("callbacks", "other")
+"""Where a Trainer's rank 0 is while it sends all ranks their batches."""
+
+
+def _loop_s(facts: Facts) -> dict[str, float]:
+    """Slots of the training thread, each on the rank where it is largest.
+
+    Ours is in callbacks, else outside every phase.  What rank 0 does to send the batches of all is
+    the others' wait for data, not work of its own.
+    """
+    loop_s: dict[str, float] = {}
+    sends = facts.ranks > 1 and facts.settings.get("loader") == "DataLoaderDispatcher"
+    for phase in PHASES:
+        reading = facts.reading(phase_reading(phase.label))
+        spent_s = facts.worst(phase_reading(phase.label))
+        if reading is None or spent_s is None:
+            continue
+        if sends and phase.label in _SENDS:
+            spent_s = max((s for s in reading.per_rank[1:] if s is not None), default=0.0)
+        loop_s[phase.label] = spent_s
+    left_s = facts.value(OVERHEAD_S) or 0.0
+    for slot in _SENDS:
+        ours_s = min(left_s, loop_s.get(slot, 0.0))
+        loop_s[OWN] = loop_s.get(OWN, 0.0) + ours_s
+        left_s -= ours_s
+        if slot in loop_s:
+            loop_s[slot] -= ours_s
+    return _told_apart(facts, loop_s)
+
+
+def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
+    """A wait that is all from update to forward, divided by the samples that were in a loader."""
+    waits = next((lines for lines in facts.lines if lines.slot == "data_wait"), None)
+    if not facts.loop.coarse or waits is None or waits.loader_fraction is None:
+        return loop_s
+    waited_s = loop_s.get("data_wait", 0.0)
+    own_s = waited_s * (1.0 - waits.loader_fraction)
+    return {**loop_s, "data_wait": waited_s - own_s, "between": own_s}
+
+
+def _regions(
+    evidence: Evidence, facts: Facts, loop_s: dict[str, float], device: DeviceAccount | None
+) -> tuple[tuple[Region, ...], Basis]:
+    """Of a step that is like the audited one; empty without one."""
+    audit, typical = evidence.documents.audit, evidence.typical
+    if audit is None or typical is None or not loop_s or facts.value(FLOPS_PER_S) is None:
+        return (), "audited"
+    # The floors are ordered by their length: the audit by what ran first.
+    keys = {_key(use): place for place, use in enumerate(audit.operators)}
+    order = sorted(
+        (floor.use for floor in typical.operators), key=lambda use: keys.get(_key(use), len(keys))
+    )
+    if audit.device == "cpu":
+        waited = 0.0 if facts.host is None else facts.host.waited_fraction or 0.0
+        slowed = 1 / (1 - min(waited, LIMITS.mostly))
+        return on_host(typical.operators, order, loop_s, typical, slowed), "audited"
+    work_s = sum(loop_s.get(slot, 0.0) for slot in WORK)
+    if device is not None and not device.host_decides:
+        waits_s = (device.data_s or 0.0) + (device.copies_s or 0.0)
+        work_s = device.busy_s or max(0.0, (facts.value(STEP_MEAN_S) or 0.0) - waits_s)
+    return on_device(typical.operators, order, work_s, traced_operators(evidence.captures))
+
+
+def _key(use: object) -> tuple[object, ...]:
+    names = ("name", "part", "module", "line", "shapes", "dtypes")
+    return tuple(getattr(use, name) for name in names)
+
+
+def _device(evidence: Evidence, facts: Facts, step_s: float) -> DeviceAccount:
+    """By the always-on marks; what only a capture shows, by the slowest rank of the latest one."""
+    stalled, copied = facts.worst(DATA_STALL_FRACTION), facts.worst(H2D_FRACTION)
+    latest = evidence.captures[-1].ranks if evidence.captures else ()
+    traced = [rank for rank in latest if rank.device_worked]
+    totals = max(traced, key=lambda rank: rank.period_s).totals if traced else None
+    hidden = 0.0 if totals is None else totals.h2d_overlap_fraction or 0.0
+    value = None if totals is None else totals.idle_sync_fraction
+    host = None if totals is None else totals.idle_host_bound_fraction
+    starved = (stalled or 0.0) >= LIMITS.notable
+    return DeviceAccount(
+        host_s=None if host is None else host * step_s,
+        data_s=None if stalled is None else stalled * step_s,
+        copies_s=None if copied is None else copied * step_s * (1.0 - hidden),
+        value_s=None if value is None else value * step_s,
+        communication_s=None if totals is None else totals.comm_exposed_s,
+        busy_s=None if totals is None else totals.gpu_busy_s,
+        host_bound=None if starved else facts.value(HOST_BOUND_FRACTION),
+    )
+
+
+def _loader(facts: Facts, loop_s: dict[str, float], step_s: float) -> LoaderAccount | None:
+    """What makes the batches, by its anatomy, else by the wait and what its workers computed.
+
+    Without workers a batch takes as long to make as it is waited for.  Of workers that are waited
+    for it is not known whether they make or hand over: what they computed is the least that making
+    takes, all of their time the most.  The least counts where it is so little that the wait must be
+    for handing over.
+    """
+    workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
+    batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
+    if anatomy is not None:
+        read_s = anatomy.batch_bytes / FIRST_TOUCH_BYTES_PER_S if facts.host_computes else 0.0
+        return LoaderAccount(
+            workers=anatomy.workers,
+            making_s=anatomy.worker_s * batches,
+            least_making_s=anatomy.worker_s * batches,
+            transport_s=((anatomy.receiving_s or 0.0) + ROUND_TRIP_S + read_s) * batches,
+            batches=batches,
+        )
+    if workers is None:
+        return None
+    making_s = waited_s
+    ran = None if host is None else host.workers_ran
+    if workers:
+        # Of workers that nobody waits for, and of a wait that is for handing over, what they
+        # compute is what making takes; workers that are waited for otherwise are busy all the time.
+        waits = waited_s >= LIMITS.worth * step_s
+        hands_over = ran is not None and ran * step_s < waited_s < HANDED_OVER_S * batches
+        making_s = workers * step_s if waits and not hands_over else (ran or 0.0) * step_s
+    return LoaderAccount(
+        workers=int(workers),
+        making_s=making_s,
+        transport_s=ROUND_TRIP_S * batches,
+        least_making_s=(ran or 0.0) * step_s,
+        batches=batches,
+        asleep=_asleep(facts, waited_s, step_s),
+    )
+
+
+FIRST_TOUCH_BYTES_PER_S = 7e9
+"""Rate at which a model on the CPU reads for the first time what is in shared memory: batches of 1,
+10 and 40 MB took it 0.5, 1.9 and 7.2 ms (two cores of an AMD EPYC, torch 2.13)."""
+
+HANDED_OVER_S = 8 * ROUND_TRIP_S
+"""A longer wait for a batch than that is not for its way from a worker."""
+
+
+def _asleep(facts: Facts, waited_s: float, step_s: float) -> float:
+    """Share of the time in the loader, at least, for which its thread neither ran nor was ready to.
+
+    It waited for a disk, a network or a timer then.  0 where that is not known.
+    """
+    host = facts.host
+    if host is None or not waited_s or facts.ranks > 1 or facts.number("num_workers"):
+        return 0.0
+    if host.ran_fraction is None or host.waited_fraction is None:
+        return 0.0
+    asleep_s = (1.0 - host.ran_fraction - host.waited_fraction) * step_s
+    return min(max((asleep_s - (step_s - waited_s)) / waited_s, 0.0), 1.0)
+
+
+_SERVE_THE_LOADER = frozenset({"_pin_memory_loop", "QueueFeederThread"})
+
+
+def _threads_s(summary: Summary) -> dict[str, float]:
+    """Other threads of Python that compute for what the loop hands to them."""
+    return {
+        name: spent_s
+        for name, spent_s in summary.threads_s.items()
+        if name not in _SERVE_THE_LOADER
+    }
+
+
+def _others_cpus(facts: Facts) -> float:
+    """CPUs that other processes kept busy for most of the run."""
+    causes = () if facts.machine is None or facts.ranks > 1 else facts.machine.causes
+    lasting = [c for c in causes if c.cause == "host shared" and c.fraction >= LIMITS.mostly]
+    return max((cause.values.get("others_cpus", 0.0) for cause in lasting), default=0.0)
+
+
+def light_of(documents: Documents, step_s: float | None = None) -> Roofline | None:
+    """Floors of the audited step on the chip it ran on: the measured one, else the table's.
+
+    Args:
+        documents: Those of the run.
+        step_s: What a steady step takes.  A chip that was measured cannot be slower than that:
+            where its floor says so, others used the machine meanwhile, and its rates are raised.
+    """
+    audit = documents.audit
+    if audit is None:
+        return None
+    known = chip_of(audit.device_name)
+    chip = known if documents.chip is None else documents.chip.chip
+    if chip is None:
+        return None
+    light = roofline(audit, chip)
+    if not step_s or light.step.floor_s <= step_s or known is not None:
+        return light
+    return roofline(audit, faster(chip, light.step.floor_s / step_s))
+
+
+def with_workers_needed(summary: Summary) -> Summary:
+    """The summary, in which the anatomy of the loader says how many workers keep up."""
+    anatomy, step_s = summary.loader, summary.value(STEP_MEAN_S)
+    if anatomy is None or not step_s:
+        return summary
+    waited_s = summary.value(phase_reading("data_wait")) or 0.0
+    batches = summary.run.config.get("accumulate_grad_batches")
+    number = batches if isinstance(batches, int) and batches > 0 else 1
+    needed = anatomy.workers_for(max(step_s - waited_s, step_s / 1000) / number)
+    return replace(summary, loader=replace(anatomy, workers_needed=needed))

@@ -1,0 +1,203 @@
+"""Regions of computing: one audited step laid over the mean of the steady ones.
+
+One step was audited and many are timed.  On a CPU the audit has timed each operator, and what
+passed before it, with its own overhead in both; how long the phases take when nobody looks on is
+known from the steady steps.  Of a phase
+
+    seconds = work of its operators + Python and dispatch around their calls
+
+the work is what the audit timed, but for calls so short that its own overhead is most of them; the
+rest of the phase lies before the calls in proportion to what the audit saw there, and nowhere is it
+longer than what the audit saw.  E.g. of a forward of 4 ms two products computed 3 ms, and 50 small
+operators next to nothing: 1 ms is Python and dispatch, mostly before these.  What even that does
+not explain belongs to no operator.
+
+On another device the audit has sizes and no times: a trace has them, or they are modelled.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from trainperf.analysis.diagnosis.account import WORK, Basis, Region
+from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
+from trainperf.analysis.roofline.speed_of_light import TracedOperator, family
+
+
+SLOWED = 2.0
+"""Steady steps on a busy machine take at most so many times what the audited one computed."""
+
+SHORT_CALLS = 4
+"""A call is work from so many times the shortest call on: the audit's overhead is in both."""
+
+_SLOTS = {
+    "forward": "forward",
+    "backward": "backward",
+    "recompute": "backward",
+    "optimizer": "optimizer",
+}
+
+
+def on_host(
+    floors: Iterable[OperatorFloor],
+    order: Sequence[object],
+    loop_s: dict[str, float],
+    light: Roofline,
+    slowed: float = 1.0,
+) -> tuple[Region, ...]:
+    """Of a CPU: each phase with its own operators, or all together where phases are not told apart.
+
+    Args:
+        floors: Of the audited step.
+        order: Their uses, in the order of their first calls.
+        loop_s: Slots of the steady steps; those of `WORK` and `other` hold the computing.
+        light: The step against its chip.
+        slowed: How many times longer the steady steps take because others use the CPUs.
+    """
+    places = {id(use): place for place, use in enumerate(order)}
+    own = sorted((f for f in floors if f.use.place == "device"), key=lambda f: places[id(f.use)])
+    usual_s = LAUNCH_S if light.chip.launch_s is None else light.chip.launch_s
+    groups: dict[str, list[OperatorFloor]] = {}
+    for floor in own:
+        groups.setdefault(_SLOTS[floor.use.part], []).append(floor)
+    computed_s = {slot: sum(map(_busy_s, rows)) for slot, rows in groups.items()}
+    # A plain loop without brackets, or a `backward()` nobody announced, has all in one slot.
+    mixed = [
+        slot
+        for slot, spent_s in computed_s.items()
+        if loop_s.get(slot, 0.0) < spent_s / (2 * SLOWED)
+        and spent_s > sum(computed_s.values()) / 20
+    ]
+    if mixed:
+        groups, loop_s = {"forward": own}, {"forward": _pool_s(loop_s)}
+    return tuple(
+        region
+        for slot, rows in groups.items()
+        for region in _laid_over(rows, slot, loop_s.get(slot, 0.0), usual_s, slowed, places)
+    )
+
+
+def pooled(regions: Sequence[Region], loop_s: Mapping[str, float]) -> dict[str, float]:
+    """The slots, in one where regions ran in others than they say; what is left is in none."""
+    inside_s = dict.fromkeys(loop_s, 0.0)
+    for region in regions:
+        inside_s[region.slot] = inside_s.get(region.slot, 0.0) + region.seconds
+    if all(inside <= 1.001 * loop_s.get(slot, 0.0) for slot, inside in inside_s.items()):
+        return dict(loop_s)
+    computed_s = sum(inside_s.values())
+    left_s = max(0.0, _pool_s(loop_s) - computed_s)
+    return {**loop_s, **dict.fromkeys(WORK, 0.0), "forward": computed_s, "other": left_s}
+
+
+def _pool_s(loop_s: Mapping[str, float]) -> float:
+    """Where a model may compute."""
+    return sum(loop_s.get(slot, 0.0) for slot in (*WORK, "other"))
+
+
+def _laid_over(
+    rows: Sequence[OperatorFloor],
+    slot: str,
+    phase_s: float,
+    usual_s: float,
+    slowed: float,
+    places: dict[int, int],
+) -> list[Region]:
+    if not rows:
+        return []
+    # What the audit adds to a call is in the shortest one, too: a launch on a machine so busy.
+    shortest_s = min(_busy_s(row) / row.use.calls for row in rows)
+    shortest_s = min(max(shortest_s, usual_s), SHORT_CALLS * usual_s)
+    adds_s = min(row.use.before_s / row.use.calls for row in rows)
+    usually_s = median(row.use.before_s / row.use.calls for row in rows) - adds_s
+    work_s = [_work_s(row, shortest_s) for row in rows]
+    short_s, long_s = [], []
+    for row in rows:
+        before_s = max(0.0, row.use.before_s - adds_s * row.use.calls)
+        short_s.append(min(before_s, usually_s * row.use.calls) + usual_s * row.use.calls)
+        long_s.append(max(0.0, before_s - usually_s * row.use.calls))
+    # On CPUs that others use, too, all of it takes longer by what the thread waits for one.
+    quiet_s = phase_s / slowed
+    # No call is quicker than a launch: work that the audit slowed down leaves time for calls.
+    around_s = min(max(quiet_s - sum(work_s), usual_s * sum(r.use.calls for r in rows)), quiet_s)
+    # A long stretch may be an interruption of the audited step: it gets what nothing else explains.
+    often = _ratio(around_s, sum(short_s), 1.0)
+    once = _ratio(around_s - often * sum(short_s), sum(long_s), 1.0)
+    python_s = often * sum(short_s) + once * sum(long_s)
+    factor = _ratio(quiet_s - python_s, sum(work_s), SLOWED)
+    often, once, factor = often * slowed, once * slowed, factor * slowed
+    regions = []
+    for row, work, short, long in zip(rows, work_s, short_s, long_s, strict=True):
+        run_s, python_s = factor * work, often * short + once * long
+        regions.append(
+            Region(
+                use=row.use,
+                slot=slot,
+                run_s=run_s,
+                python_s=python_s,
+                ideal_s=min(row.floor_s, run_s + python_s),
+                fused_s=min(row.fused_floor_s, run_s + python_s),
+                compute_s=min(row.compute_s or 0.0, run_s),
+                order=places[id(row.use)],
+            )
+        )
+    return regions
+
+
+def _ratio(part_s: float, whole_s: float, most: float) -> float:
+    """How much of it there is, at most so many times as much."""
+    return min(max(part_s, 0.0) / whole_s, most) if whole_s > 0 else 0.0
+
+
+def _work_s(row: OperatorFloor, shortest_s: float) -> float:
+    """What its calls computed beyond what the audit adds; 0 of calls that are all overhead."""
+    beyond_s = _busy_s(row) - shortest_s * row.use.calls
+    return beyond_s if _busy_s(row) >= SHORT_CALLS * shortest_s * row.use.calls else 0.0
+
+
+def _busy_s(row: OperatorFloor) -> float:
+    """What it computed; an audit of an earlier release knows only what it took."""
+    return row.use.busy_s or row.use.host_s
+
+
+def on_device(
+    floors: Iterable[OperatorFloor],
+    order: Sequence[object],
+    work_s: float,
+    traced: Sequence[TracedOperator],
+) -> tuple[tuple[Region, ...], Basis]:
+    """Of another device: by the times of a trace, else in proportion to their floors.
+
+    Args:
+        floors: Of the audited step.
+        order: Their uses, in the order of their first calls.
+        work_s: Seconds of a step in which the model computes.
+        traced: Operators of a trace; what is not among these takes less than each of them.
+    """
+    places = {id(use): place for place, use in enumerate(order)}
+    own = [floor for floor in floors if floor.use.place == "device"]
+    weight_s = sum(max(floor.floor_s, floor.launch_s) for floor in own)
+    scale = work_s / weight_s if weight_s else 0.0
+    times_s = {id(f): scale * max(f.floor_s, f.launch_s) for f in own}
+    families: dict[str, float] = {}
+    for floor in own:
+        name = family(floor.use.name)
+        families[name] = families.get(name, 0.0) + times_s[id(floor)]
+    known = {row.name: row.measured_s for row in traced}
+    shortest_s = min(known.values(), default=0.0)
+    regions = []
+    for floor in own:
+        name, spent_s = family(floor.use.name), times_s[id(floor)]
+        if known and families[name]:
+            spent_s *= known.get(name, min(families[name], shortest_s)) / families[name]
+        regions.append(
+            Region(
+                use=floor.use,
+                slot=_SLOTS[floor.use.part],
+                run_s=spent_s,
+                python_s=0.0,
+                ideal_s=min(floor.floor_s, spent_s),
+                fused_s=min(floor.fused_floor_s, spent_s),
+                compute_s=min(floor.compute_s or 0.0, spent_s),
+                order=places[id(floor.use)],
+            )
+        )
+    return tuple(regions), "traced" if known else "modelled"

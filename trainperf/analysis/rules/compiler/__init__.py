@@ -1,1 +1,0 @@
-"""Rules about `torch.compile`: first step, recompiles, graph breaks."""

@@ -1,1 +1,0 @@
-"""Rules about several ranks: all-reduce, stragglers, parallelism."""

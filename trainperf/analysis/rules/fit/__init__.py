@@ -1,1 +1,0 @@
-"""Rules about the whole fit: gaps, validation, checkpoints, noise."""

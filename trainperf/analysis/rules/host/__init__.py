@@ -1,1 +1,0 @@
-"""Rules about host code: synchronisations, callbacks, logging, garbage collection."""

@@ -1,1 +1,0 @@
-"""Rules about input: loader, workers, transfer, padding."""

@@ -1,1 +1,0 @@
-"""Rules about the machine beside the loop: clocks, neighbours, pressure."""

@@ -1,1 +1,0 @@
-"""Rules about operators: products, attention, casts, layouts, the optimizer."""

@@ -1,1 +1,0 @@
-"""Rules about the training loop itself: overflow, zero_grad, schedulers, validation."""

@@ -1,0 +1,56 @@
+"""Loops in which an audit that nobody asked for by step might do harm, or would see nothing.
+
+An audit takes a step's operators one by one: what is compiled would have to run uncompiled, with
+the memory of its eager form, and a CUDA graph replays operators that nothing dispatches.
+"""
+
+import gc
+import sys
+
+import torch
+from torch import nn
+
+from trainperf.core.formatting.units import size
+from trainperf.core.machine.limits import free_bytes
+from trainperf.recording.parallelism import sharding
+from trainperf.recording.probes.compilation import graphs_built
+
+
+LEAST_FREE_BYTES = 512 << 20
+"""Below it no step is looked at: records of an audit and events of a capture take some of it."""
+
+
+def why_not_eager(module: nn.Module | None) -> str:
+    """Why a step of this loop is captured and not audited; empty where it is audited."""
+    if graphs_built() or any(map(_compiled, () if module is None else module.modules())):
+        return "torch.compile is in use, and an audit would run its functions uncompiled"
+    if spread := sharding(module):
+        return f"{spread} is in use"
+    if _graphs():
+        return "CUDA graphs are in use, and an audit does not see what they replay"
+    return ""
+
+
+def why_no_look(device: str) -> str:
+    """Why a step is neither audited nor captured; empty where it may be."""
+    free = free_bytes()
+    if free < LEAST_FREE_BYTES:
+        return f"only {size(free)} of memory are free"
+    if device == "cuda" and torch.cuda.mem_get_info()[0] < LEAST_FREE_BYTES // 2:
+        return "the device's memory is full"
+    return ""
+
+
+def _compiled(module: nn.Module) -> bool:
+    wrapped = type(module).__name__ == "OptimizedModule"
+    return wrapped or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _graphs() -> bool:
+    """Whether this process has captured a CUDA graph: they are searched for among all objects."""
+    if "torch.cuda" not in sys.modules or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return False
+    if torch.cuda.is_current_stream_capturing():
+        return True
+    kind = torch.cuda.CUDAGraph
+    return any(type(each) is kind for each in gc.get_referrers(kind))
