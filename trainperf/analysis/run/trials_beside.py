@@ -66,8 +66,8 @@ def trials_beside(run: Run, step_s: float | None) -> TrialsBeside | None:
         for place in _PLACES
         for file in folder.glob(f"{place}/{Trials.file}")
     }
-    found = [_tried(other, run.info, step_s) for other in sorted(beside - {path})]
-    return max(filter(None, found), key=lambda each: each.started_at, default=None)
+    neighbours = [_tried(other, run.info, step_s) for other in sorted(beside - {path})]
+    return max(filter(None, neighbours), key=lambda each: each.started_at, default=None)
 
 
 def _tried(path: Path, info: RunInfo, step_s: float | None) -> TrialsBeside | None:
