@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainperf.analysis.run.earlier import Earlier
-from trainperf.analysis.run.following import MOST_BYTES, FollowedRun
+from trainperf.analysis.run.following import MOST_BYTES, EarlierAttempts, FollowedRun
 from trainperf.analysis.summarize import diagnosed, summary_of
-from trainperf.analysis.summary.long_term import Levels
 from trainperf.analysis.summary.ranks import FEW_RANKS
 from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
@@ -36,10 +34,8 @@ class LiveLook:
     """The last of them."""
     silent_s: float
     """Since the run was last written to."""
-    now_s: float
-    """When this was, in seconds since 1970."""
-    earlier: Earlier | None
-    """The attempts before the one that is shown; `None` without one."""
+    earlier: EarlierAttempts
+    """Before the one that is shown."""
 
 
 class LiveRun:
@@ -58,18 +54,13 @@ class LiveRun:
         self._path, self._most_bytes = path, most_bytes
         self._begin()
 
-    @property
-    def held_steps(self) -> int:
-        """Steps in memory, all ranks together."""
-        return self._followed.held_steps
-
     def _begin(self) -> None:
-        self._followed = FollowedRun(self._path, self._most_bytes)
-        self._stamp = self._followed.documents
+        self.followed = FollowedRun(self._path, self._most_bytes)
+        self._stamp = self.followed.documents
         self._folds = RunFolds(
-            self._followed,
-            read_documents(self._followed.run.path),
-            tuple(read_all(self._followed.run.path)),
+            self.followed,
+            read_documents(self.followed.run.path),
+            tuple(read_all(self.followed.run.path)),
         )
 
     def look(self, now_s: float) -> LiveLook:
@@ -84,10 +75,9 @@ class LiveRun:
             OSError: It cannot be read.
             RunError: It is no run any more.
         """
-        if not self._followed.look():
+        if not self.followed.look():
             self._begin()
-            self._followed.look()
-        folds, followed = self._folds, self._followed
+        folds, followed = self._folds, self.followed
         if followed.documents != self._stamp:
             self._stamp = followed.documents
             folds.documents = read_documents(followed.run.path)
@@ -96,20 +86,20 @@ class LiveRun:
         folds.run = followed.run
         whole = diagnosed(folds, summary_of(folds, now_s=now_s), folds.documents).summary
         levels = folds.levels.levels(0, None)
+        medians = levels["median:wall"]
         return LiveLook(
             whole=whole,
             latest=self._latest(now_s),
-            step_times_s=_step_times_s(levels),
+            step_times_s=tuple((medians[~np.isnan(medians)] / 1e9).tolist()),
             first_step=int(levels["first"][0]) if len(levels) else 0,
             last_step=int(levels["last"][-1]) if len(levels) else 0,
             silent_s=max(0.0, now_s - followed.run.last_write_s()),
-            now_s=now_s,
             earlier=followed.earlier,
         )
 
     def _latest(self, now_s: float) -> Summary | None:
         """The report of the latest minute; traces are those of the whole run."""
-        replay = self._followed.latest()
+        replay = self.followed.latest()
         if replay is None:
             return None
         documents = replace(self._folds.documents, lines=None, problems={})
@@ -119,8 +109,3 @@ class LiveRun:
         else:
             folds.read(())
         return diagnosed(folds, summary_of(folds, now_s=now_s), documents).summary
-
-
-def _step_times_s(levels: Levels) -> tuple[float, ...]:
-    medians = levels["median:wall"]
-    return tuple((medians[np.logical_not(np.isnan(medians))] / 1e9).tolist())

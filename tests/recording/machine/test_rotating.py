@@ -10,7 +10,7 @@ from support.object_store import ObjectStore, object_store
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.machine import MachineSeries, MachineTails, read_machines
+from trainperf.analysis.run.machine import MachineSeries, read_machines
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.places import AnyPath, listed
 from trainperf.core.run_directory import machine_file
@@ -110,18 +110,17 @@ def test_whoever_follows_goes_on_in_the_next_part(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     lines = plant_machine(run, SECONDS).read_bytes().splitlines(keepends=True)
     machine_file(run, 0).unlink()
-    tails = MachineTails(Run.open(run).attempts[0])
+    opened = Run.open(run)
     with rotating(machine_file(run, 0), 4000) as file:
         for number, line in enumerate(lines[:-1]):
             file.write(line)
-            tails.look(listed(run))
             if number:
-                (series,) = tails.series()
+                ((series,), _) = read_machines(opened, 1_000)
                 assert series.at_ns[-1] == (number - 1) * 1e9
     assert len(names(run)) >= 5
-    late = MachineTails(Run.open(run).attempts[0])
-    late.look(listed(run))
-    assert late.series()[0].at_ns[-1] == SECONDS * 1e9
+    ((late,), _) = read_machines(opened, 1_000)
+    assert late.at_ns[-1] == SECONDS * 1e9
+    assert len(late) < SECONDS
 
 
 def test_behind_a_url_a_packed_part_replaces_its_lines(

@@ -7,11 +7,13 @@ step needs all ranks in one memory, and files may be read by other processes or 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import fact
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.replay import steps_of
@@ -144,9 +146,6 @@ def _merge(ours: dict[int, StepKeys], theirs: Mapping[int, StepKeys]) -> None:
 
 
 def _marked(block: StepBlock) -> Ints:
-    tags = block.tags
-    for name, bit in LACKING.items():
-        values = block.fact(name)
-        missing = True if values is None else np.isnan(values)
-        tags = tags | np.where(missing, bit, 0)
-    return tags
+    """Tags, with a bit for each fact of `LACKING` that a step has not."""
+    bits = [np.where(np.isnan(fact(block, name)), bit, 0) for name, bit in LACKING.items()]
+    return reduce(np.bitwise_or, bits, block.tags)

@@ -14,7 +14,7 @@ from itertools import groupby, takewhile
 from typing import IO
 
 from trainperf.analysis.run.manifest import manifest_files
-from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, each_once
+from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, by_writer
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import numbered_on, thinned, within
 from trainperf.core.artifacts.manifest import Manifest
@@ -131,18 +131,16 @@ def _is_run(content: Sequence[ListedFile]) -> bool:
     )
 
 
-def _runs_below(content: Sequence[ListedFile]) -> Iterator[tuple[AnyPath, list[ListedFile]]]:
+def _runs_below(
+    content: Sequence[ListedFile], levels: int = LEVELS
+) -> Iterator[tuple[AnyPath, list[ListedFile]]]:
     """Runs in the folders of a directory, and their contents."""
-    level = content
-    for _ in range(LEVELS):
-        inside: list[ListedFile] = []
-        for folder in (file.path for file in level if file.is_dir):
-            with suppress(PermissionError, FileNotFoundError):
-                files = listed(folder)
-                if folder.name.startswith(NAME) and _is_run(files):
-                    yield folder, files
-                inside += files
-        level = inside
+    for folder in (file.path for file in content if file.is_dir and levels):
+        with suppress(PermissionError, FileNotFoundError):
+            files = listed(folder)
+            if folder.name.startswith(NAME) and _is_run(files):
+                yield folder, files
+            yield from _runs_below(files, levels - 1)
 
 
 def _began(directory: AnyPath, content: Sequence[ListedFile]) -> tuple[str, float]:
@@ -166,20 +164,16 @@ def record_files(
         elsewhere = manifest_files(directory)
     files, problems = (content, []) if elsewhere is None else elsewhere
     records: RecordParts = {}
-    for file in files:
-        writer = None if file.is_dir else rank_and_attempt(file.path.name)
-        if writer is not None:
-            records.setdefault(writer, []).append(file)
-    for writer, several in records.items():
-        parts = each_once(several)
+    for writer, parts in sorted(by_writer(files, rank_and_attempt).items()):
         whole = [file for number, file in enumerate(parts) if part_number(file.path.name) == number]
         if len(whole) < len(parts):
             problems.append(
                 f"{parts[len(whole)].path}: the part before it is missing, nothing from there on "
                 "is read"
             )
-        records[writer] = whole
-    return {writer: parts for writer, parts in records.items() if parts}, problems
+        if whole:
+            records[writer] = whole
+    return records, problems
 
 
 def _opened(directory: AnyPath, content: Sequence[ListedFile], warnings: tuple[str, ...]) -> Run:
@@ -233,10 +227,8 @@ def _read(part: AnyPath, beginning: bytes | OSError) -> SegmentIndex | RunInfo |
             return read(BytesIO(beginning))
         with part.open("rb") as file:  # it may be longer
             return read(file)
-    except OSError as error:
-        return f"{part}: {error.strerror or error}"
-    except RunError as error:
-        return f"{part}: {error}"
+    except (OSError, RunError) as error:
+        return f"{part}: {getattr(error, 'strerror', None) or error}"
 
 
 def _header(file: IO[bytes]) -> RunInfo:

@@ -5,37 +5,51 @@ rank the latest steps, and those that another rank has not written yet.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import pairwise
+
+import numpy as np
 
 from trainperf.analysis.run.directory import Run, record_files
-from trainperf.analysis.run.earlier import earlier
 from trainperf.analysis.run.journal import Journal
-from trainperf.analysis.run.machine import MachineTails
-from trainperf.analysis.run.parts import EDGE_BYTES, Parts
+from trainperf.analysis.run.parts import EDGE_BYTES
 from trainperf.analysis.run.record_file import (
     Content,
     Damaged,
     ReadSteps,
     RecordFile,
     RecordReader,
+    end_of,
 )
 from trainperf.analysis.run.replay import RankLane, Replay
-from trainperf.core.places import AnyPath, ListedFile, listed
+from trainperf.core.places import AnyPath, listed
 from trainperf.core.run_directory import machine_of, rank_and_attempt
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import CORE_COLUMNS, GapRecord, Totals
 
 
-MOST_BYTES = 64 << 20
-"""Of all record files together, that are read when a run begins to be followed: the end of each.
-As much is held of steps that another rank has not written yet."""
+MOST_BYTES = 16 << 20
+"""Of all record files together, that are read when a run begins to be followed: the end of each,
+as it is on the disk.  No more is held of their steps."""
+
+LEAST_BYTES = 1 << 18
+"""Of one file: some thousand steps."""
 
 LATEST_S = 60.0
 LEAST_LATEST = 64
 """The latest steps are those of a minute, and so many at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAttempts:
+    """The attempts before the one that is followed; what they cost is in the report."""
+
+    number: int
+    steps: int
+    """Of all of them."""
+    reason: str
+    """How the last of them ended, as in `EndMark`; empty where it ended without a word."""
 
 
 class FollowedRun(Replay):
@@ -51,24 +65,22 @@ class FollowedRun(Replay):
 
     def __init__(self, path: AnyPath, most_bytes: int = MOST_BYTES) -> None:
         run = Run.open(path)
-        self.earlier = earlier(run)
-        """What the attempts before this one came to."""
+        before = run.attempts[:-1]
+        ended = end_of(before[-1][0]).mark if before else None
+        self.earlier = EarlierAttempts(
+            number=len(before),
+            steps=run.attempts[-1][0].begun,
+            reason=ended.reason if ended else "",
+        )
         files = tuple(replace(file, begun=0, chosen=ReadSteps()) for file in run.attempts[-1])
         # The machines are joined with the latest steps alone.
-        super().__init__(replace(run, attempts=(files,)), machines=[])
-        self._content = _Content.of(run)
-        each = most_bytes // len(files)
-        width = len(CORE_COLUMNS) + len(run.info.columns)
-        self._most = 1 + each // (8 * width)
-        self._lanes = {
-            file.rank: _FollowedRank(file, max(EDGE_BYTES, each), self._most) for file in files
-        }
-        self._tails = MachineTails(files)
-
-    @property
-    def documents(self) -> Sequence[object]:
+        super().__init__(replace(run, attempts=(files,)), machine_bytes=0)
+        each = max(LEAST_BYTES, most_bytes // len(files))
+        self.lanes = {file.rank: FollowedRank(file, each) for file in files}
+        self._others: dict[tuple[int, int], int] | None = None
+        self.documents: Sequence[tuple[str, int, float]] = ()
         """Changes when a file does that is neither of records nor of a machine."""
-        return self._content.documents
+        self.look()
 
     def look(self) -> bool:
         """List the directory again; whether it still has the files that are followed, and no other.
@@ -76,66 +88,71 @@ class FollowedRun(Replay):
         Raises:
             OSError, RunError: It cannot be read.
         """
-        before, self._content = self._content, _Content.of(self.run)
-        parts = self._content.parts
-        if before.writers != self._content.writers or any(
-            lane.reader.lines.replaced(parts[rank]) for rank, lane in self._lanes.items()
+        content, (files,) = listed(self.run.path), self.run.attempts
+        records, _ = record_files(self.run.path, content)
+        parts = {file.rank: records.pop((file.rank, file.attempt), []) for file in files}
+        # Another attempt, or rank, is followed from when its header is there: its file has grown.
+        before, self._others = (
+            self._others,
+            {writer: sum(part.size_bytes for part in its) for writer, its in records.items()},
+        )
+        self.documents = [
+            (file.path.name, 0 if file.is_dir else file.size_bytes, file.modified_s)
+            for file in content
+            if not file.path.name.startswith(".")
+            and not machine_of(file.path.name)
+            and not rank_and_attempt(file.path.name)
+        ]
+        if before not in (None, self._others) or any(
+            not parts[rank] or lane.reader.lines.replaced(parts[rank])
+            for rank, lane in self.lanes.items()
         ):
             return False
-        files = tuple(replace(file, parts=tuple(parts[file.rank])) for file in self.run.attempts[0])
+        files = tuple(replace(file, parts=parts[file.rank]) for file in files)
         for file in files:
-            self._lanes[file.rank].reader.lines.parts = file.parts
+            self.lanes[file.rank].reader.lines.parts = file.parts
         self.run = replace(self.run, attempts=(files,))
-        self._tails.look(self._content.machines)
         return True
 
     def blocks(self) -> Iterator[tuple[StepBlock, ...]]:
         """The steps that all ranks have written since the last call; journals are up to date then.
 
-        A rank that is far behind is not waited for.
+        Where a rank is behind, the others are read on as far as their steps can be held.
         """
-        lanes = list(self._lanes.values())
+        lanes = list(self.lanes.values())
         # What a rank has told of its loop is known while its steps are looked at.
-        self.journals = {rank: lane.journal for rank, lane in self._lanes.items()}
-        while True:
-            yield from self.aligned(lanes, waits=True)
-            for lane in lanes:
-                lane.fill(self._most)
-            ahead = [lane for lane in lanes if len(lane.block) >= self._most]
-            if not ahead:
-                break
-            if not all(len(lane.block) for lane in lanes):
-                self.left_out += sum(len(lane.take(lane.last_index)) for lane in ahead)
-        self.journals = {rank: lane.closed() for rank, lane in self._lanes.items()}
+        self.journals = {rank: lane.journal for rank, lane in self.lanes.items()}
+        yield from self.aligned(lanes, waits=True)
+        for lane in lanes:
+            lane.fill(lane.most)
+        self.journals = {rank: lane.closed() for rank, lane in self.lanes.items()}
         self.run = replace(self.run, window=lanes[0].window)
 
     def latest(self) -> Replay | None:
         """A pass over the latest steps, which were read; `None` before the first."""
-        until = min(lane.reader.last_step for lane in self._lanes.values())
-        begins = [lane.latest_from(until) for lane in self._lanes.values()]
-        if None in begins:
+        lanes = self.lanes
+        until = min(lane.reader.last_step for lane in lanes.values())
+        held = {rank: lane.held_until(until) for rank, lane in lanes.items()}
+        if not all(held.values()):
             return None
-        chosen = ReadSteps(first=max(filter(None, begins), default=0), last=until)
+        first = max(_latest_from(blocks, LATEST_S) for blocks in held.values())
+        chosen = ReadSteps(first=first, last=until)
         files = tuple(
-            replace(file, chosen=chosen, held=self._lanes[file.rank].recent)
+            replace(file, chosen=chosen, held=lanes[file.rank].recent)
             for file in self.run.attempts[0]
         )
-        window = f"steps {chosen.first:,.0f} to {until:,.0f}"
+        window = f"steps {first:,.0f} to {until:,.0f}"
         run = replace(self.run, attempts=(files,), window=window, warnings=())
-        return Replay(run, machines=self._tails.series())
-
-    @property
-    def held_steps(self) -> int:
-        """Steps in memory, all ranks together."""
-        return sum(len(lane.block) + lane.recent_steps for lane in self._lanes.values())
+        return Replay(run, machine_bytes=EDGE_BYTES)
 
 
-class _FollowedRank(RankLane):
+class FollowedRank(RankLane):
     """One rank: what it has written, and what of it is held."""
 
-    def __init__(self, file: RecordFile, most_bytes: int, most: int) -> None:
+    def __init__(self, file: RecordFile, most_bytes: int) -> None:
         super().__init__(self)
-        self._most = most
+        self.most = 1 + most_bytes // (8 * (len(CORE_COLUMNS) + len(file.info.columns)))
+        """Steps that are held."""
         self.reader = RecordReader(file, most_bytes)
         self.journal = Journal(file.rank)
         """Of its file so far, which is still open."""
@@ -146,7 +163,7 @@ class _FollowedRank(RankLane):
         begins = ReadSteps() if self.reader.lines.is_whole else ReadSteps(first=1)
         self.journal.begin(replace(file, chosen=begins))
 
-    def __iter__(self) -> "_FollowedRank":
+    def __iter__(self) -> "FollowedRank":
         return self
 
     def __next__(self) -> StepBlock:
@@ -165,14 +182,8 @@ class _FollowedRank(RankLane):
 
     def _forget(self) -> None:
         """Keep the steps of twice the latest time, and what belongs to them."""
-        blocks = [content for content in self.recent if isinstance(content, StepBlock)]
-        first, steps = blocks[0].index[0], sum(map(len, blocks))
-        for block, later in pairwise(blocks):
-            steps -= len(block)
-            span_s = (blocks[-1].start_ns[-1] - later.start_ns[0]) / 1e9
-            if steps < LEAST_LATEST or (span_s < 2 * LATEST_S and steps < self._most):
-                break
-            first = later.index[0]
+        first = _latest_from(self.held_until(math.inf), 2 * LATEST_S)
+        first = max(first, self.reader.last_step - self.most)
         counted = [content.at_step for content in self.recent if isinstance(content, Totals)]
         before = max((step for step in counted if step < first), default=-1)
         self.recent = [
@@ -181,10 +192,10 @@ class _FollowedRank(RankLane):
             if _step_of(content) >= (before if isinstance(content, Totals) else first or -1)
         ]
 
-    @property
-    def recent_steps(self) -> int:
-        """The latest steps, which are held."""
-        return sum(len(content) for content in self.recent if isinstance(content, StepBlock))
+    def held_until(self, step: float) -> list[StepBlock]:
+        """The latest steps up to a number."""
+        blocks = [content for content in self.recent if isinstance(content, StepBlock)]
+        return [part for block in blocks if len(part := block.select(block.index <= step))]
 
     def closed(self) -> Journal:
         """The journal as if its file ended here."""
@@ -193,56 +204,19 @@ class _FollowedRank(RankLane):
         journal.close()
         return journal
 
-    def latest_from(self, until: float) -> float | None:
-        """The first of the latest steps up to a number; `None` without one."""
-        held = [content for content in self.recent if isinstance(content, StepBlock)]
-        blocks = [block.select(block.index <= until) for block in held]
-        if not any(map(len, blocks)):
-            return None
-        block = StepBlock.joined(blocks)
-        late = block.start_ns >= block.start_ns[-1] - LATEST_S * 1e9
-        return float(block.index[min(late.argmax(), max(0, len(block) - LEAST_LATEST))])
+
+def _latest_from(blocks: Sequence[StepBlock], span_s: float) -> float:
+    """The first of the steps of so long a time, and of `LEAST_LATEST` at least."""
+    index = np.concatenate([block.index for block in blocks])
+    start_ns = np.concatenate([block.start_ns for block in blocks])
+    late = start_ns >= start_ns[-1] - span_s * 1e9
+    return float(index[min(int(late.argmax()), max(0, len(index) - LEAST_LATEST))])
 
 
 def _step_of(content: Content) -> float:
-    """Number of the first step that something belongs to."""
+    """Number of the last step that something belongs to."""
     if isinstance(content, StepBlock):
-        return float(content.index[0])
+        return float(content.index[-1])
     if isinstance(content, GapRecord):
         return content.after_step
     return content.at_step if isinstance(content, Totals) else math.inf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Content:
-    """What a listing of the run directory shows."""
-
-    writers: frozenset[tuple[int, int, int]]
-    """Rank and attempt of each record file, of the attempt that is followed and later ones; of
-    these the size too, as an attempt is followed from when its header is there."""
-    parts: Mapping[int, Parts]
-    """Rank to its parts in that attempt."""
-    machines: Sequence[ListedFile]
-    documents: Sequence[tuple[str, int, float]]
-
-    @classmethod
-    def of(cls, run: Run) -> "_Content":
-        """As it is now."""
-        content, attempt = listed(run.path), run.attempts[-1][0].attempt
-        records, _ = record_files(run.path, content)
-        return cls(
-            writers=frozenset(
-                (rank, of, sum(part.size_bytes for part in parts) if of > attempt else 0)
-                for (rank, of), parts in records.items()
-                if of >= attempt
-            ),
-            parts={rank: parts for (rank, of), parts in records.items() if of == attempt},
-            machines=[file for file in content if machine_of(file.path.name)],
-            documents=[
-                (file.path.name, 0 if file.is_dir else file.size_bytes, file.modified_s)
-                for file in content
-                if not file.path.name.startswith(".")
-                and not machine_of(file.path.name)
-                and not rank_and_attempt(file.path.name)
-            ],
-        )

@@ -6,6 +6,7 @@ one or stand for the others: what is known over all of them was merged from one 
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from trainperf.analysis.run.journal import Journal
 from trainperf.core.phases import PHASES
 from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.stretches import STRETCH
 
 
 SUMMED = (
@@ -35,7 +37,7 @@ WALL, CYCLE, GAP = "wall_ns", "cycle_ns", "gap_ns"
 """Names of the largest step time, of that of a step with the recurring gaps after it, and of the
 largest gaps; the last two are known of many ranks only."""
 
-PIECE_STEPS = 1024
+PIECE_STEPS = STRETCH
 """Of a block of many ranks, some thirty of which are in memory."""
 
 
@@ -86,9 +88,7 @@ class OverRanks:
 
     def total(self, name: str) -> Column:
         """Sum of a phase or fact over the ranks; NaN where one has not measured it."""
-        having = self.having.get(name)
-        if having is None:
-            return self.sums[name]
+        having = self.having.get(name, self.ranks)  # every rank has its phases
         return np.where(having == self.ranks, self.sums[name], np.nan)
 
     def take(self, places: npt.NDArray[np.intp]) -> "OverRanks":
@@ -120,11 +120,7 @@ class JobBlock:
     def of(cls, blocks: Sequence[StepBlock]) -> "JobBlock":
         """Of one block per rank, empty for one that took no part."""
         present = {place: block for place, block in enumerate(blocks) if len(block)}
-        over: OverRanks | None = None
-        for block in present.values():
-            mine = OverRanks.of(block)
-            over = mine if over is None else over.plus(mine)
-        assert over is not None  # noqa: S101 nobody yields steps that no rank has
+        over = reduce(OverRanks.plus, map(OverRanks.of, present.values()))
         return cls(blocks=present, over=over, everybody=len(present) == len(blocks))
 
     @property
@@ -162,12 +158,8 @@ class JobBlock:
 
 def gaps_after(index: Column, journal: Journal) -> Column:
     """Nanoseconds of recurring gaps after each of a rank's steps, whose file was read."""
-    gaps_ns: Column = np.zeros(len(index))
-    for step, spent_ns in journal.gaps_after.items():
-        place = int(np.searchsorted(index, step))
-        if place < len(index) and index[place] == step:
-            gaps_ns[place] += spent_ns
-    return gaps_ns
+    after = journal.gaps_after
+    return np.array([after.get(step, 0) for step in index.astype(int).tolist()], dtype=np.float64)
 
 
 def pieces(blocks: Iterator[StepBlock], size: int = PIECE_STEPS) -> Iterator[StepBlock]:

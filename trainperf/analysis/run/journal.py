@@ -93,14 +93,14 @@ class Journal:
 
     def close(self) -> None:
         """The attempt's file has been read to its end."""
+        window = self._chosen.is_window
+        begins_ns = self._origin_ns if window and self._origin_ns is not None else 0
         # A gap cut out of the last step ends before the step does, hence the larger of the two.
-        if self._chosen.is_window:
-            self.fit_ns += max(self._reached_ns - (self._origin_ns or 0), self._attributed_ns)
-            self._until_ns = self._reached_ns
-            return
-        known_ns = max(self._reached_ns, self._attributed_ns)
-        self._until_ns = self.end.fit_ns if self.end else known_ns
-        self.fit_ns += self._until_ns
+        lasted_ns = max(self._reached_ns - begins_ns, self._attributed_ns)
+        if self.end and not window:
+            lasted_ns = self.end.fit_ns
+        self.fit_ns += lasted_ns
+        self._until_ns = self._reached_ns if window else lasted_ns
 
     def add_steps(self, block: StepBlock) -> None:
         """Count a block of steps."""

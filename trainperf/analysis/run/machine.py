@@ -1,10 +1,7 @@
 """Series of the machine beside a run: the sampled files of its hosts, as columns over time."""
 
 import gzip
-import warnings
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -12,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.parts import EDGE_BYTES, PartReader, Parts, each_once
+from trainperf.analysis.run.parts import PartReader, Parts, by_writer
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import start_time
 from trainperf.core.artifacts.machine import (
@@ -22,13 +19,11 @@ from trainperf.core.artifacts.machine import (
     Neighbour,
     device_column,
 )
-from trainperf.core.places import ListedFile, listed
+from trainperf.core.places import listed
 from trainperf.core.run_directory import machine_of
 from trainperf.core.steps.block import Column
+from trainperf.core.steps.codec import matrix_of
 
-
-_LATEST = 600
-"""Samples of a host that are held of a run that is followed."""
 
 _ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour | MachineEnd)
 
@@ -67,35 +62,27 @@ class MachineSeries:
         return float(self.at_ns[-1] - self.at_ns[0]) / 1e9 if len(self) else 0.0
 
 
-def read_machines(run: Run) -> tuple[list[MachineSeries], list[str]]:
-    """The series of all hosts and attempts, and what is wrong with files that cannot be read."""
+def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[MachineSeries], list[str]]:
+    """The series of all hosts and attempts, and what is wrong with files that cannot be read.
+
+    Of each file about *most_bytes* are read, from its end; `None` for all.
+    """
     series: dict[tuple[int, int], MachineSeries] = {}
     problems: list[str] = []
     for place, files in enumerate(run.attempts):
         for parent in dict.fromkeys(file.path.parent for file in files):
-            for rank, parts in _hosts(listed(parent), files[0].attempt).items():
-                if (place, rank) in series:
-                    continue  # a merged run has a copy next to it
+            for (rank, attempt), parts in sorted(by_writer(listed(parent), machine_of).items()):
+                # A merged run has a copy next to it.
+                if attempt != files[0].attempt or (place, rank) in series:
+                    continue
                 try:
-                    read = _series(
-                        _contents(PartReader(parts, header=False)), place, _apart_s(files, rank)
-                    )
+                    read = _series(_lines(parts, most_bytes), place, _apart_s(files, rank))
                 except (OSError, msgspec.DecodeError, ValueError) as error:
                     problems.append(f"{parts[0].path.name}: cannot be read ({error})")
                     continue
                 if read is not None and len(read):
                     series[place, rank] = read
     return list(series.values()), problems
-
-
-def _hosts(content: Iterable[ListedFile], attempt: int) -> dict[int, Parts]:
-    """First rank of each host to the parts of its file in an attempt."""
-    files: dict[int, list[ListedFile]] = {}
-    for file in content:
-        writer = None if file.is_dir else machine_of(file.path.name)
-        if writer is not None and writer[1] == attempt:
-            files.setdefault(writer[0], []).append(file)
-    return {rank: each_once(parts) for rank, parts in sorted(files.items())}
 
 
 def _apart_s(files: Sequence[RecordFile], rank: int) -> float:
@@ -105,53 +92,19 @@ def _apart_s(files: Sequence[RecordFile], rank: int) -> float:
     return (started - anchor).total_seconds() if started and anchor else 0.0
 
 
-class MachineTails:
-    """The latest samples of all hosts, from files that are written to.
-
-    Args:
-        files: Record files of the attempt that is followed.
-    """
-
-    def __init__(self, files: Sequence[RecordFile]) -> None:
-        self._files = files
-        self._readers: dict[int, PartReader] = {}
-        self._headers: dict[int, bytes] = {}
-        self._lines: dict[int, deque[bytes]] = {}
-
-    def look(self, content: Sequence[ListedFile]) -> None:
-        """Read what was appended to those files that are listed.
-
-        Raises:
-            OSError: One cannot be read.
-        """
-        for rank, parts in _hosts(content, self._files[0].attempt).items():
-            if rank not in self._readers:
-                first = next(_contents(PartReader(parts[:1], header=False)), None)
-                if first is None:
-                    continue
-                self._headers[rank], self._lines[rank] = first[0], deque(maxlen=_LATEST)
-                self._readers[rank] = PartReader(parts, EDGE_BYTES)
-            self._readers[rank].parts = parts
-            for lines in _contents(self._readers[rank]):
-                self._lines[rank] += lines
-
-    def series(self) -> list[MachineSeries]:
-        """What there is of each host, without a host whose file is damaged."""
-        series = []
-        for rank, lines in self._lines.items():
-            with suppress(msgspec.DecodeError, ValueError):
-                read = _series([[self._headers[rank], *lines]], 0, _apart_s(self._files, rank))
-                if read is not None and len(read):
-                    series.append(read)
-        return series
-
-
-def _contents(reader: PartReader) -> Iterator[list[bytes]]:
-    """What there is by now and was not read.
+def _lines(parts: Parts, most_bytes: int | None) -> Iterator[list[bytes]]:
+    """The header, and the lines after it or the last of them.
 
     Raises:
         OSError: A part cannot be read.
     """
+    reader = PartReader(parts, most_bytes, header=False)
+    if not reader.is_whole:
+        yield next(_contents(PartReader(parts[:1], header=False)), [])[:1]
+    yield from _contents(reader)
+
+
+def _contents(reader: PartReader) -> Iterator[list[bytes]]:
     for content in reader.contents():
         if isinstance(content, list):
             yield content
@@ -168,20 +121,18 @@ def _series(
     Raises:
         ValueError: It is not such a file, or of another version.
     """
-    header, end = None, None
-    neighbours: list[Neighbour] = []
+    header: MachineHeader | None = None
+    others: list[MachineHeader | Neighbour | MachineEnd] = []
     blocks: list[npt.NDArray[np.float64]] = []
     for lines in chunks:
-        for entry in (_ENTRIES.decode(line) for line in lines if line[:1] not in (b"[", b"")):
-            if isinstance(entry, Neighbour):
-                neighbours.append(entry)
-            elif isinstance(entry, MachineEnd):
-                end = entry
-            else:
-                header = entry
+        others += [_ENTRIES.decode(line) for line in lines if line[:1] not in (b"[", b"")]
+        header = next((entry for entry in others if isinstance(entry, MachineHeader)), None)
         rows = [line for line in lines if line[:1] == b"["]
         if rows and header is not None:
-            blocks.append(_block(rows, len(header.columns)))
+            block = matrix_of(rows, len(header.columns))
+            if block is None:
+                raise ValueError("a line is damaged, or has other columns than the header")
+            blocks.append(block)
     if header is None:
         return None
     if header.schema != MACHINE_VERSION:
@@ -194,19 +145,8 @@ def _series(
         values=matrix[:, 1:].astype(np.float32),
         neighbours=tuple(
             msgspec.structs.replace(each, at_ns=each.at_ns + round(apart_s * 1e9))
-            for each in neighbours
+            for each in others
+            if isinstance(each, Neighbour)
         ),
-        end=end,
+        end=next((entry for entry in others if isinstance(entry, MachineEnd)), None),
     )
-
-
-def _block(rows: Sequence[bytes], width: int) -> npt.NDArray[np.float64]:
-    """Raises `ValueError` where a line has another number of columns, or is damaged."""
-    # Half the time of a decoder that makes a number of Python's of each: a week has 600,000 lines.
-    text = b",".join(rows).translate(None, b"[]").replace(b"null", b"nan")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the number of cells tells
-        cells: npt.NDArray[np.float64] = np.fromstring(text, sep=",")
-    if cells.size != len(rows) * width:
-        raise ValueError("a line has another number of columns than the header, or is damaged")
-    return cells.reshape(len(rows), width)

@@ -1,10 +1,16 @@
 """Record files that the manifest of a merged run names, as they are now."""
 
+from collections.abc import Mapping
+from functools import cache
+
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath, ListedFile, listed, path_of
 from trainperf.core.run_directory import is_packed, packed_part
+
+
+_GONE = "no longer there"
 
 
 def manifest_files(directory: AnyPath) -> tuple[list[ListedFile], list[str]] | None:
@@ -18,11 +24,12 @@ def manifest_files(directory: AnyPath) -> tuple[list[ListedFile], list[str]] | N
     manifest = read_document(Manifest, directory)
     if manifest is None:
         return None
-    places = _Places()
+    listing = cache(_listing)
     files: list[ListedFile] = []
     problems: list[str] = []
     for records in manifest.records:
-        parts = [places.file(path_of(part)) for part in records.parts]
+        paths = [path_of(part) for part in records.parts]
+        parts = [_file(path, listing(path.parent)) for path in paths]
         present = [part for part in parts if isinstance(part, ListedFile)]
         # What stands behind a part that is gone would be taken for the rest of the part before.
         whole = present[: next((i for i, part in enumerate(parts) if isinstance(part, str)), None)]
@@ -39,28 +46,17 @@ def manifest_files(directory: AnyPath) -> tuple[list[ListedFile], list[str]] | N
     return files, problems
 
 
-class _Places:
-    """Listings of the folders that a manifest names files in, each made once."""
-
-    def __init__(self) -> None:
-        self._listings: dict[AnyPath, dict[str, ListedFile] | str] = {}
-
-    def file(self, path: AnyPath) -> ListedFile | str:
-        """What is at a path, or why it cannot be read."""
-        folder = path.parent
-        if folder not in self._listings:
-            self._listings[folder] = _listing(folder)
-        listing = self._listings[folder]
-        if isinstance(listing, str):
-            return f"{path}: {listing}"
-        here = listing.get(packed_part(path).name) or listing.get(path.name)
-        return f"{path}: no longer there" if here is None else here
+def _file(path: AnyPath, listing: Mapping[str, ListedFile] | str) -> ListedFile | str:
+    """What is at a path, or why it cannot be read."""
+    if isinstance(listing, str):
+        return f"{path}: {listing}"
+    return listing.get(packed_part(path).name) or listing.get(path.name) or f"{path}: {_GONE}"
 
 
 def _listing(folder: AnyPath) -> dict[str, ListedFile] | str:
     try:
         return {file.path.name: file for file in listed(folder)}
     except FileNotFoundError:
-        return "no longer there"
+        return _GONE
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"

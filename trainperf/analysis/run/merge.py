@@ -7,7 +7,7 @@ are; what is small and looked at with the run, such as an audit, is copied.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.directory import Run, record_files
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.manifest import Manifest, ManifestRecords
@@ -73,38 +73,22 @@ def merge(parts: Sequence[Run], into: AnyPath, *, copy: bool = False) -> Run:
 
 
 def _make(into: AnyPath) -> None:
-    exists = f"{into}: exists already; name a directory that does not"
-    if isinstance(into, RemotePath):
-        if into.exists():
-            raise RunError(exists)
-        return
-    try:
+    if into.exists():
+        raise RunError(f"{into}: exists already; name a directory that does not")
+    if isinstance(into, Path):
         into.mkdir(parents=True)
-    except FileExistsError:
-        raise RunError(exists) from None
 
 
 def _record_files(part: Run) -> Iterator[ManifestRecords]:
     """Those of a run, the ones that cannot be read among them: whoever reads the whole says so."""
-    readable: set[AnyPath] = set()
-    for file in (file for files in part.attempts for file in files):
-        paths = [each.path for each in file.parts]
-        readable.update(paths)
+    records, _ = record_files(part.path, listed(part.path))
+    for (rank, attempt), parts in records.items():
         yield ManifestRecords(
-            rank=file.rank,
-            attempt=file.attempt,
-            parts=tuple(str(path.resolve()) for path in paths),
-            size_bytes=file.size_bytes,
+            rank=rank,
+            attempt=attempt,
+            parts=tuple(str(each.path.resolve()) for each in parts),
+            size_bytes=sum(each.size_bytes for each in parts),
         )
-    for other in listed(part.path):
-        writer = None if other.is_dir else rank_and_attempt(other.path.name)
-        if writer is not None and other.path not in readable:
-            yield ManifestRecords(
-                rank=writer[0],
-                attempt=writer[1],
-                parts=(str(other.path.resolve()),),
-                size_bytes=other.size_bytes,
-            )
 
 
 def _taken(records: ManifestRecords, into: AnyPath, *, copy: bool) -> ManifestRecords:
@@ -113,17 +97,11 @@ def _taken(records: ManifestRecords, into: AnyPath, *, copy: bool) -> ManifestRe
     if not copy and not any(_only_here(part, into) for part in parts):
         return records
     name = record_file(Path(), records.rank, records.attempt).name
-    if isinstance(into, Path) and not any(is_packed(part.name) for part in parts):
-        copy_joined(parts, into / name)
-        targets: list[AnyPath] = [into / name]
-    else:
-        names = [record_part(name, number) for number in range(len(parts))]
-        targets = [
-            packed_part(into / name) if is_packed(part.name) else into / name
-            for part, name in zip(parts, names, strict=True)
-        ]
-        for part, target in zip(parts, targets, strict=True):
-            copy_joined([part], target)
+    targets = [into / record_part(name, number) for number in range(len(parts))]
+    for number, part in enumerate(parts):
+        if is_packed(part.name):
+            targets[number] = packed_part(targets[number])
+        copy_joined([part], targets[number])
     return ManifestRecords(
         rank=records.rank,
         attempt=records.attempt,

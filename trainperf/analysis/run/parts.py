@@ -4,7 +4,7 @@ Object storage cannot append, and files of days are rotated: a file goes on in f
 anywhere, and a part that was left is packed and its lines are taken away.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from trainperf.core.places import AnyPath, ListedFile
 from trainperf.core.run_directory import is_packed, packed_part, part_number
@@ -20,13 +20,21 @@ Parts = Sequence[ListedFile]
 """The parts of a file in order, numbered from 0."""
 
 
-def each_once(files: Iterable[ListedFile]) -> list[ListedFile]:
-    """The parts of a file in order; of one that is there twice the packed one, which is whole."""
-    parts = {
-        part_number(file.path.name): file
-        for file in sorted(files, key=lambda file: is_packed(file.path.name))
-    }
-    return [parts[number] for number in sorted(parts)]
+def by_writer(
+    content: Iterable[ListedFile], writer_of: Callable[[str], tuple[int, int] | None]
+) -> dict[tuple[int, int], list[ListedFile]]:
+    """Rank and attempt to the parts of their file in order; of one that is there twice the packed.
+
+    Args:
+        content: Of a directory.
+        writer_of: Rank and attempt by the name of a file, if it is one of these.
+    """
+    files: dict[tuple[int, int], dict[int, ListedFile]] = {}
+    for file in sorted(content, key=lambda file: is_packed(file.path.name)):
+        writer = None if file.is_dir else writer_of(file.path.name)
+        if writer is not None:
+            files.setdefault(writer, {})[part_number(file.path.name)] = file
+    return {writer: [parts[number] for number in sorted(parts)] for writer, parts in files.items()}
 
 
 class PartReader:
@@ -51,10 +59,8 @@ class PartReader:
 
     def replaced(self, parts: Parts) -> bool:
         """Whether these are of another file than the one that was read: there is less of it."""
-        if self.number >= len(parts):
-            return self.number > len(parts)
-        here = parts[self.number]
-        return not is_packed(here.path.name) and here.size_bytes < self.offset
+        lines = [part for part in parts[self.number :][:1] if not is_packed(part.path.name)]
+        return self.number > len(parts) or any(part.size_bytes < self.offset for part in lines)
 
     def contents(self) -> Iterator[list[bytes] | AnyPath]:
         """Lines, some at a time, and packed parts, which are read as a whole, up to what there is.
@@ -95,17 +101,14 @@ class PartReader:
 
 
 def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:
-    """The part, and the place in it, from which on there are about so many bytes of lines.
+    """The part, and the place in it, from which on there are so many bytes.
 
-    A packed part is gone back to only where there is hardly anything after it.
+    A packed part is read as a whole, or not at all.
     """
-    place = (len(parts), 0)
-    left_bytes = most_bytes
     for number in reversed(range(len(parts))):
         part = parts[number]
-        if is_packed(part.path.name):
-            return place if left_bytes <= most_bytes - EDGE_BYTES else (number, 0)
-        if part.size_bytes > left_bytes:
-            return number, part.size_bytes - left_bytes
-        place, left_bytes = (number, 0), left_bytes - part.size_bytes
-    return place
+        if part.size_bytes > most_bytes:
+            packed = is_packed(part.path.name)
+            return (number + 1, 0) if packed else (number, part.size_bytes - most_bytes)
+        most_bytes -= part.size_bytes
+    return 0, 0

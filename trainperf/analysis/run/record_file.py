@@ -156,6 +156,11 @@ class RecordReader:
         Raises:
             OSError: A part cannot be read.
         """
+        yield from self._read()
+        # No line is held by now, though who follows many files stops here in each.
+        yield from self._decoded(len(self._pending))
+
+    def _read(self) -> Iterator[Content]:
         for content in self.lines.contents():
             if not isinstance(content, list):
                 yield from self._decoded(len(self._pending))
@@ -172,11 +177,10 @@ class RecordReader:
             self._pending += steps
             while len(self._pending) >= BLOCK_STEPS:
                 yield from self._decoded(BLOCK_STEPS)
-        yield from self._decoded(len(self._pending))
 
     def _decoded(self, number: int) -> Iterator[StepBlock | Damaged]:
-        lines, self._pending = self._pending[:number], self._pending[number:]
-        block, damaged = decode_steps(self._schema, lines)
+        block, damaged = decode_steps(self._schema, self._pending[:number])
+        del self._pending[:number]
         yield from self._rising(block)
         if damaged:
             yield Damaged(damaged)

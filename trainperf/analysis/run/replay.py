@@ -27,22 +27,23 @@ class Replay:
 
     Args:
         run: The opened run.
-        machines: What was sampled beside it; read from its files by default.
+        machine_bytes: About how much is read of what was sampled beside it, from the end of each
+            host's file; `None` for all.
     """
 
-    def __init__(self, run: Run, machines: list[MachineSeries] | None = None) -> None:
+    def __init__(self, run: Run, machine_bytes: int | None = None) -> None:
         self.run = run
         self.journals = {rank: Journal(rank) for rank in run.ranks}
         self.left_out = 0
         """Steps that some rank of their attempt does not have."""
         self.attempt = 0
         """Place of the attempt whose steps came last."""
-        self._machines = machines
+        self._machine_bytes = machine_bytes
 
     @cached_property
     def machines(self) -> tuple[list[MachineSeries], list[str]]:
         """What was sampled beside the run, read once, and what is wrong with it."""
-        return read_machines(self.run) if self._machines is None else (self._machines, [])
+        return read_machines(self.run, self._machine_bytes)
 
     def blocks(self) -> Iterator[tuple[StepBlock, ...]]:
         """Blocks of the same steps, one per rank in the order of ranks, with their tags united.
@@ -66,7 +67,7 @@ class Replay:
         while True:
             for lane in lanes:
                 lane.fill()
-            reached = [lane.last_index for lane in lanes if len(lane.block)]
+            reached = [float(lane.block.index[-1]) for lane in lanes if len(lane.block)]
             if not reached or (waits and len(reached) < len(lanes)):
                 return
             common, left_out = common_steps([lane.take(min(reached)) for lane in lanes])
@@ -81,11 +82,6 @@ class RankLane:
     def __init__(self, blocks: Iterator[StepBlock]) -> None:
         self._blocks = blocks
         self.block = _EMPTY
-
-    @property
-    def last_index(self) -> float:
-        """Number of the last step that is there to take."""
-        return float(self.block.index[-1])
 
     def fill(self, least: int = 1) -> None:
         """Make sure there are so many steps to take, unless there are no more."""

@@ -1,10 +1,9 @@
 """Trials of the same training that were made in another run, near this one on disk."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.directory import LEVELS, Run
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
@@ -31,9 +30,6 @@ NO_CHANGE = frozenset(
 )
 """Facts that change neither the work of a step nor its speed."""
 
-_LEVELS = 3
-"""Folders above a run in which trials are looked for."""
-
 _PLACES = (f"{NAME}*", f"try*/{NAME}*", f"runs/try*/{NAME}*")
 """In each of them: next to it, and where `trainperf try` writes by default."""
 
@@ -48,6 +44,7 @@ class TrialsBeside:
 
     trials: Trials
     run: Path
+    started_at: str
 
 
 def trials_beside(run: Run, step_s: float | None) -> TrialsBeside | None:
@@ -60,35 +57,31 @@ def trials_beside(run: Run, step_s: float | None) -> TrialsBeside | None:
         run: That has none of its own.  Of one behind a URL no neighbours are looked at.
         step_s: What its steady step takes; `None` if it has none.
     """
-    best: tuple[str, TrialsBeside] | None = None
     if isinstance(run.path, RemotePath):  # nobody tries anything there
         return None
-    for path in _candidates(run.path.resolve()):
-        try:
-            other = Run.open(path)
-            trials = read_document(Trials, path)
-        except RunError:
-            continue
-        started_at = other.info.started_at
-        if trials is None or not _same_training(run.info, other.info):
-            continue
-        if _as_fast(trials, step_s) and (best is None or started_at > best[0]):
-            best = started_at, TrialsBeside(trials, path)
-    return None if best is None else best[1]
+    path = run.path.resolve()
+    beside = {
+        file.parent
+        for folder in path.parents[:LEVELS]
+        for place in _PLACES
+        for file in folder.glob(f"{place}/{Trials.file}")
+    }
+    neighbours = [_tried(other, run.info, step_s) for other in sorted(beside - {path})]
+    return max(filter(None, neighbours), key=lambda each: each.started_at, default=None)
 
 
-def _candidates(run: Path) -> Iterator[Path]:
-    """Directories of other runs with trials."""
-    for folder in run.parents[:_LEVELS]:
-        for place in _PLACES:
-            for file in folder.glob(f"{place}/{Trials.file}"):
-                if file.parent != run:
-                    yield file.parent
-
-
-def _same_training(run: RunInfo, other: RunInfo) -> bool:
-    ours, theirs = _facts(run), _facts(other)
-    return all(theirs[name] == value for name, value in ours.items() if name in theirs)
+def _tried(path: Path, info: RunInfo, step_s: float | None) -> TrialsBeside | None:
+    try:
+        other, trials = Run.open(path).info, read_document(Trials, path)
+    except RunError:
+        return None
+    if trials is None or trials.baseline is None or not step_s:
+        return None
+    ours, theirs = _facts(info), _facts(other)
+    if any(theirs.get(name, value) != value for name, value in ours.items()):
+        return None
+    as_fast = 1 / _SAME_STEP <= trials.baseline.step_s / step_s <= _SAME_STEP
+    return TrialsBeside(trials, path, other.started_at) if as_fast else None
 
 
 def _facts(info: RunInfo) -> dict[str, Scalar]:
@@ -105,10 +98,3 @@ def _facts(info: RunInfo) -> dict[str, Scalar]:
         for name, value in facts.items()
         if value is not None and name not in NO_CHANGE and name != "trainperf"
     }
-
-
-def _as_fast(trials: Trials, step_s: float | None) -> bool:
-    if trials.baseline is None or not step_s:
-        return False
-    ratio = trials.baseline.step_s / step_s
-    return 1 / _SAME_STEP <= ratio <= _SAME_STEP

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from itertools import accumulate
 
 import numpy as np
 
@@ -43,13 +44,11 @@ def start_time(started_at: str) -> datetime | None:
 
 def numbered_on(attempts: Attempts) -> Attempts:
     """The files of a run, the steps of each attempt numbered on from those of the one before."""
-    numbered: list[tuple[RecordFile, ...]] = []
-    begun = 0
-    for files in attempts:
-        if numbered:
-            begun += 1 + max(end_of(file).step for file in numbered[-1])
-        numbered.append(tuple(replace(file, begun=begun) for file in files))
-    return tuple(numbered)
+    steps = [1 + max(end_of(file).step for file in files) for files in attempts[:-1]]
+    return tuple(
+        tuple(replace(file, begun=begun) for file in files)
+        for files, begun in zip(attempts, accumulate(steps, initial=0), strict=True)
+    )
 
 
 def within(attempts: Attempts, window: RunWindow) -> Attempts:
@@ -61,7 +60,7 @@ def within(attempts: Attempts, window: RunWindow) -> Attempts:
     whole = tuple(tuple(replace(file, chosen=EVERY_STEP) for file in files) for files in attempts)
     latest = whole[-1][0]
     since, until = (
-        _ended(latest) - when if isinstance(when, timedelta) else when
+        _at(latest, end_of(latest).at_ns) - when if isinstance(when, timedelta) else when
         for when in (window.since, window.until)
     )
     chosen: list[tuple[RecordFile, ...]] = []
@@ -86,24 +85,23 @@ def within(attempts: Attempts, window: RunWindow) -> Attempts:
 
 def _times(first: RecordFile, latest: RecordFile) -> str:
     """From when to when a run has steps, for whoever asks by time; empty where it does not say."""
-    if _NO_TIME in (_started(first), _started(latest)):
+    if _NO_TIME in (_at(first, 0), _at(latest, 0)):
         return ""
-    begins, ends = (at.astimezone(timezone.utc) for at in (_started(first), _ended(latest)))
+    begins, ends = (
+        at.astimezone(timezone.utc) for at in (_at(first, 0), _at(latest, end_of(latest).at_ns))
+    )
     form = "%Y-%m-%dT%H:%M:%S"
     return f", from {begins:{form}} to {ends:{form}} UTC"
 
 
-def _started(file: RecordFile) -> datetime:
-    return start_time(file.info.started_at) or _NO_TIME
-
-
-def _ended(file: RecordFile) -> datetime:
-    return _started(file) + timedelta(microseconds=end_of(file).at_ns // 1000)
+def _at(file: RecordFile, ns: int) -> datetime:
+    """The moment so long after the start of a fit."""
+    return (start_time(file.info.started_at) or _NO_TIME) + timedelta(microseconds=ns // 1000)
 
 
 def _first_at(file: RecordFile, moment: datetime) -> float:
     """The first step that begins then or later; infinite if there is none."""
-    at_ns = (moment - _started(file)) // timedelta(microseconds=1) * 1000
+    at_ns = (moment - _at(file, 0)) // timedelta(microseconds=1) * 1000
     stretches = file.stretches()
     # Stretches are in the order of time; what is not packed comes after them.
     later = stretches["first"][stretches["end_ns"] >= at_ns]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from trainperf.analysis.live import LiveLook
-from trainperf.analysis.run.earlier import Earlier
+from trainperf.analysis.run.following import EarlierAttempts
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import Scale, duration, plural, step_range
 from trainperf.core.formatting.wrap import columns_of, words_of
@@ -58,27 +58,22 @@ def status(look: LiveLook, width: int) -> list[Text]:
         parts = [f"{ending(look.whole)}, {steps} so far", f"written {_ago(look.silent_s)}"]
     else:
         parts = [f"{ending(look.whole)} after {steps}, {_ago(look.silent_s)}"]
-    if look.earlier is not None:
-        parts += _earlier(look.earlier, look.now_s)
+    if look.earlier.number:
+        parts += _earlier(look.earlier)
     if run.window:
         parts.append(f"read {run.window}")
     style = f"bold {_STATES.get(run.state, 'red')}"
     return flow([view.name, view.about, *parts], width, " · ", style)
 
 
-def _earlier(earlier: Earlier, now_s: float) -> list[str]:
-    """Which attempt it is, what there was before it, and what the restarts cost."""
-    number, last = len(earlier.attempts), earlier.attempts[-1]
+def _earlier(earlier: EarlierAttempts) -> list[str]:
+    """Which attempt it is, and what there was before it; the report has what restarts cost."""
+    number = earlier.number
     which = "attempt 1" if number == 1 else f"{number} attempts"
-    how = _ENDS.get(last.reason, f"ended by {last.reason}")
-    whose, ago = "which" if number == 1 else "the last", _ago(max(0.0, now_s - last.ended_s))
-    before = f"before it {plural(earlier.steps, 'step')} in {which}, {whose} {how} {ago}"
-    parts = [f"attempt {number + 1}", before]
-    if earlier.without_training_s >= 1:
-        parts.append(f"{duration(earlier.without_training_s)} without training between them")
-    if earlier.again_steps:
-        parts.append(f"{plural(earlier.again_steps, 'step')} done twice")
-    return list(map(plain, parts))
+    how = _ENDS.get(earlier.reason, f"ended by {earlier.reason}")
+    whose = "which" if number == 1 else "the last"
+    before = f"before it {plural(earlier.steps, 'step')} in {which}, {whose} {how}"
+    return list(map(plain, (f"attempt {number + 1}", before)))
 
 
 def _ago(seconds: float) -> str:
