@@ -57,7 +57,7 @@ def recorder_of() -> Recorder:
 
 def names(stacks: UserStacks, number: int) -> list[str]:
     """Functions of a stack, the innermost one first."""
-    _, _, _, *places = stacks.keys[number]
+    _, _, _, _, *places = stacks.keys[number]
     return [described(*stacks.places[place]).function for place in places]
 
 

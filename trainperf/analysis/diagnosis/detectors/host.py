@@ -549,7 +549,7 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
                     values={"phases": ", ".join(missing)},
                 ),
             ),
-            severity="low",
+            severity="low" if log else "medium",
         )
     lines = {place: line for place in places if (line := _seen_in(facts, place)) is not None}
     return Cause(

@@ -223,7 +223,10 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
             *_loader_facts(account, facts),
             *(() if anatomy is None else parts(anatomy)),
             *known(
-                owner and f"{owner.name}: {share(owner.fraction)} of it in {owner.samples} samples"
+                owner and f"{owner.name}: {share(owner.fraction)} of it in {owner.samples} samples",
+                anatomy is None
+                and loader is not None
+                and f"{facts.loop.loader_anatomy} shows which part of a batch is slow",
             ),
         ),
         changes=tuple(_loader_changes(account, facts, part)),

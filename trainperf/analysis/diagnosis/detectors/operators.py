@@ -672,7 +672,9 @@ def gradients_on(account: StepAccount, facts: Facts) -> Cause | None:
     if not nodes:
         return None
     kept, calls = facts.number("answer_graph_bytes"), facts.number("answer_calls") or 1
-    said = [f"{count(nodes)} nodes per call of the model, {count(calls)} calls per batch"]
+    said = [f"{count(nodes)} nodes per batch"]
+    if calls > 1:
+        said = [f"{count(nodes)} nodes per call of the model, {count(calls)} calls per batch"]
     if kept:
         said[0] += f", which keep {size(kept)} until the answer is dropped"
     if node_s and account.step_s:
