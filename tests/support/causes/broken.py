@@ -1,9 +1,10 @@
 """Trainings that are wrong or end."""
 
 import msgspec
-from support.accounts import GIB, MIB, Seen, on_gpu, seen, step
+from support.accounts import GIB, MIB, Seen, audit_of, on_gpu, region, seen, step
 from support.causes.case import CauseCase as Case
 
+from trainperf.analysis.diagnosis.cause import Use
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, OutOfMemory
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE
 from trainperf.core.steps.records import Scalar
@@ -151,7 +152,6 @@ GROWTH = (
             growing(10_000, steps=4600),  # full in 7.6 days
             growing(10 * MIB, steps=299),
             growing(10 * MIB, step_s=0.07),
-            growing(MIB, documents=held(400, 400, MIB)),
         ),
         words=("memory is full in 62,500 steps (41,600–124,900)", "no container was found"),
         shows={"urgent": True, "confidence": "medium", "where": ""},
@@ -182,17 +182,16 @@ GROWTH = (
         shows={"where": ""},
     ),
     Case(
-        "graph_held",
+        "leak",
         "a graph of each step is a leak whose cause is shown",
         growing(MIB, documents=held(400, 400, MIB)),
         None,
         "detach",
-        (growing(MIB), growing(0.0, documents=held(12, 12, MIB))),
         words=("Model.kept keeps the autograd graph of every step", "1.00 MiB per step"),
         shows={"urgent": True, "severity": "high", "where": "train.py:7"},
     ),
     Case(
-        "graph_held",
+        "leak",
         "short, but a warm-up is no question where the list is found",
         growing(100 * MIB, steps=200, documents=held(200, 200, MIB)),
         None,
@@ -200,19 +199,25 @@ GROWTH = (
         shows={"urgent": True, "severity": "high"},
     ),
     Case(
-        "graph_held",
-        "a list of losses: some kilobytes per step",
+        "leak",
+        "a list of losses: some kilobytes per step fill no memory for weeks",
         growing(4096, documents=held(400, 400, 1600)),
         None,
         "detach",
-        shows={"urgent": False, "severity": "low"},
+        shows={"urgent": False, "severity": "medium"},
     ),
     Case(
-        "graph_held",
+        "leak",
         "where memory was not measured it is neither urgent nor harmless",
         seen(step(forward=100), documents=held(200, 200, 1600)),
         None,
         "detach",
+        (
+            seen(step(forward=100), documents=held(99, 99, 1600)),
+            seen(step(forward=100), documents=held(200, 99, 1600)),  # the others are detached
+            seen(step(forward=100), documents=held(200, 200, 1600), steps=19),
+            seen(step(forward=100)),
+        ),
         shows={"urgent": False, "severity": "medium"},
     ),
 )
@@ -254,31 +259,43 @@ LIMITED = (
         shows={"severity": "high"},
     ),
     Case(
-        "fragmentation",
+        "memory_limit",
         "30 of 70 GiB that are reserved are holes, of 80",
         gpu(40, 70),
         None,
         "expandable_segments",
-        (gpu(30, 60), gpu(60, 70)),
-        words=("43 % of the reserved memory is fragmented",),
+        (
+            gpu(33, 63),  # 17 GiB are free for what comes
+            gpu(57, 70),  # 13 of them: less than a fifth
+        ),
+        words=("the run uses 88 % of", "70.0 GiB reserved, 30.0 GiB of it unused"),
+        shows={"severity": "medium"},
     ),
     Case(
-        "alloc_retries",
-        "one in eight steps",
-        gpu(78, alloc_retries=50, alloc_failures=2),
+        "memory_limit",
+        "the allocator started over in one of eight steps",
+        gpu(70, alloc_retries=50),
         None,
         "room_for_allocator",
-        (gpu(78, alloc_retries=2), gpu(78), gpu(78, alloc_retries=0)),
-        words=("50 times in 400 steady steps", "79.0 GiB of 80.0 GiB", "2 allocations failed for"),
+        (gpu(70, alloc_retries=2), gpu(70), gpu(70, alloc_retries=0)),
+        words=("70.0 GiB of 80.0 GiB", "the allocator retried 50 times"),
         shows={"severity": "high"},
     ),
     Case(
-        "alloc_retries",
-        "one in a hundred",
-        gpu(78, alloc_retries=4),
+        "memory_limit",
+        "in one of a hundred",
+        gpu(70, alloc_retries=4),
         None,
         "room_for_allocator",
         shows={"severity": "medium"},
+    ),
+    Case(
+        "memory_limit",
+        "each remedy that applies is told, the one for the retries first",
+        gpu(76, alloc_retries=4),
+        None,
+        "room_for_allocator",
+        shows={"changes": (Use(change="room_for_allocator"), Use(change="leave_room"))},
     ),
 )
 
@@ -294,9 +311,10 @@ def scheduled(stepped: int, updates: int, passes: int, **known: object) -> Seen:
     return seen(step(forward=10), settings={"schedulers": "StepLR", **counted}, **known)
 
 
-def answers(loop: object = INFERENCE, **settings: Scalar) -> Seen:
-    """An inference loop."""
-    return seen(step(forward=10), loop=loop, settings=settings)
+def answers(loop: object = INFERENCE, *, by: str = "", **settings: Scalar) -> Seen:
+    """An inference loop, with the operator that an audit of a step saw to draw."""
+    audit = audit_of(region(by, 1.0)) if by else None
+    return seen(step(forward=10), loop=loop, settings=settings, documents=audit)
 
 
 ACCELERATED = {"software": {"accelerate": "1.15"}, "world_size": 2}
@@ -353,13 +371,34 @@ WRONG = (
     ),
     Case(
         "dropout_left_on",
-        "random numbers are drawn in eval mode",
-        answers(answers_drawn=True, answers_drawn_in="Net.head", answers_drawn_at="net.py:9"),
+        "an answer drops in eval mode",
+        answers(
+            by="native_dropout",
+            answers_drawn=True,
+            answers_drawn_in="Net.head",
+            answers_drawn_at="net.py:9",
+        ),
         None,
         "dropout_by_mode",
-        (answers(), answers(answers_drawn=True, train_mode="Dropout")),
-        words=("drawn in Net.head",),
+        (
+            answers(by="native_dropout"),
+            answers(by="native_dropout", answers_drawn=False),
+            answers(by="native_dropout", answers_drawn=True, train_mode="Dropout"),
+            answers(by="multinomial", answers_drawn=True),  # a generator of text
+            answers(by="normal_", answers_drawn=True),  # one of images
+            answers(answers_drawn=True),  # no step was audited
+        ),
+        words=("dropout is left on in eval mode, in Net.head",),
         shows={"urgent": True, "where": "net.py:9"},
+    ),
+    Case(
+        "dropout_left_on",
+        "as the host does it: a mask of its own",
+        answers(by="bernoulli_", answers_drawn=True),
+        None,
+        "dropout_by_mode",
+        words=("dropout is left on in eval mode\n",),
+        shows={"where": ""},
     ),
 )
 

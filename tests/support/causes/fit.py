@@ -7,6 +7,7 @@ from support.causes.broken import held
 from support.causes.case import CauseCase as Case
 from support.causes.machine import trouble
 
+from trainperf.analysis.diagnosis.cause import Use
 from trainperf.analysis.summary.schema import (
     CaptureAftermath,
     GrowingPause,
@@ -49,22 +50,18 @@ def paused(
     return seen(account, loop=loop, settings=settings, steps=100, gaps=gaps, **known)
 
 
-def validates(
-    says: str, action: str, number: int = 20, loop: LoopKind = LIGHTNING, **settings: Scalar
-) -> Case:
-    """Half of the fit is 19 times as much as a twentieth beside the same steps."""
-    sees = paused("validation", 10.0, number, loop, settings)
-    return Case("validation", says, sees, 10.0, "validate_less", words=(action,))
+def fewer(change: str, often: int, part: str) -> Use:
+    """The n-th part of all pauses is left."""
+    return Use(change=change, values={"fewer": often, "part": part}, realises=1 - 1 / often)
 
 
-EPOCH = {"dataset_samples": 800, "batch_size": 16}  # fifty batches
-OR_FEWER = "or limit_val_batches=0.053"
+GRAPH = {"validation_grad": True}
 
 PAUSES = (
     Case(
         "validation",
-        "half of the fit, in twenty pauses",
-        paused("validation", settings={"val_check_interval": 5}, **seen_in("validation")),
+        "half of the fit, 19 times as much as a twentieth beside the same steps",
+        paused("validation", **seen_in("validation")),
         10.0,
         "validate_less",
         (
@@ -76,68 +73,75 @@ PAUSES = (
             "validation takes 50 % of the fit",
             "10.0 s in 20 pauses: 500 ms each, one in 5 steps",
             "evaluate (train.py:88): 80 % of that in 50 samples",
-            f"Trainer(val_check_interval=95), {OR_FEWER}",
+            "Trainer(limit_val_batches=0.053), or 19 × less often",
+            "check_val_every_n_epoch or val_check_interval",
         ),
-        shows={"where": "train.py:88"},
+        shows={"where": "train.py:88", "changes": (fewer("validate_less", 19, "0.053"),)},
     ),
-    validates(
-        "a float stays a float", "Trainer(val_check_interval=0.19),", val_check_interval=0.01
+    Case(
+        "validation",
+        "a fifth of the fit: 2.5 s beside ten, of which 0.53 may stay",
+        paused("validation", 2.5),
+        2.5,
+        "validate_less",
+        words=("validation takes 20 % of the fit",),
+        shows={"changes": (fewer("validate_less", 5, "0.2"),)},
     ),
-    validates(
-        "of a quarter epoch, which is no whole one 19 times",
-        f"Trainer(check_val_every_n_epoch=5, val_check_interval=1.0), {OR_FEWER}",
-        val_check_interval=0.25,
+    Case(
+        "validation",
+        "a loop of one's own",
+        paused("validation", loop=PLAIN),
+        10.0,
+        "validate_less",
+        words=("validate 19 × less often, or on 1/19 of the batches",),
     ),
-    validates(
-        "Lightning refuses more batches than the epoch has",
-        f"Trainer(check_val_every_n_epoch=2, val_check_interval=1.0), {OR_FEWER}",
-        val_check_interval=5,
-        **EPOCH,
+    Case(
+        "validation",
+        "a Trainer",
+        paused("validation", loop=HUGGING_FACE),
+        10.0,
+        "validate_less",
+        words=(
+            'TrainingArguments(eval_strategy="steps", eval_steps=…) with 19 × as many steps',
+            "1/19 of the rows in eval_dataset",
+        ),
     ),
-    validates(
-        "an epoch of a hundred batches has room for 95",
-        "Trainer(val_check_interval=95),",
-        val_check_interval=5,
-        dataset_samples=1600,
-        batch_size=16,
+    Case(
+        "validation",
+        "a second of eleven, a part of which is the graph's",
+        paused("validation", 1.0, settings=GRAPH),
+        1.0,
+        "validate_without_grad",
+        (
+            paused("validation", 1.0, settings={"validation_grad": False}),
+            paused("validation", 1.0),
+            paused("validation", 10 * 0.049 / 0.951, settings=GRAPH),
+            paused("validation", 0.0, settings=GRAPH),
+        ),
+        shows={"changes": (Use(change="validate_without_grad"),)},
     ),
-    validates(
-        "without epochs batches are counted on",
-        "Trainer(val_check_interval=95),",
-        val_check_interval=5,
-        check_val_every_n_epoch=None,
-        **EPOCH,
-    ),
-    validates(
-        "every 38th of four epochs would be none",
-        f"Trainer(check_val_every_n_epoch=4), {OR_FEWER}",
-        val_check_interval=1.0,
-        check_val_every_n_epoch=2,
-        max_epochs=4,
-    ),
-    validates("a loop of one's own", "validate 19 × less often", loop=PLAIN),
-    validates("a Trainer", "(eval_steps=95)", loop=HUGGING_FACE, max_steps=1000),
-    validates(
-        "evaluations farther apart than the fit is long would be none",
-        "TrainingArguments(eval_steps=100), on 1/10 of its rows",
-        2,
-        HUGGING_FACE,
-    ),
-    validates(
-        "which a longer fit has room for, in digits as Python writes them",
-        "TrainingArguments(eval_steps=1_900)",
-        1,
-        HUGGING_FACE,
-        max_steps=2000,
+    Case(
+        "validation",
+        "half of the fit with its graphs: leaving them out costs nothing, and comes first",
+        paused("validation", settings=GRAPH),
+        10.0,
+        "validate_without_grad",
+        shows={
+            "changes": (Use(change="validate_without_grad"), fewer("validate_less", 19, "0.053"))
+        },
     ),
     Case(
         "checkpoint",
-        "a third of the fit",
+        "a third of the fit, 9.5 times as much as a twentieth beside the same steps",
         paused("checkpoint", 5.0, 50),
         5.0,
         "checkpoint_less",
-        (paused("checkpoint", 10 * 0.09 / 0.91),),
-        words=("ModelCheckpoint(every_n_train_steps=20)", "AsyncCheckpointIO()"),
+        (paused("checkpoint", 10 * 0.09 / 0.91), paused("checkpoint", 0.0)),
+        words=(
+            "ModelCheckpoint(every_n_train_steps=…) with 10 × as many steps in between",
+            "AsyncCheckpointIO()",
+        ),
+        shows={"changes": (fewer("checkpoint_less", 10, "0.1"),)},
     ),
     Case(
         "checkpoint",
@@ -145,7 +149,7 @@ PAUSES = (
         paused("checkpoint", 5.0, 50, PLAIN),
         5.0,
         "checkpoint_less",
-        words=("save every 20 steps", "torch.distributed.checkpoint.async_save"),
+        words=("save 10 × less often", "torch.distributed.checkpoint.async_save"),
     ),
     Case(
         "checkpoint",
@@ -153,19 +157,7 @@ PAUSES = (
         paused("checkpoint", 10.0, 2, HUGGING_FACE, {"save_strategy": "epoch"}),
         10.0,
         "checkpoint_less",
-        words=('TrainingArguments(save_strategy="steps", save_steps=100)',),
-    ),
-    Case(
-        "validation_grad",
-        "a second of eleven, all of which may be the graph's",
-        paused("validation", 1.0, settings={"validation_grad": True}),
-        1.0,
-        "validate_without_grad",
-        (
-            paused("validation", 1.0, settings={"validation_grad": False}),
-            paused("validation", 1.0),
-            paused("validation", 0.0, settings={"validation_grad": True}),
-        ),
+        words=('TrainingArguments(save_strategy="steps", save_steps=…) with 19 × as many steps',),
     ),
 )
 
@@ -178,7 +170,7 @@ def grows(gap: str, lost_s: float) -> Seen:
 
 GROWING = tuple(
     Case(
-        "growing_pauses",
+        "slower_since",
         f"{gap} takes a second more than it did at first",
         grows(gap, 1.0),
         1.0,
@@ -238,10 +230,10 @@ def after_capture(*, slower: bool, before: float = 50) -> Seen:
     return seen(step(forward=60), aftermath=(captured,))
 
 
-def spread(iqr_ms: float, **slots: float) -> Seen:
-    """Steps of 20 ms whose middle half is so wide."""
+def spread(iqr_ms: float, waits: float = 0.0) -> Seen:
+    """Steps of 20 ms whose middle half is so wide, and the part of them that waits for data."""
     readings = {"step_s": 0.020, "step_iqr_s": iqr_ms / 1e3, "step_p95_s": 0.030}
-    return seen(step(**{"forward": 20, **slots}), readings=readings)
+    return seen(step(forward=20), readings={**readings, "data_wait_fraction": waits})
 
 
 def overflowing(lost: float, steps: int) -> Seen:
@@ -313,13 +305,17 @@ STEPS = (
         words=("the step after validation takes",),
     ),
     Case(
-        "slow_after_capture",
-        "60 ms instead of 50",
+        "slower_since",
+        "60 ms instead of 50 in each of the 95 steps after a capture",
         after_capture(slower=True),
-        0.010,
+        0.95,
         "without_profiler",
-        (after_capture(slower=False), seen(step(forward=60))),
-        words=("steps are 20 % slower since a capture",),
+        (
+            after_capture(slower=False),
+            after_capture(slower=True, before=58.8),  # 0.114 s of 12
+            seen(step(forward=60)),
+        ),
+        words=("steps are 20 % slower since a capture", "steps 100–104 profiled"),
     ),
     Case(
         "noisy_run",
@@ -327,7 +323,7 @@ STEPS = (
         spread(5.0),
         None,
         "quiet_machine",
-        (spread(4.9), spread(5.0, data_wait=0.0)),
+        (spread(4.9), spread(5.0, waits=0.1)),  # a loader brings batches in bursts
         words=("their middle half spans 25 % of the median",),
         shows={"confidence": "low", "severity": "low"},
     ),
@@ -363,6 +359,12 @@ def level(
     return seen(step(forward=100), long_term=LongTerm(levels=(new,)), **known)
 
 
+def both(*each: Seen) -> Seen:
+    """A level of the first, and the capture of the second."""
+    one, other = each
+    return seen(one.account, long_term=one.facts.long_term, aftermath=other.facts.aftermath)
+
+
 def drifting(
     phase: str = "loop", *moved: Moved, lost_s: float = 2.0, hook: str = "", **known: object
 ) -> Seen:
@@ -386,9 +388,9 @@ LONGER = Moved(fact="tokens_padded", before=1000, after=1200)
 WAITS = Moved(fact="waited_ns", before=1e6, after=2e7)
 
 
-def because(cause: str, phase: str, change: str, says: str, sees: Seen, *words: str) -> Case:
+def because(phase: str, change: str, says: str, sees: Seen, *words: str) -> Case:
     """A change over time, put down to something."""
-    return Case(cause, f"{phase}: {says}", sees, 2.0, change, words=words)
+    return Case("slower_since", f"{phase}: {says}", sees, 2.0, change, words=words)
 
 
 TIME = (
@@ -406,7 +408,13 @@ TIME = (
         words=("steps 100 to 159 take 20 % longer: loop, +20.0 ms",),
     ),
     because(
-        "slower_since",
+        "loop",
+        "loop_does_more",
+        "what lost most is told of, the other next to it",
+        both(level(), after_capture(slower=True)),
+        "\nsteps are 20 % slower since a capture",
+    ),
+    because(
         "forward",
         "larger_batches",
         "batches got larger with it",
@@ -415,36 +423,36 @@ TIME = (
         "before and after step 100",
     ),
     because(
-        "slower_since",
         "forward",
         "slower_machine",
         "all phases alike",
         level("forward", alike=True),
         "forward, backward and optimizer alike, +20.0 ms",
     ),
-    because("slower_since", "data_wait", "slower_data", "its own name", level("data_wait", LONGER)),
-    because("slower_since", "callbacks", "hook_does_more", "a hook", level("callbacks")),
-    because("slower_since", "backward", "something_changed", "nothing tells", level("backward")),
+    because("data_wait", "slower_data", "its own name", level("data_wait", LONGER)),
+    because("callbacks", "hook_does_more", "a hook", level("callbacks")),
+    because("backward", "something_changed", "nothing tells", level("backward")),
     Case(
-        "slow_drift",
+        "slower_since",
         "a logger that rewrites its file",
         drifting(settings={"loggers": "CSVLogger"}),
         2.0,
         "append_to_log",
-        (drifting(lost_s=0.49), seen(step(forward=100))),
+        (drifting(lost_s=0.19, settings={"loggers": "CSVLogger"}), seen(step(forward=100))),
         words=("grows from 10.0 ms to 50.0 ms per step", "CSVLogger", "40 % longer"),
     ),
     because(
-        "slow_drift",
         "callbacks",
         "clear_what_gathers",
         "a list was found that has something of each step",
         drifting("callbacks", hook="Keeps.on_end", documents=held(200, 0, 1)),
+        "callbacks (Keeps.on_end) grows",
         "list Model.kept holds 200 tensors or arrays",
+        "clear Model.kept after use",
     ),
-    because("slow_drift", "forward", "find_what_gathers", "the model itself", drifting("forward")),
-    because("slow_drift", "loop", "slower_machine", "it waits for CPUs", drifting("loop", WAITS)),
-    because("slow_drift", "forward", "larger_batches", "batches", drifting("forward", LONGER)),
+    because("forward", "find_what_gathers", "the model itself", drifting("forward")),
+    because("loop", "slower_machine", "it waits for CPUs", drifting("loop", WAITS)),
+    because("forward", "larger_batches", "batches", drifting("forward", LONGER)),
 )
 
 
@@ -554,27 +562,40 @@ COMPILING = (
         shows={"bounded": False},
     ),
     Case(
-        "compile_latency",
-        "12 s, which steps of 50 ms pay back 559 times 21.5 ms later",
+        "first_step",
+        "12 s to compile, of which two hundred steps of 50 ms have saved 21.5 ms each",
         compiling(ONCE_12_S, 24.0),
-        12.0,
+        12.0 - 4.3,
         "compile_long_runs",
         (
-            compiling(compiled((0, None), walls_s={0: 4.05})),  # paid back after 187 steps
+            compiling(compiled((0, None), walls_s={0: 4.05}), 24.0),  # paid back by step 187
             compiling(ONCE_12_S, 24.0, state="running"),
-            compiling(compiled((0, None), walls_s={0: 0.95}), 4.0, steps=20),
-            compiling(ONCE_12_S, 200.0),
+            compiling(compiled((0, None), walls_s={0: 0.95}), 4.0, steps=20),  # half a second
+            compiling(ONCE_12_S, 80.0),
+            compiling(ONCE_12_S, 24.0, steps=559),
         ),
-        words=("after 559 steps; this fit had 200",),
+        words=(
+            "compiling takes 32 % of the fit beyond what it saves",
+            "pays off after 559 steps\nthis fit had 200",
+        ),
     ),
     Case(
-        "compile_latency",
+        "first_step",
         "recompilations are not counted again",
         compiling(
-            compiled((0, None), (3, SIZE), (9, SIZE), walls_s={0: 6.05, 3: 9.0, 9: 9.0}), 30.0
+            compiled((0, None), (3, SIZE), (9, SIZE), walls_s={0: 9.05, 3: 9.0, 9: 9.0}), 30.0
         ),
-        6.0,
+        9.0 - 4.3,
         "compile_long_runs",
+    ),
+    Case(
+        "first_step",
+        "a first step of 15 s in which it compiles has the speed of the others to show for it",
+        compiling(compiled((0, None), walls_s={0: 15.05}), 30.0, **FIRST_15_S),
+        15.0 - 4.3,
+        "compile_long_runs",
+        (compiling(compiled((0, None), walls_s={0: 15.05}), 30.0, steps=698, **FIRST_15_S),),
+        words=("compiling takes 36 % of the fit beyond what it saves",),
     ),
     Case(
         "first_step",
@@ -586,7 +607,6 @@ COMPILING = (
             compiling(None, 30.0, first_step_s=9.0),
             compiling(None, 200.0, **FIRST_15_S),
             compiling(None, 30.0, state="running", **FIRST_15_S),
-            compiling(compiled((0, None), walls_s={0: 15.05}), 30.0, **FIRST_15_S),
         ),
         words=("the first step takes 50 % of the fit",),
     ),
@@ -609,7 +629,7 @@ COMPILING = (
         ),
         9.0,
         "first_batch_sooner",
-        words=("the first batch takes 30 % of the fit to come", "a sort by length"),
+        words=("the first batch takes 30 % of the fit", "a sort by length"),
     ),
     Case(
         "graph_breaks",

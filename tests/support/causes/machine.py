@@ -58,8 +58,8 @@ CASES = (
         "cool_device",
         harmless("thermal", **HOT),
         words=(
-            "steps 40–79 were 12 % slower: the GPU ran at 1,305 MHz (thermal)",
-            "1,305 MHz meanwhile, 1,980 MHz otherwise",
+            "steps 40–79 were 12 % slower: the GPU lowered its clock (thermal)",
+            "1,305 MHz meanwhile\n1,980 MHz otherwise",
             "88 °C",
         ),
     ),
@@ -87,7 +87,7 @@ CASES = (
         0.004,
         "own_device",
         harmless("device shared", others=2.0),
-        words=("2 other processes on it", "40 % of its multiprocessors' time"),
+        words=("2 other jobs on it", "40 % of its multiprocessors' time"),
     ),
     Case(
         "host_shared",
@@ -113,8 +113,9 @@ CASES = (
         0.004,
         "room_in_memory",
         harmless("memory", memory_pressure=0.3),
-        words=("tasks on the host waited for memory 30 % of the time",),
-        shows={"evidence": ()},  # no *0 B left* where the free memory is not known
+        words=("the host was short of memory",),
+        # No *0 B left* where the free memory is not known.
+        shows={"evidence": ("tasks waited for memory 30 % of the time", "50.0 MB/s swapped")},
     ),
     Case(
         "host_pressure",
@@ -122,7 +123,7 @@ CASES = (
         trouble("memory", swapped=5e7),
         0.004,
         "room_in_memory",
-        words=("the host swapped 50.0 MB/s",),
+        words=("the host was short of memory\n50.0 MB/s swapped",),
     ),
     Case(
         "host_pressure",

@@ -362,7 +362,7 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
         change = "clear_what_gathers"
     elif change not in ("slower_machine", "larger_batches"):
         change = _GATHERING.get(drift.phase, change)
-    names = (drift.hook, logger, holder and holder.name, line and line.name, words(drift.phase))
+    names = (holder and holder.name, drift.hook, logger, line and line.name, words(drift.phase))
     grows = f"{words(drift.phase)}{_on(drift)}{f' ({drift.hook})' if drift.hook else ''} grows"
     begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
     if drift.alike and not drift.hook and drift.rank is None:
@@ -524,13 +524,14 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
     compiled_s = 0.0 if document is None else compiled_once_s(document, facts)
     lost_s = first_s - step_s
     # In a fit of seconds the first step always stands out and never matters.
-    what, change, least_s = "the first step", "pay_once", 10.0
+    what, change, matters = "the first step", "pay_once", lost_s >= 10.0
     evidence = [f"first step {duration(first_s)}, later ones {duration(step_s)}"]
     waited_s = min(first_batches_s(account, facts), lost_s)
     if document is not None and compiled_s >= lost_s / 2:
         saves_s = (COMPILED_GAIN - 1) * step_s
-        what, change, least_s = "compiling", "compile_long_runs", 1.0
+        what, change = "compiling", "compile_long_runs"
         lost_s = compiled_s - saves_s * facts.steps
+        matters = lost_s >= 1.0
         pays = plural(math.ceil(compiled_s / saves_s), "step")
         evidence = [
             f"{duration(compiled_s)} to compile, then {duration(step_s)} per step",
@@ -539,7 +540,7 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
         ]
     elif waited_s >= lost_s / 2:
         what, change, lost_s = "the first batch", "first_batch_sooner", waited_s
-    if lost_s < least_s or account.share_of_fit(lost_s) < LIMITS.notable:
+    if not matters or account.share_of_fit(lost_s) < LIMITS.notable:
         return None
     return Cause(
         id="first_step",
