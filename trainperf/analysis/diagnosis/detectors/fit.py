@@ -34,6 +34,7 @@ from trainperf.core.readings import (
     STEP_P95_S,
     STEP_S,
 )
+from trainperf.meters.fold import not_covered
 
 
 AIM = 0.05
@@ -234,17 +235,23 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         or not facts.steps
         or facts.state == "running"
         or facts.value(STEP_MEAN_S)
+        # The log has one mean of all steps.
+        or not_covered(facts.reading(STEP_MEAN_S))
     ):
         return None
-    few = facts.steps < LIMITS.steps
-    if few and facts.state != "finished":
-        return None
-    change = "train_longer" if few else "find_what_changes"
+    change, title = "find_what_changes", "the step time never settled"
+    if facts.steps < LIMITS.steps:
+        if facts.state != "finished":
+            return None
+        are = "is" if facts.steps == 1 else "are"
+        change = "train_longer"
+        title = f"{plural(facts.steps, 'step')} {are} too few for a steady state"
+    elif not_covered(facts.reading(STEP_S)):
+        change = "log_more"
+        title = "the means in the log are too few, or too far apart, for a steady state"
     return Cause(
         id="no_steady_state",
-        title=f"{plural(facts.steps, 'step')} are too few for a steady state"
-        if few
-        else "the step time never settled",
+        title=title,
         evidence=(
             f"{plural(facts.steps, 'step')}; {LIMITS.steps} ordinary ones are needed at least",
         ),
@@ -518,10 +525,11 @@ def slow_drift(account: StepAccount, facts: Facts) -> Cause | None:
         change = "append_to_log"
     elif change == "something_changed" and drift.phase in WORK:
         change = "find_what_gathers"
-    grows = f"{words(drift.phase)}{f' ({drift.hook})' if drift.hook else ''}"
+    rank = "" if drift.rank is None else f" on rank {drift.rank}"
+    grows = f"{words(drift.phase)}{f' ({drift.hook})' if drift.hook else ''}{rank} grows"
     begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
     if drift.alike and not drift.hook and drift.rank is None:
-        grows, begins_s, ends_s = _ALIKE, drift.begins_s, drift.ends_s
+        grows, begins_s, ends_s = f"{_ALIKE} grow", drift.begins_s, drift.ends_s
     values = {
         "name": what
         or (holder.name if holder else "")
@@ -531,7 +539,7 @@ def slow_drift(account: StepAccount, facts: Facts) -> Cause | None:
     }
     return Cause(
         id="slow_drift",
-        title=f"steps get slower all the time: {grows} grows from {duration(begins_s)} to "
+        title=f"steps get slower all the time: {grows} from {duration(begins_s)} to "
         f"{duration(ends_s)} per step",
         evidence=(
             (
