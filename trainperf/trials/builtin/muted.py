@@ -6,7 +6,7 @@ from trainperf.trials.training import Mutable, Training
 from trainperf.trials.trial import Trial, cannot
 
 
-LOGGING = ("logging", "metrics_every_batch")
+LOGGING = ("logging", "loop", "metrics_every_batch")
 CALLBACKS = ("callbacks", "metrics_every_batch")
 
 
