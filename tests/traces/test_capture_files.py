@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from trainperf.core.findings import amdahl
 from trainperf.core.run_directory import ANALYSIS_SUFFIX
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport, read_all, write
 
@@ -34,7 +33,7 @@ def test_an_analysis_is_read_as_it_was_written(tmp_path: Path, analysis: Path) -
 def test_an_analysis_with_findings_of_an_earlier_version_is_read(
     tmp_path: Path, analysis: Path
 ) -> None:
-    """With its answer, its steps and the gain of each finding."""
+    """With its answer and its steps; findings are made anew by whoever shows it."""
     document = json.loads(msgspec.json.encode(report()))
     earlier = {"rule": "data_wait", "what": "waits", "evidence": "2 ms", "action": "more workers"}
     document["findings"] = [{**earlier, "gain_at_most": 1.25}, {**earlier, "gain_at_most": None}]
@@ -42,12 +41,7 @@ def test_an_analysis_with_findings_of_an_earlier_version_is_read(
 
     (read,) = read_all(tmp_path)
 
-    assert msgspec.structs.replace(read, findings=()) == report()
-    bounded, unbounded = read.findings
-    assert (bounded.id, bounded.title, bounded.evidence) == ("data_wait", "waits", ("2 ms",))
-    assert bounded.fraction is not None
-    assert amdahl(bounded.fraction) == pytest.approx(bounded.gain_upper_bound)
-    assert (unbounded.fraction, unbounded.gain_upper_bound) == (None, None)
+    assert read == report()
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"findings": [{"rule": 1}]}'])

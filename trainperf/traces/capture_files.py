@@ -11,7 +11,6 @@ from typing import TypeVar
 import msgspec
 
 from trainperf.core.errors import TraceError
-from trainperf.core.findings import Finding
 from trainperf.core.places import AnyPath, listed
 from trainperf.core.run_directory import (
     ANALYSIS_SUFFIX,
@@ -125,50 +124,20 @@ def groups(run: Path) -> list[list[Path]]:
     return sorted(ordered, key=lambda paths: paths[0].name)
 
 
-class _EarlierFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding as analyses contained it up to November 2026."""
-
-    rule: str
-    what: str
-    evidence: str
-    action: str
-    gain_at_most: float | None = None
-
-    def finding(self) -> Finding:
-        """The same as it is written today."""
-        gain = self.gain_at_most
-        return Finding(
-            id=self.rule,
-            title=self.what,
-            advice=self.action,
-            evidence=(self.evidence,),
-            action=self.action,
-            fraction=1 - 1 / gain if gain else None,
-            gain_upper_bound=gain,
-        )
-
-
-class _EarlierFindings(msgspec.Struct, frozen=True, kw_only=True):
-    findings: tuple[_EarlierFinding, ...]
-
-
 def decode_report(data: bytes, kind: type[Report]) -> Report:
-    """An analysis from its file; the findings of one by an earlier version are brought up to date.
+    """An analysis from its file; findings that an earlier version wrote otherwise are left out.
+
+    Whoever shows an analysis makes its findings anew, from what was measured.
 
     Raises:
         msgspec.DecodeError: It is no analysis.
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError as error:
-        try:
-            earlier = msgspec.json.decode(data, type=_EarlierFindings).findings
-        except msgspec.ValidationError:
-            raise error from None
-    parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    findings = [finding.finding() for finding in earlier]
-    parts["findings"] = msgspec.Raw(msgspec.json.encode(findings))
-    return msgspec.json.decode(msgspec.json.encode(parts), type=kind)
+    except msgspec.ValidationError:
+        parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        parts.pop("findings", None)
+        return msgspec.json.decode(msgspec.json.encode(parts), type=kind)
 
 
 def _read(path: AnyPath) -> CaptureReport | None:

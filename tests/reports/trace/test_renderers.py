@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from support.tab import a_report, a_run, write_capture
 
+from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.reports.html.captures import capture_section
 from trainperf.reports.trace.tables import ROWS
 from trainperf.reports.trace.view import trace_markdown, trace_text, trace_view
@@ -33,7 +34,7 @@ def a_full_report() -> TraceReport:
         sync_sites=(SyncSite(call="aten::item", count=2, total_s=0.001, stack=("a.py(1): f",)),),
         top_cpu_operators=report.ranks[0].top_operators,
     )
-    return msgspec.structs.replace(report, ranks=(rank,))
+    return diagnosed(msgspec.structs.replace(report, ranks=(rank,)))
 
 
 def in_text(report: TraceReport, _: Path) -> str:
@@ -78,6 +79,7 @@ def test_every_renderer_has_the_same_facts_under_the_same_names(
     (rank,) = view.ranks
     assert len(rank.rows) >= 12
     assert len(rank.tables) == 5
+    assert view.findings
     assert view.answer in words
     for row in rank.rows:
         assert row.name in words

@@ -189,7 +189,14 @@ GROWING = tuple(
 # -- steps ------------------------------------
 
 
-def unsettled(steps: int, state: str = "finished", steady: int = 0, **readings: float) -> Seen:
+def in_no_log() -> Reading:
+    """One that a log cannot have."""
+    return Reading(value=None, unit="s", n=0, reason="not covered: the log holds means")
+
+
+def unsettled(
+    steps: int, state: str = "finished", steady: int = 0, **readings: float | Reading
+) -> Seen:
     """A run without steady steps."""
     return seen(step(fit_s=1.0), steps=steps, steady_steps=steady, state=state, readings=readings)
 
@@ -265,6 +272,15 @@ STEPS = (
         "find_what_changes",
         words=("the step time never settled",),
         shows={"severity": "low"},
+    ),
+    Case(
+        "no_steady_state",
+        "means in a log that do not settle; a log with one mean never could",
+        unsettled(300, step_s=in_no_log()),
+        None,
+        "log_more",
+        (unsettled(300, step_mean_s=in_no_log()),),
+        words=("the means in the log are too few, or too far apart",),
     ),
     Case(
         "overflow",

@@ -1044,6 +1044,13 @@ CHANGES: tuple[Change, ...] = (
         confirm="trainperf report counts steady steps",
     ),
     Change(
+        id="log_more",
+        of=("no_steady_state",),
+        advice="Log more of it",
+        how="a log of more steps, or trainperf run SCRIPT for 200 of them",
+        confirm="trainperf report counts steady steps",
+    ),
+    Change(
         id="stop_overflows",
         of=("overflow",),
         advice="Stop the overflows",

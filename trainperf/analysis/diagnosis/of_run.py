@@ -33,6 +33,7 @@ from trainperf.core.readings import (
     STEP_MEAN_S,
     phase_reading,
 )
+from trainperf.meters.fold import not_covered
 from trainperf.traces.capture_files import CaptureReport
 
 
@@ -86,11 +87,17 @@ def facts_of(evidence: Evidence) -> Facts:
 
 
 def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
-    """The mean steady step of a run; without enough steady steps it has no seconds to share out."""
+    """The mean steady step of a run; without enough steady steps it has no seconds to share out.
+
+    Where a log holds one mean of all steps it is that of all.
+    """
     summary = evidence.summary
     judged = facts.steady_steps >= LIMITS.steps
     step_s = (facts.value(STEP_MEAN_S) or 0.0) if judged else 0.0
     loop_s = _loop_s(facts) if step_s else {}
+    if facts.steps >= LIMITS.steps and not_covered(facts.reading(STEP_MEAN_S)):
+        loop_s = summary.phases_s()
+        step_s = sum(loop_s.values())
     device = None if facts.host_computes else _device(evidence, facts, step_s)
     regions, basis = _regions(evidence, facts, loop_s, device)
     if basis == "audited":

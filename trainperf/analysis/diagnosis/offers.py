@@ -51,6 +51,13 @@ _FULL = _when(
     "it computes in half precision already",
     lambda info: "16" not in str(info.config.get("precision") or ""),
 )
+_HALF = _when(
+    "its kernels take half precision, and it computes in full",
+    # A Trainer says so; the autocast of a loop of one's own is seen as it trains.
+    lambda info: (
+        not loop_of(info.config).names_callbacks or "16" in str(info.config.get("precision") or "")
+    ),
+)
 _PRODUCTS = _all(_already("float32_matmul_precision", "high", "medium"), _FULL)
 _EAGER_ATTENTION = _when(
     "it is no model of Hugging Face that attends eagerly",
@@ -116,7 +123,7 @@ OFFERS = (
     TrialOffer(
         "attention_sdpa", "change", "fused attention in models of Hugging Face", _EAGER_ATTENTION
     ),
-    TrialOffer("attention_cudnn", "change", "cuDNN's attention kernels first", _CUDNN),
+    TrialOffer("attention_cudnn", "change", "cuDNN's attention kernels first", _all(_CUDNN, _HALF)),
     TrialOffer("optimizer_fused", "change", "the optimizer's update as one kernel", _FUSIBLE),
     TrialOffer(
         "optimizer_foreach",

@@ -238,7 +238,8 @@ def _mean(median_s: float, mean_s: float) -> str:
 
 def _what_first(summary: Summary) -> str:
     first = next(iter(to_act_on(summary.findings)), None)
-    if first is None or first.severity == "low":
+    # What the headline says was done to the steps has its remedy, however little it costs.
+    if first is None or (first.severity == "low" and not _done_to_it(summary)):
         return _nothing(summary)
     most = gain(first)
     known = bool(most) or first.urgent

@@ -5,7 +5,7 @@ from trainperf.trials.trial import Trial, cannot
 
 
 ID, TITLE = "free_loader", "batches from memory"
-RULES = ("data_wait",)
+RULES = ("data_hidden", "data_wait")
 
 
 def free_loader(training: Training) -> list[Trial]:

@@ -4,7 +4,7 @@ from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
 
 
-ID, RULES = "logging_interval", ("logging",)
+ID, RULES = "logging_interval", ("logging", "loop")
 STEPS = 50
 TITLE = f"logged every {STEPS} steps"
 

@@ -34,6 +34,7 @@ from trainperf.core.readings import (
     STEP_P95_S,
     STEP_S,
 )
+from trainperf.meters.fold import not_covered
 
 
 AIM = 0.05
@@ -130,17 +131,23 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         or not facts.steps
         or facts.state == "running"
         or facts.value(STEP_MEAN_S)
+        # The log has one mean of all steps.
+        or not_covered(facts.reading(STEP_MEAN_S))
     ):
         return None
-    few = facts.steps < LIMITS.steps
-    if few and facts.state != "finished":
-        return None
-    change = "train_longer" if few else "find_what_changes"
+    change, title = "find_what_changes", "the step time never settled"
+    if facts.steps < LIMITS.steps:
+        if facts.state != "finished":
+            return None
+        are = "is" if facts.steps == 1 else "are"
+        change = "train_longer"
+        title = f"{plural(facts.steps, 'step')} {are} too few for a steady state"
+    elif not_covered(facts.reading(STEP_S)):
+        change = "log_more"
+        title = "the means in the log are too few, or too far apart, for a steady state"
     return Cause(
         id="no_steady_state",
-        title=f"{plural(facts.steps, 'step')} are too few for a steady state"
-        if few
-        else "the step time never settled",
+        title=title,
         evidence=(
             f"{plural(facts.steps, 'step')}; {LIMITS.steps} ordinary ones are needed at least",
         ),
