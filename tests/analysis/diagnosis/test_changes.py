@@ -38,9 +38,10 @@ def uses() -> Mapping[str, set[str]]:
 
 @EACH
 def test_a_share_without_a_source_is_no_number(change: Change) -> None:
-    """It is between nothing and all of what the cause removes."""
-    assert 0.0 < change.realises <= 1.0
+    """It is between nothing and all of what the cause removes; without one it says why."""
+    assert change.realises is None or 0.0 < change.realises <= 1.0
     assert change.source
+    assert change.realises is not None or change.source != Change.source_of_law
     assert change.effort in DAYS
 
 
