@@ -169,7 +169,7 @@ COPIES = (
     ),
     Case(
         "autocast_casts",
-        "without autocast nothing else is the same tensor's",
+        "an autocast that is not on is not taken away",
         under_autocast(4.9, autocast=False),
         0.015,
         "convert_once",
@@ -369,7 +369,10 @@ UPDATES = (
             looping(20, 99),
             looping(20, read_bytes=400 * 60_000),  # 6 µs each, which is more than a launch
         ),
-        words=("a Python loop launches 400 tiny operators in a step", "at net.py:7 instead of"),
+        words=(
+            "a Python loop launches 400 tiny operators in a step",
+            "at net.py:7 one operator over all rows",
+        ),
     ),
 )
 
