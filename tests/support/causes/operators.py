@@ -408,14 +408,14 @@ def room(number: int, capacity: float | None = 64) -> dict[str, Scalar]:
     }
 
 
-def tiny_micro_batches(**known: object) -> Seen:
+def tiny_micro_batches(loop: LoopKind = PLAIN) -> Seen:
     """Eight micro-batches of tiny operators: 20 of 60 ms."""
     each = {"ms": 2 / 150, "python": 18 / 150, "calls": 8}
     rows = [region("add", line=f"net.py:{place}", **each) for place in range(150)]
     held = {"resident_peak_bytes": 6 * GIB}
     product = region("mm", 40, kind="matmul", ideal=40)
     documents = audit_of(*rows, product, micro_batches=8)
-    return launching(20, *rows, documents=documents, readings=held, settings=room(8), **known)
+    return launching(20, *rows, documents=documents, readings=held, settings=room(8), loop=loop)
 
 
 WAITING = (
