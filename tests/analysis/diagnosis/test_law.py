@@ -4,10 +4,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.accounts import loading, on_gpu, region, step
-from support.causes.operators import looping
+from support.causes.operators import (
+    looping,
+    product,
+    tiny,
+    tiny_micro_batches,
+    twenty,
+    under_autocast,
+)
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause, of_regions, of_slots
-from trainperf.analysis.diagnosis.detectors.operators import launch_bound
+from trainperf.analysis.diagnosis.detectors.operators import (
+    autocast_casts,
+    launch_bound,
+    matmul_precision,
+)
 from trainperf.analysis.diagnosis.findings import finding_of
 from trainperf.analysis.diagnosis.law import (
     HELD_UP,
@@ -122,6 +133,59 @@ def test_the_roofline_of_a_region_bounds_what_a_rewrite_of_it_gains() -> None:
     rest_s, best_s = 0.040, 0.001
     assert finding.gain_upper_bound == pytest.approx(0.060 / (rest_s + best_s - REFILL_S))
     assert (finding.gain or 0) < 0.060 / (rest_s + best_s)
+
+
+def test_a_change_whose_share_nobody_knows_promises_nothing_and_one_that_alters_more_no_bound() -> (
+    None
+):
+    """Of a third of the step a compiled model may save all, and of the rest some."""
+    training = tiny(20, 1500)
+    cause = launch_bound(*training)
+    assert cause is not None
+
+    (compiled,) = finding_of(cause, *training).changes
+
+    assert (compiled.id, compiled.about, compiled.at_most) == ("compile_step", None, None)
+
+
+def test_of_eight_micro_batches_launches_an_eighth_is_left() -> None:
+    """20 of 60 ms are launches; what larger products gain besides has no bound."""
+    training = tiny_micro_batches()
+    cause = launch_bound(*training)
+    assert cause is not None
+
+    first = finding_of(cause, *training).changes[0]
+
+    assert first.id == "larger_micro_batches"
+    assert first.about == pytest.approx(60 / (40 + 20 / 8))
+    assert first.at_most is None
+
+
+def test_without_autocast_its_conversions_are_gone_and_its_products_take_longer() -> None:
+    """15 ms are gone, and 2.5 ms of arithmetic take four times as long."""
+    training = under_autocast(2.5)
+    cause = autocast_casts(*training)
+    assert cause is not None
+
+    (change,) = finding_of(cause, *training).changes
+
+    assert change.id == "fp32_instead"
+    assert change.about == pytest.approx(60 / (60 - 15 + 3 * 2.5))
+    assert change.at_most is None
+
+
+def test_products_in_a_slower_precision_are_its_own_whatever_another_one_saves() -> None:
+    """Of 20 ms it removes 7.5 less the 12 µs of a call; no other cause has the rest."""
+    account, facts = twenty(product())
+    cause = matmul_precision(account, facts)
+    assert cause is not None
+    assert cause.claim is not None
+
+    left = account.without(cause.claim)
+
+    assert cause.claim.removes_s == pytest.approx(0.0075 - 12e-6)
+    assert left.regions == ()
+    assert left.spent("forward") == pytest.approx(0.0)
 
 
 def test_what_has_to_stay_is_never_removed() -> None:

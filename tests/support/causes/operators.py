@@ -1,4 +1,4 @@
-"""Operators: attention, updates, chains, launches, precision, layouts, recomputing."""
+"""Operators: attention, updates, chains, launches, precision, recomputing."""
 
 import msgspec
 from support.accounts import (
@@ -45,6 +45,14 @@ def sixty(
     return seen(account, **{"documents": documents, "light": light(), **known})
 
 
+FAST = msgspec.structs.replace(
+    CHIP,
+    flops_per_s={"fp32": 1e12, "bf16": 4e12},
+    product_s={"fp32": 8e-6, "bf16": 20e-6},
+)
+"""Four times the peak in bf16, and 12 µs more for a call."""
+
+
 # -- copies, casts, constants ------------------------------------
 
 
@@ -56,6 +64,13 @@ def copy(name: str, ms: float = 15, **fields: object) -> Region:
 def cast(ms: float = 15, **fields: object) -> Region:
     """From fp32 to bf16, if nothing else is said."""
     return copy("_to_copy", ms, **{"result_dtype": "bf16", **fields})
+
+
+def under_autocast(compute: float, *, autocast: bool = True) -> Seen:
+    """Conversions of 15 ms, and products in bf16: in fp32 they take four times as long."""
+    half = region("bmm", 20, kind="matmul", precision="bf16", compute=compute, ideal=compute)
+    settings = {"autocast": "bfloat16"} if autocast else {}
+    return sixty(cast(), half, settings=settings, light=light(FAST))
 
 
 COPIES = (
@@ -136,15 +151,28 @@ COPIES = (
         sixty(cast(), micro_batches=4),
         0.015,
         "convert_once",
-        open=True,
     ),
     Case(
         "autocast_casts",
-        "of autocast they are the price: without it every product is another one",
-        sixty(cast(), settings={"autocast": "bfloat16"}),
+        "of autocast they are the price: 15 ms, where its products would lose 14.7",
+        under_autocast(4.9),
         0.015,
         "fp32_instead",
-        shows={"confidence": "low", "bounded": False},
+        words=("by the peaks of this chip its conversions take longer than the products save",),
+    ),
+    Case(
+        "autocast_casts",
+        "a price that pays: three times 5.1 ms",
+        under_autocast(5.1),
+        0.015,
+        "convert_once",
+    ),
+    Case(
+        "autocast_casts",
+        "an autocast that is not on is not taken away",
+        under_autocast(4.9, autocast=False),
+        0.015,
+        "convert_once",
     ),
     Case(
         "constant_rebuilt",
@@ -166,9 +194,9 @@ COPIES = (
 
 
 def link(ms: float = 12, **fields: object) -> Region:
-    """One of a chain: all it moves passes on inside; fused it takes 3 ms."""
+    """One of a chain: all it moves passes on inside; fused it takes 2 ms instead of 3."""
     moved = {"read_bytes": MB, "written_bytes": MB, "inner_bytes": 2 * MB, **fields}
-    return region("mul", ms, python=0.1, ideal=10, fused=3, **moved)
+    return region("mul", ms, python=0.1, ideal=3, fused=2, **moved)
 
 
 SCORES = (2, 4, 128, 128)
@@ -190,18 +218,18 @@ def unfused(name: str) -> tuple[Region, ...]:
 CHAINS = (
     Case(
         "elementwise_chain",
-        "12.1 ms, of which one kernel needs 3",
+        "12.1 ms, of which one kernel needs 2",
         sixty(link()),
-        0.0091,
+        0.0101,
         "fuse_chain",
         (
-            sixty(link(8.5)),
+            sixty(link(7.8)),
             sixty(link(inner_bytes=0)),
             sixty(link(inner_bytes=MB // 4)),
             sixty(link(part="optimizer")),
             sixty(link(constant=True)),
             sixty(link(kind="reduction")),
-            sixty(region("mul", 1, python=11, read_bytes=MB, inner_bytes=MB)),
+            sixty(link(calls=700)),  # 3 ms are less work than so many launches
         ),
         words=("1.91 MiB of the 1.91 MiB they move pass between them",),
     ),
@@ -221,7 +249,7 @@ CHAINS = (
             sixty(QK, region("_softmax", 3, kind="reduction", shapes=(SCORES,)), AV),
         ),
         words=(
-            "scores of 2 × 4 × 128 × 128 in memory: 12.0 ms of 60.0 ms",
+            "12.0 ms of 60.0 ms per step, with scores of 2 × 4 × 128 × 128 in memory",
             'attn_implementation="sdpa"',
         ),
         shows={"where": "net.py:50"},
@@ -255,20 +283,30 @@ def updated(name: str, ms: float = 10, *more: Region, **known: object) -> Seen:
     return seen(account, **known)
 
 
-def tiny(ms: float, calls: int, *, name: str = "add", device: DeviceAccount | None = None) -> Seen:
+def launching(
+    ms: float, *rows: Region, device: DeviceAccount | None = None, **known: object
+) -> Seen:
+    """Sixty milliseconds, so many of them in these operators and all others in one product."""
+    every = (*rows, region("mm", 60 - ms, kind="matmul", ideal=60 - ms))
+    kind = "cpu" if device is None else "cuda"
+    given = {"documents": audit_of(*every, device=kind), "light": light(), **known}
+    return seen(step(*every, forward=60, device=device), **given)
+
+
+def tiny(
+    ms: float, calls: int, *, device: DeviceAccount | None = None, read_bytes: int = 0
+) -> Seen:
     """Operators that compute a tenth of what they take, all from their own lines."""
-    rows = [
-        region(name, 0.1 * ms / calls, python=0.9 * ms / calls, line=f"net.py:{place}")
-        for place in range(calls)
-    ]
-    work = region("mm", 60 - ms, kind="matmul", ideal=60 - ms)
-    return seen(step(*rows, work, forward=60, device=device))
+    spent = {"ms": 0.1 * ms / calls, "python": 0.9 * ms / calls, "read_bytes": read_bytes}
+    rows = [region("add", line=f"net.py:{place}", **spent) for place in range(calls)]
+    return launching(ms, *rows, device=device)
 
 
-def looping(ms: float, calls: int = 400) -> Seen:
-    """One line calls an operator again and again; one kernel needs a millisecond for all."""
-    loop = region("sigmoid", 0.1 * ms, python=0.9 * ms, fused=1, ideal=1, calls=calls)
-    return seen(step(loop, region("mm", 60 - ms, kind="matmul"), forward=60))
+def looping(ms: float, calls: int = 400, **fields: object) -> Seen:
+    """One line calls an operator again and again; one kernel does 400 calls in a millisecond."""
+    needs = {"ideal": calls / 400, "fused": calls / 400}
+    loop = region("sigmoid", 0.1 * ms, python=0.9 * ms, calls=calls, **needs, **fields)
+    return launching(ms, loop)
 
 
 FUSED = region("_fused_adamw_", 6, part="optimizer")
@@ -305,7 +343,11 @@ UPDATES = (
         tiny(20, 1500),
         0.020,
         "compile_step",
-        (tiny(17, 1500), tiny(20, 99), tiny(20, 1500, device=on_gpu(host_bound=0.49))),
+        (
+            tiny(17, 1500),
+            tiny(20, 99),
+            tiny(20, 1500, read_bytes=35_000),  # 3.5 of the 13.3 µs of each
+        ),
         words=("1,500 tiny operators keep the step busy launching",),
     ),
     Case(
@@ -314,6 +356,7 @@ UPDATES = (
         tiny(20, 1500, device=on_gpu()),
         0.020,
         "compile_step",
+        (tiny(20, 1500, device=on_gpu(host_bound=0.49)),),
     ),
     Case(
         "launch_bound",
@@ -321,8 +364,15 @@ UPDATES = (
         looping(20),
         0.019,
         "one_operator",
-        (looping(12.9), looping(20, 99)),
-        words=("a Python loop launches 400 tiny operators in a step", "at net.py:7 instead of"),
+        (
+            looping(12.9),
+            looping(20, 99),
+            looping(20, read_bytes=400 * 60_000),  # 6 µs each, which is more than a launch
+        ),
+        words=(
+            "a Python loop launches 400 tiny operators in a step",
+            "at net.py:7 one operator over all rows",
+        ),
     ),
 )
 
@@ -334,42 +384,58 @@ def marks(bound: float, **waits: float) -> Seen:
 
 def accumulating(
     number: int = 8,
-    *rows: Region,
-    spent: float = 48,
+    *,
     used: float = 6,
     loop: LoopKind = PLAIN,
-    device: DeviceAccount | None = None,
+    bound: float = 1.0,
     capacity: float | None = 64,
 ) -> Seen:
-    """Updates of micro-batches; 4 GiB of what is used are the model and its update."""
-    reading = "resident_peak_bytes" if device is None else "memory_peak_bytes"
+    """Updates of 48 ms on a device; 4 GiB of what is used are the model and its update."""
     return seen(
-        step(*rows, forward=spent / 2, backward=spent / 2, device=device),
+        step(forward=24, backward=24, device=on_gpu(host_bound=bound)),
         loop=loop,
-        readings={reading: used * GIB, "samples_per_s": 8 / (spent / 1e3)},
-        settings={
-            "accumulate_grad_batches": number,
-            "gradient_bytes": GIB,
-            "device_memory_bytes": None if capacity is None else capacity * GIB,
-        },
+        readings={"memory_peak_bytes": used * GIB, "samples_per_s": 8 / 0.048},
+        settings=room(number, capacity),
     )
 
 
-LAUNCHING = region("mul", 2, python=16)
+def room(number: int, capacity: float | None = 64) -> dict[str, Scalar]:
+    """Micro-batches of an update, and memory in GiB."""
+    return {
+        "accumulate_grad_batches": number,
+        "gradient_bytes": GIB,
+        "device_memory_bytes": None if capacity is None else capacity * GIB,
+    }
 
-HOST_BOUND = (
+
+def tiny_micro_batches(loop: LoopKind = PLAIN) -> Seen:
+    """Eight micro-batches of tiny operators: 20 of 60 ms."""
+    each = {"ms": 2 / 150, "python": 18 / 150, "calls": 8}
+    rows = [region("add", line=f"net.py:{place}", **each) for place in range(150)]
+    held = {"resident_peak_bytes": 6 * GIB}
+    product = region("mm", 40, kind="matmul", ideal=40)
+    documents = audit_of(*rows, product, micro_batches=8)
+    return launching(20, *rows, documents=documents, readings=held, settings=room(8), loop=loop)
+
+
+WAITING = (
     Case(
-        "host_bound",
+        "launch_bound",
         "the device had caught up in every step",
         marks(1.0),
         None,
         "compile_step",
-        (marks(0.49), marks(1.0, data_s=0.006), seen(step(forward=50))),
+        (
+            marks(0.49),
+            marks(1.0, data_s=0.006),
+            seen(step(forward=50)),
+            seen(step(forward=50, device=on_gpu(), judged=False)),
+        ),
         words=("the device waits for the host in 100 % of the steps",),
-        shows={"severity": "medium"},
+        shows={"severity": "medium", "confidence": "medium"},
     ),
     Case(
-        "host_bound",
+        "launch_bound",
         "a capture says how long: 20 of 50 ms",
         marks(0.0, host_s=0.020),
         0.020,
@@ -379,51 +445,37 @@ HOST_BOUND = (
         shows={"confidence": "high"},
     ),
     Case(
-        "small_micro_batches",
-        "eight of 6 ms each, of one row, on 64 GiB of which 6 are used",
+        "launch_bound",
+        "eight micro-batches of one row, on 64 GiB of which 6 are used",
         accumulating(loop=HUGGING_FACE),
         None,
         "larger_micro_batches",
-        (
-            accumulating(1),
-            accumulating(spent=90),
-            accumulating(used=11),  # eight times 7 GiB do not fit
-            accumulating(capacity=None),
-            accumulating(device=on_gpu(host_bound=0.0)),
-            accumulating(8, region("mul", 40, python=4)),  # an audit: little of it is launching
-        ),
+        (accumulating(loop=HUGGING_FACE, bound=0.49),),
+        words=("TrainingArguments(per_device_train_batch_size=8, gradient_accumulation_steps=1)",),
+    ),
+    *(
+        Case("launch_bound", says, sees, None, "compile_step")
+        for says, sees in (
+            ("one micro-batch cannot be fewer", accumulating(1)),
+            ("eight times 7 GiB do not fit", accumulating(used=11)),
+            ("what fits into an unknown memory nobody knows", accumulating(capacity=None)),
+        )
+    ),
+    Case(
+        "launch_bound",
+        "an audit of eight micro-batches of 150 tiny operators",
+        tiny_micro_batches(loop=LIGHTNING),
+        0.020,
+        "larger_micro_batches",
         words=(
-            "an update is 8 micro-batches of 6.00 ms each",
-            "TrainingArguments(per_device_train_batch_size=8, gradient_accumulation_steps=1)",
+            "1,200 tiny operators keep the step busy launching",
+            "a micro-batch 8 times as large, without accumulate_grad_batches",
         ),
     ),
-    Case(
-        "small_micro_batches",
-        "an audit saw 16 ms of launching, seven eighths of which are repeated",
-        accumulating(8, LAUNCHING, loop=LIGHTNING),
-        0.014,
-        "larger_micro_batches",
-        words=("a micro-batch 8 times as large and no accumulate_grad_batches",),
-        shows={"bounded": False},
-    ),
-    Case(
-        "small_micro_batches",
-        "a device that waits for its host",
-        accumulating(device=on_gpu()),
-        None,
-        "larger_micro_batches",
-    ),
 )
 
 
-# -- precision, sizes, images ------------------------------------
-
-FAST = msgspec.structs.replace(
-    CHIP,
-    flops_per_s={"fp32": 1e12, "bf16": 4e12},
-    product_s={"fp32": 8e-6, "bf16": 20e-6},
-)
-"""Four times the peak in bf16, and 12 µs more for a call."""
+# -- precision ------------------------------------
 
 H100, T4 = chip_of("NVIDIA H100 80GB HBM3"), chip_of("Tesla T4")
 
@@ -487,10 +539,6 @@ PRECISION = (
             twenty(THIN),
             twenty(product("convolution")),
             timed(fp32=5e-3, bf16=11.5e-3),
-            *(
-                twenty(product(precision=kind), chip=H100, device=on_gpu())
-                for kind in ("tf32", "bf16", "fp16", "fp8")
-            ),
         ),
         words=('Trainer(precision="bf16-mixed")', "1 TFLOP/s in fp32, 4 in bf16"),
     ),
@@ -507,18 +555,22 @@ PRECISION = (
         twenty(product("mm", compute=20, part="backward", shapes=CUBE)),
         15 - 0.012,
     ),
-    saves(
-        "tf32 changes least, though bf16 is faster still",
-        twenty(product(compute=0), chip=H100, device=on_gpu()),
-        20,
-        "67 TFLOP/s in fp32, 495 in tf32",
-        'set_float32_matmul_precision("high")',
-        change="tf32",
+    Case(
+        "matmul_precision",
+        "tf32 changes least, though bf16 is faster still; beside a device calls cost nothing",
+        twenty(product(), chip=H100, device=on_gpu()),
+        0.010 * (1 - 67 / 494.7),
+        "tf32_products",
+        tuple(
+            twenty(product(precision=kind), chip=H100, device=on_gpu())
+            for kind in ("tf32", "bf16", "fp16", "fp8")
+        ),
+        words=("67 TFLOP/s in fp32, 495 in tf32", 'set_float32_matmul_precision("high")'),
     ),
     saves(
         "a T4 has neither tf32 nor bf16",
-        twenty(product(compute=0), chip=T4, device=on_gpu(), loop=LIGHTNING),
-        20,
+        twenty(product(), chip=T4, device=on_gpu(), loop=LIGHTNING),
+        10 * (1 - 8.1 / 65),
         'Trainer(precision="16-mixed")',
         change="fp16",
     ),
@@ -534,56 +586,6 @@ PRECISION = (
         "planted: 0.04 TFLOP/s in fp32, 0.16 in fp16",
         change="fp16",
     ),
-)
-
-
-def sized(*right: int, precision: str = "bf16", device: DeviceAccount | None = None) -> Seen:
-    """A product of 20 ms that needs 8 at the roofline."""
-    shapes = ((4096, right[0]), right)
-    row = product("mm", compute=8, precision=precision, shapes=shapes, line="gpt.py:99")
-    return twenty(row, device=device)
-
-
-def images(*, last: bool | None, precision: str = "bf16", ms: float = 6) -> Seen:
-    """A convolution forward and backward, half of whose time is the roofline's."""
-    fields = {"kind": "matmul", "precision": precision, "line": "net.py:3"}
-    rows = (
-        region("convolution", ms, ideal=ms / 2, channels_last=last, **fields),
-        region("convolution_backward", ms, ideal=ms / 2, part="backward", **fields),
-    )
-    return twenty(*rows, device=on_gpu())
-
-
-SIZES = (
-    Case(
-        "matmul_shapes",
-        "the vocabulary of GPT-2 is padded to whole tiles",
-        sized(768, 50257, device=on_gpu()),
-        0.012,
-        "pad_sizes",
-        (
-            sized(768, 3072, device=on_gpu()),
-            sized(768, 50257),
-            sized(768, 50257, precision="fp32", device=on_gpu()),
-        ),
-        words=("50304 instead of 50257",),
-        shows={"where": "gpt.py:99"},
-    ),
-    Case(
-        "channels_last",
-        "6 of 12 ms are no arithmetic and no traffic",
-        images(last=False),
-        0.006,
-        "channels_last",
-        (
-            images(last=True),
-            images(last=None),
-            images(last=False, precision="fp32"),
-            images(last=False, ms=1.9),
-        ),
-        shows={"where": "net.py:3"},
-    ),
-    Case("channels_last", "tf32", images(last=False, precision="tf32"), 0.006, "channels_last"),
 )
 
 
@@ -681,4 +683,4 @@ LEARNED = (
     ),
 )
 
-CASES = (*COPIES, *CHAINS, *UPDATES, *HOST_BOUND, *PRECISION, *SIZES, *LEARNED)
+CASES = (*COPIES, *CHAINS, *UPDATES, *WAITING, *PRECISION, *LEARNED)

@@ -459,7 +459,8 @@ def _fewer_casts(rows: Sequence[Region], account: StepAccount, facts: Facts) -> 
     whole = [row for row in rows if _dtypes(row.use)[0] not in floats]
     if total_s(whole) >= half:
         return Use(change="keep_dtype")
-    if audit is not None and audit.micro_batches > 1:
+    each = 1 if audit is None else audit.micro_batches
+    if each > 1 and total_s(row for row in rows if row.use.calls >= each) >= half:
         return Use(change="weights_in_half")
     own = [row for row in rows if {*_dtypes(row.use)} in ({"fp32", "fp16"}, {"fp32", "bf16"})]
     products = _products(facts)
