@@ -27,7 +27,8 @@ SITE = SyncSite(call="aten::item", count=1, total_s=1.0, stack=("train.py(21): s
     ("given", "cause", "bound"),
     [
         ({"data_wait_s": 0.03, "data_wait_exposed_s": 0.02}, "data_wait", 1 / 0.8),
-        ({"idle_host_bound_fraction": 0.5}, "launch_bound", 2.0),
+        # Compiling alters more than the launches: nobody knows a bound.
+        ({"idle_host_bound_fraction": 0.5}, "launch_bound", None),
         ({"comm_s": 0.06, "comm_exposed_s": 0.05}, "allreduce_tail", 2.0),
         ({"h2d_s": 0.04, "h2d_overlap_fraction": 0.5}, "transfer", 1 / 0.8),
         ({"idle_sync_fraction": 0.2, "sync_sites": (SITE,)}, "hidden_syncs", 1 / 0.8),
@@ -63,13 +64,27 @@ def test_what_is_hidden_small_or_ordinary_asks_for_nothing(given: dict[str, Any]
     assert [each for each in found if each.fraction != 0.0] == []
 
 
-def test_the_largest_gain_comes_first() -> None:
+@pytest.mark.parametrize(
+    ("reads", "waits_s", "ids"),
+    [(0.4, 0.01, ["hidden_syncs", "data_wait"]), (0.1, 0.04, ["data_wait", "hidden_syncs"])],
+)
+def test_the_largest_gain_comes_first(reads: float, waits_s: float, ids: list[str]) -> None:
     """Whatever the order of the detectors."""
+    given = {"data_wait_s": waits_s, "data_wait_exposed_s": waits_s}
+
+    found = findings_of(report_of(rank_of(**given, idle_sync_fraction=reads, sync_sites=(SITE,))))
+
+    assert [finding.id for finding in found] == ids
+
+
+def test_a_gain_that_nobody_knows_comes_after_a_notable_one() -> None:
+    """What compiling gains of launches that come too late is not known."""
     given = {"data_wait_s": 0.01, "data_wait_exposed_s": 0.01, "idle_host_bound_fraction": 0.4}
 
     found = findings_of(report_of(rank_of(**given)))
 
-    assert [finding.id for finding in found] == ["launch_bound", "data_wait"]
+    assert [finding.id for finding in found] == ["data_wait", "launch_bound"]
+    assert found[1].fraction == pytest.approx(0.4)
 
 
 def test_many_small_collectives_want_larger_messages() -> None:
@@ -209,16 +224,14 @@ def test_of_eight_ranks_the_late_ones_are_named() -> None:
         ("ddp_a100_rank0of2", ["launch_bound", "allreduce_tail"]),
         ("ddp_mi300x_rank0of8_rccl", ["allreduce_tail"]),
         ("list_root_2021", ["data_wait", "launch_bound"]),
-        ("cpu_only_gloo_rank34of300", ["allreduce_tail"]),
+        ("cpu_only_gloo_rank34of300", []),
     ],
 )
 def test_recorded_captures_have_these_causes_in_this_order(name: str, ids: list[str]) -> None:
-    """One process alone communicates with nobody; without a GPU there is no bound."""
+    """One process alone communicates with nobody; without a GPU nobody knows what is hidden."""
     found = recorded(f"{name}.pt.trace.json.gz")
 
     assert [*found] == ids
-    if name.startswith("cpu_only"):
-        assert found["allreduce_tail"].gain_upper_bound is None
 
 
 @needs_traces

@@ -165,7 +165,11 @@ def no_sync(account: StepAccount, facts: Facts) -> Cause | None:
             f"up to {duration(whole_s)} of {duration(account.step_s)} per step in reductions",
         ),
         changes=(Use(change="no_sync"),),
-        claim=Claim(owns_s={"backward": lost_s}, removes_s=lost_s, device=_waits(account, lost_s)),
+        claim=Claim(
+            owns_s={"backward": min(lost_s, account.spent("backward"))},
+            removes_s=lost_s,
+            device=_waits(account, lost_s),
+        ),
         confidence="medium",
     )
 
@@ -182,7 +186,9 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
     collectives.
     """
     meeting, needed = account.meetings.get("backward"), 1 - redundant(facts)
+    # What operators of backward have claimed is no wait after it.
     tail_s = 0.0 if meeting is None else needed * meeting.transfer_s
+    tail_s = min(tail_s, account.spent("backward"))
     exposed_s = (account.device and account.device.communication_s) or 0.0
     if account.share(tail_s) < LIMITS.notable and account.share(exposed_s) < LIMITS.worth:
         return None
