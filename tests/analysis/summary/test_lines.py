@@ -275,14 +275,15 @@ def test_unnamed_time_names_the_function_and_a_module_it_calls_is_one_call(
 
 
 def test_what_runs_no_operator_can_be_left_to_every_nth_step(tmp_path: Path) -> None:
-    """Samples saw Python and nothing else: no gradient changes there."""
+    """Samples saw Python and nothing else: no gradient changes there, and it has that name."""
     steps = [
         make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
     ]
     plain = summary_of(tmp_path / "a", steps, seen(12, range(12, 100))).findings[0]
     computes = summary_of(tmp_path / "b", steps, seen(1, range(12, 100))).findings[0]
-    assert (plain.id, computes.id) == ("unnamed_time", "unnamed_time")
-    assert plain.action.startswith("do the work of estimate_loss every n-th step")
+    assert (plain.id, computes.id) == ("python_in_step", "unnamed_time")
+    assert plain.advice == "Move what estimate_loss does out of the step"
+    assert "every 50th step" in plain.action
     assert computes.action.startswith("if it changes gradients or weights")
 
 

@@ -47,10 +47,16 @@ def beside(spent: float, *, cpus: float | None = 2.0, threads: int = 2, others: 
     return seen(account)
 
 
+WORKING = {"forward": 4.0, "backward": 4.0, "optimizer": 1.0}
+"""Milliseconds of a step that has all its work in phases."""
+
+FETCH = LineShare(where="loop.py:9", function="fetch", fraction=0.9, samples=50)
+IN_OTHER, IN_BETWEEN = lines("other")["lines"], lines("between", FETCH)["lines"]
+
+
 def unnamed(spent: float, *, slot: str = "other", **known: object) -> Seen:
-    """Milliseconds outside of every phase, of a step that has all its work in phases."""
-    rest = {"forward": 4.0, "backward": 4.0, "optimizer": 1.0}
-    return seen(step(**rest, **{slot: spent}), **known)
+    """Milliseconds outside of every phase, beside nine in phases."""
+    return seen(step(**WORKING, **{slot: spent}), **known)
 
 
 def unbracketed(spent: float, rest: float, **known: object) -> Seen:
@@ -135,7 +141,29 @@ HOOKS = (
         unnamed(11, loop=HUGGING_FACE),
         0.011,
         "name_it",
-        words=("a callback brackets it",),
+        words=("move what you suspect into a hook of a callback",),
+    ),
+    Case(
+        "unnamed_time",
+        "two places, each with the line that is most of it",
+        seen(step(**WORKING, other=11, between=5), lines=(*IN_OTHER, *IN_BETWEEN)),
+        0.016,
+        "lighten",
+        words=(
+            "mostly in on_batch_end and fetch",
+            "70 % of 11.0 ms outside every phase, in 60 samples",
+            "90 % of 5.00 ms between the update and the next forward, in 50 samples",
+        ),
+        shows={"where": "hooks.py:3", "confidence": "high"},
+    ),
+    Case(
+        "unnamed_time",
+        "of two places one is too short for a word, and keeps its line for itself",
+        seen(step(**WORKING, other=11, between=2), lines=IN_BETWEEN),
+        0.011,
+        "name_it",
+        words=("50 % of the step is outside every phase", "no line was seen in most of it"),
+        shows={"where": "", "confidence": "medium"},
     ),
     Case(
         "unnamed_time",
@@ -226,17 +254,19 @@ def settings_read(**settings: object) -> Seen:
     return audited(device=on_gpu(), settings=settings)
 
 
-def traced(idle_s: float, sync_s: float, *rows: Region) -> Seen:
+def traced(idle_s: float, sync_s: float, *rows: Region, **known: object) -> Seen:
     """A trace in which the device idles so long while the host waits, of a step of 100 ms."""
     waited = TraceStep(step=0, step_s=0.1, sync_s=sync_s)
     site = SyncSite(call="aten::item", count=4, total_s=2 * sync_s, stack=("train.py(21): step",))
     totals = TraceTotals(steps=2, step_s=0.1)
     rank = RankTrace(file="rank0", steps=(waited,) * 2, totals=totals, sync_sites=(site,))
     account = step(forward=100, device=on_gpu(value_s=idle_s))
-    return seen(account, traces=(rank,), documents=audit_of(*rows, device="cuda"))
+    return seen(account, traces=(rank,), documents=audit_of(*rows, device="cuda"), **known)
 
 
 SCALER = {"grad_scaler": "GradScaler", "optimizer_fused": False}
+SHOWN = {"prog_bar_metrics": "loss", "callbacks": "ThroughputMonitor, TrainPerf", **SCALER}
+FILTER = {"logging_nan_inf_filter": True}
 BACK = used("_to_copy", "train.py:8", 0, kind="copy", place="link", calls=3)
 
 LINES = (
@@ -262,7 +292,6 @@ LINES = (
         (
             audited(device=on_gpu()),
             audited(used("_to_copy", "", 0, kind="copy", place="link"), device=on_gpu()),
-            settings_read(grad_scaler="GradScaler", optimizer_fused=True),
             traced(0.001, 0.02),
         ),
         words=("100 reads per step make the host wait", "train.py:21: _local_scalar_dense"),
@@ -279,11 +308,13 @@ LINES = (
     Case(
         "hidden_syncs",
         "progress bar, monitor and scaler each have a line",
-        settings_read(prog_bar_metrics="loss", callbacks="ThroughputMonitor, TrainPerf", **SCALER),
-        None,
+        traced(0.03, 0.02, settings=SHOWN),
+        0.020,
         "quiet_progress_bar",
+        # Without seconds nobody knows whether the device has work left meanwhile.
+        (settings_read(**SHOWN), traced(0.0049, 0.02, settings=SHOWN)),
         words=(
-            "the host waits for the device in every step",
+            "the device idles 20 % of the step while the host waits for a value",
             "prog_bar=True reads loss",
             "ThroughputMonitor waits",
             "GradScaler reads a flag",
@@ -292,17 +323,38 @@ LINES = (
     Case(
         "hidden_syncs",
         "a scaler alone wants a fused optimizer",
-        settings_read(**SCALER),
-        None,
+        traced(0.03, 0.02, settings=SCALER),
+        0.020,
         "fused_for_scaler",
+        (settings_read(**SCALER),),
+    ),
+    Case(
+        "hidden_syncs",
+        "a fused optimizer skips without reading: something else does",
+        traced(0.03, 0.02, settings={**SCALER, "optimizer_fused": True}),
+        0.020,
+        "read_later",
     ),
     Case(
         "hidden_syncs",
         "a Trainer's filter reads the loss",
-        settings_read(logging_nan_inf_filter=True),
-        None,
-        "read_later",
-        words=("logging_nan_inf_filter=True",),
+        traced(0.03, 0.02, settings=FILTER, loop=HUGGING_FACE),
+        0.020,
+        "no_nan_filter",
+        (settings_read(**FILTER),),
+        words=(
+            "logging_nan_inf_filter=True reads the loss in every micro-batch",
+            "logging_nan_inf_filter=False",
+        ),
+    ),
+    Case(
+        "hidden_syncs",
+        "a monitor alone is left out",
+        traced(0.03, 0.02, settings={"callbacks": "ThroughputMonitor"}),
+        0.020,
+        "no_throughput_monitor",
+        (settings_read(callbacks="ThroughputMonitor"),),
+        words=("leave ThroughputMonitor out of the callbacks",),
     ),
     *(
         Case(
@@ -332,11 +384,20 @@ LINES = (
         shows={"where": "train.py:31"},
     ),
     Case(
-        "host_code",
-        "30 of 93 ms before an operator",
+        "metrics_every_batch",
+        "20 of 81 ms of a package of metrics, wherever it is called",
+        audited(used("sort", "site-packages/torchmetrics/auroc.py:31", 20)),
+        0.020,
+        "rarer_metric",
+        # A module that sorts targets before the loss does it for the loss.
+        (audited(used("sort", "site-packages/matching/auroc.py:31", 20)),),
+    ),
+    Case(
+        "python_in_step",
+        "30 of 93 ms before an operator of the audited step",
         audited(PRINT),
         0.030,
-        "python_out_of_forward",
+        "python_out_of_step",
         (
             audited(PRINT, forward=23),  # the audited step was interrupted there
             audited(used("add", "net.py:12", 5, python=50, calls=100)),  # that is launching
@@ -381,6 +442,12 @@ PRODUCTS = (
     region("mm", 12, ideal=10, part="backward"),
 )
 
+LOOKED_AT = (
+    region("mm", 6, python=4, ideal=5),
+    region("mm", 12, python=8, ideal=10, part="backward"),
+    region("isnan", 3, python=1, part="backward"),
+)
+
 
 def threads(number: int, cpus: float, *, workers: int = 0, gpu: bool = False) -> Seen:
     """A rank that computes with so many."""
@@ -412,7 +479,7 @@ SWITCHES = (
         "python_in_step",
         "24 of 100 ms, 18 at least and 30 at most",
         python(0.3),
-        0.030,
+        0.024,
         "python_out_of_step",
         (python(0.16), python(0.3, device=AHEAD)),
         words=("slow in forward takes 24 % of the step", "18 % to 30 %", "time.sleep"),
@@ -422,7 +489,7 @@ SWITCHES = (
         "python_in_step",
         "where a device waits for the host",
         python(0.3, slot="other", device=on_gpu()),
-        0.030,
+        0.024,
         "python_out_of_step",
         words=("slow in the loop",),
         shows={"confidence": "medium"},
@@ -439,9 +506,17 @@ SWITCHES = (
     ),
     Case(
         "debug_modes",
-        "of 50 ms in forward and backward operators need 15",
+        "4 + 8 ms around operators, and 1 + 3 of a look at a gradient",
+        switched(*LOOKED_AT, detect_anomaly=True),
+        0.016,
+        "no_detect_anomaly",
+        (switched(*LOOKED_AT, detect_anomaly=False),),
+    ),
+    Case(
+        "debug_modes",
+        "of what anomaly detection adds inside of calls nothing is known",
         switched(*PRODUCTS, detect_anomaly=True),
-        0.035,
+        None,
         "no_detect_anomaly",
     ),
     Case(

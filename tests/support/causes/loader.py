@@ -351,7 +351,7 @@ CROWDS = (
         crowded(0.3, cpus=2.0, workers=2, workers_waited=0.6),
         0.006,
         "fewer_workers",
-        words=("DataLoader(num_workers=1), for 2 CPUs",),
+        words=("DataLoader(num_workers=1), as the rank has 2 CPUs",),
     ),
     Case(
         "oversubscription",

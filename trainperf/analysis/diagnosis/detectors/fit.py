@@ -173,7 +173,7 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     # Where only the latest steps were looked at, the earlier ones are taken to be like them.
     lost_s = slow.lost_s * max(1.0, facts.steady_steps / slow.of_steps)
-    if account.share_of_fit(lost_s) < LIMITS.worth:
+    if account.share_of_fit(lost_s) < 3 * LIMITS.trifle:
         return None
     which = f"the step {words(slow.tag)}"
     steady_s = 0.0

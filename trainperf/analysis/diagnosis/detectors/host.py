@@ -451,6 +451,7 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
     if account.share(least_s) < LIMITS.notable:
         return None
     ends = f"{share(account.share(least_s))} to {share(account.share(most_s))}"
+    near = tuple(r for r in account.regions if is_near(r.use.line or "", code.line.where))
     return Cause(
         id="python_in_step",
         title=f"{code.line.subject} in {slot if slot in WORK else 'the loop'} takes "
@@ -464,11 +465,26 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
             owns_s={slot: lost_s},
             removes_s=lost_s,
             at_most_s=most_s,
-            before=tuple(r for r in account.regions if is_near(r.use.line or "", code.line.where)),
+            before=near,
+            shrinks=_crowded_out(account, slot, lost_s, near),
         ),
         where=code.line.where,
         confidence="high" if account.device is None else "medium",
     )
+
+
+def _crowded_out(
+    account: StepAccount, slot: str, lost_s: float, before: Sequence[Region]
+) -> float:
+    """Share of a slot's operators for which it has no time beside what no operator takes.
+
+    Then the audited step had the same seconds before an operator of another line.
+    """
+    waits_s = {id(region): region.python_s for region in before}
+    rows = [region for region in account.regions if region.slot == slot]
+    rows_s = sum(region.seconds - waits_s.get(id(region), 0.0) for region in rows)
+    left_s = account.spent(slot) - lost_s
+    return max(0.0, 1.0 - left_s / rows_s) if rows_s else 0.0
 
 
 def _audited_python(account: StepAccount, facts: Facts) -> Cause | None:

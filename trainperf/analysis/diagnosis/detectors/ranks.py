@@ -165,7 +165,11 @@ def no_sync(account: StepAccount, facts: Facts) -> Cause | None:
             f"up to {duration(whole_s)} of {duration(account.step_s)} per step in reductions",
         ),
         changes=(Use(change="no_sync"),),
-        claim=Claim(owns_s={"backward": lost_s}, removes_s=lost_s, device=_waits(account, lost_s)),
+        claim=Claim(
+            owns_s={"backward": min(lost_s, account.spent("backward"))},
+            removes_s=lost_s,
+            device=_waits(account, lost_s),
+        ),
         confidence="medium",
     )
 
@@ -182,7 +186,9 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
     collectives.
     """
     meeting, needed = account.meetings.get("backward"), 1 - redundant(facts)
+    # What operators of backward have claimed is no wait after it.
     tail_s = 0.0 if meeting is None else needed * meeting.transfer_s
+    tail_s = min(tail_s, account.spent("backward"))
     exposed_s = (account.device and account.device.communication_s) or 0.0
     if account.share(tail_s) < LIMITS.notable and account.share(exposed_s) < LIMITS.worth:
         return None
@@ -198,7 +204,7 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
             *_collectives(facts, exposed_s),
             *_buckets(facts),
         ),
-        changes=tuple(_send_less(facts)),
+        changes=tuple(_send_less(facts, tail_s)),
         claim=Claim(
             owns_s={"backward": tail_s},
             removes_s=lost_s,
@@ -231,8 +237,11 @@ def _buckets(facts: Facts) -> Iterator[str]:
         yield "find_unused_parameters=True, and every parameter is used"
 
 
-def _send_less(facts: Facts) -> Iterator[Use]:
-    """What there is to change about gradients, else about what a capture shows."""
+def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
+    """What there is to change about gradients, else about what a capture shows.
+
+    What comes after backward has nothing left to overlap.
+    """
     buckets, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
     seen = [each for trace in facts.traces for each in trace.collectives]
     small = [each.kind for each in seen if each.many_small]
@@ -246,7 +255,7 @@ def _send_less(facts: Facts) -> Iterator[Use]:
         yield Use(change="larger_messages", values={"kind": small[0]})
     elif facts.settings.get("ddp_gradient_as_bucket_view") is False:
         yield Use(change="bucket_views")
-    elif seen and not any(trace.totals.allreduce_tail_s for trace in facts.traces):
+    elif seen and not tail_s and not any(t.totals.allreduce_tail_s for t in facts.traces):
         yield Use(change="overlap_communication", values={"kind": seen[0].kind})
     else:
         yield Use(change="reduce_less")
