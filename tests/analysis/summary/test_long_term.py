@@ -120,7 +120,7 @@ def test_steps_that_get_slower_in_all_their_parts_are_the_machines(tmp_path: Pat
     summary = summary_with(tmp_path, steps_with(slower))
     drift = finding(summary, "slower_since")
 
-    assert "forward, backward and optimizer alike grow from 50" in drift.title
+    assert "forward, backward and optimizer alike, from 50" in drift.title
     assert drift.advice == "Look at the machine, not at the code"
     assert "clocks" in drift.action
 

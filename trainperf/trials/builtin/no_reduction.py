@@ -5,7 +5,7 @@ from trainperf.trials.trial import Trial, cannot
 
 
 ID, TITLE = "no_reduction", "gradients not reduced over the ranks"
-RULES = ("straggler", "no_sync", "allreduce_tail", "exposed_communication")
+RULES = ("straggler", "no_sync", "allreduce_tail")
 
 
 def no_reduction(training: Training) -> list[Trial]:
