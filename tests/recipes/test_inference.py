@@ -14,7 +14,7 @@ from trainperf.core.run_directory import RECORD_FILES
 
 FAULTS = {
     "eval_forgotten": "the model answers in train mode",
-    "dropout_left_on": "answers depend on random numbers in eval mode, drawn in blocks.0 (Block)",
+    "dropout_left_on": "dropout is left on in eval mode, in blocks.0 (Block)",
     "gradients_left_on": "a graph for gradients is built with every answer",
 }
 """Case to what trainperf said of its loop."""
