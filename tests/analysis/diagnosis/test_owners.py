@@ -218,10 +218,8 @@ SCORES = region("where", 8, shapes=(operators.SCORES,), read_bytes=10**6, inner_
             seen(step(data_wait=20, forward=30, device=STARVING, loader=loading(0, 20))),
             ["data_wait"],
         ),
-        pytest.param(
-            operators.tiny(20, 1500, device=on_gpu()), ["launch_bound"], marks=pytest.mark.skip
-        ),
-        pytest.param(loader.returning(), ["epoch_start"], marks=pytest.mark.skip),
+        (operators.tiny(20, 1500, device=on_gpu()), ["launch_bound"]),
+        (loader.returning(), ["epoch_start"]),
     ],
     ids=[
         "a loop that logs is logging",

@@ -387,8 +387,7 @@ CAPTURED = (
         wrapped(4),
         None,
         "distributed",
-        words=("torchrun --nproc-per-node=4, DistributedDataParallel(model) in each process",),
-        open=True,
+        words=("torchrun --nproc-per-node=4 SCRIPT, and in it DistributedDataParallel(model)",),
     ),
     Case(
         "data_parallel",
@@ -397,7 +396,6 @@ CAPTURED = (
         None,
         "distributed",
         words=('Trainer(strategy="ddp", devices=4), and no wrapper in the module',),
-        open=True,
     ),
     Case(
         "data_parallel",

@@ -473,9 +473,7 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def _crowded_out(
-    account: StepAccount, slot: str, lost_s: float, before: Sequence[Region]
-) -> float:
+def _crowded_out(account: StepAccount, slot: str, lost_s: float, before: Sequence[Region]) -> float:
     """Share of a slot's operators for which it has no time beside what no operator takes.
 
     Then the audited step had the same seconds before an operator of another line.
