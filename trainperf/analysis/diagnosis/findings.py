@@ -30,9 +30,9 @@ def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], O
     causes, left = causes_of(account, facts)
     trials = () if facts.documents.trials is None else facts.documents.trials.trials
     noisy = is_noisy(account, facts)
-    found = [finding_of(cause, account, facts, trials, noisy=noisy) for cause in causes]
-    further = measured_change(found, trials, facts.documents.trials_from)
-    return ranked([*found, *further], account.steps_share), ordinary(account, left, facts)
+    findings = [finding_of(cause, account, facts, trials, noisy=noisy) for cause in causes]
+    further = measured_change(findings, trials, facts.documents.trials_from)
+    return ranked([*findings, *further], account.steps_share), ordinary(account, left, facts)
 
 
 def finding_of(

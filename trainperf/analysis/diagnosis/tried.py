@@ -28,12 +28,12 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
     changes = [_bounded(_measured(change, resolved), most) for change in finding.changes]
     listed = {change.measured.trial for change in changes if change.measured is not None}
     faster = [t for t in resolved if t.verdict == "faster" and t.id not in listed and t.apply]
-    said = [
+    outcomes = [
         sentence(trial, run)
         for trial in own
         if trial.kind == "change" and trial.speedup is not None
     ]
-    said += [
+    outcomes += [
         f"{each.title} instead: {at_most(max(each.high or 1.0, 1.0))}, measured"
         for each in ceilings
     ]
@@ -42,7 +42,7 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
         finding,
         changes=(*changes, *map(_change, faster)),
         fraction=lost if lost is None or most is None else min(lost, saving(most)),
-        evidence=(*finding.evidence, *said),
+        evidence=(*finding.evidence, *outcomes),
         confidence="high" if resolved else finding.confidence,
     )
 

@@ -62,13 +62,13 @@ def lines_of(regions: Iterable[Region], most: int = 2) -> tuple[str, ...]:
             region
         )
     ranked = sorted(groups.items(), key=lambda item: -total_s(item[1]))
-    said = []
+    lines = []
     for place, mine in ranked[:most]:
         names = dict.fromkeys(r.use.short_name for r in sorted(mine, key=lambda r: -r.seconds))
         calls = plural(sum(region.use.calls for region in mine), "call")
         listed = ", ".join([*names][:4]) + (", …" if len(names) > 4 else "")
-        said.append(f"{place}: {duration(total_s(mine))} per step in {calls} of {listed}")
-    return tuple(said)
+        lines.append(f"{place}: {duration(total_s(mine))} per step in {calls} of {listed}")
+    return tuple(lines)
 
 
 def reads(uses: Iterable[OperatorUse]) -> list[OperatorUse]:
@@ -394,7 +394,7 @@ def _waits_for_values(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="hidden_syncs",
         title=title,
-        evidence=(*lines, *(said for _, said in owners), *sites)[:6],
+        evidence=(*lines, *(line for _, line in owners), *sites)[:6],
         changes=(Use(change=change),),
         claim=Claim(removes_s=lost_s, device={"value_s": lost_s}) if lost_s else None,
         where=(rows[0].line or "") if rows else _frame(facts),
@@ -662,6 +662,9 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
 
 def own_cost(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 its seconds
     """The overhead of trainperf is more of the step than it promises.
+
+    Timed in each step where trainperf does its own work; three hundredths of the step are
+    reported, and the gain is all of it.
 
     Wrong where: the steps are of few milliseconds: the share is large, the time is not.
     To confirm: `trainperf prove` cannot show it; time the script with and without TrainPerf,

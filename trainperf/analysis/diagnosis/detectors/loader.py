@@ -12,9 +12,11 @@ from trainperf.core.formatting.units import count, duration, plural, rate, share
 from trainperf.core.readings import (
     DATA_WAIT_ALL_FRACTION,
     DATA_WAIT_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
     H2D_BYTES,
     H2D_BYTES_PER_S,
     H2D_TENSORS,
+    PADDED_TOKENS_PER_S,
     PADDING_FRACTION,
 )
 from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN
@@ -246,19 +248,19 @@ def _loader_facts(account: StepAccount, facts: Facts) -> tuple[str, ...]:
     loader = account.loader
     if loader is None:
         return ("the loader's settings are unknown",)
-    said = [f"num_workers={loader.workers}"]
+    evidence = [f"num_workers={loader.workers}"]
     if not loader.workers:
-        said[0] += (
+        evidence[0] += (
             f": {duration(account.spent('data_wait'))} per step to make batches in this process"
         )
     if loader.asleep >= LIMITS.mostly:
-        said.append(f"{share(loader.asleep)} of that asleep, so that workers share CPUs")
+        evidence.append(f"{share(loader.asleep)} of that asleep, so that workers share CPUs")
     if loader.workers and loader.making_s < account.spent("data_wait"):
-        said.append(f"the workers compute only {duration(loader.making_s)} of a step")
+        evidence.append(f"the workers compute only {duration(loader.making_s)} of a step")
     if account.others_cpus:
         taken = f"{account.others_cpus:.1f} of {facts.cpus} CPUs"
-        said.append(f"other processes kept {taken} busy, and a worker needs one")
-    return tuple(said)
+        evidence.append(f"other processes kept {taken} busy, and a worker needs one")
+    return tuple(evidence)
 
 
 def _slowest(anatomy: LoaderAnatomy) -> tuple[str, str]:
@@ -389,8 +391,8 @@ def _moved_s(account: StepAccount) -> float:
 
 
 def _copies(account: StepAccount, moved_s: float) -> Claim:
-    known = account.device is not None and account.device.copies_s is not None
-    lost = {"copies_s": moved_s} if known else {}
+    timed = account.device is not None and account.device.copies_s is not None
+    lost = {"copies_s": moved_s} if timed else {}
     return Claim(owns_s={"h2d": account.spent("h2d")}, removes_s=moved_s, device=lost)
 
 
@@ -458,7 +460,7 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
     squared = attends_s / (total_s(account.regions) or 1.0) if shorter else 0.0
     part = wasted + squared * wasted * (1 - wasted)
     owns_s = {slot: part * account.spent(slot) for slot in slots}
-    useful, every = facts.value("effective_tokens_per_s"), facts.value("padded_tokens_per_s")
+    useful, every = facts.value(EFFECTIVE_TOKENS_PER_S), facts.value(PADDED_TOKENS_PER_S)
     lengths = facts.sequence_lengths
     return Cause(
         id="padding",

@@ -67,8 +67,8 @@ def _which(cause: CauseFacts) -> str:
     return f"{which} were {share(cause.slower)} slower"
 
 
-def _found(
-    name: str, account: StepAccount, cause: CauseFacts, what: str, said: Iterable[str], use: Use
+def _slowed_by(
+    name: str, account: StepAccount, cause: CauseFacts, what: str, evidence: Iterable[str], use: Use
 ) -> Cause:
     """The cause in words, with the longest stretches of steps where there are several."""
     longest = sorted(cause.windows, key=lambda window: -window.seconds)[:2]
@@ -78,7 +78,7 @@ def _found(
     return Cause(
         id=name,
         title=f"{_which(cause)}: {what}",
-        evidence=(*said, *several),
+        evidence=(*evidence, *several),
         changes=(use,),
         claim=None if cause.slower is None else Claim(removes_s=lost_s),
         confidence="medium" if cause.slower is None else "high",
@@ -101,7 +101,7 @@ def device_throttled(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     ran = "lowered its clock" if clock is None else f"ran at {clock:,.0f} MHz"
     outside, values = cause.values.get("outside_sm_mhz"), cause.values
-    said = [
+    evidence = [
         *(
             [f"{clock:,.0f} MHz meanwhile, {outside:,.0f} MHz otherwise"]
             if clock and outside
@@ -112,7 +112,7 @@ def device_throttled(account: StepAccount, facts: Facts) -> Cause | None:
     ]
     change = "cool_device" if cause.cause == "thermal" else "power_device"
     what = f"the GPU{_place(cause, facts)} {ran} ({cause.cause})"
-    return _found("device_throttled", account, cause, what, said, Use(change=change))
+    return _slowed_by("device_throttled", account, cause, what, evidence, Use(change=change))
 
 
 def _place(cause: CauseFacts, facts: Facts) -> str:
@@ -136,12 +136,12 @@ def device_shared(account: StepAccount, facts: Facts) -> Cause | None:
     if cause is None:
         return None
     took = cause.values.get("others_busy")
-    said = [
+    evidence = [
         f"{max(1, round(cause.values.get('others', 1.0)))} other processes on it",
         *([] if took is None else [f"{share(took)} of its multiprocessors' time"]),
     ]
     what = f"{', '.join(cause.who) or 'another process'} used the GPU{_place(cause, facts)} too"
-    return _found("device_shared", account, cause, what, said, Use(change="own_device"))
+    return _slowed_by("device_shared", account, cause, what, evidence, Use(change="own_device"))
 
 
 def host_shared(account: StepAccount, facts: Facts) -> Cause | None:
@@ -159,7 +159,7 @@ def host_shared(account: StepAccount, facts: Facts) -> Cause | None:
         if cause is None or cause.values.get("waited", 0.0) < LIMITS.notable:
             return None
     values = cause.values
-    said = [
+    evidence = [
         *(
             [f"the training thread had no CPU {share(values['waited'])} of that time"]
             if "waited" in values
@@ -173,7 +173,7 @@ def host_shared(account: StepAccount, facts: Facts) -> Cause | None:
     ]
     busy = f"{values.get('others_cpus', 0.0):.1f} CPUs{_place(cause, facts)}"
     what = f"{', '.join(cause.who) or 'other processes'} kept {busy} busy"
-    return _found("host_shared", account, cause, what, said, Use(change="own_host"))
+    return _slowed_by("host_shared", account, cause, what, evidence, Use(change="own_host"))
 
 
 def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
@@ -197,10 +197,10 @@ def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
         "network": f"{values.get('net_retransmitted', 0.0):,.0f} TCP segments per second were lost",
         "disk": f"tasks on the host waited for a disk {pressure} of the time",
     }.get(cause.cause, waited)
-    said = [
+    evidence = [
         *([f"{size(values['memory_free'])} left"] if "memory_free" in values else []),
         *([f"{rate(values['disk_read'])} read"] if "disk_read" in values else []),
         *([f"{rate(values['disk_written'])} written"] if "disk_written" in values else []),
     ]
     change = f"room_in_{cause.cause}"
-    return _found("host_pressure", account, cause, what, said, Use(change=change))
+    return _slowed_by("host_pressure", account, cause, what, evidence, Use(change=change))

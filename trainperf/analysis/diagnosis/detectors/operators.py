@@ -5,7 +5,7 @@ removes is a region's seconds beyond its ideal, the roofline of the work that ha
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from trainperf.analysis.diagnosis.account import (
@@ -57,27 +57,22 @@ def _passes(account: StepAccount) -> list[Region]:
     return [region for region in account.regions if region.use.part in PASSES]
 
 
-def _cause(  # noqa: PLR0913 a cause has so many parts
-    name: str,
-    title: str,
+def _cause(
+    cause: Cause,
     rows: Sequence[Region],
-    claim: Claim,
-    changes: Iterable[Use],
     account: StepAccount,
     facts: Facts,
-    *said: str,
+    *,
     at: Sequence[Region] = (),
 ) -> Cause | None:
-    """A cause in operators, where it removes a notable part of the step."""
-    if account.share(claim.removes_s) < LIMITS.notable:
+    """A *cause* in operators with where they are, if it removes a notable part of the step."""
+    removes_s = 0.0 if cause.claim is None else cause.claim.removes_s
+    if account.share(removes_s) < LIMITS.notable:
         return None
     where, called_at = place_of(at or rows)
-    return Cause(
-        id=name,
-        title=title,
-        evidence=(*said, *lines_of(rows), stands_on(account, facts)),
-        changes=tuple(changes),
-        claim=claim,
+    return replace(
+        cause,
+        evidence=(*cause.evidence, *lines_of(rows), stands_on(account, facts)),
         where=where,
         called_at=called_at,
         confidence=_sure(account),
@@ -120,19 +115,24 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
             else "fusible_attention"
         )
     return _cause(
-        "attention",
-        f"attention with scores in memory takes {share(account.share(total_s(rows)))} of the step",
-        rows,
-        Claim(
-            owns_s=claim.owns_s,
-            removes_s=claim.removes_s,
-            regions=claim.regions,
-            interruptions=max(1.0, 2 * written / REFILL_BYTES),
+        Cause(
+            id="attention",
+            title="attention with scores in memory takes "
+            f"{share(account.share(total_s(rows)))} of the step",
+            evidence=(
+                f"scores of {' × '.join(map(str, shape))} in memory: {_spent(account, rows)}",
+            ),
+            changes=(Use(change=change),),
+            claim=Claim(
+                owns_s=claim.owns_s,
+                removes_s=claim.removes_s,
+                regions=claim.regions,
+                interruptions=max(1.0, 2 * written / REFILL_BYTES),
+            ),
         ),
-        [Use(change=change)],
+        rows,
         account,
         facts,
-        f"scores of {' × '.join(map(str, shape))} in memory: {_spent(account, rows)}",
         at=softmax,
     )
 
@@ -180,8 +180,8 @@ def _scores(uses: Sequence[OperatorUse]) -> Iterator[_Scores]:
             continue
         kind = _Scores(shape[-2], shape[-1], prod(shape))
         products = [each for each in forward if _product_elements(each) is not None]
-        made = any(_product_elements(each) == kind.number for each in products)
-        if made and any(kind.is_shape(each.shapes[-2]) for each in products):
+        multiplied = any(_product_elements(each) == kind.number for each in products)
+        if multiplied and any(kind.is_shape(each.shapes[-2]) for each in products):
             yield kind
 
 
@@ -207,15 +207,22 @@ def optimizer_not_fused(account: StepAccount, facts: Facts) -> Cause | None:
     stays_s = sum(row.fused_s for row in update)
     own = facts.settings.get("optimizer_fused") is None and bool(facts.settings.get("optimizers"))
     return _cause(
-        "optimizer_not_fused",
-        f"an unfused optimizer update takes {share(account.share(total_s(update)))} of the step",
+        Cause(
+            id="optimizer_not_fused",
+            title="an unfused optimizer update takes "
+            f"{share(account.share(total_s(update)))} of the step",
+            evidence=(
+                f"{_spent(account, update)} in {calls} operators",
+                "lists of tensors (foreach)"
+                if lists
+                else "one tensor after the other (foreach=False)",
+            ),
+            changes=(Use(change="foreach_update" if own and not lists else "fused_optimizer"),),
+            claim=of_regions(update, stays_s=stays_s),
+        ),
         update,
-        of_regions(update, stays_s=stays_s),
-        [Use(change="foreach_update" if own and not lists else "fused_optimizer")],
         account,
         facts,
-        f"{_spent(account, update)} in {calls} operators",
-        "lists of tensors (foreach)" if lists else "one tensor after the other (foreach=False)",
     )
 
 
@@ -253,15 +260,25 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
         title = f"a Python loop launches {calls} tiny operators in a step"
     changes = [Use(change="one_operator", values={"where": where})] if tiny == looping else []
     return _cause(
-        "launch_bound",
-        title,
+        Cause(
+            id="launch_bound",
+            title=title,
+            evidence=(
+                (
+                    f"{duration(total_s(tiny))} of {duration(account.step_s)} per step, "
+                    f"for work of {duration(sum(row.ideal_s for row in tiny))}"
+                ),
+            ),
+            changes=(
+                *changes,
+                Use(change="compile_step"),
+                Use(change="larger_batch"),
+            ),
+            claim=claim,
+        ),
         tiny,
-        claim,
-        [*changes, Use(change="compile_step"), Use(change="larger_batch")],
         account,
         facts,
-        f"{duration(total_s(tiny))} of {duration(account.step_s)} per step, for work of "
-        f"{duration(sum(row.ideal_s for row in tiny))}",
     )
 
 
@@ -299,7 +316,7 @@ def host_bound(account: StepAccount, facts: Facts) -> Cause | None:
     starved = account.share(device.data_s or 0.0) >= LIMITS.notable
     if idle < 2 * LIMITS.worth and (bound < LIMITS.mostly or starved or not account.judged):
         return None
-    said = [
+    evidence = [
         (
             f"the device had caught up in {share(bound)} of the steps when forward and backward "
             f"returned"
@@ -308,12 +325,12 @@ def host_bound(account: StepAccount, facts: Facts) -> Cause | None:
     title = f"the device waits for the host in {share(bound)} of the steps"
     if idle >= 2 * LIMITS.worth:
         title = f"the device is idle {share(idle)} of the time because launches come too late"
-        said = [*_launched(facts), *(said if bound else [])]
+        evidence = [*_launched(facts), *(evidence if bound else [])]
     lost_s = device.host_s or 0.0
     return Cause(
         id="host_bound",
         title=title,
-        evidence=tuple(said),
+        evidence=tuple(evidence),
         changes=(Use(change="compile_step"), Use(change="larger_batch")),
         claim=Claim(removes_s=lost_s, device={"host_s": lost_s})
         if idle >= 2 * LIMITS.worth
@@ -404,14 +421,22 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
     if inner < 0.25 * moved:
         return None
     return _cause(
-        "elementwise_chain",
-        f"unfused elementwise operators take {share(account.share(total_s(rows)))} of the step",
+        Cause(
+            id="elementwise_chain",
+            title="unfused elementwise operators take "
+            f"{share(account.share(total_s(rows)))} of the step",
+            evidence=(
+                (
+                    f"{_spent(account, rows)}; {size(inner)} of the {size(moved)} "
+                    f"they move pass between them"
+                ),
+            ),
+            changes=(Use(change="fuse_chain"),),
+            claim=of_regions(rows, stays_s=sum(row.fused_s for row in rows)),
+        ),
         rows,
-        of_regions(rows, stays_s=sum(row.fused_s for row in rows)),
-        [Use(change="fuse_chain")],
         account,
         facts,
-        f"{_spent(account, rows)}; {size(inner)} of the {size(moved)} they move pass between them",
     )
 
 
@@ -425,14 +450,16 @@ def constant_rebuilt(account: StepAccount, facts: Facts) -> Cause | None:
     """
     rows = [row for row in account.regions if row.use.constant and row.use.part == "forward"]
     return _cause(
-        "constant_rebuilt",
-        f"{share(account.share(total_s(rows)))} of the step rebuilds constants",
+        Cause(
+            id="constant_rebuilt",
+            title=f"{share(account.share(total_s(rows)))} of the step rebuilds constants",
+            evidence=(f"{_spent(account, rows)}, computed from numbers only",),
+            changes=(Use(change="register_buffer"),),
+            claim=_moving(rows),
+        ),
         rows,
-        _moving(rows),
-        [Use(change="register_buffer")],
         account,
         facts,
-        f"{_spent(account, rows)}, computed from numbers only",
     )
 
 
@@ -477,14 +504,17 @@ def autocast_casts(account: StepAccount, facts: Facts) -> Cause | None:
         " to ".join(_dtypes(row.use)) for row in sorted(rows, key=lambda r: -r.seconds)
     )
     cause = _cause(
-        "autocast_casts",
-        f"conversions to another dtype take {share(account.share(total_s(rows)))} of the step",
+        Cause(
+            id="autocast_casts",
+            title="conversions to another dtype take "
+            f"{share(account.share(total_s(rows)))} of the step",
+            evidence=(f"{_spent(account, rows)}: {', '.join([*pairs][:2])}",),
+            changes=(Use(change=change),),
+            claim=_moving(rows),
+        ),
         rows,
-        _moving(rows),
-        [Use(change=change)],
         account,
         facts,
-        f"{_spent(account, rows)}: {', '.join([*pairs][:2])}",
     )
     if cause is None or not own:
         return cause
@@ -519,6 +549,9 @@ def _dtypes(use: OperatorUse) -> tuple[str, str]:
 def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
     """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step.
 
+    Summed over the audited step's copies in forward and backward that change neither the type of
+    their elements nor the device; nothing of them has to stay.
+
     Wrong where: the copy makes the kernels after it faster than it costs.
     To confirm: `trainperf prove` without the call; `trainperf try --only channels_last SCRIPT`.
     """
@@ -529,14 +562,17 @@ def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
         if row.use.short_name in names and not row.use.constant and not is_cast(row.use)
     ]
     return _cause(
-        "layout_copies",
-        f"copies to another memory layout take {share(account.share(total_s(rows)))} of the step",
+        Cause(
+            id="layout_copies",
+            title="copies to another memory layout take "
+            f"{share(account.share(total_s(rows)))} of the step",
+            evidence=(_spent(account, rows),),
+            changes=(Use(change="one_layout"),),
+            claim=_moving(rows),
+        ),
         rows,
-        _moving(rows),
-        [Use(change="one_layout")],
         account,
         facts,
-        _spent(account, rows),
     )
 
 
@@ -558,15 +594,17 @@ def channels_last(account: StepAccount, facts: Facts) -> Cause | None:
         and (row.use.module, row.use.line) in places
     ]
     return _cause(
-        "channels_last",
-        f"convolutions on channels-first images take {share(account.share(total_s(rows)))} of the "
-        f"step",
+        Cause(
+            id="channels_last",
+            title="convolutions on channels-first images take "
+            f"{share(account.share(total_s(rows)))} of the step",
+            evidence=(_spent(account, rows),),
+            changes=(Use(change="channels_last"),),
+            claim=of_regions(rows, stays_s=sum(row.ideal_s for row in rows)),
+        ),
         rows,
-        of_regions(rows, stays_s=sum(row.ideal_s for row in rows)),
-        [Use(change="channels_last")],
         account,
         facts,
-        _spent(account, rows),
     )
 
 
@@ -576,6 +614,9 @@ STEPS = {"tf32": 4, "fp16": 8, "bf16": 8, "fp8": 16}
 
 def matmul_shapes(account: StepAccount, facts: Facts) -> Cause | None:
     """Sizes are no multiple of what tensor cores take; on other devices it makes no difference.
+
+    The sizes are those of the audited products; of their time, the gain leaves what the same
+    arithmetic takes at the speed of the device.
 
     Wrong where: the library pads by itself, or the odd size is of one small product.
     To confirm: `trainperf.benchmark` of the step with the size rounded up to a multiple of 64.
@@ -590,14 +631,16 @@ def matmul_shapes(account: StepAccount, facts: Facts) -> Cause | None:
     tile = 64 if sizes[0] >= 8192 else max(STEPS[row.use.precision] for row in rows)
     values = {"size": sizes[0], "padded": -(-sizes[0] // tile) * tile, "tile": tile}
     return _cause(
-        "matmul_shapes",
-        f"products of odd sizes take {share(account.share(total_s(rows)))} of the step",
+        Cause(
+            id="matmul_shapes",
+            title=f"products of odd sizes take {share(account.share(total_s(rows)))} of the step",
+            evidence=(f"sizes {', '.join(map(str, sizes[:4]))}: {_spent(account, rows)}",),
+            changes=(Use(change="pad_sizes", values=values),),
+            claim=of_regions(rows, stays_s=sum(row.ideal_s for row in rows)),
+        ),
         rows,
-        of_regions(rows, stays_s=sum(row.ideal_s for row in rows)),
-        [Use(change="pad_sizes", values=values)],
         account,
         facts,
-        f"sizes {', '.join(map(str, sizes[:4]))}: {_spent(account, rows)}",
     )
 
 
@@ -642,14 +685,16 @@ def _double(account: StepAccount, facts: Facts) -> Cause | None:
         row.python_s + max(row.use.flops / peak if peak else 0.0, row.ideal_s / 2) for row in rows
     )
     return _cause(
-        "matmul_precision",
-        f"{share(account.share(total_s(rows)))} of the step computes in double precision",
+        Cause(
+            id="matmul_precision",
+            title=f"{share(account.share(total_s(rows)))} of the step computes in double precision",
+            evidence=(_spent(account, rows),),
+            changes=(Use(change="single_precision"),),
+            claim=of_regions(rows, stays_s=stays_s),
+        ),
         rows,
-        of_regions(rows, stays_s=stays_s),
-        [Use(change="single_precision")],
         account,
         facts,
-        _spent(account, rows),
     )
 
 
@@ -674,15 +719,19 @@ def _single(account: StepAccount, facts: Facts) -> Cause | None:
         least_s=_least_s(account, precision, rows, facts),
     )
     return _cause(
-        "matmul_precision",
-        f"fp32 products take {share(account.share(total_s(rows)))} of the step",
+        Cause(
+            id="matmul_precision",
+            title=f"fp32 products take {share(account.share(total_s(rows)))} of the step",
+            evidence=(
+                f"{light.chip.name}: {rates}",
+                _spent(account, rows),
+            ),
+            changes=(forecast,),
+            claim=claim,
+        ),
         rows,
-        claim,
-        [forecast],
         account,
         facts,
-        f"{light.chip.name}: {rates}",
-        _spent(account, rows),
     )
 
 
@@ -849,18 +898,18 @@ def gradients_on(account: StepAccount, facts: Facts) -> Cause | None:
     if not nodes:
         return None
     kept, calls = facts.number("answer_graph_bytes"), facts.number("answer_calls") or 1
-    said = [f"{count(nodes)} nodes per call of the model, {count(calls)} calls per batch"]
+    evidence = [f"{count(nodes)} nodes per call of the model, {count(calls)} calls per batch"]
     if kept:
-        said[0] += f", which keep {size(kept)} until the answer is dropped"
+        evidence[0] += f", which keep {size(kept)} until the answer is dropped"
     if node_s and account.step_s:
         spent_s = calls * nodes * node_s
-        said.append(
+        evidence.append(
             f"building them takes the host about {duration(spent_s)} of {duration(account.step_s)} "
             f"({share(account.share(spent_s))}): {duration(node_s)} per node, timed after the loop"
         )
     return Cause(
         id="gradients_on",
         title="a graph for gradients is built with every answer, and never used",
-        evidence=tuple(said),
+        evidence=tuple(evidence),
         changes=(Use(change="inference_mode"),),
     )

@@ -231,6 +231,9 @@ def no_sync(account: StepAccount, facts: Facts) -> Cause | None:
 def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
     """Even the last rank waits for the all-reduce when its backward has nothing left to do.
 
+    What the rank that arrives last still waits at the end of backward is the transfer, without
+    what an accumulating loop can hold back.
+
     Wrong where: it ends a step that another rank began late: see `straggler` first.
     To confirm: `trainperf try --only no_reduction SCRIPT` is the ceiling; a trace shows the
     collectives.
@@ -320,15 +323,15 @@ def exposed_communication(account: StepAccount, facts: Facts) -> Cause | None:
     change = "larger_messages" if small else "reduce_less" if tail_s else "overlap_communication"
     if exposed_s is None:
         title = f"collectives run on the host during {share(account.share(lost_s))} of the step"
-        said = f"{duration(spent_s)} per step; whether anything overlaps them is unknown"
+        exposure = f"{duration(spent_s)} per step; whether anything overlaps them is unknown"
     else:
         title = f"{share(account.share(lost_s))} of the step is exposed communication"
-        said = f"no computation hides {duration(lost_s)} of {duration(spent_s)} per step{after}"
+        exposure = f"no computation hides {duration(lost_s)} of {duration(spent_s)} per step{after}"
     claim = Claim(removes_s=lost_s, device={"communication_s": lost_s})
     return Cause(
         id="exposed_communication",
         title=title,
-        evidence=(said,),
+        evidence=(exposure,),
         changes=(Use(change=change, values={"kind": small[0] if small else kind}),),
         claim=None if exposed_s is None else claim,
         confidence="low" if exposed_s is None else "high",
