@@ -24,6 +24,8 @@ from trainperf.core.formatting.table import Table, markdown_table
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NO_TEXT = re.compile(r"<!--.*?-->|\]\([^)]*\)")
 """Comments and names of files."""
+_TIMED = re.compile(r"  [a-z ]+\d* +([\d.]+ (s|ms|µs)|not applicable)\b")
+"""A phase and what it takes."""
 
 
 def page_of(run: RecipeRun, source: str) -> str:
@@ -109,7 +111,7 @@ def _own(run: RecipeRun) -> Iterator[str]:
 def _case(run: RecipeRun, case: Case) -> list[str]:
     lines = [f"## {markdown(case.heading)}", "", f"**{prose(case.claim)}**", ""]
     lines += [f"Alone: `{case.command}`", ""] if case.command else []
-    lines += _fenced("trainperf, before:", case.before, case.before_note)
+    lines += _fenced("trainperf, before:", _times(case.before), case.before_note)
     lines += _fenced("Change:", case.change)
     if case.measured:
         lines += ["Measured here:", "", *_table(measurements(case))]
@@ -123,6 +125,21 @@ def _case(run: RecipeRun, case: Case) -> list[str]:
     else:
         lines += [f"Published: {UNPUBLISHED}.", ""]
     return [*lines, f"Verdict: **{case.verdict}**; {prose(case.reason)}.", ""]
+
+
+def _times(report: Sequence[str]) -> tuple[str, ...]:
+    """A recorded report without its first sentences, which are those of the version that ran."""
+    shown: list[str] = []
+    in_sentences = False
+    for line in report:
+        if line.startswith("  Step time "):
+            in_sentences = True
+            shown.append("  …")
+        elif _TIMED.match(line):
+            in_sentences = False
+        if not in_sentences:
+            shown.append(line)
+    return tuple(shown)
 
 
 def _fenced(heading: str, lines: Sequence[str], note: str = "") -> list[str]:

@@ -141,18 +141,18 @@ def _ended(command: Sequence[str], environment: Mapping[str, str]) -> Comparison
 def _prediction(name: str, script: Script, findings: tuple[Finding, ...]) -> Proof:
     first = findings[: len(script.expected)]
     right = {finding.id for finding in first} == set(script.expected)
-    made = [change_made(script, finding) for finding in first]
-    only = made[0] if len(made) == 1 else None
+    changes = [change_made(script, finding) for finding in first]
+    only = changes[0] if len(changes) == 1 else None
     return Proof(
         name=name,
         expected=script.expected,
         findings=tuple(finding.id for finding in findings),
         right=right,
-        same_change=right and None not in made,
-        change=made[0].id if made and made[0] is not None else "",
+        same_change=right and None not in changes,
+        change=changes[0].id if changes and changes[0] is not None else "",
         share=first[0].fraction if first else None,
         about=only.about if right and only is not None else None,
-        bound=bound_of(made) if right else None,
+        bound=bound_of(changes) if right else None,
         verdict="not proven yet",
     )
 
@@ -242,13 +242,15 @@ def score(proofs: list[Proof]) -> str:
     verdicts = [proof.verdict for proof in proofs]
     pairs = [(p.scope_gain, p.bound) for p in proofs if p.same_change]
     bounded = [(gain, bound) for gain, bound in pairs if gain and bound]
-    said = [p.scope_gain[0] / p.about for p in proofs if p.same_change and p.scope_gain and p.about]
+    ratios = [
+        p.scope_gain[0] / p.about for p in proofs if p.same_change and p.scope_gain and p.about
+    ]
     counts = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(sorted(verdicts)))
     return (
         f"of {len(proofs)} fixes {counts}; of {len(bounded)} with a bound "
         f"{sum(gain[0] <= bound for gain, bound in bounded)} gain no more than was said "
         f"({sum(gain[1] > bound for gain, bound in bounded)} more by their whole interval); "
-        f"{sum(1 / NEAR <= ratio <= NEAR for ratio in said)} of {len(said)} within {NEAR}× of "
+        f"{sum(1 / NEAR <= ratio <= NEAR for ratio in ratios)} of {len(ratios)} within {NEAR}× of "
         "what was said to be probable"
     )
 

@@ -75,13 +75,13 @@ def _score(judged: Sequence[Judged]) -> str:
     ]
     # A finding without a bound is about memory or what is learned: its fix need not be faster.
     bounded = [row for row in gains if row[1] < inf]
-    said = [gain / about for gain, _, about in bounded if about]
+    ratios = [gain / about for gain, _, about in bounded if about]
     return (
         f"{right} of {len(judged)} right ({right / max(1, len(judged)):.1%}); of {len(bounded)} "
         f"twins {sum(gain > 1 for gain, _, _ in bounded)} are faster, "
         f"{sum(gain <= bound for gain, bound, _ in bounded)} by no more than was said "
         f"({sum(gain <= bound * NOISE for gain, bound, _ in bounded)} with {NOISE}× for noise); "
-        f"{sum(1 / NEAR <= ratio <= NEAR for ratio in said)} of {len(said)} within {NEAR}× of "
+        f"{sum(1 / NEAR <= ratio <= NEAR for ratio in ratios)} of {len(ratios)} within {NEAR}× of "
         "what was said to be probable; "
         f"{_of_advice(judged)}"
     )

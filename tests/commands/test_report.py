@@ -231,17 +231,3 @@ def test_a_price_that_is_no_number_is_named_as_such(trainperf: Command, run: Pat
 
     assert result.returncode == 2
     assert "--price-per-hour: 2,50: give a number, as in 2.5" in result.stderr
-
-
-@pytest.mark.parametrize("option", ["--effort", "--write-effort"])
-def test_estimates_of_ones_own_are_refused_in_one_line(
-    option: str, run: Path, tmp_path: Path, trainperf: Command
-) -> None:
-    """They are gone: before anything is printed or written, with what measures a gain."""
-    file = tmp_path / "effort.toml"
-    said = trainperf("report", run, option, file)
-
-    assert (said.returncode, said.stdout) == (2, "")
-    assert "trainperf try or prove" in said.stderr
-    assert len(said.stderr.splitlines()) == 1
-    assert not file.exists()

@@ -149,16 +149,18 @@ def test_no_name_that_was_published_is_gone() -> None:
 
 
 def test_every_finding_that_the_code_makes_is_a_published_one() -> None:
-    """No rule gives its finding another id than its own."""
+    """No detector gives its finding another id than its own."""
     import re
 
     package = Path(__file__).parents[2] / "trainperf"
     made = {
         name
-        for folder in ("analysis/rules", "traces")
+        for folder in ("analysis/diagnosis", "traces")
         for path in (package / folder).rglob("*.py")
-        for name in re.findall(r"\bFinding\(\s*id=\"(\w+)\"", path.read_text(encoding="utf-8"))
+        for name in re.findall(
+            r"\b(?:Finding|Cause)\(\s*id=\"(\w+)\"", path.read_text(encoding="utf-8")
+        )
     }
-    listed = {entry.id for entry in explanations() if entry.kind in {"finding", "trace_finding"}}
+    listed = {entry.id for entry in explanations() if entry.kind == "finding"}
 
     assert made - listed == set()

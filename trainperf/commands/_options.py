@@ -28,14 +28,14 @@ def add_format_option(parser: argparse.ArgumentParser, names: Sequence[str]) -> 
     )
 
 
-def add_launch_options(parser: argparse.ArgumentParser, *, audited: str = "no step") -> None:
-    """Add the script, its arguments, and what is measured of it; *audited* by default."""
+def add_launch_options(parser: argparse.ArgumentParser) -> None:
+    """Add the script, its arguments, and what is measured of it."""
     parser.add_argument(
         "--audit-at",
         metavar="N",
         type=int,
         help="look at every operator of step N, counted from 0; that step takes longer and is left "
-        f"out of the statistics (default: {audited})",
+        "out of the statistics (default: with run an ordinary one from step 12 on, with try none)",
     )
     parser.add_argument(
         "--loader-anatomy",

@@ -41,8 +41,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="price in your currency of a kilowatt-hour; adds what the energy of the devices "
         "cost, where it was measured (default: no costs)",
     )
-    for gone in ("--effort", "--write-effort"):
-        parser.add_argument(gone, type=_gone, metavar="FILE", help=argparse.SUPPRESS)
     add_window_options(parser)
     add_engine_option(parser)
 
@@ -75,12 +73,6 @@ def _run(given: argparse.Namespace) -> str:
     if given.format == "text":
         return rendered(summary, sys.stdout, full=given.full)
     return FORMATS[given.format](summary)
-
-
-def _gone(text: str) -> str:
-    raise argparse.ArgumentTypeError(
-        f"{text}: estimates of your own are gone; a gain is measured by trainperf try or prove"
-    )
 
 
 def _price(text: str) -> float:

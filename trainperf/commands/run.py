@@ -45,7 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCRIPT",
         help="Python file, or a command such as torchrun; with -m a module",
     )
-    add_launch_options(parser, audited="an ordinary one from step 12 on")
+    add_launch_options(parser)
     parser.add_argument(
         "--no-audit",
         action="store_true",

@@ -29,8 +29,8 @@ def findings_of(report: TraceReport, loop: LoopKind = PLAIN) -> tuple[Finding, .
     """The findings of a capture, in the order in which to act on them."""
     costliest: dict[str, Finding] = {}
     for rank in report.ranks:
-        found, _ = diagnose(account_of(rank), facts_of(rank, loop, report.stragglers))
-        for finding in found:
+        findings, _ = diagnose(account_of(rank), facts_of(rank, loop, report.stragglers))
+        for finding in findings:
             before = costliest.get(finding.id)
             if before is None or (finding.fraction or 0.0) > (before.fraction or 0.0):
                 costliest[finding.id] = _of_rank(finding, rank, several=len(report.ranks) > 1)

@@ -323,12 +323,12 @@ def light_of(documents: Documents, step_s: float | None = None) -> Roofline | No
     audit = documents.audit
     if audit is None:
         return None
-    known = chip_of(audit.device_name)
-    chip = known if documents.chip is None else documents.chip.chip
+    listed = chip_of(audit.device_name)
+    chip = listed if documents.chip is None else documents.chip.chip
     if chip is None:
         return None
     light = roofline(audit, chip)
-    if not step_s or light.step.floor_s <= step_s or known is not None:
+    if not step_s or light.step.floor_s <= step_s or listed is not None:
         return light
     return roofline(audit, faster(chip, light.step.floor_s / step_s))
 

@@ -181,13 +181,13 @@ def on_device(
     for floor in own:
         name = family(floor.use.name)
         families[name] = families.get(name, 0.0) + times_s[id(floor)]
-    known = {row.name: row.measured_s for row in traced}
-    shortest_s = min(known.values(), default=0.0)
+    traced_s = {row.name: row.measured_s for row in traced}
+    shortest_s = min(traced_s.values(), default=0.0)
     regions = []
     for floor in own:
         name, spent_s = family(floor.use.name), times_s[id(floor)]
-        if known and families[name]:
-            spent_s *= known.get(name, min(families[name], shortest_s)) / families[name]
+        if traced_s and families[name]:
+            spent_s *= traced_s.get(name, min(families[name], shortest_s)) / families[name]
         regions.append(
             Region(
                 use=floor.use,
@@ -200,4 +200,4 @@ def on_device(
                 order=places[id(floor.use)],
             )
         )
-    return tuple(regions), "traced" if known else "modelled"
+    return tuple(regions), "traced" if traced_s else "modelled"

@@ -35,7 +35,7 @@ def examined(case: Case) -> Checkup:
 
 
 def _checked(check: Check, case: Case) -> Checked:
-    outcome = check.asked(case)
+    outcome = check.outcome(case)
     unseen = outcome.status == "unknown" and "--baseline" not in outcome.action
     if unseen and imported_from(case.facts.settings):
         # No option of a monitor adds anything to a log.

@@ -112,7 +112,7 @@ class Check:
         """What it promises."""
         return documented(self.about).means.rstrip(".")
 
-    def asked(self, case: Case) -> Outcome:
+    def outcome(self, case: Case) -> Outcome:
         """Its outcome: that of the first question which has one."""
         causes = [
             finding
@@ -127,12 +127,12 @@ class Check:
 When = Callable[[Case], object]
 
 
-def answer(status: Status, *said: Words, action: Words = "", when: When = bool) -> Question:
+def answer(status: Status, *facts: Words, action: Words = "", when: When = bool) -> Question:
     """A question with one answer, *when* that holds; by default it holds for every run.
 
     Args:
         status: What the check says then.
-        said: Evidence; what is empty for a run is left out.
+        facts: Evidence; what is empty for a run is left out.
         action: What to do, or who looks.
         when: Whether it is so.
     """
@@ -140,7 +140,7 @@ def answer(status: Status, *said: Words, action: Words = "", when: When = bool) 
     def question(case: Case) -> Outcome | None:
         if not when(case):
             return None
-        evidence = tuple(filter(None, (in_words(each, case) for each in said)))
+        evidence = tuple(filter(None, (in_words(each, case) for each in facts)))
         return Outcome(status=status, evidence=evidence, action=in_words(action, case))
 
     return question
@@ -224,8 +224,8 @@ operators_seen = answer(
 def failed_by(findings: Iterable[Finding]) -> Outcome | None:
     """Failed where there is one of these, with its numbers, its place and its remedy."""
     own = tuple(findings)
-    said = [fact for finding in own for fact in (_claim(finding), *finding.evidence[:2])]
-    return Outcome(status="fail", evidence=tuple(said), action=own[0].action) if own else None
+    facts = [fact for finding in own for fact in (_claim(finding), *finding.evidence[:2])]
+    return Outcome(status="fail", evidence=tuple(facts), action=own[0].action) if own else None
 
 
 def _claim(finding: Finding) -> str:

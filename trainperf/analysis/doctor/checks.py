@@ -119,8 +119,8 @@ def _fusing(case: Case) -> list[TrialResult]:
 
 def _launching(case: Case) -> str:
     """The share of launches, by an audit or a trace; empty without either."""
-    parts, seen = case.summary.dimensions, case.account.regions or case.facts.traces
-    launch = parts.launch if parts is not None and seen else None
+    parts, measured = case.summary.dimensions, case.account.regions or case.facts.traces
+    launch = parts.launch if parts is not None and measured else None
     return "" if launch is None else f"{share(launch)} of the step is launch overhead"
 
 
@@ -291,7 +291,7 @@ def _resource(case: Case) -> str:
     return "" if first.resource == "operators" and not first.where else first.resource
 
 
-def _seen(case: Case) -> float | None:
+def _traced_share(case: Case) -> float | None:
     """The largest share of a step that any rank's latest trace has of what the first is about."""
     ranks = case.evidence.captures[-1].ranks
     shares = [_traced(rank, _resource(case)) for rank in ranks]
@@ -313,7 +313,8 @@ def _traced(rank: RankTrace, resource: str) -> float | None:
 
 _DIRECTION = (
     lambda case: (
-        f"{_first(case).title}; the trace shows {share(_seen(case) or 0.0)} of the step there"
+        f"{_first(case).title}; "
+        f"the trace shows {share(_traced_share(case) or 0.0)} of the step there"
     ),
     lambda case: case.evidence.captures[-1].answer,
 )
@@ -916,7 +917,7 @@ CHECKS: tuple[Check, ...] = (
             answer(
                 "not_applicable",
                 lambda case: f"{_first(case).title}: a trace has no share to hold against that",
-                when=lambda case: _seen(case) is None,
+                when=lambda case: _traced_share(case) is None,
             ),
             # A trace of a few steps supports a share that it sees at least half of.
             answer(
@@ -924,7 +925,7 @@ CHECKS: tuple[Check, ...] = (
                 *_DIRECTION,
                 action="look at the trace before you act: trainperf trace",
                 when=lambda case: (
-                    (_seen(case) or 0.0) < (_first(case).fraction or LIMITS.notable) / 2
+                    (_traced_share(case) or 0.0) < (_first(case).fraction or LIMITS.notable) / 2
                 ),
             ),
             answer("pass", *_DIRECTION),

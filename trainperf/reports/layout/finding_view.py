@@ -95,11 +95,11 @@ def first_rows(findings: Sequence[Finding]) -> list[FindingRow]:
 def gain(finding: Finding) -> str:
     """What its first change gains, for the step or the fit."""
     whole = "the fit " if finding.scope == "fit" else ""
-    said = _said(finding.gain, finding.gain_upper_bound, finding.measured_gain)
-    return f"{whole}{said}" if said else ""
+    words = _in_words(finding.gain, finding.gain_upper_bound, finding.measured_gain)
+    return f"{whole}{words}" if words else ""
 
 
-def _said(about: float | None, most: float | None, tried: MeasuredGain | None) -> str:
+def _in_words(about: float | None, most: float | None, tried: MeasuredGain | None) -> str:
     if tried is not None:
         doubt = f", {tried.verdict}" if tried.verdict not in ("faster", "slower", "equal") else ""
         return f"{times(tried.speedup)} [{tried.low:.2f}–{tried.high:.2f}], tried{doubt}"
@@ -115,12 +115,12 @@ def _gain_row(finding: Finding) -> str:
     first = finding.changes[0] if finding.changes else None
     cost = f"costs {first.costs}" if first is not None and first.costs else ""
     unsure = f"{finding.confidence} confidence" if finding.confidence != "high" else ""
-    known = gain(finding)
-    unknown = "" if known or finding.fraction == 0.0 else "not known before it is tried"
+    gained = gain(finding)
+    unknown = "" if gained or finding.fraction == 0.0 else "not known before it is tried"
     if finding.gain is not None and finding.gain <= 1 and unknown:
         unknown = "nothing while the step waits for something else"
-    effort = f"takes {finding.effort}" if known else ""
-    return "; ".join(filter(None, (known or unknown, effort, cost, unsure)))
+    effort = f"takes {finding.effort}" if gained else ""
+    return "; ".join(filter(None, (gained or unknown, effort, cost, unsure)))
 
 
 def _to_do(finding: Finding) -> str:
@@ -130,8 +130,8 @@ def _to_do(finding: Finding) -> str:
 
 
 def _other(change: ChangeGain) -> str:
-    said = _said(change.about, None, change.measured)
-    return f"{change.action}{f' ({said})' if said else ''}"
+    words = _in_words(change.about, None, change.measured)
+    return f"{change.action}{f' ({words})' if words else ''}"
 
 
 def to_act_on(findings: Sequence[Finding]) -> list[Finding]:

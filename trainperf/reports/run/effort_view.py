@@ -52,7 +52,7 @@ def of_effort(summary: Summary) -> list[Table]:
 
 def _row(row: Decision) -> tuple[str, ...]:
     star = "*" if row.scope == "fit" and row.fraction is not None else ""
-    known = _BASIS[row.basis] if row.gain is not None else ""
+    basis = _BASIS[row.basis] if row.gain is not None else ""
     return (
         row.part,
         or_unknown(row.fraction, share) + star,
@@ -60,7 +60,7 @@ def _row(row: Decision) -> tuple[str, ...]:
         or_unknown(row.gain, times),
         or_unknown(row.ceiling, times),
         or_unknown(row.return_per_day, share),
-        "urgent: first" if row.urgent else known,
+        "urgent: first" if row.urgent else basis,
     )
 
 

@@ -242,8 +242,8 @@ def _what_first(summary: Summary) -> str:
     if first is None or (first.severity == "low" and not _done_to_it(summary)):
         return _nothing(summary)
     most = gain(first)
-    known = bool(most) or first.urgent
-    after = _more_to_see(summary) if known else f" {_nothing(summary)}"
+    has_gain = bool(most) or first.urgent
+    after = _more_to_see(summary) if has_gain else f" {_nothing(summary)}"
     return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}.{after}"
 
 
@@ -260,10 +260,10 @@ def _nothing(summary: Summary) -> str:
     light = ""
     if left.of_light is not None:
         light = f" at {share(min(left.of_light, 1.0))} of this machine's speed of light"
-    said = (
+    sentence = (
         f"{share(left.fraction)} of the step is ordinary computing{light}; no waste was seen in it."
     )
-    return f"{said}{_more_to_see(summary)}"
+    return f"{sentence}{_more_to_see(summary)}"
 
 
 def _more_to_see(summary: Summary) -> str:
