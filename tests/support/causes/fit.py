@@ -237,10 +237,13 @@ def after_capture(*, slower: bool, before: float = 50) -> Seen:
     return seen(step(forward=60), aftermath=(captured,))
 
 
-def spread(iqr_ms: float, waits: float = 0.0) -> Seen:
+def spread(iqr_ms: float, waits: float = 0.0, callbacks: float = 0.0) -> Seen:
     """Steps of 20 ms whose middle half is so wide, and the part of them that waits for data."""
     readings = {"step_s": 0.020, "step_iqr_s": iqr_ms / 1e3, "step_p95_s": 0.030}
-    return seen(step(forward=20), readings={**readings, "data_wait_fraction": waits})
+    return seen(
+        step(forward=20 - callbacks, callbacks=callbacks),
+        readings={**readings, "data_wait_fraction": waits},
+    )
 
 
 def overflowing(lost: float, steps: int) -> Seen:
@@ -298,7 +301,7 @@ STEPS = (
         2.0,
         "do_less_often",
         (
-            recurring(lost_s=0.99),
+            recurring(lost_s=0.59),
             recurring(every=8, phase="data_wait", settings={"num_workers": 8}),
         ),
         words=("every 50th step takes 600 ms instead of 100 ms", "evaluate"),

@@ -187,7 +187,7 @@ HOOKS = (
         None,
         "bracket",
         words=("not bracketed: forward, backward",),
-        shows={"severity": "low"},
+        shows={"severity": "medium"},
     ),
     Case(
         "unnamed_time",
