@@ -22,12 +22,12 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements
+from trainperf.analysis.summary.host_share import host_share
 from trainperf.analysis.summary.lines import phase_lines
 from trainperf.analysis.summary.machine import tokens_per_step
 from trainperf.analysis.summary.ranks import FEW_RANKS, device_time, what_if
 from trainperf.analysis.summary.run_facts import (
     count_unread,
-    host_share,
     restarts,
     run_facts,
     unread_exclusions,

@@ -53,7 +53,7 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import joined
     from trainperf.analysis.summarize import summarize
-    from trainperf.analysis.summary.machine import prices_of
+    from trainperf.analysis.summary.costs import prices_of
     from trainperf.core.engines import engine_of
     from trainperf.reports.run.formats import FORMATS, rendered
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from support.runs import make_info
 
-from trainperf.analysis.summary.run_facts import host_share
+from trainperf.analysis.summary.host_share import host_share
 from trainperf.analysis.summary.schema import HostShare
 from trainperf.core.steps.records import RunInfo
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from support.runs import MS, RankSpec, make_info, make_step, make_steps, summary_of
 
-from trainperf.analysis.summary.lateness import LatenessFold, sync_points
+from trainperf.analysis.summary.lateness import LatenessFold
 from trainperf.analysis.summary.schema import SyncPoint
+from trainperf.analysis.summary.waits import sync_points
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import StepRecord
 

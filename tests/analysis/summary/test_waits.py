@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.runs import MS, make_step
 
-from trainperf.analysis.summary.lateness import Waits, typical_places
+from trainperf.analysis.summary.waits import Waits, typical_places
 from trainperf.core.steps.block import StepBlock, StepSchema
 
 

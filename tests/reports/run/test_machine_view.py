@@ -10,7 +10,7 @@ from support.machines import H200, plant_machine
 from support.runs import RankSpec, make_run_dir, make_steps
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summary.machine import cost_of_energy, cost_of_time, prices_of
+from trainperf.analysis.summary.costs import cost_of_energy, cost_of_time, prices_of
 from trainperf.commands import main
 from trainperf.reports.html.run import load_page_data, render
 from trainperf.reports.run.machine_view import energy_facts, joules, of_machine

@@ -24,6 +24,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.docstrings import documented
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import at_most
+from trainperf.core.loop_kind import imported_from
 from trainperf.core.readings import FLOPS_PER_S
 
 
@@ -239,3 +240,13 @@ def _in_vain(finding: Finding) -> bool:
     """Whether changes of it were tried in this training, and gained nothing."""
     tried = [change.measured for change in finding.changes if change.measured is not None]
     return bool(tried) and all(each.gains_nothing for each in tried)
+
+
+def on_host(case: Case) -> bool:
+    """Whether the model computes on the CPU."""
+    return case.facts.host_computes
+
+
+def imported(case: Case) -> bool:
+    """Whether the run was read from a log of another tool."""
+    return bool(imported_from(case.facts.settings))

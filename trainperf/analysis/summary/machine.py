@@ -5,37 +5,35 @@ samples alone; they divide the steady steps into those inside, and those outside
 any cause, and medians of the two are compared.  Where causes overlap each is told by all of its own
 steps, and how many of them it shares.  Constant memory: steps are counted in bins of their
 duration.
-
-Costs are at the prices of whoever reads the report, in their currency, which nobody asks.  Time is
-that of the fit, for everything it used; energy is that of the sampled devices alone.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.machine import MachineSeries
+from trainperf.analysis.summary.machine_samples import (
+    Mask,
+    clock_lowered,
+    counts_energy,
+    host_facts,
+    joules_so_far,
+    mean_sampled,
+    others_cpus,
+    over_attempts,
+)
 from trainperf.analysis.summary.schema import (
     Cause,
     CauseFacts,
-    DeviceFacts,
     Energy,
-    HostFacts,
     MachineFacts,
     MachineWindow,
-    Prices,
     Summary,
 )
-from trainperf.core.artifacts.machine import (
-    HOST_COLUMNS,
-    POWER_BRAKE_BIT,
-    POWER_CAP_BIT,
-    THERMAL_BITS,
-    device_column,
-)
+from trainperf.core.artifacts.machine import device_column
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.link import of_link
 from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, H2D_BYTES_PER_S, STEP_MEAN_S
@@ -46,37 +44,39 @@ from trainperf.meters.fold import Reading
 
 TOGETHER_NS = 5e9
 """Stretches that are no further apart are one: clocks are sampled once a second, and flicker."""
+
+
 MOST_WINDOWS = 64
 """Of a cause on one host that are listed; all of them are counted."""
+
+
 MOST_NAMED = 3
 """Other processes."""
+
+
 OTHERS_CPUS = 0.25
 """From so many CPUs on, and a notable share of the host's, others count as busy."""
+
+
 STALLED = {"memory_pressure": LIMITS.worth, "io_pressure": LIMITS.critical}
 """Share of the time in which some task is stalled.  Of a disk more is usual: readers wait."""
+
+
 SWAPPED = 1 << 20
 """Bytes per second."""
+
+
 LOST_SEGMENTS = 10.0
 """TCP segments sent again per second, if they are more than a trifle of those sent."""
-JOULES_PER_KWH = 3.6e6
 
-Mask = npt.NDArray[np.bool_]
 
 _DEVICE_VALUES = ("sm_mhz", "power_w", "celsius", "others", "others_busy")
+
+
 _HOST_VALUES = (
     *("waited", "cpu_pressure", "memory_pressure", "io_pressure", "memory_free", "swapped"),
     *("disk_read", "disk_written", "net_retransmitted"),
 )
-_CLOCK_REASONS = {
-    "thermal": THERMAL_BITS,
-    "power brake": POWER_BRAKE_BIT,
-    "power cap": POWER_CAP_BIT,
-}
-
-
-def others_cpus(series: MachineSeries) -> Column:
-    """CPUs that were busy, and not with this training."""
-    return np.maximum(series.column("cpu_busy") - series.column("cpu_own"), 0.0)
 
 
 def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
@@ -93,19 +93,12 @@ def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
     for cause, mask in on_host.items():
         yield cause, None, mask
     for device in range(len(series.header.devices)):
-        yield "thermal", device, _clock_lowered(series, device, "thermal")
-        yield "power brake", device, _clock_lowered(series, device, "power brake")
+        yield "thermal", device, clock_lowered(series, device, "thermal")
+        yield "power brake", device, clock_lowered(series, device, "power brake")
         busy = series.device(device, "others_busy")
         # A process that only holds memory there is no cause.
         working = np.isnan(busy) | (busy >= LIMITS.worth)
         yield "device shared", device, working & (series.device(device, "others") >= 1)
-
-
-def _clock_lowered(series: MachineSeries, device: int, reason: str) -> Mask:
-    """Samples at which a device said that its clock was lower for a reason."""
-    reasons = np.nan_to_num(series.device(device, "reasons")).astype(np.int64)
-    lowered: Mask = (reasons & _CLOCK_REASONS[reason]) != 0
-    return lowered
 
 
 def without_flicker(at_ns: Column, mask: Mask) -> Mask:
@@ -124,7 +117,7 @@ class _SampledSteps:
 
     def __init__(self, series: MachineSeries) -> None:
         self.series = series
-        self.joules = _joules(series)
+        self.joules = joules_so_far(series)
         every_ns = np.median(np.diff(series.at_ns)) if len(series) > 1 else 0.0
         self._since_ns = series.at_ns[0] - every_ns
         self.steps, self.seconds = np.zeros(len(series), np.int32), np.zeros(len(series))
@@ -209,12 +202,14 @@ class _CauseFold:
         names = {name: name for name in _HOST_VALUES}
         if self.device is not None:
             names = {name: device_column(self.device, name) for name in _DEVICE_VALUES}
-        columns = {name: _over(attempts, column) for name, column in names.items()}
-        means = {name: _mean(column[inside]) for name, column in columns.items()}
+        columns = {name: over_attempts(attempts, column) for name, column in names.items()}
+        means = {name: mean_sampled(column[inside]) for name, column in columns.items()}
         if self.device is not None:
-            means["outside_sm_mhz"] = _mean(columns["sm_mhz"][~inside])
+            means["outside_sm_mhz"] = mean_sampled(columns["sm_mhz"][~inside])
         else:
-            means["others_cpus"] = _mean(np.concatenate([*map(others_cpus, attempts)])[inside])
+            means["others_cpus"] = mean_sampled(
+                np.concatenate([*map(others_cpus, attempts)])[inside]
+            )
         return {name: mean for name, mean in means.items() if mean is not None}
 
     def _who(self) -> tuple[str, ...]:
@@ -329,7 +324,7 @@ class MachineFold:
         )
         causes = [each for each in facts if each is not None]
         return MachineFacts(
-            hosts=tuple(map(_host, hosts.values())),
+            hosts=tuple(map(host_facts, hosts.values())),
             causes=tuple(sorted(causes, key=lambda each: (-each.lost_fraction, -each.fraction))),
             energy=self._energy(tokens_per_step),
         )
@@ -361,7 +356,7 @@ class MachineFold:
             step_j=step_j,
             token_j=step_j / tokens_per_step if step_j and tokens_per_step else None,
             devices=max(devices.values()),
-            counted=all(_counts(host.series) for host, _, _ in spans),
+            counted=all(counts_energy(host.series) for host, _, _ in spans),
         )
 
 
@@ -369,129 +364,6 @@ def tokens_per_step(readings: Mapping[str, Reading]) -> float | None:
     """Effective tokens of a mean steady step; `None` where they were not counted."""
     rate, step_s = readings[EFFECTIVE_TOKENS_PER_S].value, readings[STEP_MEAN_S].value
     return rate * step_s if rate and step_s else None
-
-
-def _host(attempts: Sequence[MachineSeries]) -> HostFacts:
-    """One host over its attempts; what it is, and what it cannot tell, is that of the latest."""
-    columns = {name: _over(attempts, name) for name in HOST_COLUMNS if name != "sampler_s"}
-    columns["others_cpus"] = np.concatenate([others_cpus(each) for each in attempts])
-    sampled = {name: column[~np.isnan(column)] for name, column in columns.items()}
-    sampled = {name: column for name, column in sampled.items() if len(column)}
-    span_s = sum(each.span_s for each in attempts)
-    sampler_s = sum(float(np.ptp(each.column("sampler_s"))) for each in attempts)
-    header = attempts[-1].header
-    return HostFacts(
-        rank=header.rank,
-        host=header.host,
-        cpus=header.cpus,
-        samples=sum(map(len, attempts)),
-        span_s=span_s,
-        sampler_cpus=sampler_s / span_s if span_s else None,
-        means={name: float(column.mean()) for name, column in sampled.items()},
-        worst={
-            name: float(column.min() if name == "memory_free" else column.max())
-            for name, column in sampled.items()
-        },
-        devices=tuple(_device(attempts, place) for place in range(len(header.devices))),
-        reasons=header.reasons,
-    )
-
-
-def _over(attempts: Sequence[MachineSeries], name: str) -> Column:
-    return np.concatenate([each.column(name) for each in attempts])
-
-
-def _device(attempts: Sequence[MachineSeries], place: int) -> DeviceFacts:
-    device = attempts[-1].header.devices[place]
-    names = ("sm_mhz", "celsius", "power_w", "busy")
-    clocks, heat, power, busy = (_over(attempts, device_column(place, name)) for name in names)
-    shares = {
-        reason: float(np.concatenate([_clock_lowered(s, place, reason) for s in attempts]).mean())
-        for reason in _CLOCK_REASONS
-    }
-    return DeviceFacts(
-        name=device.name,
-        sm_mhz=_mean(clocks),
-        least_mhz=None if np.isnan(clocks).all() else float(np.nanmin(clocks)),
-        most_mhz=device.most_mhz,
-        power_w=_mean(power),
-        limit_w=device.limit_w,
-        celsius=_mean(heat),
-        hottest=None if np.isnan(heat).all() else float(np.nanmax(heat)),
-        busy=_mean(busy),
-        throttled={reason: fraction for reason, fraction in shares.items() if fraction},
-    )
-
-
-def _mean(column: Column) -> float | None:
-    """Mean of what there is; `None` where there is nothing."""
-    present = column[~np.isnan(column)]
-    return float(present.mean()) if len(present) else None
-
-
-def _joules(series: MachineSeries) -> Column | None:
-    """Joules so far at each sample, of all devices; `None` where power is not always known."""
-    devices = range(len(series.header.devices))
-    if not devices or len(series) < 2:
-        return None
-    if _counts(series):
-        since = [series.device(device, "energy_j")[1:] for device in devices]
-    else:
-        watts = [series.device(device, "power_w") for device in devices]
-        since = [np.diff(series.at_ns) / 1e9 * (each[1:] + each[:-1]) / 2 for each in watts]
-    joules: Column = np.append(0.0, np.cumsum(np.sum(since, axis=0)))
-    return None if np.isnan(joules).any() else joules
-
-
-def _counts(series: MachineSeries) -> bool:
-    """Whether all its devices count energy, from the first sample to the last."""
-    devices = range(len(series.header.devices))
-    return not any(np.isnan(series.device(device, "energy_j")[1:]).any() for device in devices)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What something cost; `None` where it is not known."""
-
-    fit: float
-    steps: float | None
-    """Of a thousand mean steady steps."""
-    tokens: float | None
-    """Of a million effective tokens in them."""
-
-
-def prices_of(per_hour: float | None, per_kwh: float | None) -> Prices | None:
-    """Those that were given; `None` where none was."""
-    given = per_hour is not None or per_kwh is not None
-    return Prices(per_hour=per_hour, per_kwh=per_kwh) if given else None
-
-
-def cost_of_time(summary: Summary) -> Cost | None:
-    """At the price of an hour; `None` without one."""
-    prices = summary.prices or Prices()
-    if prices.per_hour is None:
-        return None
-    step_s, rate = summary.value(STEP_MEAN_S), summary.value(EFFECTIVE_TOKENS_PER_S)
-    return _cost(prices.per_hour / 3600, summary.run.fit_s, step_s, 1 / rate if rate else None)
-
-
-def cost_of_energy(summary: Summary) -> Cost | None:
-    """At the price of a kilowatt hour; `None` without one, and without a device's energy."""
-    prices = summary.prices or Prices()
-    energy = None if summary.machine is None else summary.machine.energy
-    if prices.per_kwh is None or energy is None:
-        return None
-    price = prices.per_kwh / JOULES_PER_KWH
-    return _cost(price, energy.joules, energy.step_j, energy.token_j)
-
-
-def _cost(price: float, fit: float, step: float | None, token: float | None) -> Cost:
-    """Of amounts at a price each."""
-    return Cost(
-        fit=price * fit,
-        steps=None if step is None else 1e3 * price * step,
-        tokens=None if token is None else 1e6 * price * token,
-    )
 
 
 def link_words(summary: Summary) -> str:

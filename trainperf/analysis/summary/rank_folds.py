@@ -11,25 +11,13 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.alignment import (
-    LACKING,
-    Alignment,
-    CommonSteps,
-    Files,
-    file_batches,
-)
+from trainperf.analysis.run.alignment import LACKING, Alignment, CommonSteps, Files, file_batches
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.job_block import (
-    PIECE_STEPS,
-    JobBlock,
-    OverRanks,
-    gaps_after,
-    pieces,
-)
+from trainperf.analysis.run.job_block import PIECE_STEPS, JobBlock, OverRanks, gaps_after, pieces
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.record_file import RecordFile
-from trainperf.analysis.summary.lateness import FACT, Waits, typical_places
 from trainperf.analysis.summary.schema import MOST_RANKS
+from trainperf.analysis.summary.waits import FACT, Waits, typical_places
 from trainperf.core.engines.base import Engine, in_order
 from trainperf.core.readings import ALLREDUCE_TAIL_S, STEP_MEAN_S
 from trainperf.core.steps.block import Column, StepBlock

@@ -7,8 +7,8 @@ packed part.  An attempt that resumes from a checkpoint says at which step of th
 steps after it that the attempt before had done are done again.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -18,9 +18,9 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
 from trainperf.analysis.run.record_file import RecordFile, end_of
 from trainperf.analysis.run.replay import Replay
+from trainperf.analysis.summary.host_share import host_of
 from trainperf.analysis.summary.schema import (
     MOST_RANKS,
-    HostShare,
     RankEnd,
     RankState,
     Restarts,
@@ -29,7 +29,6 @@ from trainperf.analysis.summary.schema import (
 )
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural
-from trainperf.core.machine.limits import cpus_listed, share_of_rank
 from trainperf.core.machine.processes import has_died
 from trainperf.core.phases import DISQUALIFYING, TAGS, Gap
 from trainperf.core.stats.reductions import Maximum, Reduction, Total
@@ -43,6 +42,7 @@ SILENT_S = 120.0
 """A run without an end mark that wrote nothing for so long, or for 100 steps, was killed.
 
 On the machine where it ran its process is looked for, and no silence is needed."""
+
 
 _SILENT_STEPS = 100
 
@@ -208,7 +208,7 @@ def rank_ends(
         ends.append(
             RankEnd(
                 rank=file.rank,
-                host=_host(file.info),
+                host=host_of(file.info),
                 state=state,
                 reason=end.reason if end and state == "failed" else None,
                 steps=journals[file.rank].steps,
@@ -328,99 +328,3 @@ def unread_exclusions(journal: Journal) -> dict[str, int]:
         if tag & DISQUALIFYING
     }
     return {label: number for label, number in counts.items() if number}
-
-
-# A rank's share of its host's CPUs: by all headers, the launcher, masks and quotas.
-
-
-def host_share(
-    infos: Sequence[RunInfo], contention: Collection[Mapping[str, int]] = ()
-) -> HostShare | None:
-    """The share of the rank that has least; `None` where no rank says how many CPUs it may use.
-
-    Args:
-        infos: Headers of one attempt.
-        contention: What each rank counted (`Totals.contention`).
-    """
-    on_hosts = Counter(map(_host, infos))
-    claims: dict[str, Counter[int]] = defaultdict(Counter)
-    for info in infos:
-        claims[_host(info)].update(_mask(info))
-    shares = [_share(info, on_hosts, claims[_host(info)]) for info in infos]
-    of_ranks = [share for share in shares if share is not None]
-    least = min(of_ranks, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
-
-    def quotients(part: str, *whole: str) -> list[float]:
-        return [
-            sums[part] / total
-            for sums in contention
-            if part in sums and (total := sum(sums.get(name, 0) for name in whole)) > 0
-        ]
-
-    workers = ("workers_waited_ns", "workers_ran_ns")
-    preemptions = max(quotients("preemptions", "span_ns"), default=None)
-    return least and msgspec.structs.replace(
-        least,
-        waited_fraction=max(quotients("waited_ns", "span_ns"), default=None),
-        ran_fraction=min(quotients("ran_ns", "span_ns"), default=None),
-        workers_waited_fraction=max(quotients("workers_waited_ns", *workers), default=None),
-        workers_ran=max(quotients("workers_ran_ns", "span_ns"), default=None),
-        throttled_fraction=max(quotients("throttled_periods", "quota_periods"), default=None),
-        preemptions_per_s=None if preemptions is None else 1e9 * preemptions,
-    )
-
-
-def _share(
-    info: RunInfo, on_hosts: Mapping[str, int], claims: Mapping[int, int]
-) -> HostShare | None:
-    every, mask, host = _number(info, "host_cpus"), _mask(info), _host(info)
-    ranks = _ranks_here(info, on_hosts)
-    cpus = share_of_rank(_number(info, "cpu_count"), every, ranks)
-    if cpus is None:
-        return None
-    if mask and on_hosts[host] == ranks:
-        # Every rank of the host has said which CPUs it may run on: each of them is shared by those
-        # that may, and a quota by all.  E.g. eight ranks that may all run on the same 16 of 64 CPUs
-        # have 2 each, and so have eight with masks of two each.
-        cpus = sum(1 / claims[cpu] for cpu in mask)
-        cpus = cpus if every is None or every >= len(claims) else min(cpus, every / ranks)
-    on_device = info.device != "cpu"
-    return HostShare(
-        rank=info.rank,
-        host=host,
-        ranks=ranks,
-        cpus_per_rank=cpus,
-        threads=1 if on_device else _number(info, "threads") or 1,
-        workers=_number(info, "num_workers") or 0,
-    )
-
-
-def _ranks_here(info: RunInfo, on_hosts: Mapping[str, int]) -> int:
-    """Ranks on the host of this one: as the launcher said, else by the hosts' names.
-
-    A rank whose host is not known, or that left no file, may be here: with too few workers nothing
-    is lost that more cannot bring, with too many all ranks are.
-
-    Args:
-        info: Header of the rank.
-        on_hosts: Ranks with a file, by host; empty for an unknown one.
-    """
-    launched = info.hardware.get("local_world_size")
-    if isinstance(launched, int) and launched:
-        return launched
-    here = _host(info)
-    others = sum(number for host, number in on_hosts.items() if here and host not in (here, ""))
-    return max(1, info.world_size - others)
-
-
-def _host(info: RunInfo) -> str:
-    return str(info.hardware.get("host") or "")
-
-
-def _mask(info: RunInfo) -> frozenset[int]:
-    return cpus_listed(str(info.hardware.get("cpu_mask") or ""))
-
-
-def _number(info: RunInfo, name: str) -> int | None:
-    value = info.config.get(name, info.hardware.get(name))
-    return int(value) if isinstance(value, int | float) else None

@@ -11,11 +11,7 @@ from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.captures import CaptureFold, TraceAgreementFold
-from trainperf.analysis.summary.lateness import (
-    COLLECTIVES,
-    LatenessFold,
-    typical_places,
-)
+from trainperf.analysis.summary.lateness import LatenessFold
 from trainperf.analysis.summary.lines import StepTimesFold
 from trainperf.analysis.summary.long_term import LevelsFold, long_term
 from trainperf.analysis.summary.machine import MachineFold
@@ -23,6 +19,7 @@ from trainperf.analysis.summary.rank_folds import JobSteps, job_blocks, measured
 from trainperf.analysis.summary.ranks import FEW_RANKS
 from trainperf.analysis.summary.run_facts import completed_info, diverged
 from trainperf.analysis.summary.schema import LongTerm
+from trainperf.analysis.summary.waits import COLLECTIVES, typical_places
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.engines.base import Engine
 from trainperf.core.loop_kind import LIGHTNING, loop_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from trainperf.analysis.summary.machine import Cost, cost_of_energy, cost_of_time
+from trainperf.analysis.summary.costs import Cost, cost_of_energy, cost_of_time
 from trainperf.analysis.summary.schema import CauseFacts, DeviceFacts, HostFacts, Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import UNKNOWN, Table

@@ -10,7 +10,7 @@ import numpy as np
 
 from trainperf.analysis.run.machine import MachineSeries
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.machine import others_cpus
+from trainperf.analysis.summary.machine_samples import others_cpus
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.steps.block import Column, StepBlock
 from trainperf.reports.series.charts import Chart, mean_line

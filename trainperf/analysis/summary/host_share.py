@@ -1,0 +1,104 @@
+"""A rank's share of its host's CPUs: by all headers, the launcher, masks and quotas."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from trainperf.analysis.summary.schema import HostShare
+from trainperf.core.machine.limits import cpus_listed, share_of_rank
+from trainperf.core.steps.records import RunInfo
+
+
+def host_share(
+    infos: Sequence[RunInfo], contention: Collection[Mapping[str, int]] = ()
+) -> HostShare | None:
+    """The share of the rank that has least; `None` where no rank says how many CPUs it may use.
+
+    Args:
+        infos: Headers of one attempt.
+        contention: What each rank counted (`Totals.contention`).
+    """
+    on_hosts = Counter(map(host_of, infos))
+    claims: dict[str, Counter[int]] = defaultdict(Counter)
+    for info in infos:
+        claims[host_of(info)].update(_mask(info))
+    shares = [_share(info, on_hosts, claims[host_of(info)]) for info in infos]
+    of_ranks = [share for share in shares if share is not None]
+    least = min(of_ranks, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
+
+    def quotients(part: str, *whole: str) -> list[float]:
+        return [
+            sums[part] / total
+            for sums in contention
+            if part in sums and (total := sum(sums.get(name, 0) for name in whole)) > 0
+        ]
+
+    workers = ("workers_waited_ns", "workers_ran_ns")
+    preemptions = max(quotients("preemptions", "span_ns"), default=None)
+    return least and msgspec.structs.replace(
+        least,
+        waited_fraction=max(quotients("waited_ns", "span_ns"), default=None),
+        ran_fraction=min(quotients("ran_ns", "span_ns"), default=None),
+        workers_waited_fraction=max(quotients("workers_waited_ns", *workers), default=None),
+        workers_ran=max(quotients("workers_ran_ns", "span_ns"), default=None),
+        throttled_fraction=max(quotients("throttled_periods", "quota_periods"), default=None),
+        preemptions_per_s=None if preemptions is None else 1e9 * preemptions,
+    )
+
+
+def _share(
+    info: RunInfo, on_hosts: Mapping[str, int], claims: Mapping[int, int]
+) -> HostShare | None:
+    every, mask, host = _number(info, "host_cpus"), _mask(info), host_of(info)
+    ranks = _ranks_here(info, on_hosts)
+    cpus = share_of_rank(_number(info, "cpu_count"), every, ranks)
+    if cpus is None:
+        return None
+    if mask and on_hosts[host] == ranks:
+        # Every rank of the host has said which CPUs it may run on: each of them is shared by those
+        # that may, and a quota by all.  E.g. eight ranks that may all run on the same 16 of 64 CPUs
+        # have 2 each, and so have eight with masks of two each.
+        cpus = sum(1 / claims[cpu] for cpu in mask)
+        cpus = cpus if every is None or every >= len(claims) else min(cpus, every / ranks)
+    on_device = info.device != "cpu"
+    return HostShare(
+        rank=info.rank,
+        host=host,
+        ranks=ranks,
+        cpus_per_rank=cpus,
+        threads=1 if on_device else _number(info, "threads") or 1,
+        workers=_number(info, "num_workers") or 0,
+    )
+
+
+def _ranks_here(info: RunInfo, on_hosts: Mapping[str, int]) -> int:
+    """Ranks on the host of this one: as the launcher said, else by the hosts' names.
+
+    A rank whose host is not known, or that left no file, may be here: with too few workers nothing
+    is lost that more cannot bring, with too many all ranks are.
+
+    Args:
+        info: Header of the rank.
+        on_hosts: Ranks with a file, by host; empty for an unknown one.
+    """
+    launched = info.hardware.get("local_world_size")
+    if isinstance(launched, int) and launched:
+        return launched
+    here = host_of(info)
+    others = sum(number for host, number in on_hosts.items() if here and host not in (here, ""))
+    return max(1, info.world_size - others)
+
+
+def host_of(info: RunInfo) -> str:
+    """Name of a rank's host; empty where it is not known."""
+    return str(info.hardware.get("host") or "")
+
+
+def _mask(info: RunInfo) -> frozenset[int]:
+    return cpus_listed(str(info.hardware.get("cpu_mask") or ""))
+
+
+def _number(info: RunInfo, name: str) -> int | None:
+    value = info.config.get(name, info.hardware.get(name))
+    return int(value) if isinstance(value, int | float) else None

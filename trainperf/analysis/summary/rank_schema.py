@@ -1,0 +1,137 @@
+"""What `summary.json` says of ranks: their share of a host, and how they wait for each other."""
+
+from typing import Literal
+
+import msgspec
+
+
+class HostShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank has of its host's CPUs, on the rank that has least, and what it asks of them."""
+
+    rank: int
+    host: str
+    """Name of its host; empty where it is not known."""
+    ranks: int
+    """Ranks on that host; where nothing tells, all of them."""
+    cpus_per_rank: float
+    """Of its own, by masks, quotas and the number of ranks; below 1 if there are fewer CPUs."""
+    threads: int
+    """That compute: of a model on the CPU those of torch, on a device the one that launches."""
+    workers: int
+    """Of the rank's loader."""
+    waited_fraction: float | None = None
+    """Share of the time for which a training thread was ready to run and had no CPU; of the rank
+    where it is largest, as all that follow.  `None` where the system does not count it."""
+    ran_fraction: float | None = None
+    """Share for which it had one; of the rank where it is smallest."""
+    workers_waited_fraction: float | None = None
+    """Of the time for which a loader's workers were ready to run; `None` without workers."""
+    workers_ran: float | None = None
+    """CPUs that a loader's workers used together, in the mean; `None` without workers."""
+    throttled_fraction: float | None = None
+    """Of the periods of a quota those in which it was used up; `None` without a quota."""
+    preemptions_per_s: float | None = None
+    """Involuntary context switches of a rank's process."""
+
+    @property
+    def demand(self) -> int:
+        """Threads and workers of a rank: CPUs that it can keep busy."""
+        return self.threads + self.workers
+
+
+WhoIsLate = Literal["same", "rotating", "nobody", "too_few_steps", ""]
+"""Always the same ranks, now this one and now that one, none in most steps; or too few steps to
+tell.  Empty in a summary of a release that did not say."""
+
+
+class LateRank(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that the others wait for again and again at one point."""
+
+    rank: int
+    late_s: float
+    """Median time it comes after the typical other rank; with others like it, of all of them."""
+    cause: str | None
+    """Phase in which it spends the largest part of that; `None` when none explains it."""
+    cause_s: float | None
+    """Mean excess of that phase over the median other rank's, as far as it is late here."""
+
+
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a mean steady step would be without what it waits for: predictions, in seconds."""
+
+    step_s: float
+    """As it is."""
+    ranks: tuple[int, ...]
+    """Ranks that are late at some point."""
+    without_ranks_s: float
+    """If those were as fast as the typical other rank."""
+    even_s: float
+    """If the last rank of every step were."""
+    hidden_s: float | None
+    """If the all-reduce were hidden behind backward, and the same ranks were late; `None` where its
+    tail is not covered."""
+    below_s: float | None = None
+    """By so much each of them may turn out shorter: the 95 % interval of a step, and caches that
+    stay warm where ranks no longer wait.  `None` with too few steps to tell."""
+    above_s: float | None = None
+    """By so much longer: the same, and CPUs that ranks leave to each other while they wait."""
+
+
+class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the time of a job's devices went; seconds summed over the ranks that were read."""
+
+    devices: int
+    whole_s: float
+    parts_s: dict[str, float]
+    """`stragglers`, `data stall`, `reductions` (even the last rank waits for them), the rest of
+    the `steps`, and gaps by label, `restart` among them.  They sum to *whole_s* but for what no
+    record covers."""
+
+
+class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment of the step at which ranks wait for each other; over steady steps.
+
+    The transfer is what even the last rank waits, the skew of a rank what it waits beyond that.
+    """
+
+    point: str
+    """Phase in which the ranks wait: `backward` (the all-reduce), under Lightning `loop` (before
+    every fetch), or another one in which collectives are issued."""
+    n: int
+    """Steps in which every rank's wait is known."""
+    wait_s: tuple[float, ...]
+    """Mean wait per rank."""
+    transfer_s: float
+    """Mean of the smallest wait; at points other than `backward` with the work of that phase."""
+    skew_s: float | None
+    """Median of the largest skew."""
+    lost_s: float
+    """Mean of the largest skew: what the fastest rank loses here in a step."""
+    straggler: int | None
+    """The rank the others wait for, if it is clearly always the same one."""
+    late_fraction: float
+    """Share of steps in which those in *late* were clearly late, or else the one that most often
+    was."""
+    late_s: float | None
+    """Median time the straggler comes after the typical other rank."""
+    cause: str | None
+    """Phase in which the straggler spends the largest part of it; `None` when none explains it."""
+    cause_s: float | None
+    """Mean excess of that phase over the median other rank's, as far as it is late here."""
+    even_s: float = 0.0
+    """Mean of what the last rank comes after the typical other one: what a step would save here if
+    every rank were as fast as the typical one."""
+    named_s: float = 0.0
+    """What it would save if those in *late* were."""
+    margin_s: float | None = None
+    """95 % half-width of the median step without what its last rank costs here; `None` with too few
+    steps."""
+    who: WhoIsLate = ""
+    late: tuple[LateRank, ...] = ()
+    """All ranks that are late here by themselves; *straggler* is one of them."""
+    host: str = ""
+    """The host whose ranks they all are; empty where there is none, or it is unknown."""
+    often_late: tuple[int, ...] = ()
+    """Up to eight ranks that were clearly late most often, the most frequent first."""
+    often_late_fraction: tuple[float, ...] = ()
+    """In which share of the steps each of those was."""

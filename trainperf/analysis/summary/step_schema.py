@@ -1,0 +1,151 @@
+"""What `summary.json` says of steps: lines of code seen in them, and how they change over a run."""
+
+import msgspec
+
+
+class LineShare(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the user's code, and how much of a phase or gap was seen there."""
+
+    where: str
+    """`file:line`."""
+    function: str
+    """Empty where there is none to name: in a script's own code, a lambda, or the loop itself."""
+    fraction: float
+    """Share of the sampled wall time of that phase or gap."""
+    samples: int
+    """Of that phase or gap, in all."""
+
+    @property
+    def subject(self) -> str:
+        """What to act on: `estimate_loss`, or `train.py:88` where no function is named."""
+        return self.function or self.where
+
+    @property
+    def name(self) -> str:
+        """E.g. `estimate_loss (train.py:88)`."""
+        return f"{self.function} ({self.where})" if self.function else self.where
+
+
+class PlainCode(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function of the user runs on the host that is no tensor operation."""
+
+    line: LineShare
+    """The innermost function in at least half of it, at its heaviest line; the share is of the
+    phase or gap."""
+    low: float
+    high: float
+    """95 % interval of that share, by the number of samples."""
+    names: tuple[str, ...]
+    """What runs, e.g. `time.sleep`; that which takes most first."""
+
+
+class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines that were seen in a phase of the steady steps, or in a gap; on rank 0."""
+
+    slot: str
+    samples: int
+    owner: LineShare | None
+    """The innermost function in at least half of them, at its heaviest line, with the share of
+    the function; in the function that runs the loop a line in at least half of them; `None` where
+    there is none."""
+    lines: tuple[LineShare, ...]
+    """The heaviest ones, each with its own share."""
+    host: PlainCode | None = None
+    loader_fraction: float | None = None
+    """Share of them inside a `DataLoader`; `None` where the recording does not say."""
+
+
+class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps that are slow again and again, at regular distances or after a pause of training."""
+
+    every: int | None
+    """Steps from one to the next; `None` where *tag* says when they come."""
+    tag: str
+    """Tag that they share; empty where they come by their number."""
+    steps: int
+    of_steps: int
+    """Ordinary steps that were looked at, these included."""
+    slow_s: float
+    """Median of them."""
+    typical_s: float
+    """Median of the ordinary steps."""
+    lost_s: float
+    """What they take beyond the median, all together."""
+    phase: str
+    """The one in which most of that is."""
+    phase_fraction: float
+    """How much of it."""
+    line: LineShare | None
+    """What owns that phase of these steps beyond an ordinary step: the outermost function that
+    ordinary steps do not call, or a line of the functions that they do."""
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact that changed with the steps: its mean before and after, or at both ends."""
+
+    fact: str
+    before: float
+    after: float
+
+
+class NewLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """From a step on, steps take longer."""
+
+    from_step: int
+    until_step: int | None
+    """The first that does no longer; `None` if it lasts to the end."""
+    before_s: float
+    after_s: float
+    """Medians of steady steps."""
+    lost_s: float
+    """What all these steps take longer together."""
+    phase: str
+    phase_s: float
+    """What the phase takes longer in that rank."""
+    rank: int | None
+    """The rank whose phase that is; `None` if it is so on all, or there is one."""
+    alike: bool
+    """Whether forward, backward and optimizer grew by like factors: the machine, not the work."""
+    moved: tuple[Moved, ...] = ()
+
+
+class SlowDrift(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps get longer bit by bit, over all of the run."""
+
+    steps: int
+    begins_s: float
+    ends_s: float
+    """Mean step in the first sixteenth of the run, and in the last."""
+    lost_s: float
+    """What all steps take beyond those at first."""
+    phase: str
+    phase_begins_s: float
+    phase_ends_s: float
+    """Of the phase in that rank."""
+    rank: int | None = None
+    """The rank whose phase that is; `None` if it is so on all, or there is one."""
+    hook: str = ""
+    """The user's hook whose time grows most; empty where none does."""
+    hook_begins_s: float = 0.0
+    hook_ends_s: float = 0.0
+    alike: bool = False
+    """As in `NewLevel`."""
+    moved: tuple[Moved, ...] = ()
+
+
+class GrowingPause(msgspec.Struct, frozen=True, kw_only=True):
+    """Pauses of one kind that get longer."""
+
+    gap: str
+    number: int
+    begins_s: float
+    ends_s: float
+    lost_s: float
+
+
+class LongTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """All that; nothing where a run went on as it began."""
+
+    levels: tuple[NewLevel, ...] = ()
+    drift: SlowDrift | None = None
+    pauses: tuple[GrowingPause, ...] = ()
