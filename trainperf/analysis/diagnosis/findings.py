@@ -28,9 +28,9 @@ def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], O
     """The findings in the order in which to act on them, and what nobody owns."""
     causes, left = causes_of(account, facts)
     trials = () if facts.documents.trials is None else facts.documents.trials.trials
-    found = [finding_of(cause, account, facts, trials, noisy=facts.noisy) for cause in causes]
-    further = measured_change(found, trials, facts.documents.trials_from)
-    return ranked([*found, *further], account.steps_share), ordinary(account, left, facts)
+    causal = [finding_of(cause, account, facts, trials, noisy=facts.noisy) for cause in causes]
+    further = measured_change(causal, trials, facts.documents.trials_from)
+    return ranked([*causal, *further], account.steps_share), ordinary(account, left, facts)
 
 
 def finding_of(

@@ -28,18 +28,18 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
     changes = [_bounded(_measured(change, resolved), most) for change in finding.changes]
     listed = {change.measured.trial for change in changes if change.measured is not None}
     faster = [t for t in resolved if t.verdict == "faster" and t.id not in listed and t.apply]
-    said = [
+    results = [
         sentence(trial, run)
         for trial in own
         if trial.kind == "change" and trial.speedup is not None
     ]
-    said += [f"{each.title} instead: {at_most(_most(each))}, measured" for each in ceilings]
+    results += [f"{each.title} instead: {at_most(_most(each))}, measured" for each in ceilings]
     lost = finding.fraction
     return msgspec.structs.replace(
         finding,
         changes=(*changes, *map(_change, faster)),
         fraction=lost if lost is None or most is None else min(lost, saving(most)),
-        evidence=(*finding.evidence, *said),
+        evidence=(*finding.evidence, *results),
         confidence="high" if resolved else finding.confidence,
     )
 

@@ -50,7 +50,7 @@ _WHAT: Mapping[MachineCause, tuple[str, str, tuple[str, ...]]] = {
 }
 """What happened, the change, and the values that show it."""
 
-_SAID: Mapping[str, Callable[[float], str]] = {
+_IN_WORDS: Mapping[str, Callable[[float], str]] = {
     "sm_mhz": "{:,.0f} MHz meanwhile".format,
     "outside_sm_mhz": "{:,.0f} MHz otherwise".format,
     "celsius": "{:.0f} °C".format,
@@ -130,7 +130,7 @@ def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause)
         id=name,
         title=f"{_which(cause)}: {what.format(who=who, cpus=cpus, place=_place(cause, facts))}",
         evidence=(
-            *(_SAID[value](cause.values[value]) for value in values if cause.values.get(value)),
+            *(_IN_WORDS[value](cause.values[value]) for value in values if cause.values.get(value)),
             *((f"the longest: {stretches}",) if len(cause.windows) > 1 else ()),
         ),
         changes=(Use(change=change),),

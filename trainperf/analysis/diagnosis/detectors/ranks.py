@@ -243,8 +243,8 @@ def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
     What comes after backward has nothing left to overlap.
     """
     buckets, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
-    seen = [each for trace in facts.traces for each in trace.collectives]
-    small = [each.kind for each in seen if each.many_small]
+    collectives = [each for trace in facts.traces for each in trace.collectives]
+    small = [each.kind for each in collectives if each.many_small]
     # The first bucket is a small one, so that reducing can begin early.  Four times are too many.
     usual = 4 * (1 + ceil((gradients or 0.0) / (BUCKET_MB << 20)))
     if buckets and gradients is not None and buckets > usual:
@@ -255,8 +255,8 @@ def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
         yield Use(change="larger_messages", values={"kind": small[0]})
     elif facts.settings.get("ddp_gradient_as_bucket_view") is False:
         yield Use(change="bucket_views")
-    elif seen and not tail_s and not any(t.totals.allreduce_tail_s for t in facts.traces):
-        yield Use(change="overlap_communication", values={"kind": seen[0].kind})
+    elif collectives and not tail_s and not any(t.totals.allreduce_tail_s for t in facts.traces):
+        yield Use(change="overlap_communication", values={"kind": collectives[0].kind})
     else:
         yield Use(change="reduce_less")
 
