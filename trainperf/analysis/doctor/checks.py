@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 
 from trainperf.analysis.diagnosis.account import total_s
-from trainperf.analysis.diagnosis.detectors.broken import LEAST_S, LEAST_STEPS, long_enough
-from trainperf.analysis.diagnosis.detectors.fit import excess_s, recompiled_late
-from trainperf.analysis.diagnosis.detectors.host import reads
+from trainperf.analysis.diagnosis.detectors.compiler import excess_s, recompiled_late
+from trainperf.analysis.diagnosis.detectors.lines import reads
 from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s
+from trainperf.analysis.diagnosis.detectors.memory import LEAST_S, LEAST_STEPS, long_enough
 from trainperf.analysis.diagnosis.of_capture import account_of as account_of_trace
 from trainperf.analysis.diagnosis.tried import line_to_write, sentence
 from trainperf.analysis.doctor.base import (
