@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import wraps
 
 from trainperf.analysis.diagnosis.account import Claim, Region, StepAccount, total_s
-from trainperf.analysis.diagnosis.detectors.operators import PASSES
+from trainperf.analysis.diagnosis.detectors.operator_causes import PASSES
 from trainperf.analysis.diagnosis.law import at_most
 from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
 from trainperf.core.findings import LIMITS, amdahl

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from scripts.bench.harness import installed, machine_line, table, write_json
-from trainperf.analysis.diagnosis.detectors.broken import leak
+from trainperf.analysis.diagnosis.detectors.memory import leak
 from trainperf.analysis.diagnosis.of_run import account_of, facts_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine

@@ -28,7 +28,10 @@ OF_LIGHTNING = re.compile(
 )
 NAMES = re.compile(r"TrainPerf|Trainer|ScheduledProfile")
 ONLY_UNDER_LIGHTNING = {
-    "analysis/diagnosis/changes.py": "of several, by the kind of loop",
+    "analysis/diagnosis/changes/fit.py": "of several, by the kind of loop",
+    "analysis/diagnosis/changes/host.py": "of several, by the kind of loop",
+    "analysis/diagnosis/changes/operators.py": "of several, by the kind of loop",
+    "analysis/diagnosis/changes/ranks.py": "of several, by the kind of loop",
     "analysis/diagnosis/offers.py": "the trial that mutes `self.log` as well",
 }
 

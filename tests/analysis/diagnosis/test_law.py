@@ -14,11 +14,8 @@ from support.causes.operators import (
 )
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause, of_regions, of_slots
-from trainperf.analysis.diagnosis.detectors.operators import (
-    autocast_casts,
-    launch_bound,
-    matmul_precision,
-)
+from trainperf.analysis.diagnosis.detectors.launches import launch_bound
+from trainperf.analysis.diagnosis.detectors.precision import autocast_casts, matmul_precision
 from trainperf.analysis.diagnosis.findings import finding_of
 from trainperf.analysis.diagnosis.law import (
     HELD_UP,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_run_dir, make_step
 
-from trainperf.analysis.diagnosis.detectors.host import python_in_step
+from trainperf.analysis.diagnosis.detectors.code import python_in_step
 from trainperf.analysis.diagnosis.law import gone_s
 from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
 from trainperf.analysis.run.directory import Run

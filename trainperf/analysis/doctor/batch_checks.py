@@ -1,6 +1,6 @@
 """Checks of what an update holds in memory, and of the batch that it adds up to."""
 
-from trainperf.analysis.diagnosis.detectors.broken import LEAST_S, LEAST_STEPS, long_enough
+from trainperf.analysis.diagnosis.detectors.memory import LEAST_S, LEAST_STEPS, long_enough
 from trainperf.analysis.doctor.base import (
     AUDIT,
     Case,

@@ -1,6 +1,6 @@
 """Checks of compiled graphs: first and steady steps, recompilation and padding."""
 
-from trainperf.analysis.diagnosis.detectors.fit import excess_s, recompiled_late
+from trainperf.analysis.diagnosis.detectors.compiler import excess_s, recompiled_late
 from trainperf.analysis.doctor.base import Case, Check, answer, missing, only, reason, shown
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.findings import LIMITS

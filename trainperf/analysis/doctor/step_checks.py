@@ -1,6 +1,6 @@
 """Checks of a step's timing, and of how it gets its batch."""
 
-from trainperf.analysis.diagnosis.detectors.host import reads
+from trainperf.analysis.diagnosis.detectors.lines import reads
 from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s
 from trainperf.analysis.doctor.base import (
     AUDIT,

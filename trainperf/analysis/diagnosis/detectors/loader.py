@@ -1,34 +1,19 @@
-"""Detectors of the way of a batch: workers, loader, copies, padding."""
+"""Detectors of the loader: its workers, its waits, its starts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount, total_s
+from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, known
-from trainperf.analysis.diagnosis.detectors.operators import attention_rows
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import ROUND_TRIP_S, without_workers_s, worker_plan
 from trainperf.analysis.summary.schema import HostShare
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import count, duration, plural, rate, share, size
+from trainperf.core.formatting.units import duration, plural, share, size
 from trainperf.core.readings import (
     DATA_WAIT_ALL_FRACTION,
     DATA_WAIT_FRACTION,
-    EFFECTIVE_TOKENS_PER_S,
-    H2D_BYTES,
-    H2D_BYTES_PER_S,
-    H2D_TENSORS,
-    PADDED_TOKENS_PER_S,
-    PADDING_FRACTION,
 )
-from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN
-
-
-SMALL_TENSOR_BYTES = 1 << 18
-"""A copy of 256 KiB takes 10 µs over a link of 25 GB/s: as long as starting it does."""
-
-MANY_TENSORS = 16
-"""In a batch: from here on handling them stands out against what is in them."""
 
 
 def lost_to_loader_s(account: StepAccount) -> float:
@@ -38,7 +23,7 @@ def lost_to_loader_s(account: StepAccount) -> float:
     return waited_s if stalled_s is None else min(stalled_s, waited_s)
 
 
-def _claimed(account: StepAccount, removes_s: float) -> Claim:
+def of_loader(account: StepAccount, removes_s: float) -> Claim:
     """All of the wait has its owner, also what a device hides."""
     lost = {} if account.device is None else {"data_s": lost_to_loader_s(account)}
     owns_s = {"data_wait": account.spent("data_wait")}
@@ -64,7 +49,7 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
     crowded = host.workers + 1 > host.cpus_per_rank and not idle
     # Workers ready to run for a third of their time are slowed by what they wait for.
-    claim = _claimed(account, lost_to_loader_s(account))
+    claim = of_loader(account, lost_to_loader_s(account))
     by_loader = crowded and workers_waited >= 1 / 3 and claim.removes_s > waited * account.step_s
     if not by_loader:
         claim = Claim(removes_s=waited * account.step_s)
@@ -103,67 +88,6 @@ def _fewer(account: StepAccount, host: HostShare) -> Use:
         return Use(change="fewer_workers", values={"number": workers, "cpus": plural(own, "CPU")})
     threads = min(host.threads, max(1, own - workers))
     return Use(change="fewer_threads", values={"threads": threads, "cpus": plural(own, "CPU")})
-
-
-def many_small_tensors(account: StepAccount, facts: Facts) -> Cause | None:
-    """The batch is many small tensors, and the step pays for the handling of each.
-
-    On a device for a copy of each, which every run shows; in the loader for making, stacking and
-    sending each, which an anatomy of the loader shows.
-
-    Wrong where: the model needs them one by one, so that joining them moves the work and saves
-    none.
-    To confirm: `trainperf run --loader-anatomy`: times of making, stacking and sending a batch.
-    """
-    return _small_copies(account, facts) or _small_fields(account, facts)
-
-
-def _small_copies(account: StepAccount, facts: Facts) -> Cause | None:
-    tensors, copied = facts.value(H2D_TENSORS) or 0.0, facts.value(H2D_BYTES)
-    many = tensors >= MANY_TENSORS * facts.micro_batches
-    claim = _copies(account)
-    if copied is None or not many or copied >= tensors * SMALL_TENSOR_BYTES:
-        return None
-    if account.share(claim.removes_s) < LIMITS.notable:
-        return None
-    return Cause(
-        id="many_small_tensors",
-        title=f"{share(account.share(claim.removes_s))} of the step goes into copying "
-        f"{count(round(tensors))} small tensors",
-        evidence=(
-            f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",
-            f"{size(copied / tensors)} per tensor, at {rate(facts.value(H2D_BYTES_PER_S) or 0)}",
-        ),
-        changes=(Use(change="join_copies"),),
-        claim=claim,
-        confidence="medium",
-    )
-
-
-def _small_fields(account: StepAccount, facts: Facts) -> Cause | None:
-    lost_s, anatomy = lost_to_loader_s(account), facts.documents.loader
-    if anatomy is None or account.share(lost_s) < LIMITS.notable or not _only_handling(anatomy):
-        return None
-    return Cause(
-        id="many_small_tensors",
-        title=f"{share(account.share(lost_s))} of the step waits for batches of "
-        f"{count(round(anatomy.tensors))} small tensors",
-        evidence=(*parts(anatomy), f"{size(anatomy.batch_bytes / anatomy.tensors)} per tensor"),
-        changes=(Use(change="join_fields"),),
-        claim=_claimed(account, lost_s),
-        where=anatomy.getitem_line or "",
-        confidence="medium",
-    )
-
-
-def _only_handling(anatomy: LoaderAnatomy) -> bool:
-    """Whether a batch is many small tensors, and the dataset does little more than handle them."""
-    if anatomy.tensors < MANY_TENSORS or anatomy.tensor_s is None:
-        return False
-    small = anatomy.batch_bytes < anatomy.tensors * SMALL_TENSOR_BYTES
-    # Twelve times the least that a small tensor costs: beyond that the dataset does real work.
-    handling_s = 12 * anatomy.tensor_s * anatomy.tensors * max(1.0, anatomy.samples)
-    return small and anatomy.making_s <= handling_s
 
 
 def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
@@ -230,7 +154,7 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
             ),
         ),
         changes=tuple(_loader_changes(account, facts, part)),
-        claim=_claimed(account, lost_s),
+        claim=of_loader(account, lost_s),
         where=line or ("" if owner is None else owner.where),
         confidence="high" if account.device is not None and not facts.loop.coarse else "medium",
     )
@@ -374,136 +298,3 @@ def first_batches_s(account: StepAccount, facts: Facts) -> float:
     if steady is None or every is None or steady >= 1.0:
         return 0.0
     return max(0.0, every - steady) * account.steps_s / (1.0 - steady)
-
-
-def _copies(account: StepAccount) -> Claim:
-    """What the batch's way to the device costs a step at most."""
-    host_s = moved_s = account.spent("h2d")
-    copies_s = None if account.device is None else account.device.copies_s
-    if copies_s is not None:
-        moved_s = max(host_s, copies_s) if account.host_decides else copies_s
-    lost = {} if copies_s is None else {"copies_s": moved_s}
-    return Claim(owns_s={"h2d": host_s}, removes_s=moved_s, device=lost)
-
-
-def transfer(account: StepAccount, facts: Facts) -> Cause | None:
-    """The host-to-device copy takes a notable part of the step.
-
-    What a trace shows to overlap computation is not counted.
-
-    Wrong where: the copies overlap computation, which only a trace shows.
-    To confirm: `trainperf try --only no_transfer SCRIPT`; `trainperf trace` shows the share that
-    overlaps.
-    """
-    claim = _copies(account)
-    if account.share(claim.removes_s) < account.least:
-        return None
-    copied, tensors = facts.value(H2D_BYTES), facts.value(H2D_TENSORS)
-    speed, pinned = facts.value(H2D_BYTES_PER_S), facts.number("pin_memory")
-    change = "hooks_of_transfer" if account.device is None else "send_smaller"
-    if pinned == 0 and account.device is not None:
-        change = "pin_memory"
-    return Cause(
-        id="transfer",
-        title=f"moving the batch to the device takes {share(account.share(claim.removes_s))} of "
-        "the step",
-        evidence=known(
-            f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",
-            copied is not None
-            and f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""),
-            tensors is not None and f"{count(tensors)} tensors per step",
-            pinned is not None and f"pin_memory={bool(pinned)}",
-        ),
-        changes=(Use(change=change),),
-        claim=claim,
-    )
-
-
-PACKED = "packed_rows"
-"""Setting of a run whose batches said that their rows hold several sequences."""
-
-ALIKE = 0.10
-"""Share of padding up to which the sequences of a batch are of similar length."""
-
-
-def padding(account: StepAccount, facts: Facts) -> Cause | None:
-    """Many of the tokens that are computed are padding.
-
-    The gain is in effective tokens per second, in updates of the same sequences: what is around
-    forward and backward stays.  Attention over shorter rows gains more than its tokens: what the
-    audit says of it is added.
-
-    Wrong where: padded rows are what the hardware likes: a multiple of 64 may be faster than fewer
-    tokens.
-    To confirm: `trainperf try --only trimmed_batches --only sorted_batches SCRIPT`, in effective
-    tokens.
-    """
-    wasted = facts.value(PADDING_FRACTION)
-    # Ordinary batches of unequal documents have 30–66 % (parcae#8).
-    if wasted is None or wasted < LIMITS.critical or not account.step_s:
-        return None
-    slots = ("forward", "backward", "h2d", "other", "between")
-    use, shorter = _less_padding(facts)
-    eager = attention_rows(account.regions)
-    attends_s = total_s(r for r in account.regions if r in eager or "attention" in r.use.name)
-    squared = attends_s / (total_s(account.regions) or 1.0) if shorter else 0.0
-    part = wasted + squared * wasted * (1 - wasted)
-    owns_s = {slot: part * account.spent(slot) for slot in slots}
-    useful, every = facts.value(EFFECTIVE_TOKENS_PER_S), facts.value(PADDED_TOKENS_PER_S)
-    lengths = facts.sequence_lengths
-    return Cause(
-        id="padding",
-        title=f"{share(wasted)} of the tokens are padding",
-        evidence=known(
-            useful is not None
-            and every is not None
-            and f"{count(round(useful))} of {count(round(every))} tokens/s are effective",
-            facts.number(PACKED) and "several sequences share a row already",
-            lengths and f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens",
-        ),
-        changes=(use,),
-        claim=Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), shrinks=part),
-        confidence="medium",
-    )
-
-
-def _less_padding(facts: Facts) -> tuple[Use, bool]:
-    """What to do first, and whether rows get shorter by it."""
-    lengths, wasted = facts.sequence_lengths, facts.value(PADDING_FRACTION) or 0.0
-    if facts.number(PACKED):
-        return Use(change="pack_more"), False
-    if not lengths:
-        return Use(change="pack"), True
-    tokens, longest = _tokens(lengths), max(lengths)
-    capacity = max(facts.number("sequence_length") or 0, longest)
-    # Hardly any token is padding in batches as wide as their longest sequence: lengths are alike.
-    if 0 < (1 - ALIKE) * facts.longest_tokens <= tokens:
-        return Use(change="pad_to_longest"), True
-    if longest <= 0.75 * capacity:  # even the longest sequence leaves room
-        return Use(
-            change="pad_less", values={"longest": longest, "capacity": round(capacity)}
-        ), True
-    # Each batch is padded to its own longest sequence already: their order is all there is.
-    widest = 0 < (1 - ALIKE) * tokens / max(1 - wasted, 1e-9) <= facts.longest_tokens
-    if _median(lengths) <= capacity / 2 and not widest:
-        return Use(change="pack_rows", values={"capacity": round(capacity)}), False
-    return Use(
-        change="similar_lengths", values={"version": facts.software.get("transformers", "")}
-    ), True
-
-
-def _tokens(lengths: Mapping[int, int]) -> float:
-    """Effective tokens; sequences of a bin count with its middle, as its edge is beyond them."""
-    edges = {edge for edge in lengths if edge % LENGTH_BIN == 0}
-    beyond = (LENGTH_BIN - 1) / 2 if len(edges) > EXACT_LENGTHS / LENGTH_BIN else 0.0
-    return sum(number * (length - beyond * (length in edges)) for length, number in lengths.items())
-
-
-def _median(lengths: Mapping[int, int]) -> int:
-    """Upper edge of the bin in which half of the sequences is reached."""
-    half, total = sum(lengths.values()) / 2, 0
-    for edge in sorted(lengths):
-        total += lengths[edge]
-        if total >= half:
-            break
-    return edge

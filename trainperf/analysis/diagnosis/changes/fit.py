@@ -1,0 +1,206 @@
+"""Changes of the whole fit: pauses, slow steps, what grows over time."""
+
+from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, Change
+
+
+CHANGES: tuple[Change, ...] = (
+    Change(
+        id="validate_less",
+        of=("validation",),
+        advice="Validate less",
+        how="validate {fewer} × less often, or on 1/{fewer} of the batches",
+        how_in={
+            LIGHTNING: "Trainer(limit_val_batches={part}), or {fewer} × less often by "
+            "check_val_every_n_epoch or val_check_interval",
+            HF: 'TrainingArguments(eval_strategy="steps", eval_steps=…) with {fewer} × as many '
+            "steps in between, or 1/{fewer} of the rows in eval_dataset",
+        },
+        realises=0.9,
+        source="what is left takes a twentieth of the fit; by how many times fewer, in each run",
+        confirm="trainperf report: validation takes at most 5 % of the fit",
+    ),
+    Change(
+        id="checkpoint_less",
+        of=("checkpoint",),
+        advice="Checkpoint less often",
+        how="save {fewer} × less often, or in the background: "
+        "torch.distributed.checkpoint.async_save(…)",
+        how_in={
+            LIGHTNING: "ModelCheckpoint(every_n_train_steps=…) with {fewer} × as many steps in "
+            "between, or in the background: Trainer(plugins=[AsyncCheckpointIO()])",
+            HF: 'TrainingArguments(save_strategy="steps", save_steps=…) with {fewer} × as many '
+            "steps in between",
+        },
+        realises=0.9,
+        source="what is left takes a twentieth of the fit; by how many times fewer, in each run",
+        confirm="trainperf report: checkpoint takes at most 5 % of the fit",
+    ),
+    Change(
+        id="validate_without_grad",
+        of=("validation",),
+        advice="Validate under torch.no_grad()",
+        how="with torch.no_grad(): around the validation loop, or @torch.no_grad() on it",
+        realises=0.25,
+        source="of a forward with autograd a quarter is the graph's; docs/research/accuracy.md",
+        confirm="validation is shorter, and the memory peak lower",
+    ),
+    Change(
+        id="growing_checkpoint",
+        of=("slower_since",),
+        advice="Keep what grows out of the checkpoint",
+        how="compare the sizes of two checkpoint files: keep no lists of outputs in them, and see "
+        "whether the disk gets full or slow",
+        effort="hours",
+        confirm="pauses at the end of the run take what they took at its begin",
+    ),
+    Change(
+        id="growing_epoch_boundary",
+        of=("slower_since",),
+        advice="Clear what epochs gather",
+        how="look for a list that keeps every step's output, and for a log file that is rewritten "
+        "at each epoch's end",
+        effort="hours",
+        confirm="pauses at the end of the run take what they took at its begin",
+    ),
+    Change(
+        id="growing_pause",
+        of=("slower_since",),
+        advice="Find what grows in it",
+        how="look for a list or a file that it reads or writes as a whole every time",
+        effort="hours",
+        confirm="pauses at the end of the run take what they took at its begin",
+    ),
+    Change(
+        id="do_less_often",
+        of=("slow_steps",),
+        advice="Run {name} less often",
+        how="do the work of {name} less often, on less data, or in the background",
+        realises=0.8,
+        source="every fiftieth instead of every tenth step",
+        confirm="trainperf report: p99 comes close to the median",
+    ),
+    Change(
+        id="find_slow_steps",
+        of=("slow_steps",),
+        advice="Find {name}",
+        how="do the work of {name} less often, on less data, or in the background",
+        effort="hours",
+        realises=0.8,
+        source="every fiftieth instead of every tenth step",
+        confirm="trainperf report: p99 comes close to the median",
+    ),
+    Change(
+        id="without_profiler",
+        of=("slower_since",),
+        advice="Measure again without the profiler",
+        how="set TEARDOWN_CUPTI=1, or restart the fit after profiling",
+        confirm="trainperf compare with a run without captures: equal",
+    ),
+    Change(
+        id="quiet_machine",
+        of=("noisy_run",),
+        advice="Measure on a quiet machine",
+        how="stop other work on the machine, fix clocks and lengths, run more steps; batches of "
+        "unequal length vary like this too",
+        confirm="step_iqr_s is below a tenth of step_s",
+    ),
+    Change(
+        id="train_longer",
+        of=("no_steady_state",),
+        advice="Train longer",
+        how="200 steps are enough for a first answer",
+        confirm="trainperf report counts steady steps",
+    ),
+    Change(
+        id="find_what_changes",
+        of=("no_steady_state",),
+        advice="Find what keeps changing",
+        how="look for changing shapes, recompilations, or other work on this machine",
+        effort="hours",
+        confirm="trainperf report counts steady steps",
+    ),
+    Change(
+        id="log_more",
+        of=("no_steady_state",),
+        advice="Log more of it",
+        how="a log of more steps, or trainperf run SCRIPT for 200 of them",
+        confirm="trainperf report counts steady steps",
+    ),
+    Change(
+        id="stop_overflows",
+        of=("overflow",),
+        advice="Stop the overflows",
+        how="{loop.overflows_less} where the hardware has it; else look for infinities in the "
+        "loss, and clip gradients after unscaling",
+        confirm="trainperf report: overflows below 2 % of the updates",
+    ),
+    Change(
+        id="larger_batches",
+        of=("slower_since",),
+        advice="See why batches got larger",
+        how="compare the batches {across}: longer sequences, another data set, a schedule of the "
+        "batch size",
+        effort="hours",
+    ),
+    Change(
+        id="slower_machine",
+        of=("slower_since",),
+        advice="Look at the machine, not at the code",
+        how="see what else ran there {since}, and the clocks, the power and the temperature of its "
+        "processors",
+        effort="hours",
+    ),
+    Change(
+        id="slower_data",
+        of=("slower_since",),
+        advice="Look at the data that is read from there on",
+        how="time the loader alone on the shards or files read {since}: another storage, larger or "
+        "compressed files, a full cache",
+        effort="hours",
+    ),
+    Change(
+        id="hook_does_more",
+        of=("slower_since",),
+        advice="Find the hook that does more",
+        how="see which hooks and loggers were switched on, or write a growing file, {since}",
+    ),
+    Change(
+        id="loop_does_more",
+        of=("slower_since",),
+        advice="Find what the loop does more",
+        how="see which loggers write a growing file, and which rank the others wait for, {since}",
+        effort="hours",
+    ),
+    Change(
+        id="something_changed",
+        of=("slower_since",),
+        advice="See what changed there",
+        how="capture a trace {across}, and compare the two",
+        effort="hours",
+    ),
+    Change(
+        id="append_to_log",
+        of=("slower_since",),
+        advice="Keep {name} from doing more with every step",
+        how="append to the log file instead of writing all of it again (a CSV logger that does is "
+        "fixed by a later release), and keep no list of every step's values",
+        confirm="trainperf report RUN --steps of the last tenth: as fast as the first",
+    ),
+    Change(
+        id="find_what_gathers",
+        of=("slower_since",),
+        advice="Find what {name} goes through more of with every step",
+        how="look in {name} for what gathers, e.g. a list of outputs or a history that is gone "
+        "through as a whole; clear it after use, or keep a running sum",
+        confirm="trainperf report RUN --steps of the last tenth: as fast as the first",
+    ),
+    Change(
+        id="clear_what_gathers",
+        of=("slower_since", "leak"),
+        advice="Stop the accumulation",
+        how="clear {name} after use, or keep a running sum instead of all values",
+        confirm="the last tenth of the steps is as fast as the first; memory_slope_bytes_per_step "
+        "is 0",
+    ),
+)
+"""In the order in which they are listed."""

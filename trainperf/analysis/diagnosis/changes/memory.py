@@ -1,0 +1,86 @@
+"""Changes of memory that ran out, is short, or grows."""
+
+from trainperf.analysis.diagnosis.changes.change import Change
+
+
+CHANGES: tuple[Change, ...] = (
+    Change(
+        id="shrink_activations",
+        of=("out_of_memory",),
+        advice="Shrink the activations",
+        how="a smaller micro-batch with {loop.accumulation}, shorter sequences, or "
+        "torch.utils.checkpoint around the blocks",
+        confirm="the fit goes on beyond this step",
+    ),
+    Change(
+        id="shrink_optimizer_state",
+        of=("out_of_memory",),
+        advice="Shrink the optimizer state",
+        how="an optimizer that keeps less, e.g. torch.optim.Adafactor or SGD, or one sharded over "
+        "ranks: ZeroRedundancyOptimizer",
+        confirm="the fit goes on beyond this step",
+    ),
+    Change(
+        id="shrink_parameters",
+        of=("out_of_memory",),
+        advice="Shrink the parameters",
+        how="a smaller or a half-precision model, or one sharded over ranks: {loop.fully_sharded}",
+        effort="hours",
+        confirm="the fit goes on beyond this step",
+    ),
+    Change(
+        id="shrink_gradients",
+        of=("out_of_memory",),
+        advice="Shrink the gradients",
+        how="gradients sharded over ranks: {loop.fully_sharded}",
+        effort="hours",
+        confirm="the fit goes on beyond this step",
+    ),
+    Change(
+        id="shrink_workspace",
+        of=("out_of_memory",),
+        advice="Make room in memory",
+        how="CUBLAS_WORKSPACE_CONFIG=:4096:2, or a smaller micro-batch that leaves room",
+        confirm="the fit goes on beyond this step",
+    ),
+    Change(
+        id="detach",
+        of=("leak",),
+        advice="Detach what is kept",
+        how="store value.detach() in {name}, or clear it when the step is over",
+        confirm="trainperf.smoke.assert_no_graph_held passes; memory_slope_bytes_per_step is 0",
+    ),
+    Change(
+        id="find_the_leak",
+        of=("leak",),
+        advice="Stop the accumulation",
+        how="look for tensors, arrays or batches kept in a list: "
+        "trainperf.smoke.assert_no_graph_held(model)",
+        confirm="memory_slope_bytes_per_step is 0 within its interval",
+    ),
+    Change(
+        id="room_for_allocator",
+        of=("memory_limit",),
+        advice="Make room in memory",
+        how="a smaller micro-batch, batches of equal shape, or where the memory is in holes "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment",
+        confirm="alloc_retries is 0 in the next run",
+    ),
+    Change(
+        id="leave_room",
+        of=("memory_limit",),
+        advice="Leave room in memory",
+        how="a smaller micro-batch with {loop.accumulation}, or torch.utils.checkpoint around the "
+        "blocks",
+        confirm="trainperf compare BEFORE AFTER shows a lower peak",
+    ),
+    Change(
+        id="expandable_segments",
+        of=("memory_limit",),
+        advice="Let segments grow",
+        how="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment, and batches of "
+        "equal shape",
+        confirm="fragmentation_bytes is lower in the next run",
+    ),
+)
+"""In the order in which they are listed."""

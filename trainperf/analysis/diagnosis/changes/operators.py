@@ -1,0 +1,273 @@
+"""Changes of operators: attention, updates, launches, chains, copies, precision."""
+
+from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, TWINS, Change
+
+
+_AUDIT = "trainperf compare BEFORE AFTER; the next audit has fewer of these operators"
+
+CHANGES: tuple[Change, ...] = (
+    Change(
+        id="fused_attention",
+        of=("attention",),
+        advice="Use fused attention",
+        how="torch.nn.functional.scaled_dot_product_attention(q, k, v), with is_causal=True for a "
+        'causal mask; in transformers attn_implementation="sdpa"',
+        realises=0.7,
+        source=TWINS,
+        trials=("attention_sdpa", "attention_cudnn"),
+        confirm="the next audit has no softmax between two bmm",
+    ),
+    Change(
+        id="no_dropout_in_attention",
+        of=("attention",),
+        advice="Attend without dropout",
+        how="on a CPU scaled_dot_product_attention is not fused with dropout: dropout_p=0.0, in "
+        "transformers attn_pdrop=0.0 or attention_probs_dropout_prob=0.0, if the model learns as "
+        "well without",
+        realises=0.7,
+        source=TWINS,
+        costs="less regularisation: another loss",
+        confirm="the next audit has no softmax between two bmm",
+    ),
+    Change(
+        id="fusible_attention",
+        of=("attention",),
+        advice="Have attention fused",
+        how="scaled_dot_product_attention runs unfused here, mostly for its mask, its dtype or the "
+        "size of a head; under torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION) it says "
+        "why",
+        effort="hours",
+        realises=0.7,
+        source=TWINS,
+        confirm="the next audit has no softmax between two bmm",
+    ),
+    Change(
+        id="fused_optimizer",
+        of=("optimizer_not_fused",),
+        advice="Fuse the optimizer",
+        how="{loop.fused}",
+        how_in={LIGHTNING: "{loop.fused}; in fp16 Lightning refuses gradient_clip_val with it"},
+        realises=0.8,
+        source=TWINS,
+        trials=("optimizer_fused", "optimizer_foreach"),
+        confirm="trainperf compare BEFORE AFTER: phase_optimizer_s falls",
+    ),
+    Change(
+        id="foreach_update",
+        of=("optimizer_not_fused",),
+        advice="Update all parameters at once",
+        how="foreach=True for an optimizer of torch.optim; in one of your own, operators on "
+        "lists of parameters instead of a loop (torch._foreach_mul_, torch._foreach_add_)",
+        realises=0.8,
+        source=TWINS,
+        trials=("optimizer_foreach",),
+        confirm="trainperf compare BEFORE AFTER: phase_optimizer_s falls",
+    ),
+    Change(
+        id="one_operator",
+        of=("launch_bound",),
+        advice="Do in one operator what the loop does",
+        how="at {where} one operator over all rows, time steps, heads or experts instead of the "
+        "loop: nn.LSTM or nn.GRU for cells, bmm or einsum for heads, indexing with a tensor for "
+        "items",
+        realises=0.85,
+        source=TWINS,
+        confirm="trainperf compare BEFORE AFTER in samples per second",
+    ),
+    Change(
+        id="compile_step",
+        of=("launch_bound", "elementwise_chain"),
+        advice="Compile the model",
+        how='{loop.compiled}; on a GPU with mode="reduce-overhead", where shapes are the same in '
+        "every step",
+        how_in={
+            HF: "{loop.compiled}; on a GPU with "
+            'torch_compile_mode="reduce-overhead", where shapes are the same in every step'
+        },
+        realises=None,
+        source="differs from model to model: the trial tells",
+        bounded=False,
+        trials=("compile",),
+        costs="a first step of a minute or more",
+        confirm="trainperf compare BEFORE AFTER in samples per second",
+    ),
+    Change(
+        id="larger_batch",
+        of=("launch_bound",),
+        advice="Use a larger batch",
+        how="a batch twice as large: twice the samples with as many launches",
+        realises=0.5,
+        source="twice the batch halves the launches of a sample",
+        bounded=False,
+        costs="memory, and another loss for the same number of steps",
+        confirm="trainperf compare BEFORE AFTER in samples per second",
+    ),
+    Change(
+        id="larger_micro_batches",
+        of=("launch_bound",),
+        advice="Take larger micro-batches",
+        how="a micro-batch {number} times as large, without {loop.accumulation}: the same samples "
+        "in each update",
+        how_in={
+            HF: "TrainingArguments(per_device_train_batch_size={rows}, "
+            "gradient_accumulation_steps=1): the same samples in each update"
+        },
+        realises=None,
+        source="of all micro-batches' launches those of one are left",
+        bounded=False,
+        costs="memory",
+        confirm="trainperf compare BEFORE AFTER in samples per second",
+    ),
+    Change(
+        id="fuse_chain",
+        of=("elementwise_chain",),
+        advice="Fuse the elementwise operators",
+        how="one operator of torch instead of a formula, e.g. torch.nn.functional.gelu(x, "
+        'approximate="tanh"); where there is none, torch.compile the function that has the formula',
+        realises=0.6,
+        source=TWINS,
+    ),
+    Change(
+        id="register_buffer",
+        of=("constant_rebuilt",),
+        advice="Build the constants once",
+        how='in __init__ self.register_buffer("mask", …, persistent=False), made for the longest '
+        "input; in forward a slice of it",
+        realises=0.95,
+        source=TWINS,
+        confirm=_AUDIT,
+    ),
+    Change(
+        id="convert_once",
+        of=("autocast_casts",),
+        advice="Convert once",
+        how="make the tensor in the dtype in which it is used, and drop .to(dtype) after it",
+        realises=0.9,
+        source=TWINS,
+        confirm=_AUDIT,
+    ),
+    Change(
+        id="keep_dtype",
+        of=("autocast_casts",),
+        advice="Convert once",
+        how="have masks and labels in the dtype in which they are used: convert them in the "
+        "dataset, or keep a constant in self.register_buffer(…)",
+        realises=0.9,
+        source=TWINS,
+        confirm=_AUDIT,
+    ),
+    Change(
+        id="weights_in_half",
+        of=("autocast_casts",),
+        advice="Convert once",
+        how="weights are converted in every micro-batch: take fewer and larger ones, or keep the "
+        "weights in bf16, {loop.bf16_weights}",
+        realises=0.8,
+        source=TWINS,
+        confirm=_AUDIT,
+    ),
+    Change(
+        id="fp32_instead",
+        of=("autocast_casts",),
+        advice="Train without autocast",
+        how="no torch.autocast: by the peaks of this chip its conversions take longer than the "
+        "products save; or keep the weights in bf16, too, {loop.bf16_weights}",
+        how_in={
+            LIGHTNING: 'Trainer(precision="32-true"): by the peaks of this chip the conversions '
+            "take longer than the products save; or {loop.bf16_weights}",
+            HF: "TrainingArguments(bf16=False, fp16=False): by the peaks of this chip the "
+            "conversions take longer than the products save; or {loop.bf16_weights}",
+        },
+        realises=None,
+        source="conversions against what the products save, by the peaks of the chip",
+        bounded=False,
+        costs="memory for activations",
+        confirm="trainperf prove with and without autocast, in samples per second",
+    ),
+    Change(
+        id="one_layout",
+        of=("layout_copies",),
+        advice="Keep one memory layout",
+        how="have the dataset make the batch in the layout that the model wants; drop contiguous() "
+        "and clone() where the next operator works without",
+        realises=0.9,
+        source=TWINS,
+        trials=("channels_last",),
+        confirm=_AUDIT,
+    ),
+    Change(
+        id="single_precision",
+        of=("matmul_precision",),
+        advice="Compute in fp32",
+        how="model.float(), and batches in dtype=torch.float32: float64 is the default of numpy",
+        realises=0.9,
+        source=TWINS,
+        confirm="the next audit has no fp64",
+    ),
+    Change(
+        id="tf32_products",
+        of=("matmul_precision",),
+        advice="Use the tensor cores",
+        how='torch.set_float32_matmul_precision("high"); more with {loop.bf16}',
+        trials=("matmul_precision", "autocast_bf16"),
+        costs="digits of products",
+        confirm="faster, and the loss still matches",
+    ),
+    Change(
+        id="bf16_products",
+        of=("matmul_precision",),
+        advice="Multiply in bf16",
+        how="{loop.bf16}",
+        trials=("autocast_bf16", "matmul_precision"),
+        costs="digits of products",
+        confirm="faster, and the loss still matches",
+    ),
+    Change(
+        id="fp16_products",
+        of=("matmul_precision",),
+        advice="Multiply in fp16",
+        how="{loop.fp16}",
+        trials=("matmul_precision",),
+        costs="digits of products; a loss scale",
+        confirm="faster, and the loss still matches",
+    ),
+    Change(
+        id="loss_in_fp32",
+        of=("half_sensitive",),
+        advice="Compute the loss in fp32",
+        how="logits.float() before the loss; torch.autocast computes losses in fp32 by itself",
+        confirm="compare the loss curves; the next audit has them in fp32",
+    ),
+    Change(
+        id="sums_in_fp32",
+        of=("half_sensitive",),
+        advice="Compute norms and softmax in fp32",
+        how="{loop.bf16}; torch.autocast computes norms and softmax in fp32 by itself, in fp16 too",
+        confirm="compare the loss curves; the next audit has them in fp32",
+    ),
+    Change(
+        id="keep_activations",
+        of=("recompute",),
+        advice="Keep the activations",
+        how="no torch.utils.checkpoint around the blocks, or around fewer of them; in transformers "
+        "model.gradient_checkpointing_disable()",
+        how_in={
+            HF: "TrainingArguments(gradient_checkpointing=False), and no "
+            "model.gradient_checkpointing_enable()"
+        },
+        realises=0.9,
+        source=TWINS,
+        trials=("no_checkpointing",),
+        costs="memory for the activations",
+        confirm="phase_backward_s falls; the comparison shows the peak, too",
+    ),
+    Change(
+        id="inference_mode",
+        of=("gradients_on",),
+        advice="Answer under torch.inference_mode()",
+        how="with torch.inference_mode(): around the loop, or @torch.inference_mode() on the "
+        "function that answers",
+        confirm="this finding is gone; the step is no slower, and the memory peak lower",
+    ),
+)
+"""In the order in which they are listed."""

@@ -1,0 +1,162 @@
+"""Changes of several ranks: work, reductions, one process for several devices."""
+
+from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, TWINS, Change
+
+
+CHANGES: tuple[Change, ...] = (
+    Change(
+        id="even_work",
+        of=("straggler",),
+        advice="Even out the ranks",
+        how="give every rank the same work: batches of equal length, the same input speed",
+        effort="hours",
+        realises=0.8,
+        source=TWINS,
+        trials=("no_reduction",),
+        confirm="trainperf compare BEFORE AFTER: allreduce_skew_s falls",
+    ),
+    Change(
+        id="faster_loader_of_rank",
+        of=("straggler",),
+        advice="Look at {who}",
+        how="give {who} a loader as fast as the others'",
+        realises=0.9,
+        source=TWINS,
+        confirm="trainperf compare BEFORE AFTER: allreduce_skew_s falls, no rank is named",
+    ),
+    Change(
+        id="look_at_rank",
+        of=("straggler",),
+        advice="Look at {who}",
+        how="find what {who} {does} that the others do not",
+        realises=0.9,
+        source=TWINS,
+        confirm="trainperf compare BEFORE AFTER: allreduce_skew_s falls, no rank is named",
+    ),
+    Change(
+        id="compare_hosts",
+        of=("straggler",),
+        advice="Look at {who}",
+        how="compare the device and host of {who} with the others'",
+        effort="hours",
+        realises=0.9,
+        source=TWINS,
+        confirm="trainperf compare BEFORE AFTER: allreduce_skew_s falls, no rank is named",
+    ),
+    Change(
+        id="no_sync",
+        of=("no_sync",),
+        advice="Reduce gradients once per step",
+        how="with {loop.wrapped_model}.no_sync(): around forward and backward of all micro-batches "
+        "but the last",
+        realises=0.7,
+        source=TWINS,
+        trials=("no_reduction",),
+        confirm="allreduces_per_step in the run's configuration is 1, and the tail is shorter",
+    ),
+    Change(
+        id="larger_buckets",
+        of=("allreduce_tail",),
+        advice="Reduce larger buckets",
+        how="DistributedDataParallel(bucket_cap_mb={megabytes}) or larger",
+        how_in={
+            LIGHTNING: "DDPStrategy(bucket_cap_mb={megabytes}) or larger",
+            HF: "TrainingArguments(ddp_bucket_cap_mb={megabytes}) or larger",
+        },
+        realises=0.5,
+        source=TWINS,
+        trials=("no_reduction",),
+        confirm="trainperf compare BEFORE AFTER: allreduce_tail_s falls",
+    ),
+    Change(
+        id="no_unused_parameters",
+        of=("allreduce_tail",),
+        advice="Stop looking for unused parameters",
+        how="DistributedDataParallel(find_unused_parameters=False)",
+        how_in={
+            LIGHTNING: "DDPStrategy(find_unused_parameters=False)",
+            HF: "TrainingArguments(ddp_find_unused_parameters=False)",
+        },
+        realises=0.3,
+        source=TWINS,
+        trials=("no_reduction",),
+        confirm="trainperf compare BEFORE AFTER: allreduce_tail_s falls",
+    ),
+    Change(
+        id="bucket_views",
+        of=("allreduce_tail",),
+        advice="Send less, or less often",
+        how="send half the bytes: "
+        "model.register_comm_hook(None, default_hooks.bf16_compress_hook), default_hooks of "
+        "torch.distributed.algorithms.ddp_comm_hooks; gradient_as_bucket_view=True spares a copy",
+        how_in={
+            LIGHTNING: "send half the bytes: DDPStrategy(gradient_as_bucket_view=True, "
+            "ddp_comm_hook=default_hooks.bf16_compress_hook), default_hooks of "
+            "torch.distributed.algorithms.ddp_comm_hooks",
+            HF: "a larger gradient_accumulation_steps: gradients are then sent less often",
+        },
+        realises=0.5,
+        source="half the bytes",
+        trials=("no_reduction",),
+        confirm="trainperf compare BEFORE AFTER: allreduce_tail_s falls",
+    ),
+    Change(
+        id="reduce_less",
+        of=("allreduce_tail",),
+        advice="Send less, or less often",
+        how="accumulate more micro-batches under no_sync(), or send bf16: "
+        "model.register_comm_hook(None, default_hooks.bf16_compress_hook), default_hooks of "
+        "torch.distributed.algorithms.ddp_comm_hooks",
+        how_in={
+            LIGHTNING: "a larger accumulate_grad_batches, or send bf16: "
+            "DDPStrategy(ddp_comm_hook=default_hooks.bf16_compress_hook), default_hooks of "
+            "torch.distributed.algorithms.ddp_comm_hooks",
+            HF: "a larger gradient_accumulation_steps",
+        },
+        realises=0.5,
+        source="half the bytes",
+        trials=("no_reduction",),
+        confirm="trainperf compare BEFORE AFTER: allreduce_tail_s falls",
+    ),
+    Change(
+        id="larger_messages",
+        of=("allreduce_tail",),
+        advice="Send larger messages",
+        how="{kind} runs many times per step on little data each time: raise bucket_cap_mb of "
+        "DistributedDataParallel, or join tensors that are sent one by one",
+        effort="hours",
+        realises=None,
+        source="depends on the network",
+        confirm="trainperf trace of a new capture: exposed communication falls",
+    ),
+    Change(
+        id="overlap_communication",
+        of=("allreduce_tail",),
+        advice="Overlap communication",
+        how="start {kind} before work that does not need it, on a stream of its own",
+        effort="hours",
+        realises=None,
+        source="depends on the work that it can overlap",
+        confirm="trainperf trace of a new capture: exposed communication falls",
+    ),
+    Change(
+        id="no_wrapper",
+        of=("data_parallel",),
+        advice="Take the wrapper off",
+        how="train the model itself",
+        confirm="wrapper is gone from the run's configuration",
+    ),
+    Change(
+        id="distributed",
+        of=("data_parallel",),
+        advice="Use DistributedDataParallel",
+        how="torchrun --nproc-per-node={devices} SCRIPT, and in it DistributedDataParallel(model)",
+        how_in={
+            LIGHTNING: 'Trainer(strategy="ddp", devices={devices}), and no wrapper in the module',
+            HF: "torchrun --nproc-per-node={devices} SCRIPT: the Trainer then wraps the model in "
+            "DistributedDataParallel",
+        },
+        effort="hours",
+    ),
+)
+"""In the order in which they are listed."""

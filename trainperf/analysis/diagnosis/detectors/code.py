@@ -1,0 +1,326 @@
+"""Detectors of code in the step: metrics, values read back, Python between operators."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from trainperf.analysis.diagnosis.account import (
+    WORK,
+    Claim,
+    Region,
+    StepAccount,
+    of_regions,
+    total_s,
+)
+from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.detectors.lines import (
+    LOOP,
+    READS,
+    is_near,
+    lines_of,
+    place_of,
+    reads,
+)
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import duration, plural, share
+from trainperf.traces.results import RankTrace
+
+
+DECIDES = frozenset(
+    {"argmax", "argmin", "topk", "sort", "argsort", "bincount", "histc", "_unique2", "unique_dim"}
+    | {"unique_consecutive", "searchsorted", "bucketize", "kthvalue", "median", "mode"}
+    | {"eq", "ne", "gt", "ge", "lt", "le", "count_nonzero"}
+)
+"""Operators that turn scores into decisions or counts: what metrics are made of."""
+
+METRICS = frozenset({"torchmetrics", "torcheval"})
+"""Packages of metrics: what they compute without a gradient is for reading only."""
+
+
+def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001
+    """A metric is computed from every batch: work that nothing is learned from.
+
+    What a package of metrics computes without a gradient, and what is counted or compared after the
+    loss, in lines without a matrix product that no gradient flows through.  Whether the result of
+    work before the loss goes into it no audit tells: targets, matches and masks are made there, of
+    the same operators, so nothing is said of that.  Metrics in hooks after the batch belong to
+    `callbacks`.
+
+    Wrong where: what is counted after the loss is for the next step, e.g. to balance experts.
+    To confirm: `trainperf prove` with the metric every n-th batch.
+    """
+    rows = list(_metrics(account))
+    if account.share(total_s(rows)) < LIMITS.notable:
+        return None
+    where, called_at = place_of(rows)
+    calls = plural(sum(region.use.calls for region in rows), "operator")
+    return Cause(
+        id="metrics_every_batch",
+        title=f"a metric in every batch takes {share(account.share(total_s(rows)))} of the step",
+        evidence=(f"{calls} that no gradient flows through and no loss needs", *lines_of(rows)),
+        changes=(
+            Use(change="rarer_metric", values={"at": f" ({called_at})" if called_at else ""}),
+        ),
+        claim=of_regions(rows),
+        where=where,
+        called_at=called_at,
+        confidence="medium",
+    )
+
+
+def _metrics(account: StepAccount) -> Iterator[Region]:
+    """Forward work without a gradient that is surely for reading only."""
+    learned = {r.use.line for r in account.regions if r.use.part in ("backward", "recompute")}
+    forward = [r for r in account.regions if r.use.part == "forward" and r.use.line]
+    products = {region.use.line for region in forward if region.use.matmul_flops}
+    # The loss takes its tensors last; what scales it afterwards, e.g. a framework, takes numbers.
+    loss = [r.order for r in forward if r.use.line in learned and any(map(len, r.use.shapes))]
+    free = [r for r in forward if r.use.line not in learned | products]
+    after = [region for region in free if loss and region.order > max(loss)]
+    deciding = {region.use.line for region in after if region.use.short_name in DECIDES}
+    for region in free:
+        line = region.use.line or ""
+        near = region in after and any(is_near(line, other or "") for other in deciding)
+        if near or METRICS.intersection(PurePath(line).parts):
+            yield region
+
+
+def hidden_syncs(account: StepAccount, facts: Facts) -> Cause | None:
+    """Lines of the step read values back, and settings do so in every batch.
+
+    Where the host itself computes, and nobody waits for a device, it is the time of Python loops
+    over values, from an audit. On a device: the lines of the audit that read values back, the
+    settings that do so in every batch, and from a trace the time in which host and device both
+    wait, which is what is removed.
+
+    Wrong where: the value decides the next operation, so that somebody has to wait for it.
+    To confirm: `trainperf.smoke.assert_no_sync(step, batch)`; idle time while synchronising in a
+    trace.
+    """
+    return _value_loop(account) if account.device is None else _waits_for_values(account, facts)
+
+
+def _value_loop(account: StepAccount) -> Cause | None:
+    """Python decides value by value what one operator could do for all."""
+    rows = read_in_loops(account.regions)
+    if account.share(total_s(rows)) < LIMITS.notable:
+        return None
+    read = {id(use) for use in reads(region.use for region in rows)}
+    where, called_at = place_of(region for region in rows if id(region.use) in read)
+    values = plural(sum(r.use.calls for r in rows if id(r.use) in read), "value")
+    return Cause(
+        id="hidden_syncs",
+        title=f"a Python loop over tensor values takes {share(account.share(total_s(rows)))} of "
+        f"the step",
+        evidence=(
+            f"{values} read one by one per step (.item(), float(), print or an if on a tensor)",
+            *lines_of(rows),
+        ),
+        changes=(Use(change="tensor_operations"),),
+        claim=of_regions(rows),
+        where=where,
+        called_at=called_at,
+        confidence="medium",
+    )
+
+
+def read_in_loops(regions: Sequence[Region]) -> list[Region]:
+    """All that runs about as often as a read that is repeated, in lines near it."""
+    often: dict[str, int] = {}
+    repeated: dict[str, int] = {}
+    for use in (region.use for region in regions if region.use.part == "forward"):
+        if use.line:
+            often[use.line] = max(often.get(use.line, 0), use.calls)
+    for use in reads(region.use for region in regions):
+        if use.calls >= LOOP and use.line:
+            repeated[use.line] = max(repeated.get(use.line, 0), use.calls)
+    chosen = {
+        place
+        for line, calls in repeated.items()
+        for place in often
+        if is_near(place, line) and 2 * often[place] >= calls
+    }
+    return [r for r in regions if r.use.line in chosen and r.use.part != "optimizer"]
+
+
+def _waits_for_values(account: StepAccount, facts: Facts) -> Cause | None:
+    """On a device: by line from the audit, by cost from a trace, and then by setting."""
+    rows, trace = _read_from_device(facts), facts.traces[-1] if facts.traces else None
+    sites = () if trace is None else trace.sync_sites[:2]
+    lost_s = _both_wait_s(account, trace)
+    if not rows and account.share(lost_s) < LIMITS.worth:
+        return None
+    settings = _reading_settings(facts) if lost_s else {}
+    reading = f"{plural(sum(use.calls for use in rows), 'read')} per step make the host wait"
+    idling = f"the device idles {share(account.share(lost_s))} of the step while the host waits for"
+    return Cause(
+        id="hidden_syncs",
+        title=f"{idling} a value" if lost_s else reading,
+        evidence=(
+            *(f"{r.line}: {r.short_name}, {plural(r.calls, 'time')} per step" for r in rows[:3]),
+            *settings.values(),
+            *(
+                f"{site.call}{''.join(f' at {frame}' for frame in site.stack[:1])}: {site.count} "
+                f"times, {duration(site.total_s)} in the trace"
+                for site in sites
+            ),
+        )[:6],
+        changes=tuple(
+            Use(change=change)
+            for change in (*(() if settings and not rows else ("read_later",)), *settings)
+        ),
+        claim=Claim(removes_s=lost_s, device={"value_s": lost_s}) if lost_s else None,
+        where=(rows[0].line or "") if rows else "".join(f for s in sites[:1] for f in s.stack[:1]),
+        called_at=(rows[0].called_at or "") if rows else "",
+        confidence="medium",
+        severity=None if lost_s else ("medium" if account.host_decides else "low"),
+    )
+
+
+def _read_from_device(facts: Facts) -> list[OperatorUse]:
+    """Operators of the audit that hand a value to the host, the most frequent first."""
+    audit = facts.documents.audit
+    uses = () if audit is None else audit.operators
+    rows = [use for use in reads(uses) if use.place != "host"]
+    rows += [
+        use
+        for use in uses
+        if use.place == "link"
+        and use.line
+        and use not in rows
+        and ((use.part == "forward" and "_to_copy" in use.name) or use.name.startswith(READS))
+    ]
+    return sorted(rows, key=lambda use: -use.calls)
+
+
+def _both_wait_s(account: StepAccount, trace: RankTrace | None) -> float:
+    """The lesser of the device's idle time and the host's waits, which are longer."""
+    idle_s = 0.0 if account.device is None else account.device.value_s or 0.0
+    steps = () if trace is None else trace.steps
+    waits = [step.sync_s for step in steps if step.sync_s is not None]
+    return min(idle_s, sum(waits) / len(waits)) if waits else idle_s
+
+
+def _reading_settings(facts: Facts) -> dict[str, str]:
+    """Settings that have a value read in every step: the change that switches each off, and why."""
+    settings = facts.settings
+    shown, scaler = settings.get("prog_bar_metrics"), settings.get("grad_scaler")
+    said = {
+        "quiet_progress_bar": shown and f"prog_bar=True reads {shown} in every batch",
+        "no_throughput_monitor": "ThroughputMonitor" in str(settings.get("callbacks"))
+        and "ThroughputMonitor waits for the device in every batch",
+        "fused_for_scaler": scaler
+        and not settings.get("optimizer_fused")
+        and f"{scaler} reads a flag at every update: no fused optimizer",
+        "no_nan_filter": settings.get("logging_nan_inf_filter") is True
+        and "logging_nan_inf_filter=True reads the loss in every micro-batch",
+    }
+    return {change: str(why) for change, why in said.items() if why}
+
+
+def python_in_step(account: StepAccount, facts: Facts) -> Cause | None:
+    """Python, a sleep, files or numpy take much of the step while no operator runs.
+
+    By samples of many steps, which name the function and never mean a line that may be running an
+    operator; else by the audited step, where much time passes before an operator that is called a
+    few times.  Python around many small operators is not meant: that is what launching them takes.
+    Beside a device it matters only where the device waits for the host.
+
+    Wrong where: the function runs once in many steps, and the samples are few: see their number.
+    To confirm: time the function by itself; `trainperf prove` without the call.
+    """
+    return _sampled_python(account, facts) or _audited_python(account, facts)
+
+
+def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
+    coded = [
+        (slot, code) for slot in (*WORK, "other", "between") if (code := facts.plain_code(slot))
+    ]
+    if not coded or not account.host_decides:
+        return None
+    slot, code = max(coded, key=lambda pair: account.spent(pair[0]) * pair[1].line.fraction)
+    lost_s, least_s, most_s = (
+        account.spent(slot) * part for part in (code.line.fraction, code.low, code.high)
+    )
+    if account.share(least_s) < LIMITS.notable:
+        return None
+    ends = f"{share(account.share(least_s))} to {share(account.share(most_s))}"
+    near = tuple(r for r in account.regions if is_near(r.use.line or "", code.line.where))
+    return Cause(
+        id="python_in_step",
+        title=f"{code.line.subject} in {slot if slot in WORK else 'the loop'} takes "
+        f"{share(account.share(lost_s))} of the step without a tensor operation",
+        evidence=(
+            f"{code.line.name}: {ends} of the step (95 % CI, {code.line.samples} samples)",
+            f"running there: {', '.join(code.names)}",
+        ),
+        changes=(Use(change="python_out_of_step", values={"name": code.line.subject}),),
+        claim=Claim(
+            owns_s={slot: lost_s},
+            removes_s=lost_s,
+            at_most_s=most_s,
+            before=near,
+            shrinks=_crowded_out(account, slot, lost_s, near),
+        ),
+        where=code.line.where,
+        confidence="high" if account.device is None else "medium",
+    )
+
+
+def _crowded_out(account: StepAccount, slot: str, lost_s: float, before: Sequence[Region]) -> float:
+    """Share of a slot's operators for which it has no time beside what no operator takes.
+
+    Then the audited step had the same seconds before an operator of another line.
+    """
+    waits_s = {id(region): region.python_s for region in before}
+    rows = [region for region in account.regions if region.slot == slot]
+    rows_s = sum(region.seconds - waits_s.get(id(region), 0.0) for region in rows)
+    left_s = account.spent(slot) - lost_s
+    return max(0.0, 1.0 - left_s / rows_s) if rows_s else 0.0
+
+
+def _audited_python(account: StepAccount, facts: Facts) -> Cause | None:
+    mine = [
+        region
+        for region in account.regions
+        if region.use.line
+        and region.use.part == "forward"
+        and region.use.calls < LOOP
+        # Autograd begins with it, after whatever lies between forward and backward.
+        and not region.use.name.startswith("aten.ones_like")
+    ]
+    region = max(mine, key=lambda each: each.python_s, default=None)
+    if region is None:
+        return None
+    # One audited step may have been interrupted there: the steady ones must lack that time, too,
+    # and samples of many steps must have seen it.
+    uses = () if facts.documents.audit is None else facts.documents.audit.operators
+    ran_s = sum(use.host_s for use in uses if use.part == "forward")
+    unexplained_s = max(0.0, account.spent(region.slot) - ran_s)
+    lost_s = min(region.python_s, unexplained_s, _seen_s(account, facts, region))
+    if account.share(lost_s) < LIMITS.notable:
+        return None
+    return Cause(
+        id="python_in_step",
+        title=f"Python in forward takes {share(account.share(lost_s))} of the step while no "
+        f"operator runs",
+        evidence=(
+            f"{duration(lost_s)} per step pass before {region.use.short_name} at {region.use.line}",
+            "no torch operator runs there: print, numpy, files, waiting",
+        ),
+        changes=(Use(change="python_out_of_step", values={"name": region.use.line}),),
+        claim=Claim(owns_s={region.slot: lost_s}, removes_s=lost_s, before=(region,)),
+        where=region.use.line or "",
+        called_at=region.use.called_at or "",
+        confidence="medium",
+    )
+
+
+def _seen_s(account: StepAccount, facts: Facts, region: Region) -> float:
+    """Seconds of a step that samples saw in lines near a region's; its slot's without samples."""
+    lines = next((each for each in facts.lines if each.slot == region.slot), None)
+    if lines is None:
+        return account.spent(region.slot)
+    near = sum(at.fraction for at in lines.lines if is_near(at.where, region.use.line or ""))
+    return near * account.spent(region.slot)

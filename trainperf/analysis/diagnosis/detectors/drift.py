@@ -1,0 +1,247 @@
+"""Detectors of changes over time: steps that become slower, pauses that grow."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
+from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.detectors.lines import sampled
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.summary.schema import Moved, NewLevel, SlowDrift
+from trainperf.core.artifacts.memory import Holder
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import (
+    count,
+    duration,
+    plural,
+    share,
+    size,
+    step_range,
+    words,
+)
+
+
+_MOVED = {
+    "tokens_padded": "tokens of a batch",
+    "h2d_bytes": "bytes of a batch",
+    "samples": "samples of a batch",
+    "pace_ns": "a fixed piece of Python",
+    "waited_ns": "waiting for a processor",
+    "gc_ns": "garbage collection per step",
+    "owned_bytes": "memory in use",
+    "allocated_bytes": "device memory of tensors",
+    "cache_keys": "distinct shapes and graphs",
+}
+"""What grows along with a step, but for waits for ranks and for data, which say it again."""
+
+_ALIKE = "forward, backward and optimizer alike"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slower:
+    """One way in which what comes later takes longer than what came before."""
+
+    title: str
+    evidence: tuple[str, ...]
+    lost_s: float
+    """Of the fit, beyond what was before."""
+    change: str
+    name: str = ""
+    """Of what does more; for the words of the change."""
+    when: tuple[str, str] = ("over the run", "at its beginning and at its end")
+    """Where to look, and between what to compare."""
+    where: str = ""
+    gap: str = "slower_since"
+    """Kind of pause that it is about, if of one."""
+
+
+def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
+    """Later steps, or later pauses, take longer than earlier ones.
+
+    From a step on (change point, also one that ends again), bit by bit over the run, since a
+    capture, or in pauses of one kind of which the last quarter takes 1.5 times the first.  Removed
+    is what they take beyond those before.  What lost most is told of, the others next to it.
+    Silent on a machine whose speed wanders, and where the machine was seen to be why.
+
+    Wrong where: the work changed on purpose, e.g. by a curriculum or a schedule of batch sizes, or
+    what is saved or validated grows on purpose: what moves along says so.
+    To confirm: trainperf report RUN --steps of the steps before and of those after, phase by phase.
+    """
+    levels = map(_level, _unexplained(facts))
+    found = [*levels, *_drift(facts), *_pauses(account, facts), *_aftermath(facts)]
+    worst = max(found, key=lambda each: each.lost_s, default=None)
+    if worst is None or account.share_of_fit(worst.lost_s) < LIMITS.worth / 5:
+        return None
+    since, across = worst.when
+    sure = worst.change in ("larger_batches", "slower_data", "hook_does_more")
+    return Cause(
+        id="slower_since",
+        title=worst.title,
+        evidence=(*worst.evidence, *[each.title for each in found if each is not worst][:3]),
+        changes=(
+            Use(
+                change=worst.change,
+                values={"name": worst.name, "since": since, "across": across},
+            ),
+        ),
+        claim=Claim(pauses_s={worst.gap: worst.lost_s}),
+        where=worst.where,
+        confidence="high" if sure or worst.gap != "slower_since" else "medium",
+    )
+
+
+def _unexplained(facts: Facts) -> Iterator[NewLevel]:
+    """Levels of which nothing is seen that the machine did."""
+    for level in facts.long_term.levels:
+        last = (facts.steps if level.until_step is None else level.until_step) - 1
+        slower = level.after_s / level.before_s - 1
+        if not facts.machine_slowed(level.from_step, last, slower):
+            yield level
+
+
+def _level(level: NewLevel) -> _Slower:
+    """From a step on."""
+    when = f"from step {level.from_step:,} on steps take"
+    if level.until_step is not None:
+        when = f"steps {level.from_step:,} to {level.until_step - 1:,} take"
+    what, more_s = f"{words(level.phase)}{_on(level)}", level.phase_s
+    if level.alike and level.rank is None:
+        what, more_s = _ALIKE, level.after_s - level.before_s
+    longer = share(level.after_s / level.before_s - 1)
+    return _Slower(
+        title=f"{when} {longer} longer: {what}, +{duration(more_s)}",
+        evidence=(
+            (
+                f"change point: a step takes {duration(level.before_s)} before and "
+                f"{duration(level.after_s)} after (medians of steady steps)"
+            ),
+            *_along(level.moved),
+        ),
+        lost_s=level.lost_s,
+        change=_changed(level),
+        when=(f"from step {level.from_step:,} on", f"before and after step {level.from_step:,}"),
+    )
+
+
+def _drift(facts: Facts) -> Iterator[_Slower]:
+    """Bit by bit: something gathers, or is read or written as a whole."""
+    drift = facts.long_term.drift
+    if drift is None:
+        return
+    line, holder, change = facts.owner(drift.phase), _gathers(facts), _changed(drift)
+    logger = facts.settings.get("loggers") if drift.phase == "loop" and not drift.hook else None
+    if holder is not None:
+        change = "clear_what_gathers"
+    elif change not in ("slower_machine", "larger_batches"):
+        change = _GATHERING.get(drift.phase, change)
+    names = (holder and holder.name, drift.hook, logger, line and line.name, words(drift.phase))
+    grows = f"{words(drift.phase)}{_on(drift)}{f' ({drift.hook})' if drift.hook else ''} grows"
+    begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
+    if drift.alike and not drift.hook and drift.rank is None:
+        grows, begins_s, ends_s = f"{_ALIKE},", drift.begins_s, drift.ends_s
+    yield _Slower(
+        title=f"steps get slower all the time: {grows} from {duration(begins_s)} to "
+        f"{duration(ends_s)} per step",
+        evidence=(
+            (
+                f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
+                f"last: {share(drift.ends_s / drift.begins_s - 1)} longer"
+            ),
+            *((f"Lightning calls its logger in the loop: {logger}",) if logger else ()),
+            *_along(drift.moved),
+            *sampled(line),
+            *(
+                (f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",)
+                if holder
+                else ()
+            ),
+        ),
+        lost_s=drift.lost_s,
+        change=change,
+        name=str(next(filter(None, names))),
+        where=(line.where if line else "") or (holder.where if holder else ""),
+    )
+
+
+def _pauses(account: StepAccount, facts: Facts) -> Iterator[_Slower]:
+    """Pauses of a kind, as far as nobody owns them."""
+    for pause in facts.long_term.pauses:
+        named = pause.gap if pause.gap in ("checkpoint", "epoch_boundary") else "pause"
+        yield _Slower(
+            title=f"pauses for {words(pause.gap)} get longer: {duration(pause.begins_s)} at first, "
+            f"{duration(pause.ends_s)} at last",
+            evidence=(
+                f"{plural(pause.number, 'pause')}, {duration(pause.lost_s)} beyond the first ones",
+            ),
+            lost_s=min(pause.lost_s, account.pauses_s.get(pause.gap, 0.0)),
+            change=f"growing_{named}",
+            gap=pause.gap,
+        )
+
+
+def _aftermath(facts: Facts) -> Iterator[_Slower]:
+    """Since a capture, by the medians of up to 50 steady steps on either side."""
+    for capture in facts.aftermath:
+        if not capture.slower or not capture.before_s or not capture.after_s:
+            continue
+        more_s = capture.after_s - capture.before_s
+        yield _Slower(
+            title=f"steps are {share(more_s / capture.before_s)} slower since a capture",
+            evidence=(
+                f"{step_range(capture.first_step, capture.last_step)} profiled",
+                f"{duration(capture.before_s)} per step before, {duration(capture.after_s)} after",
+            ),
+            lost_s=more_s * max(0, facts.steps - capture.last_step - 1),
+            change="without_profiler",
+        )
+
+
+_BY_PHASE = {
+    "data_wait": "slower_data",
+    "callbacks": "hook_does_more",
+    "loop": "loop_does_more",
+}
+
+_GATHERING = {
+    "callbacks": "append_to_log",
+    "loop": "append_to_log",
+    **dict.fromkeys(WORK, "find_what_gathers"),
+}
+"""What to change where a phase grew, at once and bit by bit."""
+
+
+def _changed(change: NewLevel | SlowDrift) -> str:
+    """By what moved along, else by whether all phases did, else by the phase."""
+    facts = {each.fact for each in change.moved}
+    if facts & {"tokens_padded", "h2d_bytes", "samples"} and change.phase != "data_wait":
+        return "larger_batches"
+    if facts & {"pace_ns", "waited_ns"} or change.alike:
+        return "slower_machine"
+    return _BY_PHASE.get(change.phase, "something_changed")
+
+
+def _on(change: NewLevel | SlowDrift) -> str:
+    return "" if change.rank is None else f" on rank {change.rank}"
+
+
+def _along(moved: Collection[Moved]) -> tuple[str, ...]:
+    return tuple(
+        f"{_MOVED[each.fact]} grew with it: {_amount(each.fact, each.before)} to "
+        f"{_amount(each.fact, each.after)} (+{share(each.after / each.before - 1)})"
+        for each in moved
+        if each.fact in _MOVED
+    )
+
+
+def _amount(fact: str, value: float) -> str:
+    if fact.endswith("_ns"):
+        return duration(value / 1e9)
+    return size(value) if fact.endswith("_bytes") else f"{value:,.0f}"
+
+
+def _gathers(facts: Facts) -> Holder | None:
+    """A named container with something of nearly every step, where the fit's end looked for one."""
+    memory = facts.documents.memory
+    held = () if memory is None else memory.held
+    least = LIMITS.mostly * facts.steps
+    return next((each for each in held if each.name and each.count >= least), None)

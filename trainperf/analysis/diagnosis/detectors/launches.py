@@ -1,0 +1,130 @@
+"""Detectors of launches: tiny operators, Python loops, an idle device."""
+
+from collections.abc import Iterator
+
+from trainperf.analysis.diagnosis.account import (
+    Claim,
+    StepAccount,
+    of_regions,
+)
+from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of
+from trainperf.analysis.diagnosis.detectors.operator_causes import (
+    calls_of,
+    cause_in_operators,
+    is_tiny,
+    passes,
+)
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.diagnosis.memory_room import room_for
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import count, duration, share
+from trainperf.core.readings import SAMPLES_PER_S
+
+
+MANY_CALLS = 100
+"""Launching so many takes about a millisecond, Python and autograd around them included."""
+
+
+def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
+    """The step waits for launches: its operators take longer to call than to compute.
+
+    An audited step shows which, on a device only where the always-on marks say that it waits for
+    the host.  What has to stay is the roofline of the same work.  Where one line calls operators
+    again and again for one batch, it is that Python loop, and a single operator may do the work of
+    all its calls.  Without such operators a capture shows how long the device was idle because
+    launches came too late, or the marks that it had caught up at the end of most forwards and
+    backwards: how much that costs they do not tell.
+
+    Wrong where: the audited step is smaller than most: larger batches hide launches; or something
+    drains the device once in every step for another reason, e.g. a metric.
+    To confirm: `trainperf try --only compile SCRIPT`; `trainperf prove` with a larger batch, in
+    samples per second; a trace shows idle time before launches.
+    """
+    return _tiny_operators(account, facts) or _idle_device(account, facts)
+
+
+def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
+    audit = facts.documents.audit
+    if audit is None or not account.host_decides:
+        return None
+    every = passes(account)
+    tiny = [row for row in every if is_tiny(row, facts)]
+    looping = [row for row in tiny if row.use.calls >= LOOP * audit.micro_batches]
+    loops = calls_of(looping) >= MANY_CALLS
+    rows = looping if loops else tiny
+    claim = of_regions(rows, stays_s=sum(row.fused_s for row in rows))
+    # In a healthy step of a few ms small operators add up to a tenth.
+    least = LIMITS.critical if loops else 3 * LIMITS.notable
+    most_calls = MANY_CALLS <= calls_of(rows) >= calls_of(every) / 2
+    if not most_calls or account.share(claim.removes_s) < least:
+        return None
+    calls = count(calls_of(rows))
+    where, _ = place_of(rows)
+    one_operator = [Use(change="one_operator", values={"where": where})] if loops else []
+    return cause_in_operators(
+        "launch_bound",
+        f"a Python loop launches {calls} tiny operators in a step"
+        if loops
+        else f"{calls} tiny operators keep the step busy launching",
+        rows,
+        claim,
+        [*one_operator, *_fewer_launches(account, facts, claim.removes_s)],
+        account,
+        facts,
+        said=f", for work of {duration(sum(row.ideal_s for row in rows))}",
+    )
+
+
+def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> Iterator[Use]:
+    """What makes a step launch less for its samples, as far as the memory allows it."""
+    number = facts.micro_batches
+    if number > 1 and room_for(facts, number) is not None:
+        samples = (facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.world_size
+        yield Use(
+            change="larger_micro_batches",
+            values={"number": count(number), "rows": max(1, round(samples))},
+            step_s=account.step_s - lost_s * (1 - 1 / number),
+        )
+    yield Use(change="compile_step")
+    if room_for(facts, 2) is not None:
+        yield Use(change="larger_batch")
+
+
+def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:
+    device = account.device
+    if device is None:
+        return None
+    idle_s, bound = device.host_s or 0.0, device.host_bound or 0.0
+    idle = account.share(idle_s) >= 2 * LIMITS.worth
+    # A device that starved in the loader has caught up for a reason that has its own name.
+    starved = account.share(device.data_s or 0.0) >= LIMITS.notable
+    if not idle and (bound < LIMITS.mostly or starved or not account.judged):
+        return None
+    bound_in = f"{share(bound)} of the steps"
+    marks = f"the device had caught up in {bound_in} when forward and backward returned"
+    late = share(account.share(idle_s))
+    return Cause(
+        id="launch_bound",
+        title=f"the device is idle {late} of the time because launches come too late"
+        if idle
+        else f"the device waits for the host in {bound_in}",
+        evidence=(*_launched(facts), *([marks] if bound else [])),
+        changes=tuple(_fewer_launches(account, facts, idle_s)),
+        claim=Claim(removes_s=idle_s, device={"host_s": idle_s}) if idle else None,
+        confidence="high" if idle else "medium",
+        severity=None if idle else "medium",
+    )
+
+
+def _launched(facts: Facts) -> tuple[str, ...]:
+    """What a step of the latest capture launches."""
+    trace = facts.traces[-1] if facts.traces else None
+    if trace is None or not trace.totals.kernels:
+        return ()
+    kernels, busy_s = trace.totals.kernels, trace.totals.cpu_op_s or 0.0
+    short = sum(step.short_kernels or 0 for step in trace.steps) / max(1, len(trace.steps))
+    few = f"; {share(short / kernels)} of them take less than 10 µs"
+    many = f"a step launches {count(round(kernels))} kernels"
+    busy = f"its operators keep the host busy for {duration(busy_s)}"
+    return (f"{many}, and {busy}{few if short >= LIMITS.mostly * kernels else ''}",)

@@ -1,0 +1,81 @@
+"""Lines of code, and operators that a line calls: what several detectors say of a place."""
+
+from collections.abc import Iterable
+
+from trainperf.analysis.diagnosis.account import (
+    Region,
+    total_s,
+)
+from trainperf.analysis.summary.schema import LineShare
+from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.formatting.units import duration, plural, share
+
+
+LOOP = 8
+"""So many calls from one line in one step are a loop."""
+
+READS = (
+    "aten._local_scalar_dense.",
+    "aten.is_nonzero.",
+    "aten.nonzero.",
+    "aten.masked_select.",
+    "aten.equal.",
+    "aten._unique2.",
+    "aten.unique_dim.",
+    "aten.unique_consecutive.",
+)
+"""Operators whose result the host must know before it goes on."""
+
+
+def place_of(regions: Iterable[Region]) -> tuple[str, str]:
+    """`file:line` that weighs most, and the user's line that called it if it is a library's."""
+    weights: dict[tuple[str, str], float] = {}
+    for region in regions:
+        if region.use.line is not None:
+            at = (region.use.line, region.use.called_at or "")
+            weights[at] = weights.get(at, 0.0) + region.seconds
+    return max(weights, key=weights.__getitem__, default=("", ""))
+
+
+def lines_of(regions: Iterable[Region], most: int = 2) -> tuple[str, ...]:
+    """The lines that weigh most, each with its time and its operators."""
+    groups: dict[str, list[Region]] = {}
+    for region in regions:
+        groups.setdefault(region.use.line or region.use.module or "an unknown place", []).append(
+            region
+        )
+    ranked = sorted(groups.items(), key=lambda item: -total_s(item[1]))
+    said = []
+    for place, mine in ranked[:most]:
+        names = dict.fromkeys(r.use.short_name for r in sorted(mine, key=lambda r: -r.seconds))
+        calls = plural(sum(region.use.calls for region in mine), "call")
+        listed = ", ".join([*names][:4]) + (", …" if len(names) > 4 else "")
+        said.append(f"{place}: {duration(total_s(mine))} per step in {calls} of {listed}")
+    return tuple(said)
+
+
+def sampled(line: LineShare | None) -> tuple[str, ...]:
+    """The function that most of it was seen in."""
+    if line is None:
+        return ()
+    return (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)
+
+
+def is_near(first: str, second: str) -> bool:
+    """Whether two lines may belong to one piece of code: at most twelve apart in one file."""
+    (file, number), (other_file, other_number) = _split(first), _split(second)
+    return file == other_file and abs(number - other_number) <= 12
+
+
+def _split(line: str) -> tuple[str, int]:
+    file, _, number = line.rpartition(":")
+    return file, int(number) if number.isdecimal() else 0
+
+
+def reads(uses: Iterable[OperatorUse]) -> list[OperatorUse]:
+    """Those that hand a value to Python, in forward and from a known line."""
+    return [
+        use
+        for use in uses
+        if use.part == "forward" and use.line and not use.logs and use.name.startswith(READS)
+    ]

@@ -1,0 +1,241 @@
+"""Detectors of memory: it ran out, grows, or is at its limit."""
+
+import math
+
+from trainperf.analysis.diagnosis.account import StepAccount
+from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.roofline.memory_savings import savings
+from trainperf.core.artifacts.memory import Holder, MemoryLedger, OutOfMemory
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import count, share, size
+from trainperf.core.readings import (
+    ALLOC_RETRIES,
+    FRAGMENTATION_BYTES,
+    MEMORY_PEAK_BYTES,
+    MEMORY_RESERVED_PEAK_BYTES,
+    MEMORY_SLOPE_BYTES_PER_STEP,
+    RESIDENT_PEAK_BYTES,
+    STEP_MEAN_S,
+)
+from trainperf.meters.fold import Reading
+
+
+LEAST_STEPS, LEAST_S = 300, 30.0
+"""Steady steps, and seconds of them, that it takes to tell a leak from a warm-up: oneDNN's cache of
+primitives grew by megabytes a step over 72 steps, and by nothing over 1,500."""
+
+GROWN_BYTES = 32 << 20
+"""Less may be an allocator's (TraceML looks from 100 MB on)."""
+
+DAY_S = 86_400.0
+
+
+def out_of_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
+    """The last thing that happened was an allocation that failed.
+
+    The request counts for what was under way: activations in forward and backward, state in the
+    optimizer.  What then is largest is named.
+
+    Wrong where: another process held the memory, or one batch was much longer than the others.
+    To confirm: the same step in `trainperf.benchmark` with half the batch; `max_memory_allocated`
+    before the failure.
+    """
+    memory = facts.documents.memory
+    ended = None if memory is None else memory.out_of_memory
+    if not facts.ran_out:
+        return None
+    if memory is None or ended is None:
+        return Cause(
+            id="out_of_memory",
+            title="the fit ran out of memory",
+            evidence=(f"{facts.end_reason} ended it; what filled the memory was not measured",),
+            changes=(Use(change="shrink_activations"),),
+            confidence="medium",
+            severity="high",
+            urgent=True,
+        )
+    filled = filling(memory, ended)
+    blamed = "workspace" if ended.workspace else max(filled, key=lambda name: filled[name])
+    during = {"optimizer": "the update", "elsewhere": "the loop"}.get(ended.during, ended.during)
+    return Cause(
+        id="out_of_memory",
+        title=f"the fit ran out of memory in {during}: {blamed} filled it",
+        evidence=(
+            _request(ended, memory),
+            "held: " + ", ".join(f"{name} {size(held)}" for name, held in filled.items() if held),
+            *(f"{each.what} saves up to {size(each.size_bytes)}" for each in savings(memory)[:1]),
+        ),
+        changes=(Use(change=f"shrink_{blamed.replace(' ', '_')}"),),
+        where=ended.where,
+        confidence="high" if ended.during != "elsewhere" else "medium",
+        severity="high",
+        urgent=True,
+    )
+
+
+def filling(memory: MemoryLedger, ended: OutOfMemory) -> dict[str, int]:
+    """Bytes by what they are for at the end, the failed request with what asked for it."""
+    requested = ended.requested_bytes or 0
+    beyond = max(0, (ended.allocated_bytes or 0) - memory.static_bytes)
+    stepping = ended.during == "optimizer"
+    return {
+        "activations": max(memory.activations_bytes or 0, beyond) + (0 if stepping else requested),
+        "optimizer state": memory.optimizer_bytes + (requested if stepping else 0),
+        "parameters": memory.parameters_bytes + memory.buffers_bytes,
+        "gradients": memory.gradients_bytes,
+    }
+
+
+def _request(ended: OutOfMemory, memory: MemoryLedger) -> str:
+    more = f"{size(ended.requested_bytes)} more" if ended.requested_bytes else "more"
+    held = f", {size(ended.allocated_bytes)} allocated at most" if ended.allocated_bytes else ""
+    limit = f", of {size(memory.capacity_bytes)} in total" if memory.capacity_bytes else ""
+    return f"{more} was requested{held}{limit}"
+
+
+def long_enough(facts: Facts) -> bool:
+    """Whether a run can tell a leak from a warm-up."""
+    steps = facts.steady_steps
+    return steps >= LEAST_STEPS and steps * (facts.value(STEP_MEAN_S) or 0.0) >= LEAST_S
+
+
+def _growth(facts: Facts) -> Reading | None:
+    """Bytes that each step adds; `None` where they are too few, or not known."""
+    slope = facts.reading(MEMORY_SLOPE_BYTES_PER_STEP)
+    if slope is None or not slope.value or not slope.low or not slope.high or slope.low <= 0:
+        return None
+    return slope if slope.value * facts.steady_steps >= GROWN_BYTES else None
+
+
+def _room_bytes(facts: Facts) -> float | None:
+    """What the device, or on a CPU run the machine, has left at the peak."""
+    capacity = facts.number("device_memory_bytes")
+    held = facts.value(MEMORY_PEAK_BYTES) or facts.value(RESIDENT_PEAK_BYTES)
+    return None if capacity is None or held is None else max(0.0, capacity - held)
+
+
+def _pace(slope: Reading, room: float) -> str:
+    """How fast, and how long it can go on: each with its interval."""
+    value, low, high = slope.value or 0.0, slope.low or 0.0, slope.high or 0.0
+    steps, soonest, latest = [count(round(room / pace, -2)) for pace in (value, high, low)]
+    return (
+        f"{size(value)} per step (95 % CI {size(low)}–{size(high)}): memory is full in {steps} "
+        f"steps ({soonest}–{latest})"
+    )
+
+
+def _holder(facts: Facts) -> Holder | None:
+    """The largest container with something of nearly every step, one that keeps graphs first."""
+    memory, least = facts.documents.memory, LIMITS.mostly * facts.steps
+    held = () if memory is None or facts.steps < LIMITS.steps else memory.held
+    gather = (each for each in held if each.count >= least)
+    return max(gather, key=lambda each: (each.graphs >= least, each.size_bytes), default=None)
+
+
+def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
+    """What is held after a step grows, to the end, and will fill the memory.
+
+    Judged from 300 steady steps and 30 s on: fewer cannot tell a leak from a warm-up.  A container
+    that keeps the autograd graph of nearly every step is one in any run.  It costs memory and no
+    time, until there is none left: so there is no gain to promise.
+
+    Wrong where: a cache fills and then stops, or a list is emptied at the end of an epoch: longer
+    runs show it.
+    To confirm: the reading `memory_slope_bytes_per_step` of a run of several times the length;
+    `trainperf.smoke.assert_no_graph_held` on what the step returns.
+    """
+    slope, room, holder = _growth(facts), _room_bytes(facts), _holder(facts)
+    graphs = holder is not None and holder.graphs >= LIMITS.mostly * facts.steps
+    if not graphs and (slope is None or room is None or not long_enough(facts)):
+        return None
+    held = 0.0 if holder is None else holder.size_bytes / facts.steps
+    # What a graph keeps alive comes on top of what is held.
+    per_step = held if slope is None else slope.value or 0.0
+    if not graphs and held < LIMITS.mostly * per_step:
+        holder = None  # it is something else that grows
+    step_s = facts.value(STEP_MEAN_S) or math.inf
+    lasts_s = math.inf if room is None or not per_step else room / per_step * step_s
+    # A fit of ordinary length is over within a week.
+    if not graphs and lasts_s > 7 * DAY_S:
+        return None
+    name, change = "" if holder is None else holder.name, "find_the_leak"
+    if graphs:
+        change = "detach"
+    elif name:
+        change = "clear_what_gathers"
+    return Cause(
+        id="leak",
+        title=f"{name or 'a container'} keeps the autograd graph of every step"
+        if graphs
+        else "memory grows with every step" + (f" in {name}" if name else ""),
+        evidence=(
+            *((_pace(slope, room),) if slope and room is not None else ()),
+            _holding(holder) if holder else "no container was found that holds it",
+            *((f"made at {holder.made_at}",) if holder and holder.made_at else ()),
+        ),
+        changes=(Use(change=change, values={"name": name or "the container"}),),
+        where="" if holder is None else holder.where or holder.made_at,
+        confidence="high" if holder else "medium",
+        severity="high" if lasts_s <= DAY_S else "medium",
+        urgent=lasts_s <= DAY_S,
+    )
+
+
+def _holding(holder: Holder) -> str:
+    """Who holds what, in one line."""
+    graphs = f", {count(holder.graphs)} with their graph" if holder.graphs else ""
+    named = f"{holder.kind} {holder.name}" if holder.name else f"an unnamed {holder.kind}"
+    return (
+        f"{named} holds {count(holder.count)} tensors or arrays{graphs}: {size(holder.size_bytes)}"
+    )
+
+
+def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
+    """Hardly any memory is left: a longer sequence, or a fragmented cache, ends the fit.
+
+    By what tensors held on an accelerator, and by the resident set where the host computes.  What
+    the allocator reserved beyond that counts where it keeps nearly all that there is, or where it
+    had to start over in steady steps: each time it waits for all that the device has been given.
+    Room costs no time that was measured, so no gain is promised.
+
+    Wrong where: another process holds a part of the memory, or the longest batch has been there
+    already.
+    To confirm: `max_memory_allocated` of an epoch; the readings `alloc_retries` and
+    `fragmentation_bytes` of a longer run.
+    """
+    capacity = facts.number("device_memory_bytes")
+    if not capacity or facts.ran_out:
+        return None
+    used = facts.worst(RESIDENT_PEAK_BYTES if facts.host_computes else MEMORY_PEAK_BYTES) or 0.0
+    reserved = facts.value(MEMORY_RESERVED_PEAK_BYTES) or 0.0
+    holes = facts.value(FRAGMENTATION_BYTES) or 0.0
+    retries, steps = facts.worst(ALLOC_RETRIES) or 0.0, facts.steady_steps
+    # The first few may belong to the last steps of the warm-up; one in a thousand is too few.
+    retried = steps >= LIMITS.steps and retries >= max(3, steps / 1000)
+    torn = reserved >= (1 - LIMITS.critical) * capacity and holes >= LIMITS.critical * reserved
+    # TraceML's pressure bands: 0.92 and 0.97.
+    full = used / capacity >= 0.92
+    helps = {"room_for_allocator": retried, "leave_room": full, "expandable_segments": torn}
+    changes = tuple(Use(change=change) for change, apt in helps.items() if apt)
+    if not changes:
+        return None
+    memory = facts.documents.memory
+    saved = [
+        f"{each.what} saves up to {size(each.size_bytes)}, and {each.costs}"
+        for each in (savings(memory) if memory is not None else ())
+    ]
+    return Cause(
+        id="memory_limit",
+        title=f"the run uses {share(max(used, reserved) / capacity)} of the available memory",
+        evidence=(
+            f"{size(used)} of {size(capacity)} at the peak",
+            *((f"{size(reserved)} reserved, {size(holes)} of it unused",) if torn else ()),
+            *((f"the allocator retried {count(retries)} times",) if retried else ()),
+            *saved[:2],
+        ),
+        changes=changes,
+        severity="high"
+        if used / capacity >= 0.97 or (retried and retries >= steps / 10)
+        else "medium",
+    )

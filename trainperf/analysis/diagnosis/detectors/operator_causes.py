@@ -1,0 +1,107 @@
+"""Causes in operators: their parts of a step, their claims, and where their times are from."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from trainperf.analysis.diagnosis.account import (
+    Claim,
+    Region,
+    StepAccount,
+    of_regions,
+    total_s,
+)
+from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.detectors.lines import lines_of, place_of
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.roofline.roofline import LAUNCH_S
+from trainperf.core.findings import LIMITS, REFILL_BYTES
+from trainperf.core.formatting.units import duration, share
+
+
+PASSES = ("forward", "backward", "recompute")
+"""Parts of the step that are no update."""
+
+
+def passes(account: StepAccount) -> list[Region]:
+    """Operators that are no update."""
+    return [region for region in account.regions if region.use.part in PASSES]
+
+
+def cause_in_operators(  # noqa: PLR0913 a cause has so many parts
+    name: str,
+    title: str,
+    rows: Sequence[Region],
+    claim: Claim,
+    changes: Iterable[Use],
+    account: StepAccount,
+    facts: Facts,
+    *,
+    said: str = "",
+    at: Sequence[Region] = (),
+) -> Cause | None:
+    """A cause in operators, where it removes a notable part of the step.
+
+    Args:
+        name: Id of the cause.
+        title: With `{part}` for the share of the step that the operators take.
+        rows: The operators.
+        claim: What the cause removes.
+        changes: What would remove it.
+        account: The step.
+        facts: Of the run.
+        said: Follows the time that they take, in the evidence.
+        at: Those of them whose line is the one to change; by default all.
+    """
+    if account.share(claim.removes_s) < LIMITS.notable:
+        return None
+    where, called_at = place_of(at or rows)
+    spent = f"{duration(total_s(rows))} of {duration(account.step_s)} per step"
+    return Cause(
+        id=name,
+        title=title.format(part=share(account.share(total_s(rows)))),
+        evidence=(f"{spent}{said}", *lines_of(rows), stands_on(account, facts)),
+        changes=tuple(changes),
+        claim=claim,
+        where=where,
+        called_at=called_at,
+        confidence="low" if account.regions_basis == "modelled" else "medium",
+        bounded=account.regions_basis != "modelled",
+    )
+
+
+def stands_on(account: StepAccount, facts: Facts) -> str:
+    """Where the times are from."""
+    audit = facts.documents.audit
+    step = "step" if audit is None or audit.step is None else f"step {audit.step}"
+    sources = {
+        "modelled": f"modelled from the floors of {step}; {facts.loop.capture} would measure it",
+        "traced": f"device times from the trace, operators from {step}",
+    }
+    return sources.get(account.regions_basis, f"operators timed one by one in {step}")
+
+
+def emptying(claim: Claim, written_bytes: float) -> Claim:
+    """The same of operators whose results push others out of the caches."""
+    return replace(claim, interruptions=max(1.0, written_bytes / REFILL_BYTES))
+
+
+def needless(rows: Sequence[Region]) -> Claim:
+    """Operators of whose work nothing has to stay."""
+    return emptying(of_regions(rows), sum(row.use.written_bytes for row in rows))
+
+
+def calls_of(rows: Iterable[Region]) -> int:
+    """How often operators are called."""
+    return sum(row.use.calls for row in rows)
+
+
+def is_tiny(region: Region, facts: Facts) -> bool:
+    """Whether a call has less work than a launch takes, and takes far longer than its work.
+
+    Work is the roofline with all that it reads and writes: what a cache serves is work, too.
+    """
+    if facts.light is None:
+        return False
+    moved_s = region.use.moved_bytes / facts.light.chip.memory_bytes_per_s
+    work_s = max(region.ideal_s, moved_s)
+    return work_s < region.use.calls * LAUNCH_S and region.seconds > 4 * work_s

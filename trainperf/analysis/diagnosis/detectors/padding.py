@@ -1,0 +1,106 @@
+"""Detectors of padding: tokens that nothing learns from."""
+
+from collections.abc import Mapping
+
+from trainperf.analysis.diagnosis.account import Claim, StepAccount, total_s
+from trainperf.analysis.diagnosis.cause import Cause, Use, known
+from trainperf.analysis.diagnosis.detectors.operators import attention_rows
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import count, share
+from trainperf.core.readings import (
+    EFFECTIVE_TOKENS_PER_S,
+    PADDED_TOKENS_PER_S,
+    PADDING_FRACTION,
+)
+from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN
+
+
+PACKED = "packed_rows"
+"""Setting of a run whose batches said that their rows hold several sequences."""
+
+ALIKE = 0.10
+"""Share of padding up to which the sequences of a batch are of similar length."""
+
+
+def padding(account: StepAccount, facts: Facts) -> Cause | None:
+    """Many of the tokens that are computed are padding.
+
+    The gain is in effective tokens per second, in updates of the same sequences: what is around
+    forward and backward stays.  Attention over shorter rows gains more than its tokens: what the
+    audit says of it is added.
+
+    Wrong where: padded rows are what the hardware likes: a multiple of 64 may be faster than fewer
+    tokens.
+    To confirm: `trainperf try --only trimmed_batches --only sorted_batches SCRIPT`, in effective
+    tokens.
+    """
+    wasted = facts.value(PADDING_FRACTION)
+    # Ordinary batches of unequal documents have 30–66 % (parcae#8).
+    if wasted is None or wasted < LIMITS.critical or not account.step_s:
+        return None
+    slots = ("forward", "backward", "h2d", "other", "between")
+    use, shorter = _less_padding(facts)
+    eager = attention_rows(account.regions)
+    attends_s = total_s(r for r in account.regions if r in eager or "attention" in r.use.name)
+    squared = attends_s / (total_s(account.regions) or 1.0) if shorter else 0.0
+    part = wasted + squared * wasted * (1 - wasted)
+    owns_s = {slot: part * account.spent(slot) for slot in slots}
+    useful, every = facts.value(EFFECTIVE_TOKENS_PER_S), facts.value(PADDED_TOKENS_PER_S)
+    lengths = facts.sequence_lengths
+    return Cause(
+        id="padding",
+        title=f"{share(wasted)} of the tokens are padding",
+        evidence=known(
+            useful is not None
+            and every is not None
+            and f"{count(round(useful))} of {count(round(every))} tokens/s are effective",
+            facts.number(PACKED) and "several sequences share a row already",
+            lengths and f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens",
+        ),
+        changes=(use,),
+        claim=Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), shrinks=part),
+        confidence="medium",
+    )
+
+
+def _less_padding(facts: Facts) -> tuple[Use, bool]:
+    """What to do first, and whether rows get shorter by it."""
+    lengths, wasted = facts.sequence_lengths, facts.value(PADDING_FRACTION) or 0.0
+    if facts.number(PACKED):
+        return Use(change="pack_more"), False
+    if not lengths:
+        return Use(change="pack"), True
+    tokens, longest = _tokens(lengths), max(lengths)
+    capacity = max(facts.number("sequence_length") or 0, longest)
+    # Hardly any token is padding in batches as wide as their longest sequence: lengths are alike.
+    if 0 < (1 - ALIKE) * facts.longest_tokens <= tokens:
+        return Use(change="pad_to_longest"), True
+    if longest <= 0.75 * capacity:  # even the longest sequence leaves room
+        return Use(
+            change="pad_less", values={"longest": longest, "capacity": round(capacity)}
+        ), True
+    # Each batch is padded to its own longest sequence already: their order is all there is.
+    widest = 0 < (1 - ALIKE) * tokens / max(1 - wasted, 1e-9) <= facts.longest_tokens
+    if _median(lengths) <= capacity / 2 and not widest:
+        return Use(change="pack_rows", values={"capacity": round(capacity)}), False
+    return Use(
+        change="similar_lengths", values={"version": facts.software.get("transformers", "")}
+    ), True
+
+
+def _tokens(lengths: Mapping[int, int]) -> float:
+    """Effective tokens; sequences of a bin count with its middle, as its edge is beyond them."""
+    edges = {edge for edge in lengths if edge % LENGTH_BIN == 0}
+    beyond = (LENGTH_BIN - 1) / 2 if len(edges) > EXACT_LENGTHS / LENGTH_BIN else 0.0
+    return sum(number * (length - beyond * (length in edges)) for length, number in lengths.items())
+
+
+def _median(lengths: Mapping[int, int]) -> int:
+    """Upper edge of the bin in which half of the sequences is reached."""
+    half, total = sum(lengths.values()) / 2, 0
+    for edge in sorted(lengths):
+        total += lengths[edge]
+        if total >= half:
+            break
+    return edge

@@ -1,0 +1,125 @@
+"""Detectors of the transfer: copies to the device, and their number."""
+
+from trainperf.analysis.diagnosis.account import Claim, StepAccount
+from trainperf.analysis.diagnosis.cause import Cause, Use, known
+from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s, of_loader, parts
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import count, duration, rate, share, size
+from trainperf.core.readings import (
+    H2D_BYTES,
+    H2D_BYTES_PER_S,
+    H2D_TENSORS,
+)
+
+
+SMALL_TENSOR_BYTES = 1 << 18
+"""A copy of 256 KiB takes 10 µs over a link of 25 GB/s: as long as starting it does."""
+
+MANY_TENSORS = 16
+"""In a batch: from here on handling them stands out against what is in them."""
+
+
+def many_small_tensors(account: StepAccount, facts: Facts) -> Cause | None:
+    """The batch is many small tensors, and the step pays for the handling of each.
+
+    On a device for a copy of each, which every run shows; in the loader for making, stacking and
+    sending each, which an anatomy of the loader shows.
+
+    Wrong where: the model needs them one by one, so that joining them moves the work and saves
+    none.
+    To confirm: `trainperf run --loader-anatomy`: times of making, stacking and sending a batch.
+    """
+    return _small_copies(account, facts) or _small_fields(account, facts)
+
+
+def _small_copies(account: StepAccount, facts: Facts) -> Cause | None:
+    tensors, copied = facts.value(H2D_TENSORS) or 0.0, facts.value(H2D_BYTES)
+    many = tensors >= MANY_TENSORS * facts.micro_batches
+    claim = _copies(account)
+    if copied is None or not many or copied >= tensors * SMALL_TENSOR_BYTES:
+        return None
+    if account.share(claim.removes_s) < LIMITS.notable:
+        return None
+    return Cause(
+        id="many_small_tensors",
+        title=f"{share(account.share(claim.removes_s))} of the step goes into copying "
+        f"{count(round(tensors))} small tensors",
+        evidence=(
+            f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",
+            f"{size(copied / tensors)} per tensor, at {rate(facts.value(H2D_BYTES_PER_S) or 0)}",
+        ),
+        changes=(Use(change="join_copies"),),
+        claim=claim,
+        confidence="medium",
+    )
+
+
+def _small_fields(account: StepAccount, facts: Facts) -> Cause | None:
+    lost_s, anatomy = lost_to_loader_s(account), facts.documents.loader
+    if anatomy is None or account.share(lost_s) < LIMITS.notable or not _only_handling(anatomy):
+        return None
+    return Cause(
+        id="many_small_tensors",
+        title=f"{share(account.share(lost_s))} of the step waits for batches of "
+        f"{count(round(anatomy.tensors))} small tensors",
+        evidence=(*parts(anatomy), f"{size(anatomy.batch_bytes / anatomy.tensors)} per tensor"),
+        changes=(Use(change="join_fields"),),
+        claim=of_loader(account, lost_s),
+        where=anatomy.getitem_line or "",
+        confidence="medium",
+    )
+
+
+def _only_handling(anatomy: LoaderAnatomy) -> bool:
+    """Whether a batch is many small tensors, and the dataset does little more than handle them."""
+    if anatomy.tensors < MANY_TENSORS or anatomy.tensor_s is None:
+        return False
+    small = anatomy.batch_bytes < anatomy.tensors * SMALL_TENSOR_BYTES
+    # Twelve times the least that a small tensor costs: beyond that the dataset does real work.
+    handling_s = 12 * anatomy.tensor_s * anatomy.tensors * max(1.0, anatomy.samples)
+    return small and anatomy.making_s <= handling_s
+
+
+def _copies(account: StepAccount) -> Claim:
+    """What the batch's way to the device costs a step at most."""
+    host_s = moved_s = account.spent("h2d")
+    copies_s = None if account.device is None else account.device.copies_s
+    if copies_s is not None:
+        moved_s = max(host_s, copies_s) if account.host_decides else copies_s
+    lost = {} if copies_s is None else {"copies_s": moved_s}
+    return Claim(owns_s={"h2d": host_s}, removes_s=moved_s, device=lost)
+
+
+def transfer(account: StepAccount, facts: Facts) -> Cause | None:
+    """The host-to-device copy takes a notable part of the step.
+
+    What a trace shows to overlap computation is not counted.
+
+    Wrong where: the copies overlap computation, which only a trace shows.
+    To confirm: `trainperf try --only no_transfer SCRIPT`; `trainperf trace` shows the share that
+    overlaps.
+    """
+    claim = _copies(account)
+    if account.share(claim.removes_s) < account.least:
+        return None
+    copied, tensors = facts.value(H2D_BYTES), facts.value(H2D_TENSORS)
+    speed, pinned = facts.value(H2D_BYTES_PER_S), facts.number("pin_memory")
+    change = "hooks_of_transfer" if account.device is None else "send_smaller"
+    if pinned == 0 and account.device is not None:
+        change = "pin_memory"
+    return Cause(
+        id="transfer",
+        title=f"moving the batch to the device takes {share(account.share(claim.removes_s))} of "
+        "the step",
+        evidence=known(
+            f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",
+            copied is not None
+            and f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""),
+            tensors is not None and f"{count(tensors)} tensors per step",
+            pinned is not None and f"pin_memory={bool(pinned)}",
+        ),
+        changes=(Use(change=change),),
+        claim=claim,
+    )
