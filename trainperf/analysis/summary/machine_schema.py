@@ -1,4 +1,4 @@
-"""What `summary.json` says of the machine: its hosts and devices, what they did, and its energy."""
+"""Contents of `summary.json` about the machine: hosts, devices, what they did, and energy."""
 
 from typing import Literal
 

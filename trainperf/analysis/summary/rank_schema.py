@@ -1,4 +1,4 @@
-"""What `summary.json` says of ranks: their share of a host, and how they wait for each other."""
+"""Contents of `summary.json` about ranks: their share of a host, and waits for each other."""
 
 from typing import Literal
 

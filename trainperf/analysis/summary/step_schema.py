@@ -1,4 +1,4 @@
-"""What `summary.json` says of steps: lines of code seen in them, and how they change over a run."""
+"""Contents of `summary.json` about steps: lines of code seen in them, and changes over a run."""
 
 import msgspec
 
