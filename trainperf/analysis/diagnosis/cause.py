@@ -57,6 +57,6 @@ class Cause:
 Detector = Callable[[StepAccount, Facts], Cause | None]
 
 
-def known(*sentences: object) -> tuple[str, ...]:
+def of_evidence(*sentences: object) -> tuple[str, ...]:
     """Evidence: each sentence that has something to say, of those as `value and f"…{value}"`."""
     return tuple(each for each in sentences if isinstance(each, str) and each)

@@ -1,7 +1,6 @@
 """Detectors of code in the step: metrics, values read back, Python between operators."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 
 from trainperf.analysis.diagnosis.account import (
     WORK,
@@ -82,7 +81,7 @@ def _metrics(account: StepAccount) -> Iterator[Region]:
     for region in free:
         line = region.use.line or ""
         near = region in after and any(is_near(line, other or "") for other in deciding)
-        if near or METRICS.intersection(PurePath(line).parts):
+        if near or METRICS.intersection(line.split("/")):
             yield region
 
 
@@ -206,7 +205,7 @@ def _reading_settings(facts: Facts) -> dict[str, str]:
     """Settings that have a value read in every step: the change that switches each off, and why."""
     settings = facts.settings
     shown, scaler = settings.get("prog_bar_metrics"), settings.get("grad_scaler")
-    said = {
+    reasons = {
         "quiet_progress_bar": shown and f"prog_bar=True reads {shown} in every batch",
         "no_throughput_monitor": "ThroughputMonitor" in str(settings.get("callbacks"))
         and "ThroughputMonitor waits for the device in every batch",
@@ -216,7 +215,7 @@ def _reading_settings(facts: Facts) -> dict[str, str]:
         "no_nan_filter": settings.get("logging_nan_inf_filter") is True
         and "logging_nan_inf_filter=True reads the loss in every micro-batch",
     }
-    return {change: str(why) for change, why in said.items() if why}
+    return {change: str(why) for change, why in reasons.items() if why}
 
 
 def python_in_step(account: StepAccount, facts: Facts) -> Cause | None:

@@ -194,7 +194,7 @@ def graph_breaks(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     packages = dict.fromkeys(match["package"] for match in matches if match)
     reason = first.reason.lower()
     own, of_package = next(
-        changes for said, *changes in _BREAKS if any(word in reason for word in said)
+        changes for phrases, *changes in _BREAKS if any(word in reason for word in phrases)
     )
     change = of_package if installed else own
     return Cause(

@@ -68,8 +68,8 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: trainperf report RUN --steps of the steps before and of those after, phase by phase.
     """
     levels = map(_level, _unexplained(facts))
-    found = [*levels, *_drift(facts), *_pauses(account, facts), *_aftermath(facts)]
-    worst = max(found, key=lambda each: each.lost_s, default=None)
+    changes = [*levels, *_drift(facts), *_pauses(account, facts), *_aftermath(facts)]
+    worst = max(changes, key=lambda each: each.lost_s, default=None)
     if worst is None or account.share_of_fit(worst.lost_s) < LIMITS.worth / 5:
         return None
     since, across = worst.when
@@ -77,7 +77,7 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="slower_since",
         title=worst.title,
-        evidence=(*worst.evidence, *[each.title for each in found if each is not worst][:3]),
+        evidence=(*worst.evidence, *[each.title for each in changes if each is not worst][:3]),
         changes=(
             Use(
                 change=worst.change,

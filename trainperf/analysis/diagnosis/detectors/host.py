@@ -13,7 +13,7 @@ from trainperf.analysis.diagnosis.account import (
     of_slots,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use, known
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import LineShare
@@ -60,7 +60,7 @@ def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             *(f"{hook}: {duration(spent_s)} per step" for hook, spent_s in named),
             *_meanwhile(account, threads),
-            *known(not named and "no hook was timed by name"),
+            *of_evidence(not named and "no hook was timed by name"),
         ),
         changes=(
             Use(change="rarer_callback", values={"hook": named[0][0] if named else "callbacks"}),
@@ -132,7 +132,7 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
         "last hook",
         evidence=(
             f"{duration(claim.removes_s)} of {step} between last hook and fetch",
-            *known(shown and f"on the progress bar: {shown}"),
+            *of_evidence(shown and f"on the progress bar: {shown}"),
             *_meanwhile(account, threads),
         ),
         changes=(Use(change="log_rarely"),),
@@ -214,7 +214,7 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
                 f"{_PLACES[place]}, in {each.samples} samples"
                 for place, each in lines.items()
             ),
-            *known(not lines and "no line was seen in most of it"),
+            *of_evidence(not lines and "no line was seen in most of it"),
         ),
         changes=tuple(Use(change="lighten", values={"name": x.subject}) for x in lines.values())
         or (Use(change="name_it"),),

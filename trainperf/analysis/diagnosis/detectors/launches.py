@@ -63,16 +63,19 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
     where, _ = place_of(rows)
     one_operator = [Use(change="one_operator", values={"where": where})] if loops else []
     return cause_in_operators(
-        "launch_bound",
-        f"a Python loop launches {calls} tiny operators in a step"
-        if loops
-        else f"{calls} tiny operators keep the step busy launching",
+        Cause(
+            id="launch_bound",
+            title=f"a Python loop launches {calls} tiny operators in a step"
+            if loops
+            else f"{calls} tiny operators keep the step busy launching",
+            evidence=(),
+            changes=(*one_operator, *_fewer_launches(account, facts, claim.removes_s)),
+            claim=claim,
+        ),
         rows,
-        claim,
-        [*one_operator, *_fewer_launches(account, facts, claim.removes_s)],
         account,
         facts,
-        said=f", for work of {duration(sum(row.ideal_s for row in rows))}",
+        detail=f", for work of {duration(sum(row.ideal_s for row in rows))}",
     )
 
 

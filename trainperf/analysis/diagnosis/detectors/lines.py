@@ -45,13 +45,13 @@ def lines_of(regions: Iterable[Region], most: int = 2) -> tuple[str, ...]:
             region
         )
     ranked = sorted(groups.items(), key=lambda item: -total_s(item[1]))
-    said = []
+    places = []
     for place, mine in ranked[:most]:
         names = dict.fromkeys(r.use.short_name for r in sorted(mine, key=lambda r: -r.seconds))
         calls = plural(sum(region.use.calls for region in mine), "call")
         listed = ", ".join([*names][:4]) + (", …" if len(names) > 4 else "")
-        said.append(f"{place}: {duration(total_s(mine))} per step in {calls} of {listed}")
-    return tuple(said)
+        places.append(f"{place}: {duration(total_s(mine))} per step in {calls} of {listed}")
+    return tuple(places)
 
 
 def sampled(line: LineShare | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, known
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import ROUND_TRIP_S, without_workers_s, worker_plan
 from trainperf.analysis.summary.schema import HostShare
@@ -68,7 +68,7 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="oversubscription",
         title=f"{each} on {host.cpus_per_rank * host.ranks:.3g} CPUs: {waits} of the time",
-        evidence=known(
+        evidence=of_evidence(
             waited and f"the training thread had no CPU {share(waited)} of the time",
             workers_waited and f"workers had none {share(workers_waited)} of theirs",
             quota and f"the quota was used up in {share(quota)} of its periods",
@@ -93,7 +93,7 @@ def _fewer(account: StepAccount, host: HostShare) -> Use:
 def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
     """What a batch costs, part by part."""
     transport, pinning = anatomy.transport if anatomy.workers else None, anatomy.pinning
-    return known(
+    return of_evidence(
         f"a batch takes {duration(anatomy.making_s)} to make: "
         f"{duration(anatomy.getitem.mean_s)} in {_getitem(anatomy)}, "
         f"{duration(anatomy.collate.mean_s)} in collate_fn",
@@ -139,14 +139,14 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
         f"{f', mainly for {part}' if part else ''}"
         f"{'' if facts.ranks == 1 else ' on the rank that waits longest'}",
         evidence=(
-            *known(
+            *of_evidence(
                 f"{waited} of {step} per step in the loader's next()",
                 account.device is not None
                 and f"the device idled for data {share(lost)} of the step",
             ),
             *_loader_facts(account, facts),
             *(() if anatomy is None else parts(anatomy)),
-            *known(
+            *of_evidence(
                 owner and f"{owner.name}: {share(owner.fraction)} of it in {owner.samples} samples",
                 anatomy is None
                 and loader is not None
@@ -171,7 +171,7 @@ def _loader_facts(account: StepAccount, facts: Facts) -> tuple[str, ...]:
         return ("the loader's settings are unknown",)
     here = f": {duration(waited_s)} per step to make batches in this process"
     computed = loader.workers and loader.making_s < waited_s
-    return known(
+    return of_evidence(
         f"num_workers={loader.workers}{'' if loader.workers else here}",
         loader.asleep >= LIMITS.mostly
         and f"{share(loader.asleep)} of that asleep, so that workers share CPUs",

@@ -10,7 +10,7 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause
 from trainperf.analysis.diagnosis.detectors.lines import lines_of, place_of
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.roofline.roofline import LAUNCH_S
@@ -27,45 +27,39 @@ def passes(account: StepAccount) -> list[Region]:
     return [region for region in account.regions if region.use.part in PASSES]
 
 
-def cause_in_operators(  # noqa: PLR0913 a cause has so many parts
-    name: str,
-    title: str,
+def cause_in_operators(
+    cause: Cause,
     rows: Sequence[Region],
-    claim: Claim,
-    changes: Iterable[Use],
     account: StepAccount,
     facts: Facts,
     *,
-    said: str = "",
+    detail: str = "",
     at: Sequence[Region] = (),
 ) -> Cause | None:
-    """A cause in operators, where it removes a notable part of the step.
+    """A cause in operators, where it removes a notable part of the step, with its evidence.
 
     Args:
-        name: Id of the cause.
-        title: With `{part}` for the share of the step that the operators take.
+        cause: Its title has `{part}` for the share of the step that the operators take.
         rows: The operators.
-        claim: What the cause removes.
-        changes: What would remove it.
         account: The step.
         facts: Of the run.
-        said: Follows the time that they take, in the evidence.
+        detail: Follows the time that they take, in the evidence.
         at: Those of them whose line is the one to change; by default all.
     """
-    if account.share(claim.removes_s) < LIMITS.notable:
+    removes_s = 0.0 if cause.claim is None else cause.claim.removes_s
+    if account.share(removes_s) < LIMITS.notable:
         return None
     where, called_at = place_of(at or rows)
     spent = f"{duration(total_s(rows))} of {duration(account.step_s)} per step"
-    return Cause(
-        id=name,
-        title=title.format(part=share(account.share(total_s(rows)))),
-        evidence=(f"{spent}{said}", *lines_of(rows), stands_on(account, facts)),
-        changes=tuple(changes),
-        claim=claim,
+    modelled = account.regions_basis == "modelled"
+    return replace(
+        cause,
+        title=cause.title.format(part=share(account.share(total_s(rows)))),
+        evidence=(f"{spent}{detail}", *lines_of(rows), stands_on(account, facts)),
         where=where,
         called_at=called_at,
-        confidence="low" if account.regions_basis == "modelled" else "medium",
-        bounded=account.regions_basis != "modelled",
+        confidence="low" if modelled else "medium",
+        bounded=not modelled,
     )
 
 

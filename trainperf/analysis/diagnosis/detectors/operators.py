@@ -65,14 +65,17 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
         change = "no_dropout_in_attention" if dropped else "fusible_attention"
     shape = " × ".join(map(str, softmax[0].use.shapes[0]))
     return cause_in_operators(
-        "attention",
-        "attention with scores in memory takes {part} of the step",
+        Cause(
+            id="attention",
+            title="attention with scores in memory takes {part} of the step",
+            evidence=(),
+            changes=(Use(change=change),),
+            claim=emptying(of_regions(rows, stays_s=stays_s), written),
+        ),
         rows,
-        emptying(of_regions(rows, stays_s=stays_s), written),
-        [Use(change=change)],
         account,
         facts,
-        said=f", with scores of {shape} in memory",
+        detail=f", with scores of {shape} in memory",
         at=softmax,
     )
 
@@ -120,8 +123,8 @@ def _scores(uses: Sequence[OperatorUse]) -> Iterator[_Scores]:
             continue
         kind = _Scores(shape[-2], shape[-1], prod(shape))
         products = [each for each in forward if _product_elements(each) is not None]
-        made = any(_product_elements(each) == kind.number for each in products)
-        if made and any(kind.is_shape(each.shapes[-2]) for each in products):
+        from_product = any(_product_elements(each) == kind.number for each in products)
+        if from_product and any(kind.is_shape(each.shapes[-2]) for each in products):
             yield kind
 
 
@@ -143,14 +146,17 @@ def optimizer_not_fused(account: StepAccount, facts: Facts) -> Cause | None:
     own = facts.settings.get("optimizer_fused") is None and bool(facts.settings.get("optimizers"))
     how = "lists of tensors (foreach)" if lists else "one tensor after the other (foreach=False)"
     return cause_in_operators(
-        "optimizer_not_fused",
-        "an unfused optimizer update takes {part} of the step",
+        Cause(
+            id="optimizer_not_fused",
+            title="an unfused optimizer update takes {part} of the step",
+            evidence=(),
+            changes=(Use(change="foreach_update" if own and not lists else "fused_optimizer"),),
+            claim=of_regions(update, stays_s=sum(row.fused_s for row in update)),
+        ),
         update,
-        of_regions(update, stays_s=sum(row.fused_s for row in update)),
-        [Use(change="foreach_update" if own and not lists else "fused_optimizer")],
         account,
         facts,
-        said=f" in {count(calls_of(update))} operators, {how}",
+        detail=f" in {count(calls_of(update))} operators, {how}",
     )
 
 
@@ -176,14 +182,17 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
     if inner < 0.25 * moved:
         return None
     return cause_in_operators(
-        "elementwise_chain",
-        "unfused elementwise operators take {part} of the step",
+        Cause(
+            id="elementwise_chain",
+            title="unfused elementwise operators take {part} of the step",
+            evidence=(),
+            changes=(Use(change="fuse_chain"), Use(change="compile_step")),
+            claim=of_regions(rows, stays_s=sum(row.fused_s for row in rows)),
+        ),
         rows,
-        of_regions(rows, stays_s=sum(row.fused_s for row in rows)),
-        [Use(change="fuse_chain"), Use(change="compile_step")],
         account,
         facts,
-        said=f"; {size(inner)} of the {size(moved)} they move pass between them",
+        detail=f"; {size(inner)} of the {size(moved)} they move pass between them",
     )
 
 
@@ -197,14 +206,17 @@ def constant_rebuilt(account: StepAccount, facts: Facts) -> Cause | None:
     """
     rows = [row for row in account.regions if row.use.constant and row.use.part == "forward"]
     return cause_in_operators(
-        "constant_rebuilt",
-        "{part} of the step rebuilds constants",
+        Cause(
+            id="constant_rebuilt",
+            title="{part} of the step rebuilds constants",
+            evidence=(),
+            changes=(Use(change="register_buffer"),),
+            claim=needless(rows),
+        ),
         rows,
-        needless(rows),
-        [Use(change="register_buffer")],
         account,
         facts,
-        said=", computed from numbers only",
+        detail=", computed from numbers only",
     )
 
 
@@ -221,11 +233,14 @@ def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
         if row.use.short_name in names and not row.use.constant and not is_cast(row.use)
     ]
     return cause_in_operators(
-        "layout_copies",
-        "copies to another memory layout take {part} of the step",
+        Cause(
+            id="layout_copies",
+            title="copies to another memory layout take {part} of the step",
+            evidence=(),
+            changes=(Use(change="one_layout"),),
+            claim=needless(rows),
+        ),
         rows,
-        needless(rows),
-        [Use(change="one_layout")],
         account,
         facts,
     )
@@ -293,20 +308,20 @@ def gradients_on(account: StepAccount, facts: Facts) -> Cause | None:
     if not nodes:
         return None
     kept, calls = facts.number("answer_graph_bytes"), facts.number("answer_calls") or 1
-    said = [f"{count(nodes)} nodes per batch"]
+    evidence = [f"{count(nodes)} nodes per batch"]
     if calls > 1:
-        said = [f"{count(nodes)} nodes per call of the model, {count(calls)} calls per batch"]
+        evidence = [f"{count(nodes)} nodes per call of the model, {count(calls)} calls per batch"]
     if kept:
-        said[0] += f", which keep {size(kept)} until the answer is dropped"
+        evidence[0] += f", which keep {size(kept)} until the answer is dropped"
     if node_s and account.step_s:
         spent_s = calls * nodes * node_s
-        said.append(
+        evidence.append(
             f"building them takes the host about {duration(spent_s)} of {duration(account.step_s)} "
             f"({share(account.share(spent_s))}): {duration(node_s)} per node, timed after the loop"
         )
     return Cause(
         id="gradients_on",
         title="a graph for gradients is built with every answer, and never used",
-        evidence=tuple(said),
+        evidence=tuple(evidence),
         changes=(Use(change="inference_mode"),),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, total_s
-from trainperf.analysis.diagnosis.cause import Cause, Use, known
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.detectors.operators import attention_rows
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.findings import LIMITS
@@ -51,7 +51,7 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="padding",
         title=f"{share(wasted)} of the tokens are padding",
-        evidence=known(
+        evidence=of_evidence(
             useful is not None
             and every is not None
             and f"{count(round(useful))} of {count(round(every))} tokens/s are effective",

@@ -35,14 +35,17 @@ def autocast_casts(account: StepAccount, facts: Facts) -> Cause | None:
     )
     pairs = dict.fromkeys(" to ".join(_dtypes(row.use)) for row in rows)
     return cause_in_operators(
-        "autocast_casts",
-        "conversions to another dtype take {part} of the step",
+        Cause(
+            id="autocast_casts",
+            title="conversions to another dtype take {part} of the step",
+            evidence=(),
+            changes=(_fewer_casts(rows, account, facts),),
+            claim=needless(rows),
+        ),
         rows,
-        needless(rows),
-        [_fewer_casts(rows, account, facts)],
         account,
         facts,
-        said=f": {', '.join([*pairs][:2])}",
+        detail=f": {', '.join([*pairs][:2])}",
     )
 
 
@@ -119,11 +122,14 @@ def _double(products: Products, account: StepAccount, facts: Facts) -> Cause | N
         row.python_s + max(row.use.flops / peak if peak else 0.0, row.ideal_s / 2) for row in rows
     )
     return cause_in_operators(
-        "matmul_precision",
-        "{part} of the step computes in double precision",
+        Cause(
+            id="matmul_precision",
+            title="{part} of the step computes in double precision",
+            evidence=(),
+            changes=(Use(change="single_precision"),),
+            claim=of_regions(rows, stays_s=stays_s),
+        ),
         rows,
-        of_regions(rows, stays_s=stays_s),
-        [Use(change="single_precision")],
         account,
         facts,
     )
@@ -140,20 +146,23 @@ def _single(products: Products, account: StepAccount, facts: Facts) -> Cause | N
     if precision != "tf32":  # autocast may halve the bytes of everything else
         best_s += (account.spent("forward", "backward", "other") - total_s(rows)) / 2
     return cause_in_operators(
-        "matmul_precision",
-        "fp32 products take {part} of the step",
+        Cause(
+            id="matmul_precision",
+            title="fp32 products take {part} of the step",
+            evidence=(),
+            changes=(
+                Use(
+                    change=f"{precision}_products",
+                    step_s=account.step_s - saved_s,
+                    least_s=max(account.step_s - best_s, account.step_s / 10),
+                ),
+            ),
+            claim=of_regions(rows, stays_s=total_s(rows) - max(0.0, saved_s)),
+        ),
         rows,
-        of_regions(rows, stays_s=total_s(rows) - max(0.0, saved_s)),
-        [
-            Use(
-                change=f"{precision}_products",
-                step_s=account.step_s - saved_s,
-                least_s=max(account.step_s - best_s, account.step_s / 10),
-            )
-        ],
         account,
         facts,
-        said=f"; {products.chip.name}: {peaks['fp32'] / 1e12:.3g} TFLOP/s in fp32, "
+        detail=f"; {products.chip.name}: {peaks['fp32'] / 1e12:.3g} TFLOP/s in fp32, "
         f"{peaks[precision] / 1e12:.3g} in {precision}",
     )
 

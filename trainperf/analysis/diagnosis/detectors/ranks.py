@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import ceil, inf
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, known
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.late_ranks import (
     late_and_why,
@@ -197,7 +197,7 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
         id="allreduce_tail",
         title=f"{share(account.share(lost_s))} of the step is communication that nothing hides",
         evidence=(
-            *known(
+            *of_evidence(
                 tail_s
                 and f"{duration(tail_s)} of {duration(account.step_s)} per step after backward"
             ),

@@ -1,7 +1,7 @@
 """Detectors of the transfer: copies to the device, and their number."""
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, known
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s, of_loader, parts
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.loader import LoaderAnatomy
@@ -113,7 +113,7 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
         id="transfer",
         title=f"moving the batch to the device takes {share(account.share(claim.removes_s))} of "
         "the step",
-        evidence=known(
+        evidence=of_evidence(
             f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",
             copied is not None
             and f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""),
