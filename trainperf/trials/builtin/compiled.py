@@ -8,7 +8,7 @@ from trainperf.trials.trial import Trial, cannot
 
 
 ID, TITLE = "compile", "torch.compile"
-RULES = ("elementwise_chain", "launch_bound")
+RULES = ("launch_bound", "elementwise_chain")
 
 
 def compiled(training: Training) -> list[Trial]:

@@ -149,9 +149,9 @@ CHANGES: tuple[Change, ...] = (
     Change(
         id="bracket",
         of=("unnamed_time",),
-        advice="Bracket what is not measured",
-        how='with monitor.phase("…"): around each of {phases}; what takes the rest of the step '
-        "then stands out",
+        advice="Bracket {phases}",
+        how='with monitor.phase("{first}"): and so around each of {phases}; what takes the rest of '
+        "the step then stands out",
         confirm="trainperf report shows its time",
     ),
     Change(

@@ -223,6 +223,9 @@ def constant_rebuilt(account: StepAccount, facts: Facts) -> Cause | None:
 def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
     """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step.
 
+    Summed over the audited step's copies in forward and backward that change neither the type of
+    their elements nor the device; nothing of them has to stay.
+
     Wrong where: the copy makes the kernels after it faster than it costs.
     To confirm: `trainperf prove` without the call; `trainperf try --only channels_last SCRIPT`.
     """
