@@ -31,7 +31,7 @@ class Before(TypedDict):
 
 
 def before(run: Path, *names: str) -> Before:
-    """`Case(**before(run, "channels_last"), …)`: what the report of a run says of these findings.
+    """`Case(**before(run, "layout_copies"), …)`: what the report of a run says of these findings.
 
     Where it has none of them, a note says so above its first lines.
     """

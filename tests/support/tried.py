@@ -108,7 +108,7 @@ NOT_FASTER = (
         "slower",
         0.91,
         apply="model.to(memory_format=torch.channels_last)",
-        rules=("channels_last",),
+        rules=("layout_copies",),
     ),
     trial(
         "compile",
