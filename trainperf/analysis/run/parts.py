@@ -77,6 +77,8 @@ class PartReader:
                     yield from self._lines(part.path)
                 except FileNotFoundError:
                     packed = packed_part(part.path)
+                    if not packed.exists():
+                        raise
             if packed is None and is_last:
                 return
             self.number, self.offset = self.number + 1, 0

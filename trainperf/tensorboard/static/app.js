@@ -55,12 +55,12 @@ function options(picker, number) {
 
 async function poll() {
   clearTimeout(timer);
+  let fresh = [];
   if (!document.hidden) {
     try {
       await pollRuns();
       arrange();
-      const fresh = await Promise.all(columns.map(pollColumn));
-      if (fresh.some(Boolean)) draw();
+      fresh = await Promise.all(columns.map(pollColumn));
       fill(status, "");
       status.classList.remove("lost");
     } catch {
@@ -69,6 +69,8 @@ async function poll() {
     }
   }
   timer = setTimeout(poll, EVERY_MS);
+  // Outside: a fault of ours in drawing is the console's, and not TensorBoard's silence.
+  if (fresh.some(Boolean)) draw();
 }
 
 async function pollColumn(column) {

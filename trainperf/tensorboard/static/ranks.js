@@ -1,4 +1,4 @@
-// The ranks: all of many at a glance, those that matter, and who was late when. Words come from the server.
+// The ranks: all of many at a glance, and those that matter. Words come from the server.
 
 import { el, fill } from "./dom.js";
 import { grid } from "./panels.js";
@@ -12,12 +12,7 @@ export function ranks(node, late, map) {
     map.groups.length ? [el("h4", {}, "All ranks, by neighbours"), lanes(overview(map))] : null,
     el("h4", {}, title),
     table(map),
-    el("p", { class: "quiet small" }, `${map.notes.join(". ")}.`),
-    map.timelines.map((timeline) => [
-      el("h4", {}, timeline.title),
-      lanes(timeline.rows.map((row) => lane(`${row.label} ${row.total}`, "hot", row.shares.map((share, place) => [share, `${row.label}: late in ${Math.round(100 * share)} % of ${timeline.steps[place]}`])))),
-      el("p", { class: "quiet small" }, timeline.span),
-    ]));
+    el("p", { class: "quiet small" }, `${map.notes.join(". ")}.`));
 }
 
 // A row per figure, a cell per group of neighbours: the largest among them.

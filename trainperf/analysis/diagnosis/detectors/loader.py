@@ -65,9 +65,10 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
         else f"a training thread waits for one {share(waited)}"
     )
     quota = host.throttled_fraction
+    cpus = host.cpus_per_rank * host.ranks
     return Cause(
         id="oversubscription",
-        title=f"{each} on {host.cpus_per_rank * host.ranks:.3g} CPUs: {waits} of the time",
+        title=f"{each} on {cpus:.3g} {'CPU' if cpus == 1 else 'CPUs'}: {waits} of the time",
         evidence=of_evidence(
             waited and f"the training thread had no CPU {share(waited)} of the time",
             workers_waited and f"workers had none {share(workers_waited)} of theirs",
