@@ -235,7 +235,6 @@ def test_recorded_captures_have_these_causes_in_this_order(name: str, ids: list[
 
 
 @needs_traces
-@pytest.mark.skip
 def test_communication_that_is_gone_is_no_longer_what_the_device_does() -> None:
     """Its kernels are in what a device is busy with, which no change is said to shorten."""
     exposed = recorded("ddp_mi300x_rank0of8_rccl.pt.trace.json.gz")["allreduce_tail"]

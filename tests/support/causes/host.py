@@ -128,11 +128,11 @@ HOOKS = (
     ),
     Case(
         "unnamed_time",
-        "a line: what changes gradients is not to be left out",
+        "a line: what it does decides what to do with it",
         unnamed(11, **lines("other")),
         0.011,
-        "lighten",
-        words=("mostly in on_batch_end", "what changes gradients or weights: one call for all"),
+        "watch_rarely",
+        words=("mostly in on_batch_end", "if it only watches"),
         shows={"where": "hooks.py:3", "confidence": "high"},
     ),
     Case(
@@ -148,7 +148,7 @@ HOOKS = (
         "two places, each with the line that is most of it",
         seen(step(**WORKING, other=11, between=5), lines=(*IN_OTHER, *IN_BETWEEN)),
         0.016,
-        "lighten",
+        "watch_rarely",
         words=(
             "mostly in on_batch_end and fetch",
             "70 % of 11.0 ms outside every phase, in 60 samples",

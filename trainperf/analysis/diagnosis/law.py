@@ -108,6 +108,8 @@ def about(account: StepAccount, claim: Claim, realises: float) -> float | None:
 def _floor_s(account: StepAccount, claim: Claim) -> float:
     """What the step takes at least, whatever the training thread does without a cause."""
     busy_s = 0.0 if account.device is None else account.device.busy_s or 0.0
+    # Work of the device's own that goes with the cause is no longer what it is busy with.
+    busy_s -= claim.removes_s if claim.regions else claim.device.get("communication_s", 0.0)
     loader = account.loader
     if loader is None or not loader.workers or "data_wait" in claim.owns_s:
         return busy_s

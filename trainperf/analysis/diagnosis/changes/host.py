@@ -119,15 +119,33 @@ CHANGES: tuple[Change, ...] = (
         confirm=PHASE,
     ),
     Change(
-        id="lighten",
+        id="do_at_once",
         of=("unnamed_time",),
-        advice="Lighten {name}",
-        how="what changes gradients or weights: one call for all of them (clip_grad_norm_, "
-        "AveragedModel(model, multi_avg_fn=…)); what only watches: every n-th step; what makes the "
-        "batch: in a DataLoader's workers",
+        advice="Make {name} one call for all parameters",
+        how="if it changes gradients or weights: clip_grad_norm_(model.parameters(), …), "
+        "AveragedModel(model, multi_avg_fn=…)",
         realises=0.8,
         source=TWINS,
-        confirm="trainperf compare BEFORE AFTER: the step is shorter by it",
+        confirm=PHASE,
+    ),
+    Change(
+        id="watch_rarely",
+        of=("unnamed_time",),
+        advice="Run {name} every n-th step",
+        how="if it only watches: `if step % 50 == 0:` in front of it",
+        realises=0.8,
+        source=TWINS,
+        confirm=PHASE,
+    ),
+    Change(
+        id="batch_in_workers",
+        of=("unnamed_time",),
+        advice="Move {name} into the loader's workers",
+        how="if it makes the batch: in the dataset's __getitem__ or the collate_fn of {loader}",
+        loader="num_workers=…",
+        realises=0.8,
+        source=TWINS,
+        confirm=PHASE,
     ),
     Change(
         id="name_it",

@@ -96,6 +96,7 @@ CHANGES: tuple[Change, ...] = (
         of=("launch_bound",),
         advice="Use a larger batch",
         how="a batch twice as large: twice the samples with as many launches",
+        effort="hours",
         realises=0.5,
         source="twice the batch halves the launches of a sample",
         bounded=False,

@@ -103,7 +103,10 @@ def dropout_left_on(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
     To confirm: the same request twice: the answers differ.
     """
     settings, audit = facts.settings, facts.documents.audit
-    drops = audit is not None and any(_DROPS.search(use.name) for use in audit.operators)
+    names = [] if audit is None else [use.name for use in audit.operators]
+    drops = any(map(_DROPS.search, names))
+    # Fused attention drops inside: where nothing else draws, it is what drew.
+    drops |= any(map(_FUSES.search, names)) and not any(map(_SAMPLES.search, names))
     if settings.get("train_mode") or settings.get("answers_drawn") is not True or not drops:
         return None
     part = str(settings.get("answers_drawn_in") or "")
@@ -120,4 +123,6 @@ def dropout_left_on(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
 
 
 _DROPS = re.compile("dropout|bernoulli")
-"""Operators that drop: those that sample are `multinomial`, `normal` or `uniform`."""
+_FUSES = re.compile("scaled_dot_product|attention")
+_SAMPLES = re.compile("multinomial|rand|normal|uniform|exponential|poisson")
+"""Operators that drop, that may drop inside, and that draw for another purpose."""

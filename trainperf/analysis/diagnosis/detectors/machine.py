@@ -125,7 +125,7 @@ def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause)
     cpus = cause.values.get("others_cpus", 0.0)
     longest = sorted(cause.windows, key=lambda window: -window.seconds)[:2]
     stretches = ", ".join(map(_stretch, sorted(longest, key=lambda window: window.first_step)))
-    judged = cause.slower is not None
+    judged, slots = cause.slower is not None, account.loop_s.items()
     return Cause(
         id=name,
         title=f"{_which(cause)}: {what.format(who=who, cpus=cpus, place=_place(cause, facts))}",
@@ -134,7 +134,14 @@ def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause)
             *((f"the longest: {stretches}",) if len(cause.windows) > 1 else ()),
         ),
         changes=(Use(change=change),),
-        claim=Claim(removes_s=cause.lost_fraction * account.step_s) if judged else None,
+        # All that the step does is slower, whoever owns it: what is left of it is.
+        claim=Claim(
+            owns_s={slot: cause.lost_fraction * spent_s for slot, spent_s in slots},
+            removes_s=cause.lost_fraction * account.step_s,
+            shrinks=cause.lost_fraction,
+        )
+        if judged
+        else None,
         confidence="high" if judged else "medium",
         severity=None if judged else "medium",
     )
