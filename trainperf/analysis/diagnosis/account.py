@@ -247,7 +247,7 @@ class Claim:
     meets: bool = False
     """Whether these are waits of ranks for each other, which a device does as well."""
     interruptions: float = 1.0
-    """How often a step it empties the caches for what comes after."""
+    """How often a step, or the fit, it empties the caches for what comes after."""
 
     @property
     def of_host(self) -> bool:
@@ -279,10 +279,9 @@ def of_python(regions: Iterable[Region]) -> Claim:
     return Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), before=own)
 
 
-def of_pause(account: StepAccount, kind: str, seconds: float | None = None) -> Claim:
-    """Seconds of the fit; all of that kind by default."""
-    spent_s = account.pauses_s.get(kind, 0.0) if seconds is None else seconds
-    return Claim(pauses_s={kind: spent_s})
+def of_pause(account: StepAccount, kind: str, pauses: int) -> Claim:
+    """All seconds of the fit in pauses of one kind, after each of which the caches are cold."""
+    return Claim(pauses_s={kind: account.pauses_s.get(kind, 0.0)}, interruptions=pauses)
 
 
 def total_s(regions: Iterable[Region]) -> float:

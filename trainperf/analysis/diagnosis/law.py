@@ -77,15 +77,17 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
         account: All of it, with what others claim.
         claim: What the cause removes.
     """
+    whole_s, removes_s = account.step_s, claim.removes_s
     if claim.pauses_s:
-        return _ratio(account.fit_s, account.fit_s - sum(claim.pauses_s.values()))
-    removes_s = claim.removes_s if claim.at_most_s is None else claim.at_most_s
-    rest_s = account.step_s - removes_s
+        whole_s, removes_s = account.fit_s, sum(claim.pauses_s.values())
+    elif claim.at_most_s is not None:
+        removes_s = claim.at_most_s
+    rest_s = whole_s - removes_s
     threads_s = HELD_UP * sum(account.threads_s.get(name, 0.0) for name in claim.threads)
     warm_s = 0.0
     if account.host_decides:
         warm_s = min(removes_s, rest_s * (1 - 1 / COLD), claim.interruptions * REFILL_S)
-    return _ratio(account.step_s, max(rest_s - warm_s - threads_s, rest_s / 10))
+    return _ratio(whole_s, max(rest_s - warm_s - threads_s, rest_s / 10))
 
 
 def about(account: StepAccount, claim: Claim, realises: float) -> float | None:

@@ -37,7 +37,8 @@ def _pause(
     From `least` of the fit on they can be rarer, so that they take `AIM` of it.  What further can
     be changed costs nothing, and is said as soon as they matter at all.
     """
-    claim, number, line = of_pause(account, kind), facts.gaps.get(kind, 0), facts.owner(kind)
+    number, line = facts.gaps.get(kind, 0), facts.owner(kind)
+    claim = of_pause(account, kind, number)
     spent_s = claim.pauses_s[kind]
     lost = account.share_of_fit(spent_s)
     changes = list(further)
