@@ -163,7 +163,8 @@ def optimizer_not_fused(account: StepAccount, facts: Facts) -> Cause | None:
 def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
     """Elementwise operators hand each other large results that one kernel would not write.
 
-    What has to stay: each chain as one kernel at the speed of memory.
+    What has to stay: each chain as one kernel at the speed of memory.  Formulas of a library are
+    ordinary in a step that runs eagerly, and no line of the user's would change them.
 
     Wrong where: a fused kernel exists already where the audit sees its parts, as it runs eagerly.
     To confirm: `trainperf try --only compile SCRIPT`.
@@ -173,6 +174,7 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         for row in passes(account)
         if row.use.kind == "pointwise"
         and row.use.inner_bytes
+        and not row.use.called_at
         and not row.use.constant
         and not is_tiny(row, facts)
     ]
