@@ -157,7 +157,8 @@ def test_a_compiled_model_is_captured_and_not_run_uncompiled(
     looked = Trained(tmp_path / "looked", torch.compile(copied, backend="eager"))(20)
 
     assert looked.losses == plain.losses
-    assert graphs_built() - before - built in (0, built)  # as many again, or none that is new to torch
+    # As many again, or none that is new to torch.
+    assert graphs_built() - before - built in (0, built)
     assert looked.audit is None
     assert looked.note.endswith("uncompiled; step 14 was captured instead")
     assert [name.split(".")[1] for name in looked.traces] == ["analysis", "trace"]

@@ -131,8 +131,8 @@ HOOKS = (
         "a line: what it does decides what to do with it",
         unnamed(11, **lines("other")),
         0.011,
-        "watch_rarely",
-        words=("mostly in on_batch_end", "if it only watches"),
+        "lighten",
+        words=("mostly in on_batch_end", "It watches: every n-th step"),
         shows={"where": "hooks.py:3", "confidence": "high"},
     ),
     Case(
@@ -148,7 +148,7 @@ HOOKS = (
         "two places, each with the line that is most of it",
         seen(step(**WORKING, other=11, between=5), lines=(*IN_OTHER, *IN_BETWEEN)),
         0.016,
-        "watch_rarely",
+        "lighten",
         words=(
             "mostly in on_batch_end and fetch",
             "70 % of 11.0 ms outside every phase, in 60 samples",

@@ -119,30 +119,12 @@ CHANGES: tuple[Change, ...] = (
         confirm=PHASE,
     ),
     Change(
-        id="do_at_once",
+        id="lighten",
         of=("unnamed_time",),
-        advice="Make {name} one call for all parameters",
-        how="if it changes gradients or weights: clip_grad_norm_(model.parameters(), …), "
-        "AveragedModel(model, multi_avg_fn=…)",
-        realises=0.8,
-        source=TWINS,
-        confirm=PHASE,
-    ),
-    Change(
-        id="watch_rarely",
-        of=("unnamed_time",),
-        advice="Run {name} every n-th step",
-        how="if it only watches: `if step % 50 == 0:` in front of it",
-        realises=0.8,
-        source=TWINS,
-        confirm=PHASE,
-    ),
-    Change(
-        id="batch_in_workers",
-        of=("unnamed_time",),
-        advice="Move {name} into the loader's workers",
-        how="if it makes the batch: in the dataset's __getitem__ or the collate_fn of {loader}",
-        loader="num_workers=…",
+        advice="Lighten {name}",
+        how="by what it does. It watches: every n-th step. It makes the batch: in the loader's "
+        "workers. It changes gradients or weights: one call for all (clip_grad_norm_, "
+        "AveragedModel(model, multi_avg_fn=…))",
         realises=0.8,
         source=TWINS,
         confirm=PHASE,

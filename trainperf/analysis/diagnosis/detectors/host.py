@@ -216,11 +216,7 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
             ),
             *of_evidence(not lines and "no line was seen in most of it"),
         ),
-        changes=tuple(
-            Use(change=change, values={"name": line.subject})
-            for line in lines.values()
-            for change in ("watch_rarely", "do_at_once", "batch_in_workers")
-        )
+        changes=tuple(Use(change="lighten", values={"name": x.subject}) for x in lines.values())
         or (Use(change="name_it"),),
         claim=claim,
         where=next((line.where for line in lines.values()), ""),
