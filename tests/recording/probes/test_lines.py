@@ -163,6 +163,9 @@ def test_pauses_follow_from_what_a_sample_costs(tmp_path: Path) -> None:
     pauses = [probe._pause_ns() for _ in range(1000)]
     assert sum(pauses) / 1000 == pytest.approx(200e6, rel=0.01)
     assert len(set(pauses)) > 900  # in step with nothing
+    probe._taken, probe._cost_ns = 50, 50 * 200_000  # a fit of seconds: the credit lasts
+    pauses = [probe._pause_ns() for _ in range(1000)]
+    assert sum(pauses) / 1000 == pytest.approx(50e6, rel=0.01)
     probe._cost_ns = 100
     assert min(probe._pause_ns() for _ in range(1000)) >= LEAST_NS / 2
 

@@ -22,6 +22,9 @@ from trainperf.recording.schedule import Interval
 
 BUDGET = 0.001
 """Share of wall time that sampling may cost: at half of it a fit of half a minute names no line."""
+CREDIT_NS, EARLY_NS = 20_000_000, 50_000_000
+"""What sampling may cost beyond that, once, and between two samples until it has: so that a fit of
+seconds names its lines as well."""
 LEAST_NS = 10_000_000
 """Between two samples, however little they cost."""
 SWITCH_NS = 160_000
@@ -62,7 +65,7 @@ class LinesProbe(Probe):
 
     Args:
         run: Where `lines.json` is written, now and then and at the end.
-        budget: Share of wall time that it may cost; by default `BUDGET`.
+        budget: Share of wall time that it may cost, after a credit; by default `BUDGET`.
         clock: Of the pauses, and of its own cost.
     """
 
@@ -160,6 +163,8 @@ class LinesProbe(Probe):
     def _pause_ns(self) -> int:
         """Until the next sample: by the mean cost so far, and never in step with the loop."""
         mean_ns = max(LEAST_NS, self._cost_ns / self._taken / self._budget)
+        if self._cost_ns < CREDIT_NS:
+            mean_ns = min(mean_ns, EARLY_NS)
         self._shift = (self._shift + _GOLDEN) % 1.0
         return int(mean_ns * (0.5 + self._shift))
 
