@@ -122,8 +122,8 @@ CHANGES: tuple[Change, ...] = (
         id="lighten",
         of=("unnamed_time",),
         advice="Lighten {name}",
-        how="by what it does. It watches: every n-th step. It makes the batch: in the loader's "
-        "workers. It changes gradients or weights: one call for all (clip_grad_norm_, "
+        how="if it watches: every n-th step; if it makes the batch: in the loader's "
+        "workers; if it changes gradients or weights: one call for all (clip_grad_norm_, "
         "AveragedModel(model, multi_avg_fn=…))",
         realises=0.8,
         source=TWINS,
