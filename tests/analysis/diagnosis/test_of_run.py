@@ -137,13 +137,15 @@ def test_from_outside_samples_tell_a_loader_from_the_loops_own_code() -> None:
     """A quarter of what lies between update and forward is in a loader."""
     lines = PhaseLines(slot="data_wait", samples=80, owner=OWNER, lines=(), loader_fraction=0.25)
     outside: dict[str, Scalar] = {"loop": "outside"}
-    seen, unseen = (
-        account(summary(data_wait=20, forward=20, config=outside, known={"lines": known}))
-        for known in ((lines,), ())
+    loads: dict[str, Scalar] = {**outside, "num_workers": 0}
+    seen, unseen, alone = (
+        account(summary(data_wait=20, forward=20, config=config, known={"lines": known}))
+        for known, config in (((lines,), loads), ((), loads), ((), outside))
     )
 
     assert ms(seen) == {"data_wait": 5, "between": 15, "forward": 20}
     assert ms(unseen) == {"data_wait": 20, "forward": 20}
+    assert ms(alone) == {"between": 20, "forward": 20}
     heard = summary(
         data_wait=20,
         forward=20,

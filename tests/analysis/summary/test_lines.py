@@ -288,7 +288,7 @@ def test_what_runs_no_operator_can_be_left_to_every_nth_step(tmp_path: Path) -> 
     assert (plain.id, computes.id) == ("python_in_step", "unnamed_time")
     assert plain.advice == "Move what estimate_loss does out of the step"
     assert "every 50th step" in plain.action
-    assert computes.action.startswith("what changes gradients or weights: one call for all")
+    assert computes.action.startswith("if it changes gradients or weights: one call for all")
 
 
 def test_samples_of_the_warm_up_name_nothing(tmp_path: Path) -> None:

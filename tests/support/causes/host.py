@@ -132,7 +132,7 @@ HOOKS = (
         unnamed(11, **lines("other")),
         0.011,
         "lighten",
-        words=("mostly in on_batch_end", "if it watches: every n-th step"),
+        words=("mostly in on_batch_end", "if it only watches: every n-th step"),
         shows={"where": "hooks.py:3", "confidence": "high"},
     ),
     Case(

@@ -174,12 +174,18 @@ def _loop_s(facts: Facts) -> dict[str, float]:
 
 
 def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
-    """A wait that is all from update to forward, divided by the samples that were in a loader."""
+    """A wait that is all from update to forward, divided by the samples that were in a loader.
+
+    With too few samples it is the loader's where there is one.
+    """
     waits = next((lines for lines in facts.lines if lines.slot == "data_wait"), None)
-    if not facts.loop.coarse or waits is None or waits.loader_fraction is None:
+    loads = None if waits is None else waits.loader_fraction
+    if not facts.loop.coarse:
         return loop_s
+    if loads is None:
+        loads = 0.0 if facts.number("num_workers") is None else 1.0
     waited_s = loop_s.get("data_wait", 0.0)
-    own_s = waited_s * (1.0 - waits.loader_fraction)
+    own_s = waited_s * (1.0 - loads)
     return {**loop_s, "data_wait": waited_s - own_s, "between": own_s}
 
 

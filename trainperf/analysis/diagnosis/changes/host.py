@@ -122,9 +122,9 @@ CHANGES: tuple[Change, ...] = (
         id="lighten",
         of=("unnamed_time",),
         advice="Lighten {name}",
-        how="if it watches: every n-th step; if it makes the batch: in the loader's "
-        "workers; if it changes gradients or weights: one call for all (clip_grad_norm_, "
-        "AveragedModel(model, multi_avg_fn=…))",
+        how="if it changes gradients or weights: one call for all (clip_grad_norm_, "
+        "AveragedModel(model, multi_avg_fn=…)); if it only watches: every n-th step; if it makes "
+        "the batch: in the loader's workers",
         realises=0.8,
         source=TWINS,
         confirm=PHASE,
