@@ -2,6 +2,7 @@
 
 from support.accounts import Seen, meeting, on_gpu, seen, step
 from support.causes.case import CauseCase as Case
+from support.causes.host import lines
 
 from trainperf.analysis.diagnosis.account import DeviceAccount
 from trainperf.analysis.summary.schema import LateRank, SyncPoint, WhatIf
@@ -109,6 +110,27 @@ LATE = (
         0.020,
         "look_at_rank",
         words=("find what ranks 3–4 do in callbacks that the others do not",),
+    ),
+    Case(
+        "straggler",
+        "rank 0 is late in a function of the user's, where its samples are",
+        late(point(20, lags(0, cause="callbacks")), **lines("callbacks")),
+        0.020,
+        "look_at_rank",
+        words=(
+            "rank 0, callbacks, in on_batch_end",
+            "find what rank 0 does in on_batch_end that the others do not",
+            "on_batch_end (hooks.py:3): 70 % of that in 60 samples",
+        ),
+        shows={"where": "hooks.py:3"},
+    ),
+    Case(
+        "straggler",
+        "another rank is late: the samples are not its own",
+        late(point(20, lags(1, cause="callbacks")), **lines("callbacks")),
+        0.020,
+        "look_at_rank",
+        words=("find what rank 1 does in callbacks that the others do not",),
     ),
     Case(
         "straggler",

@@ -115,7 +115,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
             point.point: Meeting(
                 wait_s=max(point.wait_s, default=0.0),
                 transfer_s=point.transfer_s,
-                late=_late_s(point),
+                late=_late_s(point, loop_s),
             )
             for point in summary.synchronisation
         },
@@ -134,12 +134,19 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
     )
 
 
-def _late_s(point: SyncPoint) -> dict[str, float]:
-    """Slot to the seconds by which the latest rank is late because of it."""
+def _late_s(point: SyncPoint, loop_s: dict[str, float]) -> dict[str, float]:
+    """Slot to the seconds by which the latest rank is late because of it.
+
+    What lies between update and forward, where a loader is told apart, is late like all of it.
+    """
     late_s: dict[str, float] = {}
     for late in point.late:
         if late.cause:
             late_s[late.cause] = max(late_s.get(late.cause, 0.0), late.cause_s or 0.0)
+    waited_s, own_s = loop_s.get("data_wait", 0.0), loop_s.get("between", 0.0)
+    if "data_wait" in late_s and own_s:
+        late_s["between"] = late_s["data_wait"] * own_s / (waited_s + own_s)
+        late_s["data_wait"] -= late_s["between"]
     return late_s
 
 

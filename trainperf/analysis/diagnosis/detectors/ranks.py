@@ -5,6 +5,7 @@ from math import ceil, inf
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
+from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.late_ranks import (
     late_and_why,
@@ -13,7 +14,7 @@ from trainperf.analysis.summary.late_ranks import (
     within,
 )
 from trainperf.analysis.summary.ranks import saved_s
-from trainperf.analysis.summary.schema import SyncPoint
+from trainperf.analysis.summary.schema import LineShare, SyncPoint
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size
 
@@ -42,6 +43,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
     habit_s, least = (lost_s, LIMITS.worth) if named else (min(lost_s, usual_s), LIMITS.notable)
     if account.share(habit_s) < least:
         return None
+    line = _line(named[0], facts) if named else None
     predicted, without = facts.what_if, list[str]()
     if predicted is not None and predicted.ranks:
         instead = f"{duration(predicted.without_ranks_s)} instead of {duration(predicted.step_s)}"
@@ -49,14 +51,25 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="straggler",
         title=f"{share(account.share(lost_s))} of the step is lost to stragglers; "
-        f"{late_and_why(named)}",
-        evidence=(*(lateness(point, facts.settings) for point in points), *without),
-        changes=(_mend(named[0]) if named else Use(change="even_work"),),
+        f"{late_and_why(named)}{f', in {line.subject}' if line else ''}",
+        evidence=(
+            *(lateness(point, facts.settings) for point in points),
+            *without,
+            *sampled(line),
+        ),
+        changes=(_mend(named[0], line, facts) if named else Use(change="even_work"),),
         claim=Claim(
             owns_s=_late_and_waiting(account), removes_s=lost_s, device=_waits(account, lost_s)
         ),
+        where="" if line is None else line.where,
         confidence="high" if named else "medium",
     )
+
+
+def _line(point: SyncPoint, facts: Facts) -> LineShare | None:
+    """The function in which a rank is late; the samples are of rank 0."""
+    causes = [late.cause for late in point.late if late.rank == 0]
+    return facts.owner(causes[0]) if causes and causes[0] else None
 
 
 def _waits(account: StepAccount, lost_s: float) -> dict[str, float]:
@@ -102,11 +115,13 @@ def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def _mend(point: SyncPoint) -> Use:
+def _mend(point: SyncPoint, line: LineShare | None, facts: Facts) -> Use:
     causes, ranks = {each.cause for each in point.late}, who(point)
     does = "does" if point.host or len(point.late) == 1 else "do"
-    if causes == {"data_wait"}:
+    if causes == {"data_wait"} and (line is None or not facts.loop.coarse):
         return Use(change="faster_loader_of_rank", values={"who": ranks})
+    if line is not None:
+        return Use(change="look_at_rank", values={"who": ranks, "does": f"does in {line.subject}"})
     if not any(causes):
         return Use(change="compare_hosts", values={"who": ranks})
     cause = causes.pop() if len(causes) == 1 else None
