@@ -223,11 +223,3 @@ def test_without_arguments_it_lists_the_commands(trainperf: Command) -> None:
 
     assert result.returncode == 0
     assert "report" in result.stdout
-
-
-def test_a_price_that_is_no_number_is_named_as_such(trainperf: Command, run: Path) -> None:
-    """Not by the name of the function that reads it."""
-    result = trainperf("report", run, "--price-per-hour", "2,50")
-
-    assert result.returncode == 2
-    assert "--price-per-hour: 2,50: give a number, as in 2.5" in result.stderr

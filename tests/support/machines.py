@@ -44,7 +44,6 @@ COOL: Mapping[str, float | None] = {
     "sm_mhz": 1980,
     "memory_mhz": 3201,
     "power_w": 600,
-    "energy_j": 600,
     "celsius": 60,
     "reasons": 0x04,
     "busy": 0.98,

@@ -24,7 +24,6 @@ from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements
 from trainperf.analysis.summary.host_share import host_share
 from trainperf.analysis.summary.lines import phase_lines
-from trainperf.analysis.summary.machine import tokens_per_step
 from trainperf.analysis.summary.ranks import FEW_RANKS, device_time, what_if
 from trainperf.analysis.summary.run_facts import (
     count_unread,
@@ -161,7 +160,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         long_term=folds.long_term(),
         restarts=restarts(run, first),
         trials=documents.trials,
-        machine=folds.machine.facts(tokens_per_step=tokens_per_step(all_readings)),
+        machine=folds.machine.facts(),
         warnings=(
             *warnings_of(run, replay, facts),
             *folds.machine_problems,

@@ -1,11 +1,10 @@
 """`trainperf report RUN`: the report of a run, from its directory."""
 
 import argparse
-import math
 import sys
 
 from trainperf.commands._engine import add_engine_option, is_large
-from trainperf.commands._options import add_format_option, number
+from trainperf.commands._options import add_format_option
 from trainperf.commands._window import add_window_options, window_of
 from trainperf.commands.cli import Command
 from trainperf.core.places import path_of
@@ -27,20 +26,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --format text: print every section; the other formats always have them",
     )
-    parser.add_argument(
-        "--price-per-hour",
-        type=_price,
-        metavar="PRICE",
-        help="price in your currency of an hour of all that the run used, all ranks together; "
-        "adds what the run, a thousand steps and a million tokens cost (default: no costs)",
-    )
-    parser.add_argument(
-        "--price-per-kwh",
-        type=_price,
-        metavar="PRICE",
-        help="price in your currency of a kilowatt-hour; adds what the energy of the devices "
-        "cost, where it was measured (default: no costs)",
-    )
     add_window_options(parser)
     add_engine_option(parser)
 
@@ -48,16 +33,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> str:
     from datetime import datetime, timezone
 
-    from msgspec.structs import replace
-
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import joined
     from trainperf.analysis.summarize import summarize
-    from trainperf.analysis.summary.costs import prices_of
     from trainperf.core.engines import engine_of
     from trainperf.reports.run.formats import FORMATS, rendered
 
-    prices = prices_of(given.price_per_hour, given.price_per_kwh)
     now_s = datetime.now(tz=timezone.utc).timestamp()
     window = window_of(given)
     runs = [Run.open(path, window if len(given.runs) == 1 else None) for path in given.runs]
@@ -67,19 +48,12 @@ def _run(given: argparse.Namespace) -> str:
             from trainperf.core.formatting.html.markup import portable
             from trainperf.reports.html.run import load_page_data, render
 
-            data = load_page_data(run, now_s=now_s, engine=engine, prices=prices)
+            data = load_page_data(run, now_s=now_s, engine=engine)
             return portable(render(data))
-        summary = replace(summarize(run, now_s=now_s, engine=engine), prices=prices)
+        summary = summarize(run, now_s=now_s, engine=engine)
     if given.format == "text":
         return rendered(summary, sys.stdout, full=given.full)
     return FORMATS[given.format](summary)
-
-
-def _price(text: str) -> float:
-    price = number(text)
-    if not 0 <= price < math.inf:
-        raise argparse.ArgumentTypeError(f"{text}: must be 0 or more; leave it out for no cost")
-    return price
 
 
 COMMAND = Command(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.machines import H200, S, plant_machine
+from support.machines import S, plant_machine
 from support.runs import RankSpec, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run.directory import Run
@@ -141,57 +141,6 @@ def test_who_is_named_by_the_time_it_was_there(tmp_path: Path) -> None:
     assert cause_of(run, "host shared").who == ("make (8)", "blender (7)")
 
 
-def test_energy_is_integrated_over_the_time_of_steps(tmp_path: Path) -> None:
-    """600 W on two devices and 50 ms: 60 J for a step, 60 mJ for a token."""
-    run = run_of(tmp_path, scattered(60, lambda _: 1.0))
-    plant_machine(run, 60, devices=(H200, H200), device=lambda _: {"energy_j": None})
-    energy = machine_of(run).energy
-
-    assert energy is not None
-    assert not energy.counted
-    assert energy.joules == pytest.approx(60 * 1200)
-    assert energy.step_j == pytest.approx(60, rel=0.01)
-    assert energy.token_j == pytest.approx(0.06, rel=0.01)
-    assert energy.mean_w == pytest.approx(1200)
-    assert energy.devices == 2
-
-
-def test_energy_that_the_device_counts_is_preferred_to_power(tmp_path: Path) -> None:
-    """Power is that of a moment; the counter misses none."""
-    run = run_of(tmp_path, scattered(60, lambda _: 1.0))
-    plant_machine(run, 60, device=lambda s: {"energy_j": 450 if s else None, "power_w": 600})
-    energy = machine_of(run).energy
-
-    assert energy is not None
-    assert energy.counted
-    assert energy.joules == pytest.approx(60 * 450)
-
-
-def test_a_step_has_no_energy_where_a_host_does_not_tell_its_power(tmp_path: Path) -> None:
-    """Half of the devices' joules over all ranks' tokens would be half of a token's price."""
-    steps = scattered(60, lambda _: 1.0)
-    infos = [make_info(rank=rank, world_size=2, device="cuda") for rank in range(2)]
-    run = make_run_dir(tmp_path, [RankSpec(steps=steps, info=info) for info in infos])
-    plant_machine(run, 60)
-    silent = {"energy_j": None, "power_w": None}
-    plant_machine(run, 60, rank=1, name="node1", device=lambda _: silent)
-    energy = machine_of(run).energy
-
-    assert energy is not None
-    assert energy.devices == 1
-    assert (energy.step_j, energy.token_j) == (None, None)
-
-
-def test_power_that_changes_is_counted_by_the_step(tmp_path: Path) -> None:
-    """Steady steps of a second half at twice the power take twice the energy."""
-    run = run_of(tmp_path, scattered(100, lambda _: 1.0))
-    plant_machine(run, 100, device=lambda s: {"energy_j": 300 if s <= 50 else 600})
-    energy = machine_of(run).energy
-
-    assert energy is not None
-    assert energy.step_j == pytest.approx(450 * STEP_MS / 1000, rel=0.02)
-
-
 def test_a_restart_has_a_file_of_its_own(tmp_path: Path) -> None:
     """Times begin anew with each attempt, and the steps are numbered on."""
     first, second = scattered(60, lambda _: 1.0), scattered(60, hot(20, 40))
@@ -304,7 +253,7 @@ def test_a_sample_speaks_of_the_time_since_the_one_before(tmp_path: Path) -> Non
     assert facts.steps == len(inside)
 
 
-def test_a_window_has_the_machine_and_the_energy_of_its_own_steps(tmp_path: Path) -> None:
+def test_a_window_has_the_machine_of_its_own_steps(tmp_path: Path) -> None:
     """Twenty of 120 seconds at 600 W, before anything was hot."""
     run = run_of(tmp_path, scattered(120, hot(60, 80)))
     plant_machine(
@@ -314,9 +263,6 @@ def test_a_window_has_the_machine_and_the_energy_of_its_own_steps(tmp_path: Path
     summary = summarize(Run.open(run, RunWindow(first=0, last=399)))
 
     assert summary.machine is not None
-    assert summary.machine.energy is not None
-    assert summary.machine.energy.joules == pytest.approx(600 * summary.run.fit_s, rel=0.01)
-    assert summary.machine.energy.mean_w == pytest.approx(600)
     (host,) = summary.machine.hosts
     assert host.devices[0].least_mhz == 1980
     assert host.devices[0].throttled.keys() == {"power cap"}

@@ -1,7 +1,7 @@
 """NVIDIA devices, through a stand-in that has NVML's documented interface.
 
 No device is needed: `nvml_with` below answers as `nvidia-ml-py` documents its functions, in its
-units (milliwatts, millijoules, megahertz), and raises its error where one is not supported.
+units (milliwatts, megahertz), and raises its error where one is not supported.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,6 @@ class Device:
     """Number of a process to the memory it holds."""
     used: dict[int, int] = field(default_factory=dict)
     """Number of a process to the percentage of the multiprocessors' time."""
-    joules: int = 1_000_000
     without: tuple[str, ...] = ()
     """Functions that it does not support."""
 
@@ -63,7 +62,6 @@ def nvml_with(device: Device) -> SimpleNamespace:
         "nvmlDeviceGetEnforcedPowerLimit": lambda _: 700_000,
         "nvmlDeviceGetClockInfo": lambda _, kind: {1: 1305, 2: 3201}[kind],
         "nvmlDeviceGetPowerUsage": lambda _: 512_300,
-        "nvmlDeviceGetTotalEnergyConsumption": lambda _: device.joules * 1000,
         "nvmlDeviceGetTemperature": lambda _, __: 71,
         "nvmlDeviceGetCurrentClocksEventReasons": lambda _: 0x4,
         "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: 0x40,
@@ -94,7 +92,7 @@ def source(device: Device) -> DeviceSource:
 
 
 def test_what_a_device_is_and_does_is_in_plain_units() -> None:
-    """Watts, joules, megahertz, degrees, shares."""
+    """Watts, megahertz, degrees, shares."""
     devices = source(Device())
     (values,), others = devices.read({10})
 
@@ -108,18 +106,6 @@ def test_what_a_device_is_and_does_is_in_plain_units() -> None:
     assert values["busy"] == pytest.approx(0.97)
     assert values["others"] == 0
     assert others == []
-
-
-def test_energy_is_what_was_taken_since_the_reading_before() -> None:
-    """The device counts since its driver was loaded; a counter that begins anew tells nothing."""
-    device = Device()
-    devices = source(device)
-    readings = []
-    for joules in (1_000_000, 1_000_600, 1_001_100, 50):
-        device.joules = joules
-        readings.append(devices.read({10})[0][0]["energy_j"])
-
-    assert readings == [None, 600.0, 500.0, None]
 
 
 def test_other_processes_are_told_from_the_trainings() -> None:
@@ -142,7 +128,7 @@ def test_in_a_container_one_of_the_processes_must_be_the_trainings() -> None:
 
 
 def test_what_a_device_does_not_support_is_missing_and_the_rest_is_there() -> None:
-    """Consumer boards count no energy; some virtual ones tell nothing of processes."""
+    """Some virtual ones tell nothing of processes."""
     device = Device(
         without=(
             "nvmlDeviceGetTotalEnergyConsumption",
@@ -154,7 +140,6 @@ def test_what_a_device_does_not_support_is_missing_and_the_rest_is_there() -> No
     (values,), others = devices.read({10})
 
     assert devices.devices[0].limit_w is None
-    assert values["energy_j"] is None
     assert values["others"] is None
     assert others == []
     assert values["power_w"] == pytest.approx(512.3)

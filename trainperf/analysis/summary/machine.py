@@ -1,14 +1,13 @@
-"""The machine and the steps, joined by their clock: what made which steps slower, and at what cost.
+"""The machine and the steps, joined by their clock: what made which steps slower.
 
 A cause is a rule of thumb over what was sampled.  Its stretches of time are found first, by the
 samples alone; they divide the steady steps into those inside, and those outside of any stretch of
 any cause, and medians of the two are compared.  Where causes overlap each is told by all of its own
-steps, and how many of them it shares.  Constant memory: steps are counted in bins of their
+steps.  Constant memory: steps are counted in bins of their
 duration.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,9 +17,7 @@ from trainperf.analysis.run.machine import MachineSeries
 from trainperf.analysis.summary.machine_samples import (
     Mask,
     clock_lowered,
-    counts_energy,
     host_facts,
-    joules_so_far,
     mean_sampled,
     others_cpus,
     over_attempts,
@@ -28,7 +25,6 @@ from trainperf.analysis.summary.machine_samples import (
 from trainperf.analysis.summary.schema import (
     Cause,
     CauseFacts,
-    Energy,
     MachineFacts,
     MachineWindow,
     Summary,
@@ -36,10 +32,9 @@ from trainperf.analysis.summary.schema import (
 from trainperf.core.artifacts.machine import device_column
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.link import of_link
-from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, H2D_BYTES_PER_S, STEP_MEAN_S
+from trainperf.core.readings import H2D_BYTES_PER_S
 from trainperf.core.stats.quantiles import Distribution, joined
 from trainperf.core.steps.block import Column, StepBlock
-from trainperf.meters.fold import Reading
 
 
 TOGETHER_NS = 5e9
@@ -117,7 +112,6 @@ class _SampledSteps:
 
     def __init__(self, series: MachineSeries) -> None:
         self.series = series
-        self.joules = joules_so_far(series)
         every_ns = np.median(np.diff(series.at_ns)) if len(series) > 1 else 0.0
         self._since_ns = series.at_ns[0] - every_ns
         self.steps, self.seconds = np.zeros(len(series), np.int32), np.zeros(len(series))
@@ -136,11 +130,6 @@ class _SampledSteps:
         np.add.at(self.seconds, sample, walls_s)
         np.minimum.at(self.first, sample, index.astype(np.int32))
         np.maximum.at(self.last, sample, index.astype(np.int32))
-
-    def joules_at(self, at_ns: Column) -> Column:
-        """Joules that its devices have taken by then, where that is known."""
-        joules = np.full(len(self.series), np.nan) if self.joules is None else self.joules
-        return np.interp(at_ns, self.series.at_ns, joules)
 
     def window(self, part: slice, typical_s: float | None) -> MachineWindow:
         """Its steps between some samples."""
@@ -163,7 +152,6 @@ class _CauseFold:
         self.parts: list[tuple[_SampledSteps, Mask]] = []
         """Each attempt, and the samples at which the cause holds."""
         self.inside: Distribution | None = None
-        self.with_others = 0
 
     def facts(
         self, steady_s: float, outside: Distribution | None, outside_s: float
@@ -189,7 +177,6 @@ class _CauseFold:
             slower=slower,
             lost_fraction=min(lost_s / steady_s, 0.99),
             shown=bool(typical_s and judged and inside.quantile(25.0) > typical_s),
-            with_others=self.with_others / inside.n,
             values=self._values(),
             who=self._who(),
             windows=self._windows(mean_s),
@@ -257,7 +244,6 @@ class MachineFold:
                 fold.parts.append((host, without_flicker(host.series.at_ns, mask)))
         self._outside: Distribution | None = None
         self._outside_s = self._steady_s = 0.0
-        self._spent_j, self._metered = 0.0, 0
 
     def observe(self, block: StepBlock, attempt: int) -> None:
         """Take the next steps of an attempt, by its place in the run."""
@@ -282,32 +268,14 @@ class MachineFold:
         causes = np.sum([inside for _, inside in held], axis=0)
         for fold, inside in held:
             fold.inside = joined((fold.inside, Distribution.of(walls_s[inside])))
-            fold.with_others += int((inside & (causes > 1)).sum())
         if samples:
             anywhere = np.logical_or.reduce([sampled for _, sampled in samples.values()])
             outside_s = walls_s[anywhere & (causes == 0)]
             self._outside = joined((self._outside, Distribution.of(outside_s)))
             self._outside_s += float(outside_s.sum())
         self._steady_s += float(walls_s.sum())
-        self._meter(steady.start_ns, steady.start_ns + steady.wall_ns, list(samples))
 
-    def _meter(self, begins: Column, ends: Column, hosts: Sequence[_SampledSteps]) -> None:
-        """Add the energy of steps that every host has sampled to their ends.
-
-        Where the power of a host's devices is not known, that of the others is not the step's.
-        """
-        metered = [host for host in hosts if host.series.header.devices]
-        if not metered or any(host.joules is None for host in metered):
-            return
-        whole = np.ones(len(begins), dtype=bool)
-        for host in metered:
-            whole &= (begins >= host.series.at_ns[0]) & (ends <= host.series.at_ns[-1])
-        self._spent_j += sum(
-            float((host.joules_at(ends) - host.joules_at(begins))[whole].sum()) for host in metered
-        )
-        self._metered += int(whole.sum())
-
-    def facts(self, *, tokens_per_step: float | None) -> MachineFacts | None:
+    def facts(self) -> MachineFacts | None:
         """What there is to say; `None` where nothing was sampled."""
         hosts: dict[tuple[str, int], list[MachineSeries]] = {}
         for series in (host.series for host in self._hosts):
@@ -326,7 +294,6 @@ class MachineFold:
         return MachineFacts(
             hosts=tuple(map(host_facts, hosts.values())),
             causes=tuple(sorted(causes, key=lambda each: (-each.lost_fraction, -each.fraction))),
-            energy=self._energy(tokens_per_step),
         )
 
     def _span(self, series: MachineSeries) -> tuple[float, float]:
@@ -336,34 +303,6 @@ class MachineFold:
             return since, until
         first, last = self._reached.get(series.attempt, (np.inf, -np.inf))
         return max(since, first), min(until, last)
-
-    def _energy(self, tokens_per_step: float | None) -> Energy | None:
-        metered = [host for host in self._hosts if host.joules is not None]
-        spans = [(host, *self._span(host.series)) for host in metered]
-        spans = [(host, since, until) for host, since, until in spans if since < until]
-        if not spans:
-            return None
-        devices: Counter[int] = Counter()
-        for host, _, _ in spans:
-            devices[host.series.attempt] += len(host.series.header.devices)
-        ends_j = [host.joules_at(np.array(span)) for host, *span in spans]
-        whole_j = sum(float(end_j - begin_j) for begin_j, end_j in ends_j)
-        lasted_ns = {host.series.attempt: until - since for host, since, until in spans}
-        step_j = self._spent_j / self._metered if self._metered else None
-        return Energy(
-            joules=whole_j,
-            mean_w=whole_j / sum(lasted_ns.values()) * 1e9,
-            step_j=step_j,
-            token_j=step_j / tokens_per_step if step_j and tokens_per_step else None,
-            devices=max(devices.values()),
-            counted=all(counts_energy(host.series) for host, _, _ in spans),
-        )
-
-
-def tokens_per_step(readings: Mapping[str, Reading]) -> float | None:
-    """Effective tokens of a mean steady step; `None` where they were not counted."""
-    rate, step_s = readings[EFFECTIVE_TOKENS_PER_S].value, readings[STEP_MEAN_S].value
-    return rate * step_s if rate and step_s else None
 
 
 def link_words(summary: Summary) -> str:

@@ -1,4 +1,4 @@
-"""Samples of a machine, read: its hosts and devices while the fit ran, and their energy."""
+"""Samples of a machine, read: its hosts and devices while the fit ran."""
 
 from collections.abc import Sequence
 
@@ -98,23 +98,3 @@ def mean_sampled(column: Column) -> float | None:
     """Mean of what there is; `None` where there is nothing."""
     present = column[~np.isnan(column)]
     return float(present.mean()) if len(present) else None
-
-
-def joules_so_far(series: MachineSeries) -> Column | None:
-    """Joules so far at each sample, of all devices; `None` where power is not always known."""
-    devices = range(len(series.header.devices))
-    if not devices or len(series) < 2:
-        return None
-    if counts_energy(series):
-        since = [series.device(device, "energy_j")[1:] for device in devices]
-    else:
-        watts = [series.device(device, "power_w") for device in devices]
-        since = [np.diff(series.at_ns) / 1e9 * (each[1:] + each[:-1]) / 2 for each in watts]
-    joules: Column = np.append(0.0, np.cumsum(np.sum(since, axis=0)))
-    return None if np.isnan(joules).any() else joules
-
-
-def counts_energy(series: MachineSeries) -> bool:
-    """Whether all its devices count energy, from the first sample to the last."""
-    devices = range(len(series.header.devices))
-    return not any(np.isnan(series.device(device, "energy_j")[1:]).any() for device in devices)

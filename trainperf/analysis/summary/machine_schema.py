@@ -1,4 +1,4 @@
-"""Contents of `summary.json` about the machine: hosts, devices, what they did, and energy."""
+"""Contents of `summary.json` about the machine: hosts, devices, and what they did."""
 
 from typing import Literal
 
@@ -39,8 +39,6 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the time of steady steps that they take longer in it than the median outside."""
     shown: bool = False
     """Whether three in four of its steps are slower than the median outside."""
-    with_others: float = 0.0
-    """Share of its steps in which another cause held too."""
     values: dict[str, float] = {}
     """Means of what was sampled in it; `outside_sm_mhz` is the clock outside."""
     who: tuple[str, ...] = ()
@@ -85,25 +83,9 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     reasons: dict[str, str] = {}
 
 
-class Energy(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all devices whose power is known, together; of the boards, not of their hosts."""
-
-    joules: float
-    """From the first sample to the last."""
-    mean_w: float
-    step_j: float | None
-    """Of a mean steady step; `None` where the power of one of the devices is not known."""
-    token_j: float | None
-    """Of an effective token in steady steps."""
-    devices: int
-    counted: bool
-    """Whether the devices count it themselves; else power was integrated over time."""
-
-
 class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
     """All hosts that were sampled."""
 
     hosts: tuple[HostFacts, ...]
     causes: tuple[CauseFacts, ...] = ()
     """Those that came up at all, the one that lost most first."""
-    energy: Energy | None = None

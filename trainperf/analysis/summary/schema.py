@@ -15,7 +15,6 @@ from trainperf.analysis.summary.machine_schema import (
     Cause,
     CauseFacts,
     DeviceFacts,
-    Energy,
     HostFacts,
     MachineFacts,
     MachineWindow,
@@ -58,7 +57,6 @@ __all__ = [
     "CauseFacts",
     "DeviceFacts",
     "DeviceTime",
-    "Energy",
     "GrowingPause",
     "HostFacts",
     "HostShare",
@@ -71,7 +69,6 @@ __all__ = [
     "NewLevel",
     "PhaseLines",
     "PlainCode",
-    "Prices",
     "RankEnd",
     "RankState",
     "RecurringSteps",
@@ -216,15 +213,6 @@ class Restarts(msgspec.Struct, frozen=True, kw_only=True):
     """Steps that were done twice; `None` where an attempt does not say where it went on."""
 
 
-class Prices(msgspec.Struct, frozen=True, kw_only=True):
-    """What the reader of a report pays, in a currency of their own."""
-
-    per_hour: float | None = None
-    """For everything that the run used, all ranks together, for an hour."""
-    per_kwh: float | None = None
-    """For electricity."""
-
-
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A run, read: what reports show and comparisons compare."""
 
@@ -275,8 +263,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Another run of the same training that the trials are of; empty where they are its own."""
     machine: MachineFacts | None = None
     """`None` where no machine was sampled."""
-    prices: Prices | None = None
-    """What whoever asked for a report pays."""
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
     ordinary: Ordinary | None = None

@@ -35,7 +35,6 @@ DEVICE_COLUMNS: dict[str, str] = {
     "sm_mhz": "clock of the multiprocessors",
     "memory_mhz": "clock of the memory",
     "power_w": "power of the board",
-    "energy_j": "energy since the sample before, where the device counts it",
     "celsius": "temperature of the chip",
     "reasons": "bits: why the clock is lower than it could be, as NVML has them",
     "busy": "share of the time in which a kernel ran",

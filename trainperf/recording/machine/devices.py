@@ -47,7 +47,6 @@ class DeviceSource:
             h for each in selectors if (h := self._try(self._handle, each)) is not None
         ]
         self._last_seen = [0] * len(self._handles)
-        self._joules: list[float | None] = [None] * len(self._handles)
         self.devices = tuple(map(self._described, self._handles))
 
     def read(self, own: Collection[int]) -> tuple[list[dict[str, float | None]], list[Neighbour]]:
@@ -66,7 +65,6 @@ class DeviceSource:
                         nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM
                     ),
                     "power_w": None if watts is None else watts / 1000,
-                    "energy_j": self._energy_j(place, handle),
                     "celsius": self._try(
                         nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU
                     ),
@@ -93,14 +91,6 @@ class DeviceSource:
             most_mhz=self._try(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
             limit_w=None if limit is None else limit / 1000,
         )
-
-    def _energy_j(self, place: int, handle: Any) -> float | None:  # noqa: ANN401 NVML's own
-        """Since the reading before; nothing at the first, and where the driver began anew."""
-        counted = self._try(self._nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
-        before, self._joules[place] = self._joules[place], counted
-        if counted is None or before is None or counted < before:
-            return None
-        return float(counted - before) / 1000
 
     def _reasons(self, handle: Any) -> float:  # noqa: ANN401 NVML's own
         newer = getattr(self._nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)

@@ -1,15 +1,13 @@
 """The page of a run, `report.html`: the answer first, then every figure behind it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import msgspec
+from dataclasses import dataclass
 
 from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
-from trainperf.analysis.summary.schema import Prices, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.engines.base import Engine
 from trainperf.core.formatting.html.figures import bar, keys
@@ -86,15 +84,12 @@ def load_page_data(
     *,
     now_s: float | None = None,
     engine: Engine | None = None,
-    prices: Prices | None = None,
 ) -> PageData:
     """Read a run once, in constant memory; *now_s* and *engine* as for `examine`."""
     replay, walls = Replay(run), WallsFold()
     fold = SeriesFold(most=MOST_GROUPS, beside=MachineTracks(replay).columns)
     evidence = examine(run, now_s=now_s, replay=replay, observers=(fold, walls), engine=engine)
-    priced = msgspec.structs.replace(evidence.summary, prices=prices)
-    evidence = replace(evidence, summary=priced)
-    charts = series(fold.groups, priced, None)
+    charts = series(fold.groups, evidence.summary, None)
     return PageData(evidence=evidence, series=charts, walls=walls)
 
 

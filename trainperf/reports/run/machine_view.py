@@ -1,13 +1,11 @@
-"""The machine beside the loop, in words: its numbers, its table, and what the run cost."""
+"""The machine beside the loop, in words: its numbers and its table."""
 
 from collections.abc import Iterable, Iterator
 
-from trainperf.analysis.summary.costs import Cost, cost_of_energy, cost_of_time
 from trainperf.analysis.summary.schema import CauseFacts, DeviceFacts, HostFacts, Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import UNKNOWN, Table
-from trainperf.core.formatting.units import count, fine_share, plural, rate, share, size
-from trainperf.reports.run.rows import NamedValue
+from trainperf.core.formatting.units import fine_share, plural, rate, share, size
 
 
 _MOST_HOSTS = 8
@@ -30,44 +28,6 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("net_sent", "sent", "rate"),
 )
 """Column of the host, its label, and its kind."""
-
-
-def joules(amount: float) -> str:
-    """E.g. `37.2 J`, `1.20 MJ`."""
-    for unit, name in ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"), (1.0, "J")):
-        if amount >= unit:
-            return f"{count(amount / unit)} {name}"
-    return f"{count(amount * 1e3)} mJ"
-
-
-def energy_facts(summary: Summary) -> list[NamedValue]:
-    """Power, energy and cost, as far as they are known."""
-    energy = None if summary.machine is None else summary.machine.energy
-    facts = []
-    if energy is not None:
-        facts.append(NamedValue(name="power", value=f"{energy.mean_w:,.0f} W"))
-        per = [f"{joules(energy.step_j)}/step"] if energy.step_j else []
-        per += [f"{joules(energy.token_j)}/token"] if energy.token_j else []
-        facts += [NamedValue(name="energy", value=", ".join(per))] if per else []
-    for what, cost in (("cost", cost_of_time(summary)), ("electricity", cost_of_energy(summary))):
-        if cost is not None:
-            facts.append(NamedValue(name=what, value=_cost(cost)))
-    prices = summary.prices
-    if energy is None and prices is not None and prices.per_kwh is not None:
-        facts.append(
-            NamedValue(name="electricity", value="not known: no device's power was sampled")
-        )
-    return facts
-
-
-def _cost(cost: Cost) -> str:
-    parts = {"the fit": cost.fit, "1,000 steps": cost.steps, "1M tokens": cost.tokens}
-    each = [f"{_price(price)} for {what}" for what, price in parts.items() if price is not None]
-    return ", ".join(each)
-
-
-def _price(amount: float) -> str:
-    return f"{amount:,.0f}" if amount >= 999.5 else f"{amount:.3g}"
 
 
 def machine_line(summary: Summary) -> str:
@@ -179,9 +139,6 @@ def _notes(summary: Summary) -> Iterator[str]:
             yield f"not sampled: {plain(why)}"
     if len(machine.hosts) > _MOST_HOSTS:
         yield f"{len(machine.hosts) - _MOST_HOSTS} further hosts are in summary.json"
-    if machine.energy is not None:
-        how = "counted by the devices" if machine.energy.counted else "power over time"
-        yield f"energy {joules(machine.energy.joules)} in all, {how}; of the boards alone"
 
 
 def _stretches(cause: CauseFacts) -> Iterator[tuple[str, str, str]]:

@@ -31,7 +31,6 @@ from trainperf.reports.layout.finding_view import (
     gain,
     to_act_on,
 )
-from trainperf.reports.run.machine_view import energy_facts
 from trainperf.reports.run.ranks_lost import ranks_lost
 from trainperf.reports.run.ranks_view import RanksView, ranks_view
 from trainperf.reports.run.rows import (
@@ -127,7 +126,7 @@ def run_view(summary: Summary) -> RunView:
         phases_of=phases_of(summary),
         phases=phase_rows(summary),
         why=[line for line in (split_line(summary), light_line(summary)) if line],
-        facts=[*facts(summary), *energy_facts(summary)],
+        facts=facts(summary),
         fit_time=duration(run.fit_s),
         fit=list(_fit(summary)),
         whole=run.loop.whole,

@@ -12,7 +12,7 @@ from trainperf.core.formatting.units import Scale, duration, plural, step_range
 from trainperf.core.formatting.wrap import columns_of, words_of
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.reports.layout.terminal import flow
-from trainperf.reports.run.machine_view import energy_facts, machine_line, of_machine
+from trainperf.reports.run.machine_view import machine_line, of_machine
 from trainperf.reports.run.ranks_lost import of_job
 from trainperf.reports.run.ranks_view import late_lines, of_ranks
 from trainperf.reports.run.rows import ending
@@ -138,8 +138,7 @@ def machine(look: LiveLook, width: int, most: int) -> list[Text]:  # noqa: ARG00
     shown = of_machine(summary)
     if not shown:
         return _paragraph(NO_MACHINE, width)
-    energy = " · ".join(fact.sentence for fact in energy_facts(summary))
-    return [*(_paragraph(energy, width) if energy else ()), *table_lines(shown, width)]
+    return table_lines(shown, width)
 
 
 def findings(look: LiveLook, width: int, most: int) -> list[Text]:  # noqa: ARG001 as long as it is
