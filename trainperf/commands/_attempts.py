@@ -23,7 +23,7 @@ from trainperf.core.artifacts.trials import TrialResult, Trials, in_order
 from trainperf.core.errors import RunError
 from trainperf.core.formatting.units import duration
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, words_in
-from trainperf.core.loop_kind import PLAIN, LoopKind, loop_of
+from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.steps.records import FINISHED
 
@@ -41,12 +41,6 @@ LEAST_MINUTES = 0.25
 
 SILENCED = {"WANDB_MODE": "disabled", "COMET_AUTO_LOG_DISABLE": "1"}
 """Variables by which trackers leave no run of a training that is thrown away.  MLflow has none."""
-
-_OUTSIDE = (
-    "the loop was tried from outside, where nothing takes its batches over: what changes them was "
-    "not tried (workers, padding, batches from memory), and no loss was compared; for those put "
-    "trainperf.loop.LoopMonitor into the loop, with watch(model, optimizer), and try again"
-)
 
 _POLL_S = 0.25
 _TAIL_BYTES = 1 << 16
@@ -319,7 +313,7 @@ def _result(latest: _Attempt, last: _Attempt, ended_by: dict[str, str]) -> Tried
         path=latest.run,
         trials=trials,
         warning=warning,
-        remark=_OUTSIDE if _loop(latest.run).outside else "",
+        remark=_loop(latest.run).trials_from_outside,
         interrupted=last.interrupted,
     )
 
@@ -347,9 +341,7 @@ def _never_tried(last: _Attempt) -> str:
         return f"the script ended before anything was tried: {last.why()}"
     if last.run is None:
         return f"nothing was tried: {last.unrecorded or 'no run was written on this machine'}"
-    watched = ""
-    if _loop(last.run) is PLAIN:
-        watched = ", and give a LoopMonitor its model and optimizer: watch(model, optimizer)"
+    watched = _loop(last.run).to_be_tried
     return f"the training ended before the first trial; let it train for more steps{watched}"
 
 

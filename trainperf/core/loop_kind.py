@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 
 NO_TRAINING = "not applicable: nothing is trained"
@@ -69,6 +69,24 @@ class LoopKind:
     """Whether a step ends with an update; otherwise it is a batch of requests that is answered."""
     whole: str = "fit"
     """What all of it is called."""
+    mark: str = ""
+    """Before its ranks, where it is not what people expect."""
+    work: tuple[str, ...] = ("forward", "backward", "optimizer")
+    """Phases in which its model computes."""
+    samples: str = "samples"
+    """What a batch is made of."""
+    unclosed: str = "ended before its training was over"
+    """How a run ended that nobody closed: a Trainer says when it is over."""
+    ours: str = ""
+    """What trainperf itself does among the callbacks."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Phase that holds something else than usual, to what that is."""
+    waits: str = ""
+    """Where a wait for data is taken, if not around the loader."""
+    to_be_tried: str = ""
+    """What its script must do so that changes can be tried, after a sentence."""
+    trials_from_outside: str = ""
+    """What is to be known of changes that were tried in it."""
     outside: bool = False
     """Whether it was recorded from outside, where nothing takes its batches over."""
     coarse: bool = False
@@ -162,6 +180,9 @@ with LoopMonitor("runs/a") as monitor:
     fused=_FUSED,
     overflows_less="torch.autocast(device, dtype=torch.bfloat16)",
     logging="LoopMonitor(log_every_n_steps={steps})",
+    unclosed="ended without close()",
+    ours="trainperf itself, in end_step()",
+    to_be_tried=", and give a LoopMonitor its model and optimizer: watch(model, optimizer)",
     own=True,
 )
 
@@ -180,8 +201,12 @@ with LoopMonitor("runs/a", kind="inference") as monitor:
     measures={**PLAIN.measures, "memory": "monitor.watch(model)"},
     wrapped_model="model",
     kept="decide on the device (torch.where), and copy the answers of a batch at once",
+    to_be_tried="",
     trains=False,
     whole="run",
+    mark="inference · ",
+    work=("forward",),
+    samples="requests",
 )
 
 HUGGING_FACE = LoopKind(
@@ -233,6 +258,18 @@ OUTSIDE = replace(
     measures={name: f"{_MONITOR} {how}" for name, how in PLAIN.measures.items()},
     user_code=f"{_MONITOR} {PLAIN.user_code}",
     logging="one in {steps} steps, in the loop itself",
+    unclosed=HUGGING_FACE.unclosed,
+    ours="",
+    to_be_tried="",
+    names={
+        "data_wait": "data wait, or code of the loop between update and forward",
+        "other": "the loop's own code between forward and update",
+    },
+    waits="all from update to forward",
+    trials_from_outside="the loop was tried from outside, where nothing takes its batches over: "
+    "what changes them was not tried (workers, padding, batches from memory), and no loss was "
+    "compared; for those put trainperf.loop.LoopMonitor into the loop, with watch(model, "
+    "optimizer), and try again",
     own=False,
     outside=True,
     coarse=True,
@@ -241,10 +278,20 @@ OUTSIDE = replace(
 LOOPS = (LIGHTNING, PLAIN, HUGGING_FACE, OUTSIDE, INFERENCE)
 """Those that can be measured."""
 
-OUTSIDE_WITH_LOADER = replace(OUTSIDE, name="outside, loader heard", coarse=False)
+OUTSIDE_WITH_LOADER = replace(
+    OUTSIDE, name="outside, loader heard", coarse=False, names={}, waits=""
+)
 """Of which it turned out that its waits for a `DataLoader` were heard."""
 
-IMPORTED = replace(PLAIN, name="imported", title="In a log", own=False)
+IMPORTED = replace(
+    PLAIN,
+    name="imported",
+    title="In a log",
+    unclosed=HUGGING_FACE.unclosed,
+    ours="",
+    to_be_tried="",
+    own=False,
+)
 """One that left a log: advice is that of a plain loop, but nothing of it was bracketed."""
 
 

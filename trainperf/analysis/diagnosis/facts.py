@@ -20,7 +20,13 @@ from trainperf.analysis.summary.schema import (
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.loop_kind import PLAIN, LoopKind
-from trainperf.core.readings import STEP_IQR_S, STEP_S, find
+from trainperf.core.readings import (
+    MEMORY_PEAK_BYTES,
+    RESIDENT_PEAK_BYTES,
+    STEP_IQR_S,
+    STEP_S,
+    find,
+)
 from trainperf.core.steps.records import Scalar
 from trainperf.meters.fold import Reading
 from trainperf.traces.results import RankTrace, Straggler
@@ -81,6 +87,11 @@ class Facts:
         if reading is None or reading.value is None:
             return None
         return max((rank for rank in reading.per_rank if rank is not None), default=reading.value)
+
+    @property
+    def peak_bytes(self) -> float | None:
+        """Largest use of memory of any rank: of its device, else of its process."""
+        return self.worst(MEMORY_PEAK_BYTES) or self.worst(RESIDENT_PEAK_BYTES)
 
     def number(self, name: str) -> float | None:
         """A setting that is a number; `None` when it is not known."""

@@ -1,7 +1,6 @@
 """Room in memory: whether more activations would fit."""
 
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.core.readings import MEMORY_PEAK_BYTES, RESIDENT_PEAK_BYTES
 
 
 FULL = 0.8
@@ -14,8 +13,7 @@ def room_for(facts: Facts, grown: float) -> tuple[float, float] | None:
     `None` where that might not fit, or is not known.  Parameters, gradients and two moments of them
     stay as they are; a fifth of the memory is left.
     """
-    reading = RESIDENT_PEAK_BYTES if facts.host_computes else MEMORY_PEAK_BYTES
-    peak, capacity = facts.worst(reading), facts.number("device_memory_bytes")
+    peak, capacity = facts.peak_bytes, facts.number("device_memory_bytes")
     if not peak or not capacity:
         return None
     if facts.host_computes:  # ranks of one host share its memory

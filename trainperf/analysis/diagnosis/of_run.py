@@ -208,7 +208,7 @@ def _regions(
     order = sorted(
         (floor.use for floor in typical.operators), key=lambda use: keys.get(_key(use), len(keys))
     )
-    if audit.device == "cpu":
+    if audit.timed:
         waited = 0.0 if facts.host is None else facts.host.waited_fraction or 0.0
         slowed = 1 / (1 - min(waited, LIMITS.mostly))
         return on_host(typical.operators, order, loop_s, typical, slowed), "audited"

@@ -113,7 +113,7 @@ def speed_of_light(
         typical: The floors of a step that is as large as the steady ones.
     """
     usual = light if typical is None else typical
-    on_host = audit.device == "cpu"
+    on_host = audit.timed
     step_s = sum(phases_s.values()) or None
     floors: list[tuple[str, PhaseFloor]] = [("step", usual.step), *usual.phases.items()]
     measured_s = {"step": step_s, **(phases_s if on_host else {})}

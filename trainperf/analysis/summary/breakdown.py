@@ -55,7 +55,7 @@ def with_time_split(
         ahead=summary.run.device != "cpu",
         # Before there is a steady step the audited one has to do.
         light=typical if summary.run.steady_steps else light,
-        timed=audit is not None and audit.device == "cpu",
+        timed=audit is not None and audit.timed,
         # Of the latest trace in which a device worked, on the lowest rank that has one.
         trace=next((each for each in shares if each is not None), None),
     )

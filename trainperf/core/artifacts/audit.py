@@ -136,6 +136,11 @@ class StepAudit(Document, frozen=True, kw_only=True):
     software: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
+    def timed(self) -> bool:
+        """Whether operators have run when they return, so that the host's times are theirs."""
+        return self.device == "cpu"
+
+    @property
     def calls(self) -> int:
         """Operators that moved data."""
         return sum(use.calls for use in self.operators)

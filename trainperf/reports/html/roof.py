@@ -91,7 +91,7 @@ def _caption(spots: Sequence[_Spot]) -> str:
 
 def _on_host(evidence: Evidence) -> bool:
     audit = evidence.documents.audit
-    return audit is not None and audit.device == "cpu"
+    return audit is not None and audit.timed
 
 
 def _spots(evidence: Evidence, light: Roofline) -> Iterator[_Spot]:

@@ -45,7 +45,6 @@ _SHOWN_ELSEWHERE = frozenset({"tokens", "loss"})
 _MOST_ANSWERS = 3
 """Traces whose answer is repeated here, the latest."""
 
-OURS = "trainperf itself, in end_step()"
 """What a loop of one's own spends in hooks."""
 
 _TRAINING = (Phase.BACKWARD, Phase.OPTIMIZER)
@@ -91,8 +90,7 @@ def about(summary: Summary) -> str:
     """Ranks and device, e.g. `2 ranks · CUDA`."""
     run = summary.run
     device = DEVICES.get(run.device, run.device)
-    kind = "" if run.loop.trains else f"{run.loop.name} · "
-    return f"{kind}{plural(len(run.ranks), 'rank')} · {plain(device)}"
+    return f"{run.loop.mark}{plural(len(run.ranks), 'rank')} · {plain(device)}"
 
 
 def phase_rows(summary: Summary) -> list[PhaseRow]:
@@ -116,7 +114,7 @@ def phase_rows(summary: Summary) -> list[PhaseRow]:
             absent=_absent(summary, phase, spent_s / step_s),
         )
         for phase, spent_s in zip(PHASES, seconds, strict=True)
-        if summary.run.loop.trains or phase not in _TRAINING
+        if phase not in _TRAINING or phase.label in summary.run.loop.work
     ]
 
 
@@ -155,12 +153,17 @@ def facts(summary: Summary) -> list[NamedValue]:
     )
     others = [entry for entry in entries if entry is not None]
     titled = _titled(summary)
-    return [*others, *titled] if summary.run.loop.trains else [*titled, *others]
+    return [*titled, *others] if _answers(summary) else [*others, *titled]
+
+
+def _answers(summary: Summary) -> bool:
+    """Whether it answers requests, whose latency is what matters."""
+    return summary.value(readings.LATENCY_S) is not None
 
 
 def _percentiles(summary: Summary) -> tuple[NamedValue | None, ...]:
     """Of the step; an inference loop has those of its latency among the titled readings."""
-    if not summary.run.loop.trains:
+    if _answers(summary):
         return ()
     return (
         _fact(summary, readings.STEP_P95_S, "p95", duration),
@@ -215,9 +218,7 @@ def ending(summary: Summary) -> str:
 
 def _unclosed(summary: Summary) -> str:
     """Who measures a loop of their own closes it; any other is over when its Trainer says so."""
-    if summary.run.loop.own:
-        return "ended without close()"
-    return "ended before its training was over"
+    return summary.run.loop.unclosed
 
 
 def progress(summary: Summary) -> str:
@@ -283,8 +284,7 @@ def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.CALLBACKS:
         callbacks_s = summary.phases_s().get(phase.label, 0.0)
         mostly = 2 * (summary.value(readings.OVERHEAD_S) or 0.0) > callbacks_s
-        ours = OURS if summary.run.loop.own and mostly else ""
-        return next(iter(summary.actions_s), ours)
+        return next(iter(summary.actions_s), summary.run.loop.ours if mostly else "")
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "includes waiting for ranks"
     if phase is Phase.H2D:
@@ -298,10 +298,10 @@ def _note(summary: Summary, phase: Phase) -> str:
 def _loader(summary: Summary) -> str:
     stalled = summary.value(readings.DATA_STALL_FRACTION)
     workers = summary.run.config.get("num_workers")
-    parts = ["all from update to forward"] if summary.run.loop.coarse else []
+    parts = [summary.run.loop.waits] if summary.run.loop.waits else []
     parts += [f"num_workers={workers}"] if workers is not None else []
     parts += ["rank 0 loads for all"] if sends_batches(summary) else []
-    if stalled is not None and summary.run.device != "cpu":
+    if stalled is not None:
         parts.append(f"device idle for {share(stalled)}")
     return "; ".join(parts)
 
@@ -321,14 +321,13 @@ def _samples(summary: Summary) -> NamedValue | None:
     rate_per_s = summary.value(readings.SAMPLES_PER_S)
     if rate_per_s is None or summary.value(readings.EFFECTIVE_TOKENS_PER_S) is not None:
         return None
-    unit = "samples/s" if summary.run.loop.trains else "requests/s"
-    return NamedValue(name=unit, value=_whole(rate_per_s), first=True)
+    return NamedValue(name=f"{summary.run.loop.samples}/s", value=_whole(rate_per_s), first=True)
 
 
 def _batches(summary: Summary) -> NamedValue | None:
     """Of an inference loop how many batches it answers."""
-    step_s = None if summary.run.loop.trains else summary.value(readings.STEP_MEAN_S)
-    if not step_s:
+    step_s = summary.value(readings.STEP_MEAN_S)
+    if not step_s or not _answers(summary):
         return None
     return NamedValue(name="batches/s", value=_whole(1 / step_s), first=True)
 

@@ -307,19 +307,14 @@ def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
         return f"; {share(top.fraction)} of it is data wait, hidden behind a busy device"
     if phase not in COMPUTE:
         return f"; {share(top.fraction)} of it is {_name(summary, phase)}"
-    work = "forward, backward, optimizer" if summary.run.loop.trains else "forward"
-    parts = f" ({work})" if _host_computes(summary) else ""
+    parts = f" ({', '.join(summary.run.loop.work)})" if _host_computes(summary) else ""
     return f"; {_work_share(rows)} of it is {_work_name(summary)}{parts}"
 
 
 def _name(summary: Summary, phase: Phase) -> str:
-    if phase is Phase.DATA_WAIT and summary.run.loop.coarse:
-        return "data wait, or code of the loop between update and forward"
-    if phase is Phase.OTHER and summary.run.loop.coarse:
-        return "the loop's own code between forward and update"
     if phase is Phase.OTHER and imported_from(summary.run.config):
         return "not divided in the log"
-    return _NAMES[phase]
+    return summary.run.loop.names.get(phase.label, _NAMES[phase])
 
 
 def _larger_work(summary: Summary, rows: Sequence[PhaseRow], fraction: float) -> str:
@@ -351,14 +346,10 @@ def _work_name(summary: Summary) -> str:
         if summary.run.device != "cpu" and not imported_from(summary.run.config)
         else ""
     )
-    work = "forward, backward and optimizer" if summary.run.loop.trains else "forward"
-    return f"{work}{host}"
+    *first, last = summary.run.loop.work
+    return f"{', '.join(first)} and {last}{host}" if first else f"{last}{host}"
 
 
 def _hidden(summary: Summary, row: PhaseRow) -> bool:
     stalled = summary.readings[DATA_STALL_FRACTION].value
-    return (
-        summary.run.device != "cpu"
-        and stalled is not None
-        and stalled < _HIDDEN_STALL * row.fraction
-    )
+    return stalled is not None and stalled < _HIDDEN_STALL * row.fraction

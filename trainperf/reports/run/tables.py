@@ -300,10 +300,10 @@ def of_memory(summary: Summary) -> list[Table]:
         title="What fills the memory",
         head=("", "size", "bytes per parameter"),
         rows=tuple(rows),
-        notes=tuple(_memory_notes(ledger, trains=summary.run.loop.trains)),
+        notes=tuple(_memory_notes(ledger)),
     )
     saved = _savings(ledger)
-    return [filled, saved] if saved.rows and summary.run.loop.trains else [filled]
+    return [filled, saved] if saved.rows and ledger.gradients_bytes else [filled]
 
 
 def _static(ledger: MemoryLedger) -> Iterator[tuple[str, int]]:
@@ -325,8 +325,8 @@ def _moving(ledger: MemoryLedger) -> Iterator[tuple[str, int | None]]:
     yield "reserved, not used", ledger.fragmentation_bytes
 
 
-def _memory_notes(ledger: MemoryLedger, *, trains: bool) -> Iterator[str]:
-    each = bytes_per_parameter(ledger) if trains else None
+def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:
+    each = bytes_per_parameter(ledger) if ledger.gradients_bytes else None
     if each is not None:
         # Lightning's `16-mixed` keeps everything in fp32: the same sum of other parts.
         mixed = ledger.precision in ("16-mixed", "bf16-mixed") and not ledger.master_bytes

@@ -171,11 +171,11 @@ def _data_wait(groups: Groups, summary: Summary) -> list[Line | None]:
     if not_covered(summary.reading(readings.phase_reading(Phase.DATA_WAIT.label))):
         return []  # an imported log that does not have it
     names = ("waited", "walls", "wait_fraction")
-    lines = [_share_line(groups, names, "host waits for the loader")]
-    if summary.run.device != "cpu":
-        names = ("stalled", "stalled_walls", "stall_fraction")
-        lines.append(_share_line(groups, names, "device idle because of it"))
-    return lines
+    stalls = ("stalled", "stalled_walls", "stall_fraction")
+    return [
+        _share_line(groups, names, "host waits for the loader"),
+        _share_line(groups, stalls, "device idle because of it"),
+    ]
 
 
 def _tokens(groups: Groups, _: Summary) -> list[Line | None]:

@@ -207,7 +207,7 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     capacity = facts.number("device_memory_bytes")
     if not capacity or facts.ran_out:
         return None
-    used = facts.worst(RESIDENT_PEAK_BYTES if facts.host_computes else MEMORY_PEAK_BYTES) or 0.0
+    used = facts.peak_bytes or 0.0
     reserved = facts.value(MEMORY_RESERVED_PEAK_BYTES) or 0.0
     holes = facts.value(FRAGMENTATION_BYTES) or 0.0
     retries, steps = facts.worst(ALLOC_RETRIES) or 0.0, facts.steady_steps
