@@ -301,7 +301,7 @@ def _loader(summary: Summary) -> str:
     parts = [summary.run.loop.waits] if summary.run.loop.waits else []
     parts += [f"num_workers={workers}"] if workers is not None else []
     parts += ["rank 0 loads for all"] if sends_batches(summary) else []
-    if stalled is not None:
+    if stalled is not None and summary.run.device != "cpu":
         parts.append(f"device idle for {share(stalled)}")
     return "; ".join(parts)
 
