@@ -24,7 +24,7 @@ from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements
 from trainperf.analysis.summary.host_share import host_share
 from trainperf.analysis.summary.lines import phase_lines
-from trainperf.analysis.summary.ranks import FEW_RANKS, device_time, what_if
+from trainperf.analysis.summary.ranks import FEW_RANKS, what_if
 from trainperf.analysis.summary.run_facts import (
     count_unread,
     restarts,
@@ -168,9 +168,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
             *documents.problems.values(),
         ),
     )
-    summary = msgspec.structs.replace(summary, what_if=what_if(summary))
-    times = device_time(summary, tuple(replay.journals.values()))
-    return msgspec.structs.replace(summary, device_time=times)
+    return msgspec.structs.replace(summary, what_if=what_if(summary))
 
 
 def _hosts(run: Run) -> dict[int, str]:

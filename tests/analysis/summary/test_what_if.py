@@ -10,7 +10,7 @@ from support.runs import MS, WARMUP_STEPS, RankSpec, make_gap, make_info, make_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar, Totals
-from trainperf.reports.run.ranks_lost import of_job, ranks_lost
+from trainperf.reports.run.ranks_lost import ranks_lost
 from trainperf.reports.run.tables import split_line
 from trainperf.reports.run.text import lines, render
 
@@ -81,39 +81,16 @@ def test_too_few_steps_have_no_interval(tmp_path: Path) -> None:
     assert predicted.below_s is predicted.above_s is None
 
 
-def test_the_time_of_all_devices_has_one_owner_each(tmp_path: Path) -> None:
-    """What the late rank waits for data beyond the others is the stragglers', and not data's."""
-    spent = job(tmp_path).device_time
-
-    assert spent is not None
-    assert spent.whole_s == pytest.approx(4 * 12.0)
-    assert spent.parts_s == pytest.approx(
-        {
-            "stragglers": 10.0,
-            "data stall": 2.0,
-            "reductions": 2.0,
-            "steps": 26.0,
-            "checkpoint": 8.0,
-        }
-    )
-    assert sum(spent.parts_s.values()) == pytest.approx(spent.whole_s)
-
-
-def test_the_sentences_name_rank_share_and_hours(tmp_path: Path) -> None:
+def test_the_sentences_name_rank_and_share(tmp_path: Path) -> None:
     """And the finding says whom to look at, and why."""
     summary = job(tmp_path)
     finding = next(each for each in summary.findings if each.id == "straggler")
 
     assert finding.title == "25 % of the step is lost to stragglers; rank 3, data wait"
-    step, hours = ranks_lost(summary)
+    (step,) = ranks_lost(summary)
     assert step.startswith(
-        "step 100 ms: 75.0 ms (73.0–80.0) if rank 3 were as fast as the median rank"
+        "25.0 ms per step: 75.0 ms (73.0–80.0) instead of 100 ms if rank 3 is as fast as the others"
     )
-    assert hours.startswith("of 48.0 rank-seconds 10.0 were lost to stragglers, 8.0 to checkpoints")
-    assert [row[0] for row in of_job(summary)[0].rows][:2] == [
-        "steps, apart from that",
-        "stragglers",
-    ]
 
 
 def test_one_rank_loses_nothing_to_others(tmp_path: Path) -> None:
@@ -121,9 +98,7 @@ def test_one_rank_loses_nothing_to_others(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, forward=25))])
 
     assert summary.what_if is None
-    assert summary.device_time is None
     assert ranks_lost(summary) == []
-    assert of_job(summary) == []
 
 
 def sharded(path: Path, *, collectives: str) -> Summary:
@@ -160,9 +135,6 @@ def test_without_a_tail_nothing_is_said_of_hidden_reductions(
     assert summary.what_if.hidden_s is None
     assert summary.what_if.without_ranks_s == pytest.approx(0.080)
     assert summary.what_if.above_s == pytest.approx(0.002)
-    assert summary.device_time is not None
-    assert "reductions" not in summary.device_time.parts_s
-    assert summary.device_time.parts_s["stragglers"] == pytest.approx(4.0)
     assert "hidden" not in ranks_lost(summary)[0]
 
 
@@ -194,15 +166,14 @@ def test_a_rank_that_loses_time_outside_every_phase_is_told_so_in_words(tmp_path
 def test_the_full_report_drops_no_line_and_the_short_one_cuts_none_in_a_word(
     tmp_path: Path,
 ) -> None:
-    """Also where there is more to say than fits: what the job lost, and each prediction whole."""
+    """Also where there is more to say than fits: each prediction whole."""
     summary = job(tmp_path)
     summary = msgspec.structs.replace(summary, warnings=("something to know",) * 12)
     short, whole = ([line.plain for line in lines(summary, whole=every)] for every in (False, True))
 
-    assert not any("lost  of" in line for line in short)
     text = " ".join(" ".join(whole).split())
     for sentence in ranks_lost(summary):
         assert sentence in text
     assert sum("something to know" in line for line in whole) == 12
-    (cut,) = (line for line in short if "lost  step" in line)
-    assert cut.endswith("if rank 3 were as fast as the median rank,")
+    (cut,) = (line for line in short if "lost  25.0 ms per step" in line)
+    assert cut.endswith("if rank 3 is as fast as the others,")

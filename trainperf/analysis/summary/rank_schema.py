@@ -77,17 +77,6 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """By so much longer: the same, and CPUs that ranks leave to each other while they wait."""
 
 
-class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the time of a job's devices went; seconds summed over the ranks that were read."""
-
-    devices: int
-    whole_s: float
-    parts_s: dict[str, float]
-    """`stragglers`, `data stall`, `reductions` (even the last rank waits for them), the rest of
-    the `steps`, and gaps by label, `restart` among them.  They sum to *whole_s* but for what no
-    record covers."""
-
-
 class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of the step at which ranks wait for each other; over steady steps.
 

@@ -11,35 +11,27 @@ ms.  Over 64 devices and an hour of such steps, 8.5 device-hours are lost to it.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.summary.schema import (
     MOST_RANKS,
-    DeviceTime,
     Summary,
     SyncPoint,
     WhatIf,
 )
 from trainperf.core.findings import COLD, LIMITS, REFILL_S
-from trainperf.core.phases import GAPS, PHASES, Phase
+from trainperf.core.phases import PHASES, Phase
 from trainperf.core.readings import (
     ALLREDUCE_TAIL_S,
-    DATA_STALL_FRACTION,
     STEP_MEAN_S,
     phase_reading,
 )
 
-
-STRAGGLERS, STALL, REDUCTIONS = "stragglers", "data stall", "reductions"
-"""What steps lose; the rest of the parts are gaps, by label, and `steps`."""
-STEPS = "steps"
-"""Time in steps that is not lost to any of them."""
 
 FEW_RANKS = 16
 """Up to so many ranks a run is read in one pass by one process, and each has a row in the map."""
@@ -106,49 +98,6 @@ def saved_s(points: Iterable[SyncPoint], name: str, *, in_step: bool) -> float:
     """What a step would save at all its points together, by one of their fields."""
     saved = [float(getattr(point, name)) for point in points]
     return sum(saved) if in_step else max(saved, default=0.0)
-
-
-def device_time(summary: Summary, journals: Sequence[Journal]) -> DeviceTime | None:
-    """Where the time of all ranks went, whose file was read; one process drives one device.
-
-    What a steady step loses is taken for every step.  Time of a gap counts on every rank that had
-    it, with what it waited there for others.  `None` for a single rank.
-    """
-    whole_s = sum(journal.fit_ns for journal in journals) / 1e9
-    if len(journals) < 2 or not whole_s or not summary.run.steps:
-        return None
-    in_steps_s = sum(sum(journal.phase_ns) for journal in journals) / 1e9
-    steps = sum(journal.steps for journal in journals)
-    per_step = _lost_per_step(summary)
-    parts_s = {name: steps * lost_s for name, lost_s in per_step.items() if lost_s > 0}
-    parts_s[STEPS] = max(0.0, in_steps_s - sum(parts_s.values()))
-    gaps_s = {
-        gap.label: sum(journal.gap_ns.get(gap.label, 0) for journal in journals) / 1e9
-        for gap in GAPS
-    }
-    parts_s |= {label: spent_s for label, spent_s in gaps_s.items() if spent_s}
-    return DeviceTime(devices=len(journals), whole_s=whole_s, parts_s=parts_s)
-
-
-def _lost_per_step(summary: Summary) -> dict[str, float]:
-    """Seconds of a typical rank's steady step, by what loses them."""
-    step_s, predicted = summary.value(STEP_MEAN_S), summary.what_if
-    if not step_s:
-        return {}
-    lost_s = {}
-    if predicted is not None:
-        lost_s[STRAGGLERS] = predicted.step_s - predicted.even_s
-    # A late rank's excess is the stragglers': of what stalls, that of the typical rank counts.
-    on_device = summary.run.device != "cpu"
-    name = DATA_STALL_FRACTION if on_device else phase_reading(Phase.DATA_WAIT.label)
-    stalled = summary.reading(name)
-    if stalled is not None and stalled.value is not None:
-        values = sorted(each for each in stalled.per_rank if each is not None)
-        typical = values[(len(values) - 1) // 2] if values else stalled.value
-        lost_s[STALL] = step_s * typical if on_device else typical
-    if predicted is not None and predicted.hidden_s is not None:
-        lost_s[REDUCTIONS] = predicted.step_s - predicted.hidden_s
-    return lost_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

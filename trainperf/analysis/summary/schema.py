@@ -20,7 +20,6 @@ from trainperf.analysis.summary.machine_schema import (
     MachineWindow,
 )
 from trainperf.analysis.summary.rank_schema import (
-    DeviceTime,
     HostShare,
     LateRank,
     SyncPoint,
@@ -56,7 +55,6 @@ __all__ = [
     "Cause",
     "CauseFacts",
     "DeviceFacts",
-    "DeviceTime",
     "GrowingPause",
     "HostFacts",
     "HostShare",
@@ -228,7 +226,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     synchronisation: tuple[SyncPoint, ...]
     what_if: WhatIf | None = None
     """`None` where no rank's wait is known."""
-    device_time: DeviceTime | None = None
     captures: tuple[CaptureAftermath, ...]
     traces: tuple[TracedSteps, ...] = ()
     """Traces that were read, in the order of their steps; per rank."""

@@ -8,8 +8,7 @@ from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, ta
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.loop_kind import meeting_place
 from trainperf.core.readings import ALLREDUCE_TAIL_S
-from trainperf.reports.html.components import heading, missing, shown
-from trainperf.reports.run.ranks_lost import of_job
+from trainperf.reports.html.components import heading, missing
 from trainperf.reports.run.ranks_view import HeatCell, RanksView
 from trainperf.reports.run.run_view import RunView
 
@@ -32,7 +31,6 @@ def ranks(summary: Summary, view: RunView) -> Markup:
         + "".join(_point(point, summary) for point in summary.synchronisation)
         + nothing
         + ("" if view.rank_map is None else _map(summary, view.rank_map))
-        + "".join(map(shown, of_job(summary)))
     )
 
 

@@ -16,7 +16,6 @@ from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size, times
 from trainperf.reports.run.effort_view import of_effort
 from trainperf.reports.run.machine_view import of_machine
-from trainperf.reports.run.ranks_lost import of_job
 from trainperf.reports.run.ranks_view import of_ranks
 from trainperf.reports.run.rows import tail_not_covered
 
@@ -63,7 +62,6 @@ def tables(summary: Summary) -> list[Table]:
     return [
         *of_step(summary),
         *of_ranks(summary),
-        *of_job(summary),
         *of_lines(summary),
         *of_loader(summary),
         *of_compilation(summary),

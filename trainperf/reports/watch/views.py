@@ -13,7 +13,6 @@ from trainperf.core.formatting.wrap import columns_of, words_of
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.reports.layout.terminal import flow
 from trainperf.reports.run.machine_view import machine_line, of_machine
-from trainperf.reports.run.ranks_lost import of_job
 from trainperf.reports.run.ranks_view import late_lines, of_ranks
 from trainperf.reports.run.rows import ending
 from trainperf.reports.run.run_view import run_view
@@ -128,7 +127,7 @@ def ranks(look: LiveLook, width: int, most: int) -> list[Text]:  # noqa: ARG001 
         *named,
         *late,
         *lost,
-        *table_lines([*of_ranks(summary), *of_job(summary)], width),
+        *table_lines(of_ranks(summary), width),
     ]
 
 
