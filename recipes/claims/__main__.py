@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from recipes.cases.case import Case, RecipeRun, save
 from recipes.cases.outputs import leave, parser, quiet_environment
 from recipes.claims import NAMES
-from trainperf.core.families import each
+from trainperf.core.families import load_members
 
 
 COMMAND = "python -m recipes.claims"
@@ -50,7 +50,7 @@ def run(names: Sequence[str], out: Path, *, small: bool, also: Path | None = Non
 
     begun_s = time.perf_counter()
     bench = ClaimBench(out=out, small=small, seconds=0.05 if small else 1.6)
-    claims: list[Callable[[ClaimBench], Case]] = list(each("recipes.claims", names))
+    claims: list[Callable[[ClaimBench], Case]] = list(load_members("recipes.claims", names))
     cases: list[Case] = []
 
     def so_far() -> RecipeRun:

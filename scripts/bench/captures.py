@@ -28,7 +28,7 @@ from scripts.bench.harness import PairedEstimate, estimate, machine_line, quiet,
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.lightning import ScheduledProfiler
 from trainperf.recording.guard import Guard
-from trainperf.recording.profiling.background_reader import Analyst
+from trainperf.recording.profiling.background_reader import TraceWorker
 from trainperf.recording.profiling.capture_schedule import (
     CapturePlan,
     CaptureRequest,
@@ -141,7 +141,7 @@ def idle_ns(scratch: Path, *, rounds: int = 200, steps: int = 1000) -> float:
         slow=SlowSteps(2.0, 3),
     )
     folder = TraceFolder(scratch, rank=0, max_bytes=1, max_traces=1)
-    probe = ProfilerProbe(plan, folder, Guard(), Analyst())
+    probe = ProfilerProbe(plan, folder, Guard(), TraceWorker())
     probe.attach(recorder)
     recorder.boundary()
     draft = recorder.draft

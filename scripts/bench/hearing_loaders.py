@@ -21,7 +21,7 @@ from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.plugins.outside_loader import LoaderCalls
 from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.guard import Guard
-from trainperf.recording.probes.selection import Chosen
+from trainperf.recording.probes.selection import ProbeSet
 from trainperf.recording.recorder import Recorder
 
 
@@ -47,7 +47,7 @@ def added_us(blocks: int) -> dict[str, list[float]]:
         RuntimeError: Python does not tell of loaders, or our own functions have failed.
     """
     guard, recorder = Guard(), Recorder(monotonic_ns)
-    waits = BatchWaits(recorder, PhaseContexts(recorder, guard, Chosen()))
+    waits = BatchWaits(recorder, PhaseContexts(recorder, guard, ProbeSet()))
     waits.begin_step()
     ours = guard.hook("loaders", waits.begins), guard.hook("loaders", waits.ends)
     added: dict[str, list[float]] = {name: [] for name in LISTENERS}

@@ -22,7 +22,7 @@ MOST_CONSTANTS = {"analysis": 76, "traces": 9, "comparison": 11, "commands": 29}
 
 OFFLINE = ("analysis", "traces", "comparison", "commands", "reports", "importers", "tensorboard")
 LOOPS = {"LIGHTNING", "HUGGING_FACE", "PLAIN", "OUTSIDE", "INFERENCE"}
-KINDS = {"own", "outside", "coarse", "trains"}
+KINDS = {"own", "outside", "data_wait_is_bound", "trains"}
 MOST_LOOP_BRANCHES = 23
 """Comparisons with a kind of loop, and tests of what kind it is; the aim is 12."""
 MOST_DEVICE_BRANCHES = 31

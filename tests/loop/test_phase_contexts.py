@@ -6,14 +6,14 @@ from support.live import MS, DeviceFit
 from trainperf.core.phases import Phase
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.probes.selection import Chosen
+from trainperf.recording.probes.selection import ProbeSet
 from trainperf.recording.timeline import PhaseBracket
 
 
 def on_device() -> tuple[DeviceFit, PhaseContexts]:
     """A fit on a simulated device, and the brackets of its loop."""
     fit = DeviceFit()
-    chosen = Chosen(marks=fit.marks)
+    chosen = ProbeSet(marks=fit.marks)
     return fit, PhaseContexts(fit.monitor.recorder, fit.monitor.guard, chosen)
 
 
@@ -82,6 +82,6 @@ def test_a_bracket_is_made_once_per_name() -> None:
 def test_without_a_device_a_phase_is_the_cheapest_bracket(name: str) -> None:
     """Nothing to mark, nothing to guard."""
     fit = DeviceFit()
-    brackets = PhaseContexts(fit.monitor.recorder, fit.monitor.guard, Chosen())
+    brackets = PhaseContexts(fit.monitor.recorder, fit.monitor.guard, ProbeSet())
 
     assert isinstance(brackets[name], PhaseBracket)

@@ -11,7 +11,7 @@ from trainperf.plugins.outside_facts import COARSE, LOADER_HEARD, OutsideProbe, 
 from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.probes.selection import Chosen
+from trainperf.recording.probes.selection import ProbeSet
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import switch_to
 
@@ -22,7 +22,7 @@ class Loop:
     def __init__(self) -> None:
         self.now_ns = 0
         self.recorder = Recorder(lambda: self.now_ns)
-        self.waits = BatchWaits(self.recorder, PhaseContexts(self.recorder, Guard(), Chosen()))
+        self.waits = BatchWaits(self.recorder, PhaseContexts(self.recorder, Guard(), ProbeSet()))
         self.waits.begin_step()
 
     def spend(self, ns: int) -> None:

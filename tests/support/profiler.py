@@ -10,7 +10,7 @@ from support.live import Timeline
 
 from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.recording.guard import Guard
-from trainperf.recording.profiling.background_reader import Analyst
+from trainperf.recording.profiling.background_reader import TraceWorker
 from trainperf.recording.profiling.capture_schedule import (
     CapturePlan,
     CaptureRequest,
@@ -91,7 +91,7 @@ class Captured(Timeline):
         folder: TraceFolder | None = None,
         request: CaptureRequest | None = None,
         slow: SlowSteps | None = None,
-        analyst: Analyst | None = None,
+        analyst: TraceWorker | None = None,
     ) -> None:
         super().__init__()
         self.guard = Guard()

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from trainperf import __version__
 from trainperf.core.errors import ConfigError, TrainPerfError
-from trainperf.core.families import each
+from trainperf.core.families import load_members
 from trainperf.core.formatting.escape import encodable, plain
 
 
@@ -54,7 +54,7 @@ class Command:
 def load(package: str, names: Sequence[str]) -> tuple[Command, ...]:
     """The subcommands *names*, each from its file in *package*."""
     files = [f"{name}_" if iskeyword(name) else name for name in names]
-    return tuple(each(package, files, "COMMAND"))
+    return tuple(load_members(package, files, "COMMAND"))
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:

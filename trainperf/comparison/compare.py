@@ -225,7 +225,7 @@ def _side(repeats: Repeats) -> Side:
         world_size=runs[0].world_size,
         code=code_version(repeats[0].summary),
         slow_versions=tuple(slow_versions(runs[0].software)),
-        coarse=runs[0].loop.coarse,
+        coarse=runs[0].loop.data_wait_is_bound,
     )
 
 

@@ -4,7 +4,7 @@ A family is a package to which people add: meters, rules, checks, commands.  Its
 the names of its files in display order, and this loads them, so that adding a member is one file
 and one line::
 
-    CHECKS = tuple(each("trainperf.analysis.doctor", ("steady_state", "loader")))
+    CHECKS = tuple(load_members("trainperf.analysis.doctor", ("steady_state", "loader")))
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 
-def each(package: str, names: Sequence[str], attribute: str | None = None) -> Iterator[Any]:
+def load_members(package: str, names: Sequence[str], attribute: str | None = None) -> Iterator[Any]:
     """What the files *names* of *package* define, in order.
 
     Args:

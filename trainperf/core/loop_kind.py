@@ -67,7 +67,7 @@ class LoopKind:
     """Whether the user wrote the loop, and brackets its phases."""
     trains: bool = True
     """Whether a step ends with an update; otherwise it is a batch of requests that is answered."""
-    whole: str = "fit"
+    run_noun: str = "fit"
     """What all of it is called."""
     mark: str = ""
     """Before its ranks, where it is not what people expect."""
@@ -89,7 +89,7 @@ class LoopKind:
     """What is to be known of changes that were tried in it."""
     outside: bool = False
     """Whether it was recorded from outside, where nothing takes its batches over."""
-    coarse: bool = False
+    data_wait_is_bound: bool = False
     """Whether data wait is all between update and forward."""
     names_callbacks: bool = False
     """Whether a framework's trainer has callbacks and loggers that one can name."""
@@ -203,7 +203,7 @@ with LoopMonitor("runs/a", kind="inference") as monitor:
     kept="decide on the device (torch.where), and copy the answers of a batch at once",
     to_be_tried="",
     trains=False,
-    whole="run",
+    run_noun="run",
     mark="inference · ",
     work=("forward",),
     samples="requests",
@@ -272,14 +272,14 @@ OUTSIDE = replace(
     "optimizer), and try again",
     own=False,
     outside=True,
-    coarse=True,
+    data_wait_is_bound=True,
 )
 
 LOOPS = (LIGHTNING, PLAIN, HUGGING_FACE, OUTSIDE, INFERENCE)
 """Those that can be measured."""
 
 OUTSIDE_WITH_LOADER = replace(
-    OUTSIDE, name="outside, loader heard", coarse=False, names={}, waits=""
+    OUTSIDE, name="outside, loader heard", data_wait_is_bound=False, names={}, waits=""
 )
 """Of which it turned out that its waits for a `DataLoader` were heard."""
 

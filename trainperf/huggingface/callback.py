@@ -12,9 +12,9 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.places import storage
 from trainperf.core.steps.records import FINISHED, INTERRUPTED, ended_by
-from trainperf.huggingface.options import BegunFit, CallbackOptions
+from trainperf.huggingface.options import CallbackOptions, EarlyStart
 from trainperf.huggingface.session import MeasuredTraining
-from trainperf.huggingface.trials import ThrownAway, trial_options
+from trainperf.huggingface.trials import DisposableRun, trial_options
 from trainperf.meters import Meter
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.probes.base import Probe
@@ -105,9 +105,9 @@ class TrainPerfCallback(TrainerCallback):
             loader_anatomy=launch.loader_anatomy,
             extensions=Extensions.of(meters, sinks, probes, aggregate=aggregate),
             trials=tried,
-            thrown_away=ThrownAway(self),
+            thrown_away=DisposableRun(self),
         )
-        self._begun: BegunFit | None = None
+        self._begun: EarlyStart | None = None
         self.training: MeasuredTraining | None = None
         """What is under measurement, between `on_train_begin` and `on_train_end`."""
 
@@ -139,7 +139,7 @@ class TrainPerfCallback(TrainerCallback):
         Under `trainperf try` its training has no end but the trials'.
         """
         if not hasattr(sys, "ps1"):  # in a session that waits for its user that would be no startup
-            self._begun = BegunFit()
+            self._begun = EarlyStart()
         if self._options.trials is not None:
             self._options.thrown_away.without_end(args)
             self._options.thrown_away.without_reports()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from trainperf.core.launch_environment import AuditPlan
 from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.core.places import AnyPath
-from trainperf.huggingface.trials import ThrownAway
+from trainperf.huggingface.trials import DisposableRun
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.tokens import MaskFunction
@@ -27,11 +27,11 @@ class CallbackOptions:
     extensions: Extensions
     trials: TrialOptions | None
     """What is tried, in a process that ends with it."""
-    thrown_away: ThrownAway
+    thrown_away: DisposableRun
 
 
 @dataclass(frozen=True, slots=True)
-class BegunFit:
+class EarlyStart:
     """A fit that has begun: what is done from now to the first batch is its startup."""
 
     monitor: Monitor = field(default_factory=Monitor)

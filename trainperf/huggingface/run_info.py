@@ -16,7 +16,7 @@ from trainperf.core.steps.records import Scalar, ended_by
 from trainperf.loop.framework_objects import optimizer_in
 from trainperf.loop.start import LoopFacts
 from trainperf.recording import run_settings
-from trainperf.recording.probes.selection import Objects
+from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.process_objects import living
 from trainperf.recording.sinks.base import Writer
@@ -30,7 +30,7 @@ _WRAPPERS = ("torch.", "accelerate.", "deepspeed.")
 
 def objects(
     given: Mapping[str, object], args: TrainingArguments, mask: MaskFunction | None
-) -> Objects:
+) -> FitObjects:
     """What probes look at.
 
     Args:
@@ -41,7 +41,7 @@ def objects(
     optimizer = given.get("optimizer")
     inner = optimizer_in(optimizer) if isinstance(optimizer, Optimizer) else None
     scheduler = given.get("lr_scheduler")
-    return Objects(
+    return FitObjects(
         device=torch.device(args.device),
         module=outermost(given.get("model")),
         optimizers=[inner] if isinstance(inner, Optimizer) else [],
@@ -83,8 +83,8 @@ def precision(args: TrainingArguments) -> str:
 
 def described(
     args: TrainingArguments,
-    watched: Objects,
-    training: Callable[[Objects, BatchSource | None], Training],
+    watched: FitObjects,
+    training: Callable[[FitObjects, BatchSource | None], Training],
 ) -> LoopFacts:
     """What comparisons of runs will need to know, beyond what every loop tells.
 

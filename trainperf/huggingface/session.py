@@ -21,7 +21,7 @@ from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Gap, Phase
 from trainperf.core.places import path_of
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED
-from trainperf.huggingface.options import BegunFit, CallbackOptions
+from trainperf.huggingface.options import CallbackOptions, EarlyStart
 from trainperf.huggingface.passes import Passes
 from trainperf.huggingface.run_info import (
     ClosingWriter,
@@ -38,7 +38,7 @@ from trainperf.loop.start import LoopOptions, StartedFit, start
 from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.scaler import ScalerProbe
-from trainperf.recording.probes.selection import Chosen, Objects
+from trainperf.recording.probes.selection import FitObjects, ProbeSet
 from trainperf.recording.sinks.tensorboard import TensorBoardSink
 from trainperf.recording.timeline import switch_to
 from trainperf.recording.upload import Upload
@@ -77,9 +77,9 @@ class MeasuredTraining:
         args: TrainingArguments,
         state: TrainerState,
         given: Mapping[str, object],
-        begun: "BegunFit | None" = None,
+        begun: "EarlyStart | None" = None,
     ) -> None:
-        begun = begun or BegunFit()
+        begun = begun or EarlyStart()
         self.monitor = begun.monitor
         self.recorder = self.monitor.recorder
         self.run: Path | None = None
@@ -87,12 +87,12 @@ class MeasuredTraining:
         self._started_at = begun.at
         self._rank = 0
         self._ranks = int(args.world_size)
-        self._objects = Objects(device=torch.device("cpu"))
+        self._objects = FitObjects(device=torch.device("cpu"))
         self._writer: ClosingWriter | None = None
         guard = self.monitor.guard
         if options.trials is None:
             self._writer = guard.run(TensorBoardSink.name, lambda: writer_of(args, state))
-        self._brackets = PhaseContexts(self.recorder, guard, Chosen())
+        self._brackets = PhaseContexts(self.recorder, guard, ProbeSet())
         self._passes = Passes(self.recorder, self._brackets, None)
         self._batches: BracketedBatches | None = None
         self._scaler: ScalerProbe | None = None
@@ -268,7 +268,7 @@ class MeasuredTraining:
         # The Trainer alone holds its state, so that the end of one is that of the other.
         state = weakref.proxy(state)
 
-        def training(watched: Objects, source: BatchSource | None) -> Training:
+        def training(watched: FitObjects, source: BatchSource | None) -> Training:
             self._trained = HuggingFaceTraining(watched, source, args, state, own.thrown_away)
             return self._trained
 

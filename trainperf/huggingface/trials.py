@@ -17,7 +17,7 @@ from typing_extensions import override
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.loop_kind import HUGGING_FACE
 from trainperf.loop.start import stateful
-from trainperf.recording.probes.selection import Objects
+from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.process_objects import living
 from trainperf.trials import Trial, TrialOptions
 from trainperf.trials.batch_source import BatchSource
@@ -61,7 +61,7 @@ def trial_options(own: Sequence[Trial] | None) -> TrialOptions | None:
     return None
 
 
-class ThrownAway:
+class DisposableRun:
     """A Trainer whose training ends with its trials: nothing of it is saved or reported.
 
     Args:
@@ -139,11 +139,11 @@ class HuggingFaceTraining(Training):
 
     def __init__(
         self,
-        objects: Objects,
+        objects: FitObjects,
         source: BatchSource | None,
         args: TrainingArguments,
         state: TrainerState,
-        thrown_away: ThrownAway,
+        thrown_away: DisposableRun,
     ) -> None:
         module = objects.module
         if not isinstance(module, nn.Module):

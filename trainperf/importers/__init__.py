@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainperf.core.errors import LogError
-from trainperf.core.families import each
+from trainperf.core.families import load_members
 from trainperf.importers.base import LogFormat
 
 
 FORMATS: tuple[LogFormat, ...] = tuple(
-    each(__name__, ("torchtitan", "deepspeed", "megatron", "huggingface", "mlperf"), "FORMAT")
+    load_members(
+        __name__, ("torchtitan", "deepspeed", "megatron", "huggingface", "mlperf"), "FORMAT"
+    )
 )
 
 _LOOK_BYTES = 16 << 20

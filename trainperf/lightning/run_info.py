@@ -21,13 +21,13 @@ from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.steps.records import Scalar
 from trainperf.recording import run_identity, run_settings
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.selection import Objects
+from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.probes.tokens import MaskFunction
 
 
-def objects(trainer: "pl.Trainer", mask: MaskFunction | None) -> Objects:
+def objects(trainer: "pl.Trainer", mask: MaskFunction | None) -> FitObjects:
     """What probes look at."""
-    return Objects(
+    return FitObjects(
         device=trainer.strategy.root_device,
         module=trainer.model,
         optimizers=trainer.optimizers,

@@ -28,7 +28,7 @@ from trainperf.lightning.run_info import (
     objects,
     period,
 )
-from trainperf.lightning.trials import FitTrials, HearUpdates
+from trainperf.lightning.trials import FitTrials, OnUpdate
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording.bracket_cost import BracketCost, TimedBracket
@@ -39,7 +39,7 @@ from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.ddp import TailProbe
 from trainperf.recording.probes.device_marks import MarksProbe
-from trainperf.recording.probes.selection import Chosen
+from trainperf.recording.probes.selection import ProbeSet
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.profiling.options import CaptureRank
 from trainperf.recording.recorder import Draft
@@ -92,11 +92,11 @@ class Session:
         self._lines, self._machine = lines, machine
         self._updates = Updates(trainer)
         self.trials: FitTrials | None = None
-        self.hear_updates: HearUpdates = lambda _: lambda: None
+        self.hear_updates: OnUpdate = lambda _: lambda: None
         """How to be called before each update."""
         self._step = 0
         self._batch_is_step = False
-        self.chosen = Chosen()
+        self.chosen = ProbeSet()
         """The probes of the fit, once it has started."""
         self.audit: AuditProbe | None = None
         self._accumulation = 1
@@ -181,7 +181,7 @@ class Session:
         complete = step != self._step or self._batch_is_step
         self._step = step
         if not complete:
-            self._lose_patience()
+            self._assume_batch_is_step()
             complete = self._batch_is_step
         # Our own bracket was the last to switch: what Lightning took to call us is ours, too.
         begun = self.recorder.switched_ns
@@ -263,13 +263,13 @@ class Session:
             self.upload = Upload(run, address, self._trainer.global_rank)
         return run
 
-    def _audits(self, chosen: Chosen) -> list[Probe]:
+    def _audits(self, chosen: ProbeSet) -> list[Probe]:
         if self.audit is None:
             return []
         self.audit.ledger = chosen.ledger
         return [self.audit]
 
-    def _trials(self, chosen: Chosen) -> list[Probe]:
+    def _trials(self, chosen: ProbeSet) -> list[Probe]:
         if self.trials is None:
             return []
 
@@ -307,7 +307,7 @@ class Session:
             notes["backward"] = BACKWARD_UNSEEN
         return notes
 
-    def _lose_patience(self) -> None:
+    def _assume_batch_is_step(self) -> None:
         """In manual optimization nothing may ever tell us of an update."""
         draft = self.recorder.draft
         stuck = draft is not None and draft.index == 0 and draft.micro_batches + 1 >= PATIENCE

@@ -27,7 +27,7 @@ from trainperf.lightning.held_loop import (
 from trainperf.lightning.trial_loggers import ModuleLog, TrialLoggers
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.selection import Chosen
+from trainperf.recording.probes.selection import ProbeSet
 from trainperf.trials import TrialOptions
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.state import RESTORED
@@ -36,7 +36,7 @@ from trainperf.trials.training import Mutable, Training, outermost_layers
 
 log = logging.getLogger("trainperf")
 
-HearUpdates = Callable[[Callable[..., object]], Callable[[], None]]
+OnUpdate = Callable[[Callable[..., object]], Callable[[], None]]
 """Has a function called before each update; returns what ends that."""
 
 _STEP_HOOKS = (
@@ -79,10 +79,10 @@ class FitTrials:
 
     def probes(
         self,
-        chosen: Chosen,
+        chosen: ProbeSet,
         run: Path | None,
         guard: Guard,
-        hear_updates: HearUpdates,
+        hear_updates: OnUpdate,
         resumes: Callable[[], object],
     ) -> list[Probe]:
         """The probe that takes the fit through them; none where the fit cannot be put back.
@@ -134,7 +134,7 @@ class LightningTraining(Training):
         self,
         trainer: "pl.Trainer",
         loggers: TrialLoggers,
-        hear_updates: HearUpdates,
+        hear_updates: OnUpdate,
         resumes: Callable[[], object],
     ) -> None:
         scaler = getattr(trainer.precision_plugin, "scaler", None)

@@ -21,7 +21,7 @@ from trainperf.core.steps.records import FINISHED
 from trainperf.meters.fold import Reading
 from trainperf.recording.fit import PATIENCE
 from trainperf.recording.guard import Guard
-from trainperf.recording.profiling.background_reader import Analyst, Errand
+from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
 from trainperf.recording.sinks.base import Writer
 from trainperf.recording.sinks.tensorboard import PREFIX, scalars
 
@@ -156,10 +156,10 @@ def join_captures(run: Path) -> None:
     """Have the traces read that no rank has, together those of the same steps."""
     from trainperf.traces.capture_files import analysis_file, groups  # noqa: PLC0415
 
-    analyst = Analyst(patience_ns=JOIN_NS)
+    analyst = TraceWorker(patience_ns=JOIN_NS)
     for traces in groups(run):
         if not analysis_file(traces).exists():
-            analyst.send(Errand(tuple(traces)))
+            analyst.send(ReadRequest(tuple(traces)))
     analyst.finish()
 
 

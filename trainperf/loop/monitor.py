@@ -41,7 +41,7 @@ from trainperf.recording.fit import PATIENCE
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.selection import Chosen, Objects
+from trainperf.recording.probes.selection import FitObjects, ProbeSet
 from trainperf.recording.probes.tokens import MaskFunction, demand_mask
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.recording.sinks.base import Sink, Writer
@@ -112,7 +112,7 @@ class LoopMonitor:
         launch = self._launch = LaunchOptions.of_this_process().joined(dirpath=own)
         demand_nothing_trained(loop, launch.trials)
         self._source: BatchSource | None = None
-        self._objects = Objects(device=torch.device("cpu"), mask=tokens)
+        self._objects = FitObjects(device=torch.device("cpu"), mask=tokens)
         self._options = LoopOptions(
             kind=loop,
             base=None if dirpath is None else storage(launch.dirpath or _RUNS),
@@ -130,7 +130,7 @@ class LoopMonitor:
         self.run: Path | None = None
         """The run directory, once the first epoch has begun; of one behind a URL, its spool."""
         self._upload: Upload | None = None
-        self._chosen = Chosen()
+        self._chosen = ProbeSet()
         self._cost: TimedSteps | None = None
         self._brackets = self._contexts()
         self._audit: AuditProbe | None = None
@@ -362,7 +362,7 @@ class LoopMonitor:
         """The loop went on without ending the step: more of its batches follow."""
         if self._audit is not None:
             self._audit.pause()
-        complete = not self._ended and self._lose_patience()
+        complete = not self._ended and self._assume_batch_is_step()
         if not complete and self._chosen.scaler is not None:
             self.monitor.guard.run(self._chosen.scaler.name, self._chosen.scaler.withdraw)
         batch, self._batch = self._batch, _NO_BATCH
@@ -372,7 +372,7 @@ class LoopMonitor:
         monitor.micro_batch(batch, None, complete=complete)
         monitor.recorder.last_hook_left()
 
-    def _lose_patience(self) -> bool:
+    def _assume_batch_is_step(self) -> bool:
         """Whether so many batches have passed without a step's end that each must be one."""
         self._unended += 1
         if self._unended == PATIENCE + 1:

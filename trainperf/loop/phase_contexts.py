@@ -9,7 +9,7 @@ from trainperf.core.phases import Gap, Phase
 from trainperf.recording.bracket_cost import BracketCost, TimedBracket
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.probes.selection import Chosen
+from trainperf.recording.probes.selection import ProbeSet
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import PhaseBracket
 
@@ -37,7 +37,7 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         self,
         recorder: Recorder,
         guard: Guard,
-        chosen: Chosen,
+        chosen: ProbeSet,
         *,
         trains: bool = True,
         cost: BracketCost | None = None,

@@ -31,7 +31,7 @@ from trainperf.recording.probes.inference import InferenceProbe
 from trainperf.recording.probes.loader import LoaderProbe
 from trainperf.recording.probes.loop_habits import ValidationProbe
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
-from trainperf.recording.probes.selection import Chosen, Objects
+from trainperf.recording.probes.selection import FitObjects, ProbeSet
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks.base import Outputs, Writer
@@ -78,7 +78,7 @@ class LoopFacts:
 
     config: Mapping[str, Scalar]
     software: Mapping[str, str]
-    training: Callable[[Objects, BatchSource | None], Training] | None = None
+    training: Callable[[FitObjects, BatchSource | None], Training] | None = None
     """What trials may touch of it; by default what they may of a plain one."""
     coarse: Callable[[], bool] = bool
     """Whether it has turned out by now that data wait is not the loader's alone."""
@@ -91,7 +91,7 @@ class StartedFit:
     run: Path | None
     """The run directory; of one behind a URL, its spool."""
     rank: int
-    chosen: Chosen
+    chosen: ProbeSet
     audit: AuditProbe | None = None
     source: BatchSource | None = None
     """Through which its batches come, where changes are tried."""
@@ -101,7 +101,7 @@ class StartedFit:
 
 def start(
     monitor: Monitor,
-    objects: Objects,
+    objects: FitObjects,
     options: LoopOptions,
     loader: object,
     notes: Callable[[], dict[str, str]],
@@ -145,7 +145,7 @@ class _Start:
     """What a fit begins with, and what its plan asks for."""
 
     monitor: Monitor
-    objects: Objects
+    objects: FitObjects
     options: LoopOptions
     loader: object
     facts: LoopFacts | None
@@ -160,7 +160,9 @@ class _Start:
         kind = options.kind if facts is None else loop_of(facts.config)
         own = {} if facts is None else facts.config
         coarse = bool if facts is None else facts.coarse
-        say = partial(_say, written=self.outputs.run is not None, coarse=coarse, whole=kind.whole)
+        say = partial(
+            _say, written=self.outputs.run is not None, coarse=coarse, whole=kind.run_noun
+        )
         return FitPlan(
             objects=objects,
             outputs=self.outputs,
@@ -178,7 +180,7 @@ class _Start:
             first_answer=say if options.aloud and self.outputs.rank == 0 else None,
         )
 
-    def probes(self, chosen: Chosen) -> list[Probe]:
+    def probes(self, chosen: ProbeSet) -> list[Probe]:
         """Beyond those that every fit has."""
         objects, options = self.objects, self.options
         own = _watchers(objects, options.kind) if self.facts is None else []
@@ -189,7 +191,7 @@ class _Start:
             own.append(self.audit)
         return [*own, *_profiler(objects, options, self.outputs, self.monitor)]
 
-    def trials(self, chosen: Chosen) -> list[Probe]:
+    def trials(self, chosen: ProbeSet) -> list[Probe]:
         """What takes the fit through its trials, if there are any."""
         trials, objects = self.options.trials, self.objects
         if trials is None or not isinstance(objects.module, torch.nn.Module):
@@ -234,13 +236,13 @@ def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torc
     return first.device if first is not None else torch.device("cpu")
 
 
-def stateful(objects: Objects) -> list[Stateful]:
+def stateful(objects: FitObjects) -> list[Stateful]:
     """Schedulers and scaler, as far as their state can be put back."""
     candidates = (*objects.schedulers, objects.scaler)
     return [each for each in candidates if isinstance(each, Stateful)]
 
 
-def _training(objects: Objects, source: BatchSource | None) -> Training:
+def _training(objects: FitObjects, source: BatchSource | None) -> Training:
     module = cast("torch.nn.Module", objects.module)
     others = stateful(objects)
     return Training(module, objects.optimizers, objects.device, source, others=others)
@@ -272,7 +274,7 @@ def demand_nothing_trained(kind: LoopKind, *training: object) -> None:
         )
 
 
-def _watchers(objects: Objects, kind: LoopKind) -> list[Probe]:
+def _watchers(objects: FitObjects, kind: LoopKind) -> list[Probe]:
     """What tells of a plain loop what a framework would."""
     called = _called(objects.module)
     watchers: list[Probe] = [PlainLoopProbe(called, objects.device.type, trains=kind.trains)]
@@ -296,7 +298,7 @@ def _models(module: object) -> list[torch.nn.Module]:
 
 
 def _audit(
-    objects: Objects, options: LoopOptions, place: CaptureRank, monitor: Monitor
+    objects: FitObjects, options: LoopOptions, place: CaptureRank, monitor: Monitor
 ) -> AuditProbe | None:
     if options.audit is None:
         return None
@@ -305,7 +307,7 @@ def _audit(
 
 
 def _profiler(
-    objects: Objects, options: LoopOptions, outputs: Outputs, monitor: Monitor
+    objects: FitObjects, options: LoopOptions, outputs: Outputs, monitor: Monitor
 ) -> list[Probe]:
     if options.profiler is None:
         return []
@@ -320,7 +322,7 @@ _OF_TRAINING = ("optimizer_fused", "optimizer_foreach", "grad_scaler", "gradient
 """Settings that an inference loop has not."""
 
 
-def _configuration(objects: Objects, loader: object, kind: LoopKind) -> dict[str, Scalar]:
+def _configuration(objects: FitObjects, loader: object, kind: LoopKind) -> dict[str, Scalar]:
     model = objects.module
     of_model: dict[str, Scalar] = {}
     if isinstance(model, torch.nn.Module):

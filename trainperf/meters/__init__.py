@@ -3,13 +3,13 @@
 To add one: a file that defines `METERS`, and its name here.
 """
 
-from trainperf.core.families import each
+from trainperf.core.families import load_members
 from trainperf.meters.base import Measure, Meter, Scope
 
 
 METERS: tuple[Meter, ...] = tuple(
     meter
-    for meters in each(
+    for meters in load_members(
         "trainperf.meters",
         (
             "step_time",

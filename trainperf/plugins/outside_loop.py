@@ -31,7 +31,7 @@ from trainperf.recording.extensions import Extensions
 from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.probes.selection import Chosen, Objects
+from trainperf.recording.probes.selection import FitObjects, ProbeSet
 from trainperf.recording.timeline import leaving_to, switch_to
 from trainperf.recording.upload import Upload
 from trainperf.trials.batch_source import TrialsOver
@@ -64,7 +64,7 @@ class OutsideLoop:
         self._launch = options
         self._fit: StartedFit | None = None
         guard = self.monitor.guard
-        self._brackets = PhaseContexts(self.recorder, guard, Chosen())
+        self._brackets = PhaseContexts(self.recorder, guard, ProbeSet())
         self._watched = False
         """Whether there is anything to be told around backward but its time."""
         self._make_switches()
@@ -73,7 +73,7 @@ class OutsideLoop:
         """Times what runs every step, until it is clear what that costs."""
         self.passes = OutsidePasses(self, self._guarded)
         self.waits = BatchWaits(self.recorder, self._brackets)
-        self._objects = Objects(device=torch.device("cpu"))
+        self._objects = FitObjects(device=torch.device("cpu"))
         self._pending = self._updated = False
         self._tried = False
         """Whether the process ends, which was started for trials."""
@@ -247,7 +247,7 @@ class OutsideLoop:
         module = modules[0] if len(modules) == 1 else torch.nn.ModuleList(modules)
         loader = outside_objects.loader_in_use()
         device = device_of(None, module)
-        self._objects = Objects(
+        self._objects = FitObjects(
             device=device,
             module=module,
             optimizers=self.optimizers,

@@ -13,7 +13,7 @@ from typing_extensions import override
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.loop_kind import OUTSIDE
 from trainperf.loop.start import stateful
-from trainperf.recording.probes.selection import Objects
+from trainperf.recording.probes.selection import FitObjects
 from trainperf.trials import TrialOptions
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.training import Training, outermost_layers
@@ -35,7 +35,7 @@ class OutsideTraining(Training):
 
     kind = OUTSIDE
 
-    def __init__(self, objects: Objects, module: nn.Module, over: Callable[[], object]) -> None:
+    def __init__(self, objects: FitObjects, module: nn.Module, over: Callable[[], object]) -> None:
         others = stateful(objects)
         super().__init__(module, objects.optimizers, objects.device, others=others)
         self._over = over
@@ -55,7 +55,7 @@ class OutsideTraining(Training):
 
 def offered(
     module: nn.Module, over: Callable[[], object]
-) -> Callable[[Objects, BatchSource | None], Training]:
+) -> Callable[[FitObjects, BatchSource | None], Training]:
     """Makes what trials may touch; there is no source of its batches.
 
     Args:

@@ -26,8 +26,8 @@ from trainperf.recording.probes.lines import LinesProbe
 from trainperf.recording.probes.selection import (
     EVERYTHING,
     OF_TRAINING,
-    Chosen,
-    Objects,
+    FitObjects,
+    ProbeSet,
     choose,
     inapplicable,
     meters_of,
@@ -49,7 +49,7 @@ def _no_names() -> dict[str, int]:
 class FitPlan:
     """A loop that is about to be measured, as its adapter sees it."""
 
-    objects: Objects
+    objects: FitObjects
     outputs: Outputs
     started_at: str
     config: Mapping[str, Scalar]
@@ -61,11 +61,11 @@ class FitPlan:
     measures: frozenset[Measure] = EVERYTHING
     lines: bool = False
     """Whether the training thread is sampled, on the rank that writes what is looked at once."""
-    probes: Callable[[Chosen], list[Probe]] = lambda _: []
+    probes: Callable[[ProbeSet], list[Probe]] = lambda _: []
     """Probes of the adapter, which may talk to the chosen ones."""
-    trials: Callable[[Chosen], list[Probe]] = lambda _: []
+    trials: Callable[[ProbeSet], list[Probe]] = lambda _: []
     """The probe that takes the fit through its trials, if there are any."""
-    reasons: Callable[[Chosen], dict[str, str]] = lambda _: {}
+    reasons: Callable[[ProbeSet], dict[str, str]] = lambda _: {}
     """Why facts are missing, beyond what the choice of probes tells."""
     machine: bool = False
     """Whether the machine is sampled beside the loop, on the first rank of every host."""
@@ -80,7 +80,7 @@ class FitPlan:
     first_answer: Callable[[dict[str, Reading]], None] | None = None
 
 
-def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
+def start_fit(monitor: Monitor, plan: FitPlan) -> ProbeSet:
     """Choose the probes and start the monitor; model, optimizers and loaders exist."""
     trains = loop_of(plan.config).trains
     chosen = choose(plan.objects, plan.measures if trains else plan.measures - OF_TRAINING)
@@ -142,7 +142,7 @@ def _samplers(plan: FitPlan) -> list[Probe]:
     return [*lines, *(machine_probe(outputs.run, outputs.rank, objects.device) if beside else [])]
 
 
-def _info(plan: FitPlan, chosen: Chosen) -> RunInfo:
+def _info(plan: FitPlan, chosen: ProbeSet) -> RunInfo:
     objects = plan.objects
     device, world_size = objects.device, objects.world_size
     ranks = objects.local_world_size or run_identity.local_world_size(world_size)

@@ -99,7 +99,7 @@ class BatchSource:
         work, self._work = self._work, 0.0
         return work
 
-    def go_beside(self, stream: Iterator[Any] | None) -> None:
+    def use_second_loader(self, stream: Iterator[Any] | None) -> None:
         """Take batches from there where nothing else is said; `None` is the loop's own iterator."""
         self._beside = stream
         self.draw_from(None)

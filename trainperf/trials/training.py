@@ -76,7 +76,7 @@ class Training:
         if self.source is None:
             return
         try:
-            self.source.go_beside(self.source.second_pass())
+            self.source.use_second_loader(self.source.second_pass())
         except ConfigError:
             self.source.endless = True
         else:
@@ -86,7 +86,7 @@ class Training:
         """After the last trial, or amid one: let all go on as if none had been."""
         if self.source is not None:
             self.source.replay_only(0)
-            self.source.go_beside(None)
+            self.source.use_second_loader(None)
             self.source.endless = False
 
     def step_ended(self) -> None:

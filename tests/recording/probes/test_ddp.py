@@ -14,7 +14,7 @@ from trainperf.core.phases import Tag
 from trainperf.recording.probes.ddp import NO_BACKWARD, TailProbe
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.last_gradient import CHECK_EVERY, CHECK_FIRST, RELEARN_FIRST
-from trainperf.recording.probes.selection import EVERYTHING, Objects, choose
+from trainperf.recording.probes.selection import EVERYTHING, FitObjects, choose
 from trainperf.testing import FakeClock
 
 
@@ -492,7 +492,7 @@ def test_on_a_device_the_tail_is_the_devices_time() -> None:
 )
 def test_without_ddp_there_is_a_reason(module: object, world_size: int, said: str) -> None:
     """Never a tail of zero."""
-    objects = Objects(device=torch.device("cpu"), module=module, world_size=world_size)
+    objects = FitObjects(device=torch.device("cpu"), module=module, world_size=world_size)
     chosen = choose(objects, EVERYTHING)
 
     assert chosen.tail is None

@@ -10,7 +10,7 @@ from support.live import HostFit
 
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.engine import EngineProbe
-from trainperf.recording.probes.selection import EVERYTHING, Objects, choose
+from trainperf.recording.probes.selection import EVERYTHING, FitObjects, choose
 
 
 class Wrapper:
@@ -68,7 +68,7 @@ def test_a_step_that_is_no_boundary_attempts_nothing() -> None:
 @pytest.mark.parametrize("fp16", [True, False])
 def test_an_engine_is_watched_only_if_it_scales(fp16: bool) -> None:  # noqa: FBT001 a case
     """Otherwise there is a reason."""
-    objects = Objects(device=torch.device("cpu"), module=Engine(fp16=fp16), precision="bf16")
+    objects = FitObjects(device=torch.device("cpu"), module=Engine(fp16=fp16), precision="bf16")
     chosen = choose(objects, EVERYTHING)
 
     assert any(isinstance(probe, EngineProbe) for probe in chosen.probes) == fp16

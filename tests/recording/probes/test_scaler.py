@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.scaler import ScalerProbe
-from trainperf.recording.probes.selection import EVERYTHING, Objects, choose
+from trainperf.recording.probes.selection import EVERYTHING, FitObjects, choose
 
 
 Parameters = Sequence[torch.nn.Parameter]
@@ -241,7 +241,7 @@ def test_hooks_are_removed_at_the_end() -> None:
 )
 def test_without_a_scaler_overflows_do_not_apply(scaler: object) -> None:
     """Not zero percent: bf16 has none, and one that is switched off is none."""
-    chosen = choose(Objects(device=CPU, scaler=scaler, precision="bf16"), EVERYTHING)
+    chosen = choose(FitObjects(device=CPU, scaler=scaler, precision="bf16"), EVERYTHING)
 
     assert chosen.scaler is None
     assert chosen.reasons["overflows"] == "not applicable: bf16 uses no GradScaler"

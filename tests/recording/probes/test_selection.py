@@ -11,7 +11,7 @@ from trainperf.recording.probes.selection import (
     EVERYTHING,
     FACTS_OF,
     NOT_REQUESTED,
-    Objects,
+    FitObjects,
     choose,
 )
 
@@ -27,7 +27,7 @@ COUNTED = ["contention"] if countable() else []
 
 def names(device: torch.device, *asked: Measure) -> list[str]:
     """Names of the probes for what was asked."""
-    chosen = choose(Objects(device=device), frozenset(asked or EVERYTHING))
+    chosen = choose(FitObjects(device=device), frozenset(asked or EVERYTHING))
     return sorted(probe.name for probe in chosen.probes)
 
 
@@ -62,7 +62,7 @@ def test_a_measurement_alone_brings_its_own_probes(
 def test_every_fact_has_a_probe_or_a_reason(device: torch.device, measure: Measure | None) -> None:
     """`None` in a report is explained."""
     asked = frozenset([measure]) if measure else EVERYTHING
-    chosen = choose(Objects(device=device), asked)
+    chosen = choose(FitObjects(device=device), asked)
     fed = {fact for probe in chosen.probes for fact in probe.facts}
     promised = {fact for measure in Measure for fact in FACTS_OF[measure]} - {"data_stall_ns"}
 
@@ -73,7 +73,7 @@ def test_every_fact_has_a_probe_or_a_reason(device: torch.device, measure: Measu
 
 def test_what_was_not_asked_for_says_so() -> None:
     """And not that it cannot be measured."""
-    chosen = choose(Objects(device=CPU), frozenset([Measure.LOSS]))
+    chosen = choose(FitObjects(device=CPU), frozenset([Measure.LOSS]))
 
     assert chosen.reasons["tokens_effective"] == NOT_REQUESTED
     assert chosen.reasons["effective_tokens_per_s"] == NOT_REQUESTED
@@ -82,7 +82,7 @@ def test_what_was_not_asked_for_says_so() -> None:
 
 def test_on_a_cpu_device_times_do_not_apply() -> None:
     """The data stall is the data wait there: it needs no reason."""
-    chosen = choose(Objects(device=CPU), EVERYTHING)
+    chosen = choose(FitObjects(device=CPU), EVERYTHING)
 
     assert chosen.clock is None
     assert chosen.marks is None
@@ -92,7 +92,7 @@ def test_on_a_cpu_device_times_do_not_apply() -> None:
 
 def test_on_a_device_its_memory_stands_for_the_hosts() -> None:
     """One of the two is measured."""
-    chosen = choose(Objects(device=CUDA), EVERYTHING)
+    chosen = choose(FitObjects(device=CUDA), EVERYTHING)
 
     assert chosen.clock is not None
     assert "resident_bytes" in chosen.reasons

@@ -16,7 +16,7 @@ import pytest
 from support.profiler import Captured, schedule
 
 from trainperf.core.phases import Gap
-from trainperf.recording.profiling.background_reader import PATIENCE_NS, Analyst, Errand
+from trainperf.recording.profiling.background_reader import PATIENCE_NS, ReadRequest, TraceWorker
 from trainperf.recording.profiling.options import trace_scalars
 from trainperf.recording.profiling.tracer import TraceFolder
 from trainperf.traces.capture_files import (
@@ -39,7 +39,7 @@ class Shown:
         self.figures[step] = figures
 
 
-def captured(run: Path, analyst: Analyst | None, *, rank: int = 0, repeat: int = 1) -> Captured:
+def captured(run: Path, analyst: TraceWorker | None, *, rank: int = 0, repeat: int = 1) -> Captured:
     """A fit whose traces go into *run*, offset by a checkpoint at step 1000."""
     folder = TraceFolder(run / "traces", rank=rank, max_bytes=1 << 30, max_traces=100)
     plan = schedule(repeat=repeat, wait=2, warmup=1, active=2)
@@ -74,7 +74,7 @@ def _end_all() -> None:
 def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
     """With the steps it is of, by both their numbers, and a copy for torch-tb-profiler."""
     shown = Shown()
-    timeline = captured(tmp_path, Analyst(shown))
+    timeline = captured(tmp_path, TraceWorker(shown))
     timeline.finish()
 
     (report,) = read_all(tmp_path)
@@ -90,7 +90,7 @@ def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time_reads_them_all(tmp_path: Path) -> None:
     """The others wait for their turn; the end of the fit waits for all, on a loaded machine too."""
-    analyst = Analyst(patience_ns=10 * PATIENCE_NS)
+    analyst = TraceWorker(patience_ns=10 * PATIENCE_NS)
     timeline = captured(tmp_path, analyst, repeat=3)
 
     assert len(children()) == 1
@@ -102,7 +102,7 @@ def test_one_process_at_a_time_reads_them_all(tmp_path: Path) -> None:
 def test_what_it_takes_to_start_it_and_to_hear_it_is_in_no_step(tmp_path: Path) -> None:
     """Both are the profiler's gap; the accounts still tile the fit."""
     shown = Shown()
-    timeline = captured(tmp_path, Analyst(shown))
+    timeline = captured(tmp_path, TraceWorker(shown))
     for _ in range(2000):  # half a second of the timeline's own clock is 83 of its steps
         timeline.train(1)
         if shown.figures:
@@ -118,7 +118,7 @@ def test_what_it_takes_to_start_it_and_to_hear_it_is_in_no_step(tmp_path: Path) 
 
 def test_steps_are_tagged_while_a_trace_is_being_read(tmp_path: Path) -> None:
     """On a small machine they are slower for it; afterwards they are ordinary again."""
-    analyst = Analyst()
+    analyst = TraceWorker()
     timeline = captured(tmp_path, analyst)
     timeline.train(10)
     assert analyst.busy
@@ -141,9 +141,9 @@ def test_a_trace_that_cannot_be_read_is_said(
     trace = tmp_path / "traces" / "rank0-step000007-3steps.trace.json.gz"
     trace.parent.mkdir()
     trace.write_text("hello")
-    analyst = Analyst()
+    analyst = TraceWorker()
     with caplog.at_level(logging.WARNING):
-        analyst.send(Errand((trace,), 9))
+        analyst.send(ReadRequest((trace,), 9))
         said = analyst.finish()["captures_unread"]
 
     assert said in caplog.text
@@ -157,8 +157,8 @@ def test_a_trace_of_somebody_else_is_said_to_be_none_of_a_run(tmp_path: Path) ->
     trace = tmp_path / "theirs.json.gz"
     event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
     trace.write_bytes(gzip.compress(json.dumps({"traceEvents": [event]}).encode()))
-    analyst = Analyst()
-    analyst.send(Errand((trace,)))
+    analyst = TraceWorker()
+    analyst.send(ReadRequest((trace,)))
 
     assert "does not say which steps of a run it is of" in analyst.finish()["captures_unread"]
 
@@ -169,8 +169,8 @@ def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
     timeline = captured(tmp_path, None)
     (trace,) = (tmp_path / "traces").iterdir()
     for patience_ns, said in ((1, True), (0, False)):
-        analyst = Analyst(None, patience_ns)
-        analyst.send(Errand((trace,)))
+        analyst = TraceWorker(None, patience_ns)
+        analyst.send(ReadRequest((trace,)))
         assert len(children()) == 1
         assert bool(analyst.finish()) == said
         assert children() == []
@@ -187,8 +187,8 @@ def test_a_process_that_is_ended_takes_its_drafts_along(tmp_path: Path) -> None:
     whole = json.loads(gzip.decompress(trace.read_bytes()))
     whole["traceEvents"] = whole["traceEvents"] * 3000
     trace.write_bytes(gzip.compress(json.dumps(whole).encode(), 1))
-    analyst = Analyst(None, 0)
-    analyst.send(Errand((trace,)))
+    analyst = TraceWorker(None, 0)
+    analyst.send(ReadRequest((trace,)))
     while not list(tmp_path.rglob("*.tmp")):  # the copy is being written
         assert children(), "it has ended before it could be"
         psutil.wait_procs(children(), timeout=0.02)
@@ -202,12 +202,12 @@ def test_a_process_that_is_ended_takes_its_drafts_along(tmp_path: Path) -> None:
 def test_traces_of_several_ranks_become_one_answer(tmp_path: Path) -> None:
     """In place of those of each; the ranks are told apart by the files' names."""
     for rank in (0, 1):
-        captured(tmp_path, Analyst(), rank=rank).finish()
+        captured(tmp_path, TraceWorker(), rank=rank).finish()
     assert len(read_all(tmp_path)) == 2
     (traces,) = groups(tmp_path)
 
-    analyst = Analyst()
-    analyst.send(Errand(tuple(traces)))
+    analyst = TraceWorker()
+    analyst.send(ReadRequest(tuple(traces)))
     assert analyst.finish() == {}
 
     (report,) = read_all(tmp_path)
@@ -245,14 +245,14 @@ def test_a_directory_of_the_user_cannot_stand_in_for_a_library(
     (tmp_path / "json.py").write_text("raise SystemExit('theirs')")
     (tmp_path / "numpy.py").write_text("raise SystemExit('theirs')")
     monkeypatch.chdir(tmp_path)
-    captured(Path("run"), Analyst()).finish()
+    captured(Path("run"), TraceWorker()).finish()
 
     assert len(read_all(Path("run"))) == 1
 
 
 def test_a_damaged_answer_is_left_out(tmp_path: Path) -> None:
     """The trace is there, and can be read again."""
-    captured(tmp_path, Analyst()).finish()
+    captured(tmp_path, TraceWorker()).finish()
     (good,) = (tmp_path / "traces").glob("*.analysis.json")
     good.with_name("rank0-step000001-2steps.analysis.json").write_bytes(good.read_bytes()[:-20])
 
@@ -261,7 +261,7 @@ def test_a_damaged_answer_is_left_out(tmp_path: Path) -> None:
 
 def test_an_answer_is_also_what_the_command_prints(tmp_path: Path) -> None:
     """The same report, with where in the run it belongs."""
-    captured(tmp_path, Analyst()).finish()
+    captured(tmp_path, TraceWorker()).finish()
     (path,) = (tmp_path / "traces").glob("*.analysis.json")
     (trace,) = (tmp_path / "traces").glob("*.trace.json.gz")
 

@@ -17,12 +17,12 @@ To add one: a file in `detectors` that defines a function of its own name, and a
 from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Detector
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.core.families import each
+from trainperf.core.families import load_members
 from trainperf.core.findings import Ordinary
 
 
 DETECTORS: tuple[Detector, ...] = tuple(
-    each(
+    load_members(
         f"{__name__}.detectors",
         (
             # Broken runs.

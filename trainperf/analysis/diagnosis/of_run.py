@@ -102,7 +102,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
     regions, basis = _regions(evidence, facts, loop_s, device)
     if basis == "audited":
         loop_s = pooled(regions, loop_s)
-    waits_s = summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
+    waits_s = summary.ledger_s.get(Gap.INTERLEAVED_WAIT.label, 0.0)
     return StepAccount(
         step_s=step_s,
         loop_s=loop_s,
@@ -128,7 +128,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         pauses_s={
             name: spent_s
             for name, spent_s in summary.ledger_s.items()
-            if name not in {phase.label for phase in PHASES} and name != Gap.OTHERS_TURN.label
+            if name not in {phase.label for phase in PHASES} and name != Gap.INTERLEAVED_WAIT.label
         },
         judged=judged,
     )
@@ -187,7 +187,7 @@ def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
     """
     waits = next((lines for lines in facts.lines if lines.slot == "data_wait"), None)
     loads = None if waits is None else waits.loader_fraction
-    if not facts.loop.coarse:
+    if not facts.loop.data_wait_is_bound:
         return loop_s
     if loads is None:
         loads = 0.0 if facts.number("num_workers") is None else 1.0

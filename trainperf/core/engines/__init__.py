@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from trainperf.core.engines.base import Engine
 from trainperf.core.errors import ConfigError
-from trainperf.core.families import each
+from trainperf.core.families import load_members
 
 
 ENGINES = ("local", "dask")
@@ -32,6 +32,6 @@ def engine_of(name: str | None, *, large: bool) -> Iterator[Engine | None]:
     kind, _, where = (name or "local").partition(":")
     if kind not in ENGINES:
         raise ConfigError(f"--engine {name}: give local, local:N or dask://HOST:PORT")
-    (open_engine,) = each(__name__, (kind,), "open_engine")
+    (open_engine,) = load_members(__name__, (kind,), "open_engine")
     with open_engine(where.removeprefix("//")) as engine:
         yield engine

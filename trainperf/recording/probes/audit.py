@@ -19,7 +19,7 @@ from trainperf.recording.guard import Guard
 from trainperf.recording.probes.audit_safety import why_no_look, why_not_eager
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
-from trainperf.recording.profiling.background_reader import Analyst, Errand
+from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import ProfilerProbe
 from trainperf.recording.recorder import Draft, Recorder
@@ -244,9 +244,9 @@ class AuditProbe(Probe):
 
     def _read(self, profiler: ProfilerProbe) -> None:
         """Have the capture read: while the fit went on that would have slowed its steps."""
-        analyst = Analyst(patience_ns=_PATIENCE_NS)
+        analyst = TraceWorker(patience_ns=_PATIENCE_NS)
         for trace in profiler.traces:
-            analyst.send(Errand((trace,)))
+            analyst.send(ReadRequest((trace,)))
             self._note = self._note.replace("was to be captured", "was captured")
         self._unread = analyst.finish()
 

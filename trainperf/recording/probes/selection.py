@@ -75,7 +75,7 @@ ONE_RANK = "not applicable: one rank reduces nothing"
 
 
 @dataclass(slots=True, kw_only=True)
-class Objects:
+class FitObjects:
     """What a loop is made of, as far as probes look at it."""
 
     device: torch.device
@@ -101,7 +101,7 @@ class Objects:
 
 
 @dataclass(slots=True)
-class Chosen:
+class ProbeSet:
     """Probes for one run, the few that adapters must talk to, and why some facts have none."""
 
     probes: list[Probe] = field(default_factory=list)
@@ -144,9 +144,9 @@ def inapplicable(kind: LoopKind) -> dict[str, str]:
     return dict.fromkeys((*facts, *readings, *others), NO_TRAINING)
 
 
-def choose(objects: Objects, requested: frozenset[Measure]) -> Chosen:
+def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
     """The probes for what was requested and applies."""
-    chosen = Chosen(clock=device_clock(objects.device))
+    chosen = ProbeSet(clock=device_clock(objects.device))
     for measure in EVERYTHING - requested:
         readings = (meter.name for meter in METERS if meter.measure is measure)
         chosen.without((*FACTS_OF[measure], *readings), NOT_REQUESTED)
@@ -185,7 +185,7 @@ def device_clock(device: torch.device) -> DeviceClock | None:
     return DeviceClock(events_of(device))
 
 
-def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+def _device(chosen: ProbeSet, facts: set[str], objects: FitObjects) -> None:
     clock, memory = chosen.clock, "peak_bytes" in facts
     if objects.device.type not in ("cpu", "cuda"):
         not_covered = f"not covered on {objects.device.type}: its copies and events are not known"
@@ -210,14 +210,14 @@ def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
         chosen.probes.append(chosen.marks)
 
 
-def _machine(chosen: Chosen) -> list[Probe]:
+def _machine(chosen: ProbeSet) -> list[Probe]:
     if WAITS.exists():
         return [PaceProbe(), ProcessorWaitProbe()]
     chosen.without(ProcessorWaitProbe.facts, "not measured: this system does not count it")
     return [PaceProbe()]
 
 
-def _scaler(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+def _scaler(chosen: ProbeSet, facts: set[str], objects: FitObjects) -> None:
     scaler, engine = objects.scaler, objects.module
     if isinstance(engine, ScalingEngine) and engine.fp16_enabled():
         chosen.probes += [EngineProbe(engine)] if "overflows" in facts else []
@@ -229,7 +229,7 @@ def _scaler(chosen: Chosen, facts: set[str], objects: Objects) -> None:
         chosen.probes.append(chosen.scaler)
 
 
-def _tail(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+def _tail(chosen: ProbeSet, facts: set[str], objects: FitObjects) -> None:
     if objects.world_size == 1:
         chosen.without(TailProbe.facts, ONE_RANK)
         return
@@ -241,7 +241,7 @@ def _tail(chosen: Chosen, facts: set[str], objects: Objects) -> None:
         chosen.probes.append(chosen.tail)
 
 
-def _ledger(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+def _ledger(chosen: ProbeSet, facts: set[str], objects: FitObjects) -> None:
     module, optimizers = objects.module, objects.optimizers
     if "peak_bytes" not in facts or not isinstance(module, torch.nn.Module):
         return

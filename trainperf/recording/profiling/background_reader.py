@@ -46,7 +46,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class ReadRequest:
     """Traces of one capture, to be read together."""
 
     traces: tuple[Path, ...]
@@ -59,7 +59,7 @@ class Errand:
         return ", ".join(trace.name for trace in self.traces)
 
 
-class Analyst:
+class TraceWorker:
     """Has traces read one after the other; never waits for them while the fit goes on.
 
     Args:
@@ -70,13 +70,13 @@ class Analyst:
     def __init__(self, show: Show | None = None, patience_ns: int = PATIENCE_NS) -> None:
         self._show = show
         self._patience_ns = patience_ns
-        self._waiting: deque[Errand] = deque()
+        self._waiting: deque[ReadRequest] = deque()
         self._child: subprocess.Popen[bytes] | None = None
-        self._errand = Errand(())
+        self._errand = ReadRequest(())
         self._interval = Interval(LOOK_EVERY_NS)
         self._unread: list[str] = []
 
-    def send(self, errand: Errand) -> None:
+    def send(self, errand: ReadRequest) -> None:
         """Have traces read as soon as nothing else is being read."""
         if len(self._waiting) >= MOST_WAITING:
             self._unread.append(f"{errand.name}: too many traces were waiting")
@@ -120,7 +120,7 @@ class Analyst:
         log.warning("trainperf: %s", sentence)
         return {"captures_unread": sentence}
 
-    def _start(self, errand: Errand) -> None:
+    def _start(self, errand: ReadRequest) -> None:
         self._errand = errand
         traces = [str(trace.resolve()) for trace in errand.traces]
         try:

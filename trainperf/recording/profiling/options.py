@@ -8,8 +8,8 @@ from pathlib import Path
 from trainperf.core.errors import ConfigError
 from trainperf.core.run_directory import TRACES
 from trainperf.recording.guard import Guard
-from trainperf.recording.probes.selection import Objects
-from trainperf.recording.profiling.background_reader import PATIENCE_NS, Analyst, Show
+from trainperf.recording.probes.selection import FitObjects
+from trainperf.recording.profiling.background_reader import PATIENCE_NS, Show, TraceWorker
 from trainperf.recording.profiling.capture_schedule import (
     CapturePlan,
     CaptureRequest,
@@ -42,7 +42,7 @@ class CaptureRank:
 
     @classmethod
     def of(
-        cls, objects: Objects, run: Path | None, rank: int, show: Show | None = None
+        cls, objects: FitObjects, run: Path | None, rank: int, show: Show | None = None
     ) -> "CaptureRank":
         """Of a loop with these objects."""
         device = objects.device.type
@@ -141,11 +141,11 @@ class ScheduledProfile:
         """The sentence for ranks of which the job has none."""
         return f"ranks={self.ranks}: the last rank of this fit is {world_size - 1}; try ranks=(0,)"
 
-    def _analyst(self, place: CaptureRank) -> Analyst | None:
+    def _analyst(self, place: CaptureRank) -> TraceWorker | None:
         if not self.analyse:
             return None
         # Rank 0 reports on all ranks, and must not wait for what the others still read.
-        return Analyst(place.show, PATIENCE_NS if place.rank == 0 else 0)
+        return TraceWorker(place.show, PATIENCE_NS if place.rank == 0 else 0)
 
     def _options(self, device: str) -> TraceOptions:
         return TraceOptions(

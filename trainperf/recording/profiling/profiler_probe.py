@@ -14,7 +14,7 @@ from typing import ClassVar
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.profiling.background_reader import Analyst, Errand
+from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
 from trainperf.recording.profiling.capture_schedule import CapturePlan
 from trainperf.recording.profiling.tracer import Marks, TraceFolder, Tracer
 from trainperf.recording.recorder import Draft, Recorder
@@ -67,7 +67,7 @@ class ProfilerProbe(Probe):
         plan: CapturePlan,
         folder: TraceFolder,
         guard: Guard,
-        analyst: Analyst | None = None,
+        analyst: TraceWorker | None = None,
     ) -> None:
         self._plan = plan
         self._schedule = plan.schedule
@@ -203,7 +203,7 @@ class ProfilerProbe(Probe):
             capture.tracer.stop(facts)
             name = self._folder.write(first, steps, capture.tracer.export)
             if name is not None and self._analyst is not None:
-                self._analyst.send(Errand((self._folder.path / name,), first + steps - 1))
+                self._analyst.send(ReadRequest((self._folder.path / name,), first + steps - 1))
         self._over()
         self._attempts = 0
         if name is None:

@@ -4,12 +4,12 @@ To add one: a file with a function `sink_for`, which returns the sink if its out
 its name here.
 """
 
-from trainperf.core.families import each
+from trainperf.core.families import load_members
 from trainperf.recording.sinks.base import Outputs, Sink
 
 
 _SINKS = tuple(
-    each(
+    load_members(
         "trainperf.recording.sinks",
         (
             "jsonl",

@@ -140,7 +140,7 @@ def _steps(data: PageData) -> Markup:
     if single is not None and not_covered(single):
         above = not_measured(single.reason or "")
     return Markup(
-        heading(f"Phases over the {data.evidence.summary.run.loop.whole}")
+        heading(f"Phases over the {data.evidence.summary.run.loop.run_noun}")
         + over_time(steps)
         + _curves(data, MACHINE_KEYS)
         + heading("Distribution")

@@ -129,7 +129,7 @@ def run_view(summary: Summary) -> RunView:
         facts=facts(summary),
         fit_time=duration(run.fit_s),
         fit=list(_fit(summary)),
-        whole=run.loop.whole,
+        whole=run.loop.run_noun,
         findings=list(map(finding_view, summary.findings)),
         no_finding=_nothing(summary),
         others=list(map(finding_view, others)),
@@ -205,7 +205,7 @@ def headline(summary: Summary) -> str:
 def _where(summary: Summary) -> str:
     run, step = summary.run, summary.readings[STEP_S]
     if not run.steps:
-        of = f" in a {run.loop.whole} of {duration(run.fit_s)}" if run.fit_s else ""
+        of = f" in a {run.loop.run_noun} of {duration(run.fit_s)}" if run.fit_s else ""
         return f"No step was recorded{of}."
     rows = phase_rows(summary)
     largest = _done_to_it(summary) or _largest(summary, rows)

@@ -171,7 +171,7 @@ def _fit(summary: Summary) -> list[str]:
         for name, spent_s in ledger(summary)
         if name == "steps" or float(scale.number(spent_s).replace(",", ""))
     ]
-    return [f"{summary.run.loop.whole} {scale.say(fit_s)} = {parts[0]}", *parts[1:]]
+    return [f"{summary.run.loop.run_noun} {scale.say(fit_s)} = {parts[0]}", *parts[1:]]
 
 
 def _ranks(summary: Summary, view: RunView, width: int) -> list[Text]:

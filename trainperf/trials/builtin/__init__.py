@@ -6,7 +6,7 @@ says why.
 
 from collections.abc import Callable
 
-from trainperf.core.families import each
+from trainperf.core.families import load_members
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
 
@@ -14,7 +14,7 @@ from trainperf.trials.trial import Trial
 Offer = Callable[[Training], list[Trial]]
 
 OFFERS: tuple[Offer, ...] = tuple(
-    each(
+    load_members(
         __name__,
         (
             "free_loader",

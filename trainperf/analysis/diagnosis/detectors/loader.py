@@ -157,7 +157,9 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
         changes=tuple(_loader_changes(account, facts, part)),
         claim=of_loader(account, lost_s),
         where=line or ("" if owner is None else owner.where),
-        confidence="high" if account.device is not None and not facts.loop.coarse else "medium",
+        confidence="high"
+        if account.device is not None and not facts.loop.data_wait_is_bound
+        else "medium",
     )
 
 

@@ -118,7 +118,7 @@ def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
 def _mend(point: SyncPoint, line: LineShare | None, facts: Facts) -> Use:
     causes, ranks = {each.cause for each in point.late}, who(point)
     does = "does" if point.host or len(point.late) == 1 else "do"
-    if causes == {"data_wait"} and (line is None or not facts.loop.coarse):
+    if causes == {"data_wait"} and (line is None or not facts.loop.data_wait_is_bound):
         return Use(change="faster_loader_of_rank", values={"who": ranks})
     if line is not None:
         return Use(change="look_at_rank", values={"who": ranks, "does": f"does in {line.subject}"})
