@@ -78,7 +78,7 @@ def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path)
     assert "pair 2" not in ended.stderr
     assert not (tmp_path / "unused").exists()
     run = read(tmp_path / "runs/prove/after-1/trainperf/steps-rank0.jsonl")
-    assert len(run.gap_s(Gap.INTERLEAVED_WAIT.label)) >= 7
+    assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 7
     tagged = [step.index for step in run.steps if step.tags & Tag.TURN_BOUNDARY]
     assert tagged == list(range(0, 80, 10))
 
@@ -263,7 +263,7 @@ def test_two_ranks_of_either_side_take_turns(tmp_path: Path) -> None:
     assert found["before"]["world_size"] == 2
     for rank in (0, 1):
         run = read(tmp_path / f"runs/prove/before-1/trainperf/steps-rank{rank}.jsonl")
-        assert len(run.gap_s(Gap.INTERLEAVED_WAIT.label)) >= 5
+        assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 5
 
 
 @pytest.mark.slow
@@ -295,7 +295,7 @@ def test_a_lightning_script_needs_no_change(tmp_path: Path) -> None:
     assert "1 pair; more would not make these runs comparable, trainings of more than" in shown
     for name in ("before-1", "after-1"):
         run = read(tmp_path / "here" / name / "trainperf/steps-rank0.jsonl")
-        assert len(run.gap_s(Gap.INTERLEAVED_WAIT.label)) >= 2
+        assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 2
 
 
 LIGHTNING_RANKS = """
@@ -334,7 +334,7 @@ def test_ranks_that_a_trainer_launches_take_turns(tmp_path: Path) -> None:
     assert found["before"]["world_size"] == 2
     for rank in (0, 1):
         run = read(tmp_path / f"runs/prove/before-1/trainperf/steps-rank{rank}.jsonl")
-        assert len(run.gap_s(Gap.INTERLEAVED_WAIT.label)) >= 5
+        assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 5
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_what_happens_once_and_the_turns_of_another_are_apart(tmp_path: Path) ->
     gaps = [
         make_gap(Gap.STARTUP, 5000),
         make_gap(Gap.PROFILER_DUMP, 5000, after_step=50),
-        make_gap(Gap.INTERLEAVED_WAIT, 5000, after_step=60),
+        make_gap(Gap.OTHERS_TURN, 5000, after_step=60),
         make_gap(Gap.SHUTDOWN, 5000, after_step=411),
     ]
 

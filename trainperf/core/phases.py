@@ -43,7 +43,7 @@ class Gap(IntEnum):
     PROFILER_DUMP = 13
     SHUTDOWN = 14
     RESTART = 15
-    INTERLEAVED_WAIT = 16
+    OTHERS_TURN = 16
 
     @property
     def label(self) -> str:
@@ -127,7 +127,7 @@ _ABOUT: dict[Phase | Gap, str] = {
         Wrong where: the clocks of two hosts differ; steps that were not written yet are in it.
         To confirm: the times in the log of the scheduler.
         """,
-    Gap.INTERLEAVED_WAIT: """the other run trains, in `trainperf prove`
+    Gap.OTHERS_TURN: """the other run trains, in `trainperf prove`
         Wrong where: a part of the other run goes on in this turn, on another host for instance.
         To confirm: `trainperf report` of the other run.
         """,

@@ -84,7 +84,7 @@ def test_waiting_is_a_gap_and_in_no_step() -> None:
 
     assert_tiles(line)
     assert [sum(step.host_ns) / MS for step in line.steps] == [2.0] * 6
-    away = [gap for gap in line.gaps_ms() if gap[0] == Gap.INTERLEAVED_WAIT.label]
+    away = [gap for gap in line.gaps_ms() if gap[0] == Gap.OTHERS_TURN.label]
     assert [(length, after) for _, _, length, after in away] == [
         (AWAY_MS, -1),
         (AWAY_MS, 2),
@@ -172,7 +172,7 @@ def test_a_turn_does_not_end_inside_a_trace() -> None:
         line.step(1.0)
     line.end()
 
-    away = [after for gap, _, _, after in line.gaps_ms() if gap == Gap.INTERLEAVED_WAIT.label]
+    away = [after for gap, _, _, after in line.gaps_ms() if gap == Gap.OTHERS_TURN.label]
     assert away == [-1, 2, 4]
 
 

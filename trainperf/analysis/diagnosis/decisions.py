@@ -19,7 +19,7 @@ def decisions(summary: Summary) -> tuple[Decision, ...]:
     Args:
         summary: With its findings.
     """
-    fit_s = summary.run.fit_s - summary.ledger_s.get(Gap.INTERLEAVED_WAIT.label, 0.0)
+    fit_s = summary.run.fit_s - summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
     steps_s = sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES)
     # As findings are ranked: longer steps are so for a reason that a change of a step leaves.
     steps_s = min(steps_s, summary.run.steps * (summary.value(STEP_MEAN_S) or 0.0))

@@ -102,7 +102,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
     regions, basis = _regions(evidence, facts, loop_s, device)
     if basis == "audited":
         loop_s = pooled(regions, loop_s)
-    waits_s = summary.ledger_s.get(Gap.INTERLEAVED_WAIT.label, 0.0)
+    waits_s = summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
     return StepAccount(
         step_s=step_s,
         loop_s=loop_s,
@@ -128,7 +128,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         pauses_s={
             name: spent_s
             for name, spent_s in summary.ledger_s.items()
-            if name not in {phase.label for phase in PHASES} and name != Gap.INTERLEAVED_WAIT.label
+            if name not in {phase.label for phase in PHASES} and name != Gap.OTHERS_TURN.label
         },
         judged=judged,
     )

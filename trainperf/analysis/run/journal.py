@@ -24,7 +24,7 @@ NOT_RECURRING = frozenset(
         Gap.PROFILER_DUMP,
         Gap.SHUTDOWN,
         Gap.RESTART,
-        Gap.INTERLEAVED_WAIT,
+        Gap.OTHERS_TURN,
     )
 )
 """Gaps that happen once in a fit or are not its own work; all others belong to a step's cycle."""

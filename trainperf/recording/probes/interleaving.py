@@ -165,7 +165,7 @@ class TurnsProbe(Probe):
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        self.recorder.enter_gap(Gap.INTERLEAVED_WAIT)
+        self.recorder.enter_gap(Gap.OTHERS_TURN)
         try:
             yield
         finally:

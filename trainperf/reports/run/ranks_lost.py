@@ -1,4 +1,4 @@
-"""What late ranks cost, in words: the step without them."""
+"""Costs of late ranks in words: the step without them."""
 
 from trainperf.analysis.summary.schema import Summary, WhatIf
 from trainperf.core.formatting.units import Scale, duration, ranks_named
