@@ -17,15 +17,15 @@ from trainperf.core.findings import LIMITS
 PACKAGE = Path(__file__).parents[2] / "trainperf"
 
 CONSTANT = re.compile(r"^_?[A-Z][A-Z_0-9]*(, ?_?[A-Z_0-9]+)*(: [^=]+)? = [-(]?[0-9]", re.MULTILINE)
-MOST_CONSTANTS = {"analysis": 76, "traces": 9, "comparison": 11, "commands": 29}
+MOST_CONSTANTS = {"analysis": 72, "traces": 9, "comparison": 11, "commands": 29}
 """Numbers with a name at the top of a module; the aim is 80 in all rooms together."""
 
 OFFLINE = ("analysis", "traces", "comparison", "commands", "reports", "importers", "tensorboard")
 LOOPS = {"LIGHTNING", "HUGGING_FACE", "PLAIN", "OUTSIDE", "INFERENCE"}
 KINDS = {"own", "outside", "data_wait_is_bound", "trains"}
-MOST_LOOP_BRANCHES = 23
-"""Comparisons with a kind of loop, and tests of what kind it is; the aim is 12."""
-MOST_DEVICE_BRANCHES = 31
+MOST_LOOP_BRANCHES = 8
+"""Comparisons with a kind of loop, and tests of what kind it is; the aim was 12."""
+MOST_DEVICE_BRANCHES = 22
 """Comparisons with `cpu`, and tests of where the model computes; the aim is 10."""
 
 
