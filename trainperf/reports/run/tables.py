@@ -114,18 +114,18 @@ def _descending(shares: Mapping[str, float]) -> list[str]:
 
 
 def light_line(summary: Summary) -> str:
-    """How many times its floor the step takes, and each phase; empty without measured steps."""
+    """How many times its floor the step takes, and where most; empty without measured steps."""
     light = summary.light
     if light is None:
         return ""
     step, *phases = light.phases
     if step.over is None or step.measured_s is None:
         return ""
-    parts = [f"{phase.name} {times(phase.over)}" for phase in phases if phase.over is not None]
-    each = f" ({', '.join(parts)})" if parts else ""
+    lost_s = {each.name: each.measured_s - each.floor_s for each in phases if each.measured_s}
+    most = f", most of the rest in {max(lost_s, key=lost_s.__getitem__)}" if lost_s else ""
     used = "" if light.mfu is None else f" · MFU {share(light.mfu)}"
     floor = duration(step.floor_s)
-    return f"speed of light {floor}; the step takes {times(step.over)} that{each}{used}"
+    return f"speed of light {floor}; the step takes {times(step.over)} that{most}{used}"
 
 
 def _work(summary: Summary, name: str) -> str:
