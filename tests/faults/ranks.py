@@ -16,6 +16,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch.nn.parallel import DistributedDataParallel
 
+from faults.stand_in import compute
 from trainperf.loop import LoopMonitor
 
 
@@ -61,7 +62,7 @@ def _train(rank: int, out: Path, plan: Plan) -> None:
             with _held_back(plan, model, last=last):
                 with monitor.phase("forward"):
                     loss = model(batch).square().mean()
-                    time.sleep(plan.forward_ms[rank] / 1e3)
+                    compute(plan.forward_ms[rank] / 1e3)
                 with monitor.phase("backward"):
                     loss.backward()
             if last:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from faults.stand_in import compute
+
 
 ROWS = 16
 """Sequences in a batch."""
@@ -30,7 +32,7 @@ class Tagger(pl.LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """The loss of the tokens that count."""
-        time.sleep(self._token_s * batch["input_ids"].numel())
+        compute(self._token_s * batch["input_ids"].numel())
         scores = self.score(self.read(batch["input_ids"][:, :4]))
         return functional.cross_entropy(scores.flatten(0, 1), batch["targets"][:, :4].flatten())
 
