@@ -4,6 +4,7 @@ Numbers are those of `docs/research/threads.md`.  The fits' clock counts what th
 calls, so nothing else on the machine moves it: what a step does more is all that makes it longer.
 """
 
+import linecache
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,5 +138,8 @@ def test_thread_9_outputs_that_are_kept(tmp_path: Path) -> None:
     finding = slower(fitted(tmp_path, KeepingOutputs()))
 
     assert finding.title.startswith("steps get slower all the time: forward grows from")
-    assert finding.advice == "Find what forward goes through more of with every step", finding
+    assert finding.advice == f"Find what {finding.where} goes through more of with every step"
+    file, _, line = finding.where.rpartition(":")
+    assert file.endswith(Path(__file__).name)
+    assert "for output in self.outputs" in linecache.getline(__file__, int(line))
     assert "list of outputs" in finding.action

@@ -39,12 +39,11 @@ class Seen(NamedTuple):
 
 def seen(account: StepAccount, **known: object) -> Seen:
     """An account with the facts beside it."""
-    return Seen(account, facts_of(device=account.device, **known))
+    return Seen(account, facts_of(**known))
 
 
 def facts_of(
     *,
-    device: DeviceAccount | None = None,
     loop: LoopKind = PLAIN,
     readings: Mapping[str, float | Reading] | None = None,
     settings: Mapping[str, Scalar] | None = None,
@@ -55,7 +54,6 @@ def facts_of(
     return Facts(
         **{
             "loop": loop,
-            "host_computes": device is None,
             "steps": 200,
             "steady_steps": 200,
             "readings": {

@@ -37,6 +37,10 @@ _OF_DEVICES = (
 )
 
 
+_WITHOUT_USE = {"cpu": _OF_DEVICES}
+"""Type of device to the variables that change nothing there."""
+
+
 def variables(summary: Summary) -> dict[str, Scalar]:
     """Those that can have changed this run's speed, as if all had been set; empty if unknown."""
     run = summary.run
@@ -45,7 +49,7 @@ def variables(summary: Summary) -> dict[str, Scalar]:
     return {
         name: _value(name, run.environment.get(name))
         for name in VARIABLES
-        if not (run.device == "cpu" and name.startswith(_OF_DEVICES))
+        if not name.startswith(_WITHOUT_USE.get(run.device, ()))
         and not (run.world_size == 1 and name.startswith(_OF_COLLECTIVES))
     }
 

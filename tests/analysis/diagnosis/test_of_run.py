@@ -379,4 +379,3 @@ def test_the_worst_rank_and_settings_are_among_the_facts() -> None:
 
     assert facts.worst("phase_forward_s") == 0.030
     assert (facts.number("cpu_count"), facts.number("num_workers")) == (8, 2)
-    assert facts.host_computes

@@ -98,9 +98,7 @@ def trainings(draw: st.DrawFn) -> Seen:
         }
     documents = audit_of(*rows, device="cpu" if device is None else "cuda")
     gaps = {"validation": 3, "checkpoint": 3}
-    return Seen(
-        account, facts_of(device=device, documents=documents, light=light(), gaps=gaps, **known)
-    )
+    return Seen(account, facts_of(documents=documents, light=light(), gaps=gaps, **known))
 
 
 ANY = settings(

@@ -37,8 +37,6 @@ class Facts:
     """Of a run, a capture or a log; what is not known is missing, empty or `None`."""
 
     loop: LoopKind = PLAIN
-    host_computes: bool = True
-    """Whether the device is the host itself: then an operator has run when it returns."""
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     """Configuration, then hardware."""
     software: Mapping[str, str] = field(default_factory=dict)

@@ -20,9 +20,9 @@ longer, at most in proportion, at least not at all: *about* takes the middle.
 it may hold the interpreter and one of the model's cores, so that the rest of the step waits for
 each of its CPU seconds up to `HELD_UP` seconds.
 
-**Caches.** What works or sleeps amid a model's computing, or a pause, leaves cold caches: without it
-the rest is faster as well, each time by what fetching `REFILL_BYTES` takes, at most by what the cause takes
-itself, and a call by at most `COLD` times.
+**Caches.** What works or sleeps amid a model's computing, or a pause, leaves cold caches: without
+it the rest is faster as well, each time by what fetching `REFILL_BYTES` takes, at most by what the
+cause takes itself, and a call by at most `COLD` times.
 
 **Fit.** fit = steps + pauses.
 

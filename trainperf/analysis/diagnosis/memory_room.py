@@ -1,5 +1,6 @@
 """Room in memory: whether more activations would fit."""
 
+from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.facts import Facts
 
 
@@ -7,7 +8,7 @@ FULL = 0.8
 """Part of the memory that a change may fill."""
 
 
-def room_for(facts: Facts, grown: float) -> tuple[float, float] | None:
+def room_for(account: StepAccount, facts: Facts, grown: float) -> tuple[float, float] | None:
     """Peak and capacity of a rank in bytes, where all but the model may grow so many times.
 
     `None` where that might not fit, or is not known.  Parameters, gradients and two moments of them
@@ -16,7 +17,7 @@ def room_for(facts: Facts, grown: float) -> tuple[float, float] | None:
     peak, capacity = facts.peak_bytes, facts.number("device_memory_bytes")
     if not peak or not capacity:
         return None
-    if facts.host_computes:  # ranks of one host share its memory
+    if account.device is None:  # ranks of one host share its memory
         capacity /= max(1.0, facts.number("local_world_size") or facts.world_size)
     static = min(4 * (facts.number("gradient_bytes") or 0.0), peak)
     return (peak, capacity) if static + grown * (peak - static) <= FULL * capacity else None

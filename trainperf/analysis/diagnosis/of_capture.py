@@ -68,7 +68,6 @@ def facts_of(rank: RankTrace, loop: LoopKind, stragglers: tuple[Straggler, ...] 
     """What else a trace shows."""
     return Facts(
         loop=loop,
-        host_computes=not rank.device_worked,
         traces=(rank,),
         stragglers=stragglers,
         steps=len(rank.steps),

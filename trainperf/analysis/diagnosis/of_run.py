@@ -57,7 +57,6 @@ def facts_of(evidence: Evidence) -> Facts:
     summary, run = evidence.summary, evidence.summary.run
     return Facts(
         loop=run.loop,
-        host_computes=run.device == "cpu",
         settings={**run.hardware, **run.config},
         software=run.software,
         readings=summary.readings,
@@ -98,7 +97,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
     if facts.steps >= LIMITS.steps and not_covered(facts.reading(STEP_MEAN_S)):
         loop_s = summary.phases_s()
         step_s = sum(loop_s.values())
-    device = None if facts.host_computes else _device(evidence, facts, step_s)
+    device = None if summary.run.device == "cpu" else _device(evidence, facts, step_s)
     regions, basis = _regions(evidence, facts, loop_s, device)
     if basis == "audited":
         loop_s = pooled(regions, loop_s)
@@ -109,7 +108,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         regions=regions,
         regions_basis=basis,
         device=device,
-        loader=_loader(facts, loop_s, step_s) if step_s else None,
+        loader=_loader(facts, loop_s, step_s, device) if step_s else None,
         threads_s=_threads_s(summary),
         meetings={
             point.point: Meeting(
@@ -120,7 +119,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
             for point in summary.synchronisation
         },
         cpus=None if summary.host is None else summary.host.cpus_per_rank,
-        model_threads=int(facts.number("threads") or 1) if facts.host_computes else 1,
+        model_threads=1 if summary.host is None else summary.host.threads,
         others_cpus=_others_cpus(facts),
         fit_s=summary.run.fit_s - waits_s,
         steps_s=sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES),
@@ -245,7 +244,9 @@ def _device(evidence: Evidence, facts: Facts, step_s: float) -> DeviceAccount:
     )
 
 
-def _loader(facts: Facts, loop_s: dict[str, float], step_s: float) -> LoaderAccount | None:
+def _loader(
+    facts: Facts, loop_s: dict[str, float], step_s: float, device: DeviceAccount | None
+) -> LoaderAccount | None:
     """What makes the batches, by its anatomy, else by the wait and what its workers computed.
 
     Without workers a batch takes as long to make as it is waited for.  Of workers that are waited
@@ -256,7 +257,7 @@ def _loader(facts: Facts, loop_s: dict[str, float], step_s: float) -> LoaderAcco
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
     batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
     if anatomy is not None:
-        read_s = anatomy.batch_bytes / FIRST_TOUCH_BYTES_PER_S if facts.host_computes else 0.0
+        read_s = anatomy.batch_bytes / FIRST_TOUCH_BYTES_PER_S if device is None else 0.0
         return LoaderAccount(
             workers=anatomy.workers,
             making_s=anatomy.worker_s * batches,

@@ -244,7 +244,7 @@ def _in_vain(finding: Finding) -> bool:
 
 def on_host(case: Case) -> bool:
     """Whether the model computes on the CPU."""
-    return case.facts.host_computes
+    return case.summary.run.device == "cpu"
 
 
 def imported(case: Case) -> bool:

@@ -41,6 +41,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.trials import Trials
+from trainperf.core.device_kind import DeviceKind, device_kind_of
 from trainperf.core.findings import Decision, Finding, Ordinary
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
@@ -155,6 +156,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     def loop(self) -> LoopKind:
         """The kind of loop that trained, and what it calls things."""
         return loop_of(self.config)
+
+    @property
+    def device_kind(self) -> DeviceKind:
+        """The kind of device that computed, and what is said of it."""
+        return device_kind_of(self.device)
 
 
 class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):

@@ -266,9 +266,9 @@ def remarks(summary: Summary) -> list[str]:
 
 
 def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
-    # On a CPU nothing is moved to the device.
-    if phase is Phase.H2D and summary.run.device == "cpu" and fraction < _NOTHING:
-        return "not applicable (CPU)"
+    nothing = summary.run.device_kind.no_copies
+    if phase is Phase.H2D and nothing and fraction < _NOTHING:
+        return nothing
     # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
     reading = summary.reading(readings.phase_reading(phase.label))
     if reading is None or reading.value is not None:
@@ -289,9 +289,8 @@ def _note(summary: Summary, phase: Phase) -> str:
         return "includes waiting for ranks"
     if phase is Phase.H2D:
         copied, speed = summary.value(readings.H2D_BYTES), link_words(summary)
-        if summary.run.device == "cpu":
-            return "hooks only: nothing is copied"
-        return f"{size(copied)} at {speed}" if copied and speed else ""
+        measured = f"{size(copied)} at {speed}" if copied and speed else ""
+        return summary.run.device_kind.copies or measured
     return ""
 
 
@@ -301,9 +300,9 @@ def _loader(summary: Summary) -> str:
     parts = [summary.run.loop.waits] if summary.run.loop.waits else []
     parts += [f"num_workers={workers}"] if workers is not None else []
     parts += ["rank 0 loads for all"] if sends_batches(summary) else []
-    if stalled is not None and summary.run.device != "cpu":
-        parts.append(f"device idle for {share(stalled)}")
-    return "; ".join(parts)
+    if stalled is not None:
+        parts.append(summary.run.device_kind.idle.format(share=share(stalled)))
+    return "; ".join(filter(None, parts))
 
 
 def _tokens(summary: Summary) -> NamedValue | None:

@@ -124,8 +124,7 @@ def _device(groups: Groups, summary: Summary) -> Chart:
         for name, (label, reading) in names.items()
         if lines[name] is None
     )
-    cpu = summary.run.device == "cpu"
-    reason = "not applicable (CPU): host and device are the same" if cpu else missing
+    reason = summary.run.device_kind.no_device_time or missing
     return Chart(
         key="device",
         title="Device time",
@@ -146,16 +145,14 @@ class _Spec:
     what: str
     unit: str
     reading: str
-    """Says why there is nothing to draw."""
-    reading_on_cpu: str = ""
-    """The same on a CPU, where that is another one."""
+    """Says why there is nothing to draw; empty is that of the memory of the run's device."""
     lines: Callable[[Groups, Summary], list[Line | None]]
     note: Callable[[Groups, Summary], str] = lambda groups, summary: ""  # noqa: ARG005 none
 
 
 def _chart(spec: _Spec, groups: Groups, summary: Summary) -> Chart:
     lines = [line for line in spec.lines(groups, summary) if line is not None]
-    reading = (summary.run.device == "cpu" and spec.reading_on_cpu) or spec.reading
+    reading = spec.reading or summary.run.device_kind.memory
     return Chart(
         key=spec.key,
         title=spec.title,
@@ -308,8 +305,7 @@ _SPECS = (
         title="Memory",
         what="After the step, on the rank with the most.",
         unit="B",
-        reading=readings.MEMORY_PEAK_BYTES,
-        reading_on_cpu=readings.RESIDENT_PEAK_BYTES,
+        reading="",
         lines=_memory,
     ),
     _Spec(

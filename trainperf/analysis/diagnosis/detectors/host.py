@@ -248,7 +248,7 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
     cpus, workers = facts.cpus, facts.number("num_workers") or 0.0
     # With fewer cores the loader and the system have use for the others.
     if (
-        facts.host_computes
+        account.device is None
         and facts.number("threads") == 1
         and cpus
         and cpus >= max(4, 2 * (1 + workers))

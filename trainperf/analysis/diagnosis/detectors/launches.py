@@ -82,7 +82,7 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
 def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> Iterator[Use]:
     """What makes a step launch less for its samples, as far as the memory allows it."""
     number = facts.micro_batches
-    if number > 1 and room_for(facts, number) is not None:
+    if number > 1 and room_for(account, facts, number) is not None:
         samples = (facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.world_size
         yield Use(
             change="larger_micro_batches",
@@ -90,7 +90,7 @@ def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> Iterat
             step_s=account.step_s - lost_s * (1 - 1 / number),
         )
     yield Use(change="compile_step")
-    if room_for(facts, 2) is not None:
+    if room_for(account, facts, 2) is not None:
         yield Use(change="larger_batch")
 
 

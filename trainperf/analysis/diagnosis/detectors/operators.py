@@ -61,7 +61,7 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
     names = {row.use.short_name for row in rows}
     change = "fused_attention"
     if UNFUSED in names:
-        dropped = facts.host_computes and names & DROPOUT
+        dropped = account.device is None and names & DROPOUT
         change = "no_dropout_in_attention" if dropped else "fusible_attention"
     shape = " × ".join(map(str, softmax[0].use.shapes[0]))
     return cause_in_operators(
@@ -267,7 +267,7 @@ def recompute(account: StepAccount, facts: Facts) -> Cause | None:
     length, or batches that are much longer are still to come.
     To confirm: `trainperf try --only no_checkpointing SCRIPT`; the peak it then has.
     """
-    room = room_for(facts, KEPT)
+    room = room_for(account, facts, KEPT)
     # Written out, the scores of all blocks outgrow that.
     if room is None or facts.settings.get("attention") == "eager":
         return None

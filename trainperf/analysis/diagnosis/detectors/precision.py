@@ -60,7 +60,7 @@ def _fewer_casts(rows: Sequence[Region], account: StepAccount, facts: Facts) -> 
     if each > 1 and total_s(row for row in rows if row.use.calls >= each) >= half:
         return Use(change="weights_in_half")
     own = [row for row in rows if {*_dtypes(row.use)} in ({"fp32", "fp16"}, {"fp32", "bf16"})]
-    products = _products(facts)
+    products = _products(account, facts)
     autocast = config.get("autocast") or "mixed" in str(config.get("precision") or "")
     if autocast and products is not None and total_s(own) >= half:
         slower_s = sum(
@@ -86,14 +86,14 @@ def _dtypes(use: OperatorUse) -> tuple[str, str]:
     return use.dtypes[0], use.result_dtype or use.dtypes[0]
 
 
-def _products(facts: Facts) -> Products | None:
+def _products(account: StepAccount, facts: Facts) -> Products | None:
     """The chip that multiplies; `None` where its limits are not known."""
     if facts.light is None:
         return None
     timed = () if facts.documents.chip is None else facts.documents.chip.attention
     return Products(
         chip=facts.light.chip,
-        on_host=facts.host_computes,
+        on_host=account.device is None,
         attention_s={each.shapes: each.seconds for each in timed},
     )
 
@@ -108,7 +108,7 @@ def matmul_precision(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only autocast_bf16 --only matmul_precision SCRIPT`, with its
     losses.
     """
-    products = _products(facts)
+    products = _products(account, facts)
     if products is None or not account.regions:
         return None
     return _double(products, account, facts) or _single(products, account, facts)

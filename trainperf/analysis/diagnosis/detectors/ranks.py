@@ -37,7 +37,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
         return _in_capture(account, facts)
     points = facts.points
     named = sorted((p for p in points if p.late), key=lambda point: -point.named_s)
-    lost_s = saved_s(points, "even_s", in_step=facts.host_computes)
+    lost_s = saved_s(points, "even_s", in_step=account.device is None)
     # A few steps with a long wait are no habit of the ranks.
     usual_s = max((point.skew_s or 0.0 for point in points), default=0.0)
     habit_s, least = (lost_s, LIMITS.worth) if named else (min(lost_s, usual_s), LIMITS.notable)
