@@ -88,6 +88,16 @@ def test_a_pause_is_a_part_of_the_fit() -> None:
     assert about(account, claim, 0.5) == pytest.approx(40 / 30)
 
 
+def test_of_a_pause_that_saves_a_part_of_itself_all_may_go() -> None:
+    """Ten seconds of compiling have saved four by shorter steps; with a cache ten are gone."""
+    account = step(forward=100, pauses_s={"recompiling": 10.0})
+
+    claim = Claim(pauses_s={"first_step": 6.0}, at_most_s=10.0)
+
+    assert about(account, claim, 1.0) == pytest.approx(30 / 24)
+    assert at_most(account, claim) == pytest.approx(30 / (20 - REFILL_S), rel=1e-3)
+
+
 def test_with_workers_that_are_waited_for_a_faster_forward_gains_nothing() -> None:
     """Two workers bring a batch every 50 ms, whatever the training thread does meanwhile."""
     waited_for = step(data_wait=10, forward=40, loader=loading(2, 100, least=100))

@@ -232,7 +232,8 @@ class Claim:
     removes_s: float = 0.0
     """Seconds of a step, at most all that it owns: less the ideal of what has to stay."""
     at_most_s: float | None = None
-    """The most that these may be, where they are an estimate; by default they are exact."""
+    """The most that these, or the pauses, may be, where they are an estimate; by default they are
+    exact."""
     regions: tuple[Region, ...] = ()
     before: tuple[Region, ...] = ()
     """Regions of which it owns what passes before their calls, and not the calls."""

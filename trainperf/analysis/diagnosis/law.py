@@ -80,7 +80,7 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
     whole_s, removes_s = account.step_s, claim.removes_s
     if claim.pauses_s:
         whole_s, removes_s = account.fit_s, sum(claim.pauses_s.values())
-    elif claim.at_most_s is not None:
+    if claim.at_most_s is not None:
         removes_s = claim.at_most_s
     rest_s = whole_s - removes_s
     threads_s = HELD_UP * sum(account.threads_s.get(name, 0.0) for name in claim.threads)
