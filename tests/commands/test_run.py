@@ -269,7 +269,7 @@ def test_a_part_that_cannot_be_loaded_harms_nobody(monkeypatch: pytest.MonkeyPat
 
 def test_ranks_on_other_machines_are_measured_too() -> None:
     """The folder of the command is on one machine only; a rank left out would make all wait."""
-    assert len(callbacks('{"words": "/no/such/folder"}')) == 1
+    assert len(callbacks('{"signals": "/no/such/folder"}')) == 1
 
 
 @pytest.mark.slow

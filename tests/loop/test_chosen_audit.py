@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.loader import LoaderAnatomy
-from trainperf.core.launch_environment import VARIABLE, LaunchOptions, Word, words_in
+from trainperf.core.launch_environment import VARIABLE, LaunchOptions, LaunchSignal, signals_in
 from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
 from trainperf.recording.probes import audit, audit_safety
@@ -272,9 +272,9 @@ def test_what_the_script_chooses_is_kept_and_the_command_is_told(
     """The step and the directory; what is the same is no choice of its own."""
     words = tmp_path / "words"
     words.mkdir()
-    command(audit_at=3, dirpath=str(tmp_path / "out"), words=str(words))
+    command(audit_at=3, dirpath=str(tmp_path / "out"), signals=str(words))
     LaunchOptions.of_this_process().joined(audit_at=3, dirpath=str(tmp_path / "out"))
-    assert words_in(words) == set()
+    assert signals_in(words) == set()
 
     trained = Trained(tmp_path / "own")
     trained.monitor.audit(5)
@@ -283,7 +283,7 @@ def test_what_the_script_chooses_is_kept_and_the_command_is_told(
     assert trained.monitor.run == tmp_path / "own" / "trainperf"
     assert trained.audit is not None
     assert trained.audit.step == 5
-    assert words_in(words) == {Word.OWN_DIRECTORY, Word.OWN_AUDIT}
+    assert signals_in(words) == {LaunchSignal.OWN_DIRECTORY, LaunchSignal.OWN_AUDIT}
 
 
 def test_no_other_command_has_a_step_audited() -> None:

@@ -17,7 +17,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import Trials
-from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, Word, words_in
+from trainperf.core.launch_environment import LaunchOptions, LaunchSignal, TrialLaunch, signals_in
 from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
 from trainperf.plugins.outside_updates import ProcessUpdates
@@ -126,7 +126,7 @@ def test_a_step_is_an_update_and_the_first_begins_the_recording(
     assert steps.end.reason == "finished"
     assert summary.run.loop.name == "outside"
     assert "coarse: recorded from outside" in summary.run.notes["data_wait"]
-    assert Word.RECORDED in words_in(tmp_path / "words")
+    assert LaunchSignal.RECORDED in signals_in(tmp_path / "words")
 
 
 def test_a_validation_is_a_pause(updates: ProcessUpdates, tmp_path: Path) -> None:

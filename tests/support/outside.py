@@ -34,7 +34,7 @@ def updates(tmp_path: Path) -> Iterator[ProcessUpdates]:
     """Of a test."""
     words = tmp_path / "words"
     words.mkdir()
-    options = LaunchOptions(dirpath=str(tmp_path / "out"), words=str(words))
+    options = LaunchOptions(dirpath=str(tmp_path / "out"), signals=str(words))
     with hearing(options) as hears:
         yield hears
 

@@ -157,8 +157,8 @@ def test_results_are_ranked_by_what_was_measured_and_ceilings_come_after() -> No
 def test_what_a_high_ceiling_bounds_is_tried_next() -> None:
     """Though it comes late otherwise: with little time left it is what must not be missed."""
     loop = Loop()
-    late = replace(loop.change("late", 0.6), late=True, bounded_by="high")
-    other = replace(loop.change("other", 0.7), late=True, bounded_by="low")
+    late = replace(loop.change("late", 0.6), run_last=True, bounded_by="high")
+    other = replace(loop.change("other", 0.7), run_last=True, bounded_by="low")
     ceilings = [
         loop.change("low", 0.95, kind="ceiling", tolerance=None),
         loop.change("high", 0.5, kind="ceiling", tolerance=None),
@@ -287,7 +287,7 @@ def test_without_time_a_trial_is_left_undecided_and_says_so() -> None:
 def test_a_change_that_needs_no_step_to_settle_is_measured_too() -> None:
     """Batches that are sorted together are counted from the first of them on."""
     loop = Loop()
-    results = by_id(loop.run([loop.change("sorted", 0.8, settle=0, whole=8)]))
+    results = by_id(loop.run([loop.change("sorted", 0.8, warmup_steps=0, block_multiple=8)]))
 
     assert results["sorted"].verdict == "faster"
 
@@ -295,7 +295,7 @@ def test_a_change_that_needs_no_step_to_settle_is_measured_too() -> None:
 def test_late_trials_come_after_the_others() -> None:
     """They may leave something behind."""
     loop = Loop()
-    loop.run([loop.change("compile", 0.9, late=True), loop.change("early", 0.9)])
+    loop.run([loop.change("compile", 0.9, run_last=True), loop.change("early", 0.9)])
 
     assert loop.switched[0] == "early on"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from trainperf.commands._options import add_launch_options, check_launch
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
-from trainperf.core.launch_environment import LaunchOptions, Word, words_in
+from trainperf.core.launch_environment import LaunchOptions, LaunchSignal, signals_in
 from trainperf.core.places import storage
 
 
@@ -64,14 +64,14 @@ def _run(given: argparse.Namespace) -> CommandResult:
             audit_at=given.audit_at,
             audit=not given.no_audit,
             loader_anatomy=given.loader_anatomy,
-            words=folder,
+            signals=folder,
         )
         code = _exit_code(command, options.environment())
-        words = words_in(Path(folder))
-    if why := why_unrecorded(words):
+        signals = signals_in(Path(folder))
+    if why := why_unrecorded(signals):
         sys.stderr.write(f"{_UNRECORDED}{why}\n")
-    if own := [word.value for word in (Word.OWN_DIRECTORY, Word.OWN_AUDIT) if word in words]:
-        sys.stderr.write(f"trainperf: {' and '.join(own)}: the script's own choice was kept\n")
+    if chosen := [own.value for own in _CHOSEN if own in signals]:
+        sys.stderr.write(f"trainperf: {' and '.join(chosen)}: the script's own choice was kept\n")
     return CommandResult(text="", code=code)
 
 
@@ -111,13 +111,19 @@ def command_of(script: str, arguments: Sequence[str], *, module: bool = False) -
     return [program, *arguments]
 
 
-def why_unrecorded(words: Container[Word]) -> str:
+_CHOSEN = (LaunchSignal.OWN_DIRECTORY, LaunchSignal.OWN_AUDIT)
+"""Options that a script may have chosen by itself."""
+
+
+def why_unrecorded(signals: Container[LaunchSignal]) -> str:
     """Why nothing was recorded, by what the processes have told; empty where something was."""
-    if Word.RECORDED in words or (Word.TRAINER in words and Word.STEPPED in words):
+    if LaunchSignal.RECORDED in signals or (
+        LaunchSignal.TRAINER in signals and LaunchSignal.STEPPED in signals
+    ):
         return ""
-    if Word.STEPPED in words:
+    if LaunchSignal.STEPPED in signals:
         return f"an optimizer was stepped, but no loop was made out around it; {_REMEDY}"
-    if Word.TRAINER in words or Word.LOADED in words:
+    if LaunchSignal.TRAINER in signals or LaunchSignal.LOADED in signals:
         return (
             "no optimizer was stepped on this machine; to measure inference, put "
             'trainperf.loop.LoopMonitor(kind="inference") around its loop'

@@ -19,7 +19,7 @@ No other process has it: an installed trainperf has no part in anybody's trainin
 """
 
 
-class Word(Enum):
+class LaunchSignal(Enum):
     """What a launched process tells the command: the name of a file that it leaves.
 
     The last ones are options that the script has chosen by itself.
@@ -76,7 +76,7 @@ class LaunchOptions:
     audit: bool = False
     """Whether a step is audited where *audit_at* names none."""
     loader_anatomy: bool = False
-    words: str | None = None
+    signals: str | None = None
     """A folder for what processes tell the command; `None` if it does not want to know."""
     trials: TrialLaunch | None = None
     """Of a run that is started for its trials; `None` where nothing is tried."""
@@ -109,9 +109,9 @@ class LaunchOptions:
         if self.trials is not None:
             dirpath = self.dirpath or dirpath
         if dirpath is not None and self.dirpath not in (None, dirpath):
-            self.tell(Word.OWN_DIRECTORY)
+            self.send(LaunchSignal.OWN_DIRECTORY)
         if audit_at is not None and self.audit_at not in (None, audit_at):
-            self.tell(Word.OWN_AUDIT)
+            self.send(LaunchSignal.OWN_AUDIT)
         return replace(
             self,
             dirpath=self.dirpath if dirpath is None else dirpath,
@@ -119,11 +119,11 @@ class LaunchOptions:
             loader_anatomy=self.loader_anatomy or loader_anatomy,
         )
 
-    def tell(self, word: Word) -> None:
+    def send(self, signal: LaunchSignal) -> None:
         """Tell the command; on another machine its folder is missing, and nobody is told."""
-        if self.words is not None:
+        if self.signals is not None:
             with suppress(OSError):
-                os.close(os.open(Path(self.words) / word.name, os.O_CREAT | os.O_WRONLY))
+                os.close(os.open(Path(self.signals) / signal.name, os.O_CREAT | os.O_WRONLY))
 
     @classmethod
     def parse(cls, text: str) -> "LaunchOptions":
@@ -136,9 +136,11 @@ class LaunchOptions:
         given = json.loads(text)
         trials = given.pop("trials", None)
         options = cls(**given, trials=None if trials is None else _trials(trials))
-        texts, step = (options.dirpath, options.words), options.audit_at
+        texts, step = (options.dirpath, options.signals), options.audit_at
         if not all(isinstance(t, str | None) for t in texts) or not isinstance(step, int | None):
-            raise TypeError(f"{VARIABLE}={text}: dirpath and words are text, audit_at is a number")
+            raise TypeError(
+                f"{VARIABLE}={text}: dirpath and signals are text, audit_at is a number"
+            )
         return options
 
     @classmethod
@@ -153,10 +155,10 @@ class LaunchOptions:
         return cls.parse(text) if text else cls()
 
 
-def words_in(folder: Path) -> set[Word]:
+def signals_in(folder: Path) -> set[LaunchSignal]:
     """What processes have told the command that waits for them."""
     names = {path.name for path in folder.iterdir()}
-    return {word for word in Word if word.name in names}
+    return {signal for signal in LaunchSignal if signal.name in names}
 
 
 def _trials(given: dict[str, Any]) -> TrialLaunch:

@@ -119,7 +119,7 @@ class AutoTrainPerf(TrainPerf):
         options: What the command was told.
     """
 
-    yields = True
+    defers_to_others = True
 
     def __init__(self, options: LaunchOptions | None = None) -> None:
         self._launch = options = options or LaunchOptions()

@@ -46,7 +46,7 @@ class Measurement(Callback):
 
     measures: ClassVar[frozenset[Measure]] = frozenset()
     """What this callback asks for."""
-    yields: ClassVar[bool] = False
+    defers_to_others: ClassVar[bool] = False
     """Whether it leads, and its options hold, only where no other callback of ours does."""
 
     def __init__(self) -> None:
@@ -243,7 +243,7 @@ class Measurement(Callback):
     @staticmethod
     def _attached(trainer: "pl.Trainer") -> "list[Measurement]":
         ours = [c for c in trainer.callbacks if isinstance(c, Measurement)]
-        return sorted(ours, key=lambda callback: callback.yields)
+        return sorted(ours, key=lambda callback: callback.defers_to_others)
 
     @classmethod
     def _leader(cls, trainer: "pl.Trainer") -> "Measurement":

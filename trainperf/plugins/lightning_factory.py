@@ -4,7 +4,7 @@ They ask the entry points of `plugins/launched` for every Trainer and Fabric; no
 them.  Nothing is raised: a training that cannot be measured goes on unmeasured.
 """
 
-from trainperf.core.launch_environment import LaunchOptions, Word
+from trainperf.core.launch_environment import LaunchOptions, LaunchSignal
 from trainperf.recording.guard import Guard
 
 
@@ -30,7 +30,7 @@ def _fabric_callbacks() -> list[object]:
 
 
 def _callback(options: LaunchOptions) -> object:
-    options.tell(Word.TRAINER)
+    options.send(LaunchSignal.TRAINER)
     from trainperf.lightning.callback import AutoTrainPerf  # noqa: PLC0415 Lightning is loaded now
 
     return AutoTrainPerf(options)

@@ -11,7 +11,7 @@ from threading import get_ident
 
 from torch.optim import Optimizer
 
-from trainperf.core.launch_environment import LaunchOptions, Word
+from trainperf.core.launch_environment import LaunchOptions, LaunchSignal
 from trainperf.plugins.outside_loop import OutsideLoop
 from trainperf.recording.guard import Guard
 from trainperf.recording.hook_cost import HookCost
@@ -143,7 +143,7 @@ class ProcessUpdates:
         """Something is recorded, by whomever."""
         if not self._noted:
             self._noted = True
-            self._options.tell(Word.RECORDED)
+            self._options.send(LaunchSignal.RECORDED)
 
     def _forked(self) -> None:
         """A child has inherited what its parent measures, and may train by itself."""

@@ -21,7 +21,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.hooks import RemovableHandle
 
-from trainperf.core.launch_environment import LaunchOptions, Word
+from trainperf.core.launch_environment import LaunchOptions, LaunchSignal
 from trainperf.recording.guard import Guard
 
 
@@ -44,7 +44,7 @@ def begin(text: str) -> None:
 
 
 def _begin(options: LaunchOptions, guard: Guard) -> None:
-    options.tell(Word.LOADED)
+    options.send(LaunchSignal.LOADED)
     _UpdateHooks(options, guard)
     _hear_of_trainers(guard.wrap(PART, _offer_callback))
 
@@ -85,7 +85,7 @@ class _UpdateHooks:
     def _load(self) -> _Hearer:
         from trainperf.plugins.outside_updates import ProcessUpdates  # noqa: PLC0415 see above
 
-        self._options.tell(Word.STEPPED)
+        self._options.send(LaunchSignal.STEPPED)
         return ProcessUpdates(self._options)
 
     def _ends(self, optimizer: Optimizer, args: object, kwargs: object) -> None:

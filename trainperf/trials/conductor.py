@@ -93,7 +93,7 @@ class Conductor:
         earlier: EarlierAttempt | None = None,
     ) -> None:
         self._training = training
-        self._trials = sorted(trials, key=lambda trial: trial.late)
+        self._trials = sorted(trials, key=lambda trial: trial.run_last)
         self._budget = budget
         self._tell = tell
         self._guard = guard
@@ -235,7 +235,7 @@ class Conductor:
         """Mean losses without and with it, and the time of its first step."""
         source = self._training.source
         batches = SAME_BATCHES * self._training.micro_batches
-        batches = math.ceil(batches / trial.whole) * trial.whole
+        batches = math.ceil(batches / trial.block_multiple) * trial.block_multiple
         before: list[Ran] = []
         if source is not None and trial.tolerance is not None:
             source.replay_only(batches)
@@ -266,7 +266,7 @@ class Conductor:
         yield from self._warm(trial)
         step_ns = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
         steps = max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS))
-        steps = math.ceil(steps / trial.whole) * trial.whole
+        steps = math.ceil(steps / trial.block_multiple) * trial.block_multiple
         blocks, graphs = Blocks(), graphs_built()
         while blocks.pairs < LOOKS[-1]:
             # Off on, on off, …: what drifts evenly costs both sides alike.
@@ -284,8 +284,8 @@ class Conductor:
     def _warm(self, trial: Trial) -> Steps[None]:
         """Steps with it until they take equally long: caches fill, kernels are built."""
         self._switch(trial, on=True)
-        if trial.settle:
-            yield trial.settle
+        if trial.warmup_steps:
+            yield trial.warmup_steps
         fastest = math.inf
         for _ in range(WARM_LOOKS):
             times = [ran.ns for ran in (yield WARM_STEPS)]
@@ -298,8 +298,8 @@ class Conductor:
         """One block, with the change or without."""
         if on:
             self._switch(trial, on=True)
-        if settle := trial.settle + self._training.steps_ahead:
-            yield settle
+        if ahead := trial.warmup_steps + self._training.steps_ahead:
+            yield ahead
         self._training.forget_peak()
         self.untouched = not on
         ran = yield steps

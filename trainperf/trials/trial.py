@@ -33,12 +33,13 @@ class Trial:
         where: Where that belongs, if the line does not say it.
         rules: Findings whose advice it is, or whose bound it measures.
         group: Of several changes with the same group at most one is in a set, e.g. `precision`.
-        settle: Steps after each switch that are like neither side, e.g. while queues drain; the
-            first always is.
-        whole: Steps of a block are a multiple of this, e.g. batches that are sorted together.
+        warmup_steps: Steps after each switch that are like neither side, e.g. while queues drain;
+            the first always is.
+        block_multiple: Steps of a block are a multiple of this, e.g. batches that are sorted
+            together.
         tolerance: Relative difference of the loss up to which it still trains the same; `None`
             where the loss says nothing, as where the update is left out.
-        late: Whether it comes after the others, because it may leave something behind.
+        run_last: Whether it comes after the others, because it may leave something behind.
         bounded_by: Id of the ceiling that bounds it: where that brings next to nothing, this is not
             tried.
         finish: Called once after the last block, with the change unmade: stops what it started,
@@ -59,10 +60,10 @@ class Trial:
     where: str = ""
     rules: tuple[str, ...] = ()
     group: str = ""
-    settle: int = 1
-    whole: int = 1
+    warmup_steps: int = 1
+    block_multiple: int = 1
     tolerance: float | None = LOSS_TOLERANCE
-    late: bool = False
+    run_last: bool = False
     bounded_by: str = ""
     finish: Callable[[], object] = nothing
     unavailable: str | Callable[[], str] = ""
@@ -107,8 +108,8 @@ def together(trials: Sequence[Trial]) -> Trial:
         title=" + ".join(trial.title or trial.id for trial in trials),
         apply="; ".join(filter(None, (trial.apply for trial in trials))),
         rules=tuple(dict.fromkeys(rule for trial in trials for rule in trial.rules)),
-        settle=max(trial.settle for trial in trials),
-        whole=max(trial.whole for trial in trials),
+        warmup_steps=max(trial.warmup_steps for trial in trials),
+        block_multiple=max(trial.block_multiple for trial in trials),
         tolerance=sum(tolerances) if tolerances else None,
         finish=finish,
     )

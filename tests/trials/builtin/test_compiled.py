@@ -59,7 +59,7 @@ def test_what_is_compiled_already_is_left_alone() -> None:
 
 def test_it_comes_after_the_others() -> None:
     """Compiling leaves caches behind."""
-    assert only(compiled(training())).late
+    assert only(compiled(training())).run_last
 
 
 def test_where_a_framework_calls_no_forward_the_outermost_layers_are_compiled() -> None:

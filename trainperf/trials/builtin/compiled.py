@@ -32,7 +32,7 @@ def compiled(training: Training) -> list[Trial]:
             title=TITLE,
             apply=_line(training.module, parts),
             rules=RULES,
-            late=True,
+            run_last=True,
             finish=switch.finish,
         )
     ]

@@ -22,6 +22,6 @@ def free_loader(training: Training) -> list[Trial]:
             title=TITLE,
             rules=RULES,
             tolerance=None,
-            settle=training.batches_ahead + 1,
+            warmup_steps=training.batches_ahead + 1,
         )
     ]

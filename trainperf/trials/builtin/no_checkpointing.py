@@ -23,7 +23,7 @@ def no_checkpointing(training: Training) -> list[Trial]:
             off=lambda: _choose(parts, checkpointing=True),
             title=TITLE,
             apply=f"model.{_method(training.module)}()",
-            late=True,
+            run_last=True,
         )
     ]
 

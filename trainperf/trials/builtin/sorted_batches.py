@@ -45,7 +45,7 @@ def sorted_batches(training: Training) -> list[Trial]:
             ),
             rules=RULES,
             group="batches",
-            whole=POOL,
+            block_multiple=POOL,
             tolerance=TOLERANCE,
             unavailable=why_not,
         )

@@ -92,9 +92,9 @@ def _trial(
         apply=line,
         rules=RULES,
         group="workers",
-        settle=staff.workers * int(switch.settings["prefetch_factor"]) + 1,
+        warmup_steps=staff.workers * int(switch.settings["prefetch_factor"]) + 1,
         tolerance=None,
-        late=True,
+        run_last=True,
         bounded_by="free_loader",
         finish=switch.finish,
     )
