@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from trainperf.core.readings import MEMORY_PEAK_BYTES, RESIDENT_PEAK_BYTES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceKind:
@@ -17,7 +19,7 @@ class DeviceKind:
     """After phases in which the host only hands its work out."""
     idle: str = "device idle for {share}"
     """While the loader makes it wait, beside the host's own wait."""
-    memory: str = "memory_peak_bytes"
+    memory: str = MEMORY_PEAK_BYTES
     """Reading of the most memory that a model had on it."""
 
 
@@ -29,7 +31,7 @@ HOST = DeviceKind(
     no_device_time="not applicable (CPU): host and device are the same",
     host_time="",
     idle="",
-    memory="resident_peak_bytes",
+    memory=RESIDENT_PEAK_BYTES,
 )
 
 
