@@ -1,6 +1,5 @@
 """A run that is looked at while it is written: each step is read once, and nothing else grows."""
 
-import math
 import os
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from trainperf.core.places import RemotePath
 from trainperf.core.readings import STEP_S
 from trainperf.core.run_directory import record_file, record_part
 from trainperf.core.steps.packing import pack_parts
-from trainperf.core.steps.records import Totals
+from trainperf.core.steps.records import CORE_COLUMNS, Totals
 from trainperf.core.window import RunWindow
 
 
@@ -34,8 +33,8 @@ def reported(path: Path) -> Summary:
 
 def held_steps(watched: LiveRun) -> int:
     """Steps in memory, all ranks together."""
-    lanes = watched.followed.lanes.values()
-    return sum(len(block) for lane in lanes for block in (lane.block, *lane.held_until(math.inf)))
+    row_bytes = 8 * len(CORE_COLUMNS)
+    return watched.held.held_bytes // row_bytes
 
 
 def rounded(summary: Summary) -> object:
@@ -157,7 +156,7 @@ def test_the_latest_minute_is_the_report_of_that_window(tmp_path: Path) -> None:
 def test_what_is_held_does_not_grow_with_the_run(tmp_path: Path) -> None:
     """A minute or two of steps, whatever came before."""
     run = GrowingRun(tmp_path / "run", even_ranks(1, 30_000, end=None))
-    watched = LiveRun(run.path)
+    watched = LiveRun(run.path, most_bytes=500_000)
     held = []
     for _ in range(6):
         run.grow(5_000)

@@ -16,7 +16,6 @@ from trainperf.analysis.diagnosis.of_run import (
     light_of,
     with_workers_needed,
 )
-from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
@@ -77,16 +76,23 @@ def examine(
         engine: Where the files of many ranks are read; in this process without one.
     """
     folds = RunFolds(replay or Replay(run), read_documents(run.path), tuple(read_all(run.path)))
-    if len(run.ranks) > FEW_RANKS:
-        folds.read_apart(observers, engine)
-    else:
-        folds.read(observers)
-    count_unread(folds.meters, [folds.replay.journals[rank] for rank in run.ranks])
+    read_steps(folds, observers, engine)
     summary = summary_of(folds, now_s=now_s)
     documents = folds.documents
     if documents.trials is None and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
         documents = replace(documents, trials=beside.trials, trials_from=str(beside.run))
     return diagnosed(folds, summary, documents)
+
+
+def read_steps(
+    folds: RunFolds, observers: Sequence[StepObserver] = (), engine: Engine | None = None
+) -> None:
+    """Feed the folds with the steps of their run; see `examine`."""
+    if len(folds.run.ranks) > FEW_RANKS:
+        folds.read_apart(observers, engine)
+    else:
+        folds.read(observers)
+    count_unread(folds.meters, folds.replay.journals.values())
 
 
 def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Evidence:
@@ -186,7 +192,7 @@ def _added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]
     return {label: counts.get(label, 0) + more.get(label, 0) for label in labels}
 
 
-def _sequence_lengths(replay: Replay | Alignment) -> dict[int, int]:
+def _sequence_lengths(replay: Replay) -> dict[int, int]:
     """The histogram of all ranks, in the order of lengths."""
     lengths: dict[int, int] = {}
     for journal in replay.journals.values():
@@ -195,7 +201,7 @@ def _sequence_lengths(replay: Replay | Alignment) -> dict[int, int]:
     return dict(sorted(lengths.items()))
 
 
-def _threads_s(replay: Replay | Alignment) -> dict[str, float]:
+def _threads_s(replay: Replay) -> dict[str, float]:
     """Processor time of each other thread of Python per step, on the rank where it is largest."""
     slowest: dict[str, float] = {}
     for journal in replay.journals.values():
@@ -205,7 +211,7 @@ def _threads_s(replay: Replay | Alignment) -> dict[str, float]:
     return dict(sorted(slowest.items(), key=lambda item: -item[1]))
 
 
-def _actions_s(replay: Replay | Alignment) -> dict[str, float]:
+def _actions_s(replay: Replay) -> dict[str, float]:
     """Host time of each user hook per step, on the rank where it is largest, longest first."""
     slowest: dict[str, float] = {}
     for journal in replay.journals.values():

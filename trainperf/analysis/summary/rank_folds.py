@@ -11,11 +11,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.alignment import LACKING, Alignment, CommonSteps, Files, file_batches
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import PIECE_STEPS, JobBlock, OverRanks, gaps_after, pieces
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.record_file import RecordFile
+from trainperf.analysis.run.replay import LACKING, CommonSteps, Files, Replay, file_batches
 from trainperf.analysis.summary.schema import MOST_RANKS
 from trainperf.analysis.summary.waits import FACT, Waits, typical_places
 from trainperf.core.engines.base import Engine, in_order
@@ -80,7 +80,7 @@ class RankPartials:
 
 
 def read_ranks(
-    run: Run, aligned: Alignment, points: Sequence[str], engine: Engine | None, *, observed: bool
+    run: Run, aligned: Replay, points: Sequence[str], engine: Engine | None, *, observed: bool
 ) -> RankPartials:
     """Read the files of all ranks for the second time, some at a time and in any process.
 
@@ -145,7 +145,7 @@ def measured_by_all(point: str, tags: npt.NDArray[np.int64]) -> npt.NDArray[np.b
     return measured
 
 
-def job_blocks(aligned: Alignment, whole: RankPartials, most: int) -> Iterator[JobBlock]:
+def job_blocks(aligned: Replay, whole: RankPartials, most: int) -> Iterator[JobBlock]:
     """The steps of all ranks, and the blocks of those that are looked at one by one.
 
     Args:
