@@ -8,8 +8,13 @@ import math
 from dataclasses import replace
 from itertools import takewhile
 
-from trainperf.analysis.run.job_block import pieces
-from trainperf.analysis.run.record_file import Content, ReadSteps, RecordFile, RecordReader
+from trainperf.analysis.run.record_file import (
+    Content,
+    ReadSteps,
+    RecordFile,
+    RecordReader,
+    pieces,
+)
 from trainperf.analysis.run.window import Attempts
 from trainperf.core.run_directory import is_packed
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock
@@ -81,10 +86,11 @@ class HeldFile:
         lines = self.reader.lines
         if file.info != self._info or lines.number > len(file.parts):
             return False
-        if lines.number == len(file.parts) or is_packed(file.parts[lines.number].path.name):
+        if lines.number == len(file.parts) or not lines.offset:
             return True
-        grew = file.parts[lines.number].size_bytes > lines.offset
-        return grew or lines.number + 1 < len(file.parts) or file.parts == lines.parts
+        reading = file.parts[lines.number]
+        grew = reading.size_bytes > lines.offset or lines.number + 1 < len(file.parts)
+        return file.parts == lines.parts or (grew and not is_packed(reading.path.name))
 
     def read(self, file: RecordFile, reached: float) -> None:
         """Read what was appended, unless steps of others, who reached that one, are far behind."""

@@ -57,34 +57,28 @@ class PartReader:
         # What is before the first end of a line is the header, or the rest of a line.
         self._skips = self.offset > 0 or (header and self.is_whole)
 
-    def replaced(self, parts: Parts) -> bool:
-        """Whether these are of another file than the one that was read: there is less of it."""
-        lines = [part for part in parts[self.number :][:1] if not is_packed(part.path.name)]
-        return self.number > len(parts) or any(part.size_bytes < self.offset for part in lines)
-
     def contents(self) -> Iterator[list[bytes] | AnyPath]:
         """Lines, some at a time, and packed parts, which are read as a whole, up to what there is.
 
         Raises:
-            OSError: A part cannot be read.
+            OSError: A part cannot be read, or was packed while it was being read.
         """
         while self.number < len(self.parts):
-            part = self.parts[self.number]
-            is_last = self.number + 1 == len(self.parts)
-            packed = part.path if is_packed(part.path.name) else None
-            if packed is None and (part.size_bytes > self.offset or not is_last):
+            path = self.parts[self.number].path
+            if not is_packed(path.name):
                 try:
-                    yield from self._lines(part.path)
+                    yield from self._lines(path)
                 except FileNotFoundError:
-                    packed = packed_part(part.path)
-                    if not packed.exists():
+                    path = packed_part(path)
+                    if self.offset or not path.exists():
                         raise
-            if packed is None and is_last:
+            packed = is_packed(path.name)
+            if not packed and self.number + 1 == len(self.parts):
                 return
             self.number, self.offset = self.number + 1, 0
-            if packed is not None:
+            if packed:
                 self._rest, self._skips = b"", False
-                yield packed
+                yield path
 
     def _lines(self, path: AnyPath) -> Iterator[list[bytes]]:
         with path.open("rb") as file:
@@ -108,9 +102,8 @@ def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:
     A packed part is read as a whole, or not at all.
     """
     for number in reversed(range(len(parts))):
-        part = parts[number]
-        if part.size_bytes > most_bytes:
-            packed = is_packed(part.path.name)
-            return (number + 1, 0) if packed else (number, part.size_bytes - most_bytes)
-        most_bytes -= part.size_bytes
+        most_bytes -= parts[number].size_bytes
+        if most_bytes < 0:
+            packed = is_packed(parts[number].path.name)
+            return (number + 1, 0) if packed else (number, -most_bytes)
     return 0, 0

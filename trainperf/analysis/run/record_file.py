@@ -15,7 +15,7 @@ from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
-from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
+from trainperf.core.steps.records import EndMark, GapRecord, RunInfo
 from trainperf.core.steps.segment import SegmentIndex, read_index
 from trainperf.core.steps.stretches import STRETCH, Stretches, names
 
@@ -27,15 +27,8 @@ class Damaged:
     lines: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """Stretches whose steps are not read, because others stand for them."""
-
-    stretches: Stretches
-
-
-Content = StepBlock | Entry | Damaged | Unread
-"""What a record file holds, but for its header."""
+Content = StepBlock | Entry | Damaged | Stretches
+"""What a record file holds, but for its header: of stretches that are not read the sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +55,7 @@ class ReadSteps:
         if not isinstance(content, StepBlock):
             return content
         inside = (content.index >= self.first) & (content.index <= self.last)
-        block = content if inside.all() else content.select(inside)
+        block = content.select(inside)
         return block if len(block) else None
 
     def split(self, stretches: Stretches) -> tuple[Stretches, Stretches]:
@@ -144,9 +137,6 @@ class RecordReader:
         self.last_step = -1.0
         self._file = file
         self._schema = StepSchema(file.info.columns, file.info.device)
-        self._pending: list[bytes] = []
-        self._part, self._others = self.lines.number, 0
-        """The part, and its entries so far that are neither steps nor totals."""
 
     def entries(self) -> Iterator[Content]:
         """What there is by now and was not read; steps in blocks of `BLOCK_STEPS`.
@@ -156,49 +146,35 @@ class RecordReader:
         Raises:
             OSError: A part cannot be read.
         """
-        yield from self._read()
-        # No line is held by now, though who follows many files stops here in each.
-        yield from self._decoded(len(self._pending))
-
-    def _read(self) -> Iterator[Content]:
+        pending: list[bytes] = []
         for content in self.lines.contents():
             if not isinstance(content, list):
-                yield from self._decoded(len(self._pending))
+                yield from self._rising(*decode_steps(self._schema, pending))
+                pending.clear()
                 yield from self._packed(content)
                 continue
-            if self._part != self.lines.number:
-                self._part, self._others = self.lines.number, 0
             # A million steps are a million lines: they are separated by the list, not one by one.
             steps = [line for line in content if line[:1] == b"["]
             if len(steps) < len(content):
-                others = [decode_entry(line) for line in content if line[:1] != b"["]
-                self._others += sum(not isinstance(entry, Totals) for entry in others)
-                yield from (entry or Damaged(1) for entry in others)
-            self._pending += steps
-            while len(self._pending) >= BLOCK_STEPS:
-                yield from self._decoded(BLOCK_STEPS)
+                others = (line for line in content if line[:1] != b"[")
+                yield from (decode_entry(line) or Damaged(1) for line in others)
+            pending += steps
+            while len(pending) >= BLOCK_STEPS:
+                yield from self._rising(*decode_steps(self._schema, pending[:BLOCK_STEPS]))
+                del pending[:BLOCK_STEPS]
+        yield from self._rising(*decode_steps(self._schema, pending))
 
-    def _decoded(self, number: int) -> Iterator[StepBlock | Damaged]:
-        block, damaged = decode_steps(self._schema, self._pending[:number])
-        del self._pending[:number]
-        yield from self._rising(block)
-        if damaged:
-            yield Damaged(damaged)
-
-    def _rising(self, block: StepBlock) -> Iterator[StepBlock | Damaged]:
+    def _rising(self, block: StepBlock, damaged: int = 0) -> Iterator[StepBlock | Damaged]:
         before = np.maximum.accumulate(np.concatenate(([self.last_step], block.index)))[:-1]
-        later = block.index > before
-        rising = block if later.all() else block.select(later)
+        rising = block.select(block.index > before)
         if len(rising):
             self.last_step = float(rising.index[-1])
             yield rising
-        if len(rising) < len(block):
-            yield Damaged(len(block) - len(rising))
+        damaged += len(block) - len(rising)
+        if damaged:
+            yield Damaged(damaged)
 
     def _packed(self, part: AnyPath) -> Iterator[Content]:
-        """A packed part, without what was read of it as lines."""
-        begun = self._part == self.lines.number - 1
-        others, last = (self._others, self.last_step) if begun else (0, -math.inf)
         steps = 1
         with part.open("rb") as file:
             try:
@@ -206,28 +182,24 @@ class RecordReader:
                 wanted, unread = self._file.chosen.split(index.stretches)
                 steps = int(wanted["steps"].sum()) or 1
                 if len(unread):
-                    yield Unread(unread)
-                for entry in map(decode_entry, index.others(file)):
-                    if others and not isinstance(entry, Totals):
-                        others -= 1
-                    else:
-                        yield entry or Damaged(1)
-                for block in in_blocks(index.blocks(file, wanted)):
-                    yield from self._rising(block.select(block.index > last))
+                    yield unread
+                yield from (decode_entry(line) or Damaged(1) for line in index.others(file))
+                for block in pieces(index.blocks(file, wanted), BLOCK_STEPS):
+                    yield from self._rising(block)
             except (RunError, ValueError):
                 yield Damaged(steps)
 
 
-def in_blocks(pieces: Iterable[StepBlock]) -> Iterator[StepBlock]:
-    """Neighbours joined up to `BLOCK_STEPS`."""
-    pending: list[StepBlock] = []
-    for piece in pieces:
-        if pending and sum(map(len, pending)) + len(piece) > BLOCK_STEPS:
-            yield StepBlock.joined(pending)
-            pending = []
-        pending.append(piece)
-    if pending:
-        yield StepBlock.joined(pending)
+def pieces(blocks: Iterable[StepBlock], size: int) -> Iterator[StepBlock]:
+    """The same steps, *size* at a time; the last may be fewer."""
+    rest: StepBlock | None = None
+    for block in blocks:
+        rest = block if rest is None else StepBlock.joined([rest, block])
+        while len(rest) >= size:
+            yield rest.take(np.arange(size))
+            rest = rest.take(np.arange(size, len(rest)))
+    if rest is not None and len(rest):
+        yield rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

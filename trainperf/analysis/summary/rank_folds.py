@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.job_block import PIECE_STEPS, JobBlock, OverRanks, gaps_after, pieces
+from trainperf.analysis.run.job_block import PIECE_STEPS, JobBlock, OverRanks, gaps_after
 from trainperf.analysis.run.journal import Journal
-from trainperf.analysis.run.record_file import RecordFile
+from trainperf.analysis.run.record_file import RecordFile, pieces
 from trainperf.analysis.run.replay import LACKING, CommonSteps, Files, Replay, file_batches
 from trainperf.analysis.summary.schema import MOST_RANKS
 from trainperf.analysis.summary.waits import FACT, Waits, typical_places
@@ -164,7 +164,7 @@ def job_blocks(aligned: Replay, whole: RankPartials, most: int) -> Iterator[JobB
         if steps is None or steps.over is None:
             continue
         lanes = {
-            places[file.rank]: pieces(aligned.attempts[attempt].of(file))
+            places[file.rank]: pieces(aligned.attempts[attempt].of(file), PIECE_STEPS)
             for file in files
             if places[file.rank] in kept or file is files[0]
         }

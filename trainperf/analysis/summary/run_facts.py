@@ -281,7 +281,7 @@ def restarts(run: Run, journal: Journal) -> Restarts | None:
         # Steps of the job that two attempts did, by where each began.
         pairs = zip(reached, begins[1:], strict=False)
         again = sum(max(0, end - (begin or 0)) for end, begin in pairs)
-    without_s = journal.gap_ns.get(Gap.RESTART.label, 0) / 1e9
+    without_s = journal.ledger_s().get(Gap.RESTART.label, 0.0)
     startups = journal.pauses.get(Gap.STARTUP.label, ())[1:]
     step_s = sum(journal.phase_ns) / 1e9 / max(1, journal.steps)
     return Restarts(
