@@ -42,33 +42,6 @@ _EMPTY = StepBlock.from_rows(StepSchema(), [])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommonSteps:
-    """The steps of an attempt that all of its ranks recorded."""
-
-    index: Ints
-    """Step numbers of the run, rising."""
-    tags: Ints
-    """United over the ranks."""
-
-    def part_of(self, block: StepBlock) -> StepBlock:
-        """Those that are in a block of one rank, with the tags of all."""
-        places = np.searchsorted(self.index, block.index)
-        common = places < len(self.index)
-        common[common] = self.index[places[common]] == block.index[common]
-        part, tags = block.select(common), self.tags[places[common]]
-        return part if np.array_equal(part.tags, tags) else part.retagged(tags)
-
-    def of(self, file: RecordFile, journal: Journal | None = None) -> Iterator[StepBlock]:
-        """Those of one rank's file.  Everything else in the file goes into the *journal*."""
-        parts = map(self.part_of, steps_of(file, journal))
-        return (part for part in parts if len(part))
-
-    def block(self) -> StepBlock:
-        """Their numbers and tags as a block whose phases are empty."""
-        return StepBlock.numbered(self.index, self.tags)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepKeys:
     """The steps that some ranks recorded in an attempt; merged in any order."""
 
@@ -77,7 +50,7 @@ class StepKeys:
     ranks: Ints
     """By how many ranks."""
     tags: Ints
-    """United."""
+    """United over the ranks."""
 
     @classmethod
     def of(cls, block: StepBlock) -> "StepKeys":
@@ -97,10 +70,23 @@ class StepKeys:
             tags[places] |= keys.tags
         return StepKeys(index=index, ranks=ranks, tags=tags)
 
-    def common(self, ranks: int) -> CommonSteps:
+    def common(self, ranks: int) -> "StepKeys":
         """The steps that so many ranks recorded."""
         chosen = self.ranks == ranks
-        return CommonSteps(index=self.index[chosen], tags=self.tags[chosen])
+        return StepKeys(index=self.index[chosen], ranks=self.ranks[chosen], tags=self.tags[chosen])
+
+    def part_of(self, block: StepBlock) -> StepBlock:
+        """Those that are in a block of one rank, with the tags of all."""
+        places = np.searchsorted(self.index, block.index)
+        common = places < len(self.index)
+        common[common] = self.index[places[common]] == block.index[common]
+        part, tags = block.select(common), self.tags[places[common]]
+        return part if np.array_equal(part.tags, tags) else part.retagged(tags)
+
+    def of_file(self, file: RecordFile, journal: Journal | None = None) -> Iterator[StepBlock]:
+        """Those of one rank's file.  Everything else in the file goes into the *journal*."""
+        parts = map(self.part_of, steps_of(file, journal))
+        return (part for part in parts if len(part))
 
 
 class Replay:
@@ -121,8 +107,8 @@ class Replay:
         """Steps that some rank of their attempt does not have."""
         self.attempt = 0
         """Place of the attempt whose steps came last."""
-        self.attempts: dict[int, CommonSteps] = {}
-        """Place of an attempt to its steps, once they are aligned."""
+        self.attempts: dict[int, StepKeys] = {}
+        """Place of an attempt to the steps that all of its ranks recorded, once they are aligned."""
         self._machine_bytes = machine_bytes
 
     @cached_property
@@ -161,7 +147,7 @@ class Replay:
         for place, files in enumerate(self.run.attempts):
             self.attempts[place] = self._common(keys[place], len(files))
 
-    def _common(self, keys: StepKeys, ranks: int) -> CommonSteps:
+    def _common(self, keys: StepKeys, ranks: int) -> StepKeys:
         common = keys.common(ranks)
         self.left_out += len(keys.index) - len(common.index)
         return common
@@ -195,11 +181,12 @@ def steps_of(file: RecordFile, journal: Journal | None = None) -> Iterator[StepB
 
 def file_batches(run: Run) -> Iterator[Sequence[Files]]:
     """The files of each rank, in the order of ranks, as many at a time as a task has."""
-    files: dict[int, dict[int, RecordFile]] = {rank: {} for rank in run.ranks}
-    for place, attempt in enumerate(run.attempts):
-        for file in attempt:
-            files[file.rank][place] = file
-    return batches(list(files.values()), FILES_AT_ONCE)
+    attempts = [{file.rank: file for file in files} for files in run.attempts]
+    files = [
+        {place: attempt[rank] for place, attempt in enumerate(attempts) if rank in attempt}
+        for rank in run.ranks
+    ]
+    return batches(files, FILES_AT_ONCE)
 
 
 def surveyed(ranks: Sequence[Files]) -> tuple[dict[int, Journal], dict[int, StepKeys]]:

@@ -121,16 +121,13 @@ def thinned(attempts: Attempts) -> Attempts:
 
 
 def _every(files: Sequence[RecordFile], stride: int) -> tuple[RecordFile, ...]:
-    """One stretch of *stride*, the first, the last of each rank, and what traces are read with."""
-    numbers: set[int] = set()
-    ends: set[int] = set()
-    for stretches in map(_packed, files):
-        of_each = (stretches["first"] // STRETCH).astype(int).tolist()
-        traced = np.flatnonzero(stretches["tag:profiled"] + stretches["tag:audited"])
-        beside = [of_each[place] + by for place in traced[:MOST_TRACED] for by in (-1, 0, 1)]
-        numbers.update(of_each)
-        ends.update(of_each[:1], of_each[-1:], beside)
-    read = frozenset(sorted(numbers)[::stride]) | ends
+    """One stretch of *stride*, the first, the last, and what traces are read with."""
+    packed = list(map(_packed, files))
+    numbers = np.concatenate([each["first"] // STRETCH for each in packed]).astype(int)
+    traced = np.concatenate([each["tag:profiled"] + each["tag:audited"] for each in packed]) > 0
+    beside = np.unique(numbers[traced])[:MOST_TRACED, None] + [-1, 0, 1]
+    every = np.unique(numbers)
+    read = frozenset([*every[::stride], *every[:1], *every[-1:], *beside.ravel()])
     return tuple(replace(file, chosen=replace(file.chosen, stretches=read)) for file in files)
 
 

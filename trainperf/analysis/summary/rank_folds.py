@@ -15,7 +15,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import PIECE_STEPS, JobBlock, OverRanks, gaps_after
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.record_file import RecordFile, pieces
-from trainperf.analysis.run.replay import LACKING, CommonSteps, Files, Replay, file_batches
+from trainperf.analysis.run.replay import LACKING, Files, Replay, StepKeys, file_batches
 from trainperf.analysis.summary.schema import MOST_RANKS
 from trainperf.analysis.summary.waits import FACT, Waits, typical_places
 from trainperf.core.engines.base import Engine, in_order
@@ -29,7 +29,7 @@ from trainperf.meters.fold import Fold
 class RankPlan:
     """What is to be made of each file."""
 
-    attempts: Mapping[int, CommonSteps]
+    attempts: Mapping[int, StepKeys]
     """Place of an attempt to its steps."""
     places: Mapping[int, int]
     """Rank to its place among the ranks."""
@@ -121,7 +121,7 @@ def _read(plan: RankPlan, attempt: int, file: RecordFile, fold: Fold) -> JobStep
     journal = Journal(file.rank) if plan.observed else None
     blocks: list[StepBlock] = []
     walls_ns, waits = [], []
-    for block in plan.attempts[attempt].of(file, journal):
+    for block in plan.attempts[attempt].of_file(file, journal):
         steady = block.steady()
         fold.observe(block, steady)
         measured = {point: steady.select(measured_by_all(point, steady.tags)) for point in points}
@@ -164,7 +164,7 @@ def job_blocks(aligned: Replay, whole: RankPartials, most: int) -> Iterator[JobB
         if steps is None or steps.over is None:
             continue
         lanes = {
-            places[file.rank]: pieces(aligned.attempts[attempt].of(file), PIECE_STEPS)
+            places[file.rank]: pieces(aligned.attempts[attempt].of_file(file), PIECE_STEPS)
             for file in files
             if places[file.rank] in kept or file is files[0]
         }

@@ -102,7 +102,8 @@ class RunFolds:
         whole = read_ranks(self.run, aligned, points, engine, observed=bool(observers))
         self.meters = [whole.meters[rank] for rank in self.run.ranks]
         for place in sorted(whole.steps):
-            self._add_job(aligned.attempts[place].block(), whole.steps[place])
+            keys = aligned.attempts[place]
+            self._add_job(StepBlock.numbered(keys.index, keys.tags), whole.steps[place])
         self._read_chosen(aligned)
         self._read_changed(aligned)
         if observers:
@@ -129,7 +130,7 @@ class RunFolds:
                 lead, place = file is files[0], places[file.rank]
                 if not (lead or place in self.traces.places):
                     continue
-                for block in common.of(file):
+                for block in common.of_file(file):
                     self.traces.observe_rank(place, block)
                     if place == 0:
                         self.utilisation.observe([block])
@@ -159,7 +160,7 @@ class RunFolds:
             for attempt, files in enumerate(self.run.attempts):
                 for file in files:
                     if places[file.rank] == place:
-                        for block in aligned.attempts[attempt].of(file):
+                        for block in aligned.attempts[attempt].of_file(file):
                             self.levels.observe_rank(place, block)
 
     def long_term(self) -> LongTerm:
