@@ -1,9 +1,8 @@
-"""A run that grows is read on from where it was; one that changed is read anew."""
+"""A run that grows, or is another one by now, is read as it is."""
 
 import os
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import a_run, steps_of
@@ -41,26 +40,6 @@ def test_what_is_held_is_what_is_on_disk(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_that_grew_is_read_on_and_not_again(tmp_path: Path) -> None:
-    """Shown by damage far before the end, which only a reader of the whole file would see."""
-    file = unfinished(tmp_path, 100)
-    held = HeldRun(file.parent)
-    held.read()
-    whole = encode_rank(RankSpec(steps=steps_of(130), info=make_info(), end=None))
-    damaged = bytearray(whole)
-    line = whole.index(b"\n") + 1
-    damaged[line : line + 1] = b"x"
-    inode = file.stat().st_ino
-    with file.open("r+b") as stream:
-        stream.write(damaged)
-
-    run = held.read()
-
-    assert file.stat().st_ino == inode
-    assert len(walls(run)) == 130
-    assert not [e for e in run.attempts[0][0].entries() if isinstance(e, Damaged)]
-
-
 def test_a_line_that_is_half_written_counts_when_it_is_whole(tmp_path: Path) -> None:
     """Neither lost nor taken for damage."""
     file = unfinished(tmp_path, 40)
@@ -79,15 +58,30 @@ def test_a_line_that_is_half_written_counts_when_it_is_whole(tmp_path: Path) -> 
 
 
 def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
-    """By another one of more bytes under the same name, which began at another time."""
+    """By another one of more bytes under the same name."""
     directory = a_run(tmp_path, steps=steps_of(50))
     held = HeldRun(directory)
     held.read()
 
-    other = msgspec.structs.replace(make_info(), started_at="2026-11-02T12:00:00+00:00")
-    make_run_dir(directory, [RankSpec(steps=steps_of(80, data_wait=30.0), info=other)])
+    a_run(tmp_path, steps=steps_of(80, data_wait=30.0))
 
     assert walls(held.read()) == walls(Run.open(directory))
+
+
+def test_a_file_that_was_put_in_its_place_is_read_anew(tmp_path: Path) -> None:
+    """Another inode, though it is longer and the same where reading stopped."""
+    file = unfinished(tmp_path, 100)
+    held = HeldRun(file.parent)
+    held.read()
+    longer = encode_rank(RankSpec(steps=steps_of(130), info=make_info(), end=None))
+    other = file.with_name("other")
+    other.write_bytes(longer.replace(b",20000000,", b",30000000,", 1))
+    other.replace(file)
+
+    after = walls(held.read())
+
+    assert len(after) == 130
+    assert after[0] == after[3] + 10_000_000
 
 
 def test_a_file_that_changed_in_place_is_read_anew(tmp_path: Path) -> None:
@@ -98,7 +92,7 @@ def test_a_file_that_changed_in_place_is_read_anew(tmp_path: Path) -> None:
     text = file.read_bytes().replace(b",20000000,", b",30000000,")
     with file.open("r+b") as stream:
         stream.write(text)
-    os.utime(file, ns=(0, file.stat().st_mtime_ns + 1_000_000))
+    os.utime(file, ns=(0, file.stat().st_mtime_ns + 1))
 
     after = walls(held.read())
 

@@ -1,7 +1,6 @@
 """A run while it is written: its summary so far and that of the latest minute, look after look.
 
-Both are made as `trainperf.analysis.summarize` makes that of a report, from steps that are read
-once.
+Both are made as `trainperf.analysis.summarize` makes that of a report, of the end of the run.
 """
 
 from dataclasses import dataclass, replace
@@ -9,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.held import HeldFiles
 from trainperf.analysis.run.parts import EDGE_BYTES
-from trainperf.analysis.run.record_file import EVERY_STEP, ReadSteps, RecordFile, end_of
+from trainperf.analysis.run.record_file import EVERY_STEP, ReadSteps, RecordFile, end_of, held
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import diagnosed, read_steps, summary_of
 from trainperf.analysis.summary.run_folds import RunFolds
@@ -23,9 +21,11 @@ from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.traces.capture_files import CaptureReport, read_all
 
 
-MOST_BYTES = 8 << 20
-"""Of all record files together, that are read when a run begins to be followed: the end of each,
-as it is on the disk.  No more is held of their steps."""
+MOST_BYTES = 4 << 20
+"""Of all record files together, that are read in a look: the end of each, as it is on the disk."""
+
+LEAST_BYTES = 1 << 18
+"""Of one file: some thousand steps."""
 
 LATEST_S = 60.0
 LEAST_LATEST = 64
@@ -64,11 +64,11 @@ class LiveLook:
 
 
 class LiveRun:
-    """A run that is looked at again and again: its latest attempt.
+    """A run that is looked at again and again: the end of its latest attempt.
 
     Args:
         path: The run directory, or one above it.
-        most_bytes: How much of it is held.
+        most_bytes: How much of it is read.
 
     Raises:
         OSError: It cannot be read.
@@ -77,11 +77,11 @@ class LiveRun:
 
     def __init__(self, path: AnyPath, most_bytes: int = MOST_BYTES) -> None:
         self._path = Run.open(path).path
-        self.held = HeldFiles(most_bytes)
+        self._most_bytes = most_bytes
         self._stamp: object = None
 
     def look(self, now_s: float) -> LiveLook:
-        """Read what was appended, and sum up.
+        """Read the run as it is by now, and sum up.
 
         Args:
             now_s: Seconds since 1970.
@@ -93,18 +93,18 @@ class LiveRun:
         run = Run.open(self._path)
         *before, latest = run.attempts
         ended = end_of(before[-1][0]).mark if before else None
-        every = tuple(replace(file, begun=0, chosen=EVERY_STEP) for file in latest)
-        (files,) = self.held.read((every,))
-        first = files[0].chosen.first
-        window = f"from step {first:,.0f} on" if first else ""
-        held = replace(run, attempts=(files,), window=window)
+        each = max(LEAST_BYTES, self._most_bytes // len(latest))
+        run = replace(run, attempts=(tuple(replace(file, begun=0) for file in latest),))
+        end = _in_memory(run, each)
+        if next(Replay(end).blocks(), None) is None:  # a rank is far behind the others
+            end = _in_memory(run, None)
         documents, captures = self._beside()
         # The machines are joined with the latest steps alone.
-        folds = RunFolds(Replay(held, machine_bytes=0), documents, captures)
+        folds = RunFolds(Replay(end, machine_bytes=0), documents, captures)
         whole = _summary(folds, now_s)
         levels = folds.levels.levels(0, None)
         medians = levels["median:wall"]
-        minute, latest_minute = latest_of(held), None
+        minute, latest_minute = latest_of(end), None
         if minute is not None:
             replay = Replay(minute, machine_bytes=EDGE_BYTES)
             # Its traces are those of the whole run.
@@ -137,6 +137,15 @@ class LiveRun:
             self._stamp = stamp
             self._documents = read_documents(self._path), tuple(read_all(self._path))
         return self._documents
+
+
+def _in_memory(run: Run, most_bytes: int | None) -> Run:
+    """The end of the one attempt of a run."""
+    (files,) = run.attempts
+    ends = tuple(held(replace(file, chosen=EVERY_STEP), most_bytes) for file in files)
+    first = ends[0].chosen.first
+    window = f"from step {first:,.0f} on" if first else ""
+    return replace(run, attempts=(ends,), window=window)
 
 
 def latest_of(run: Run) -> Run | None:

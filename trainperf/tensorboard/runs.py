@@ -1,9 +1,7 @@
-"""The runs below a log directory, each held in memory while it grows.
+"""The runs below a log directory, each held in memory until it changes.
 
 A run's id is its path below the directory: the only thing a browser may ask for, and only ids that
 were found here are answered, so no request can name a path of its own.
-
-What was decoded of its record files is kept: see `trainperf.analysis.run.held`.
 """
 
 import os
@@ -12,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.held import HeldFiles
+from trainperf.analysis.run.record_file import held
 from trainperf.core import run_directory
 from trainperf.core.artifacts.manifest import Manifest
+from trainperf.core.steps.block import StepBlock
 
 
 _DEEPEST = 6
@@ -118,7 +117,8 @@ class HeldRun:
     def __init__(self, path: Path, most_bytes: int = 512 << 20) -> None:
         self.path = path
         self._most_bytes = most_bytes
-        self._held = HeldFiles()
+        self.held_bytes = 0
+        """Memory the decoded steps take."""
 
     def read(self) -> Run:
         """The run as it is now, its steps in memory.
@@ -126,18 +126,18 @@ class HeldRun:
         Raises:
             RunError: It is no run directory any more.
         """
-        run = Run.open(self.path)
-        every = [file for files in run.attempts for file in files]
-        alone = all(isinstance(file.path, Path) and len(file.parts) == 1 for file in every)
-        if not alone or sum(file.size_bytes for file in every) > self._most_bytes:
-            self._held = HeldFiles()
+        run, self.held_bytes = Run.open(self.path), 0
+        if sum(file.size_bytes for files in run.attempts for file in files) > self._most_bytes:
             return run
-        return replace(run, attempts=self._held.read(run.attempts))
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory the decoded steps take."""
-        return self._held.held_bytes
+        attempts = tuple(tuple(map(held, files)) for files in run.attempts)
+        self.held_bytes = sum(
+            content.cells().nbytes
+            for files in attempts
+            for file in files
+            for content in file.entries()
+            if isinstance(content, StepBlock)
+        )
+        return replace(run, attempts=attempts)
 
 
 def stamp(path: Path) -> Stamp:

@@ -7,10 +7,11 @@ wanted, and of the others the sums are known.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
-from trainperf.analysis.run.parts import EDGE_BYTES, PartReader, Parts
+from trainperf.analysis.run.parts import EDGE_BYTES, Parts, contents
 from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
@@ -18,6 +19,9 @@ from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo
 from trainperf.core.steps.segment import SegmentIndex, read_index
 from trainperf.core.steps.stretches import STRETCH, Stretches, names
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,7 @@ class RecordFile:
         Other entries may come before steps that were written earlier; their fields place them.
         Cumulative ones are not those of a window: what they grew by in it is.
         """
-        contents = RecordReader(self).entries() if self.held is None else self.held
-        for content in contents:
+        for content in read(self) if self.held is None else self.held:
             chosen = self.chosen.part_of(content)
             if chosen is not None:
                 yield chosen
@@ -124,82 +127,97 @@ class RecordFile:
         return Stretches.joined(parts) or _NO_STRETCHES
 
 
-class RecordReader:
-    """The contents of a record file, each once: it can be gone on with, as a `PartReader` can.
+def read(file: RecordFile, most_bytes: int | None = None) -> Iterator[Content]:
+    """The contents of a record file; steps in blocks of `BLOCK_STEPS`.
+
+    Every step comes after all before it: any other line was written twice, or is damaged.
 
     Args:
         file: Of which stretches that are not chosen are not read.
         most_bytes: About how much of it is read, from its end; `None` for all.
+
+    Raises:
+        OSError: A part cannot be read.
     """
+    return pieces(_rising(_decoded(file, most_bytes)), BLOCK_STEPS)
 
-    def __init__(self, file: RecordFile, most_bytes: int | None = None) -> None:
-        self.lines = PartReader(file.parts, most_bytes)
-        self.last_step = -1.0
-        self._file = file
-        self._schema = StepSchema(file.info.columns, file.info.device)
 
-    def entries(self) -> Iterator[Content]:
-        """What there is by now and was not read; steps in blocks of `BLOCK_STEPS`.
-
-        Every step comes after all before it: any other line was written twice, or is damaged.
-
-        Raises:
-            OSError: A part cannot be read.
-        """
-        pending: list[bytes] = []
-        for content in self.lines.contents():
-            if not isinstance(content, list):
-                yield from self._rising(*decode_steps(self._schema, pending))
-                pending.clear()
-                yield from self._packed(content)
-                continue
-            # A million steps are a million lines: they are separated by the list, not one by one.
-            steps = [line for line in content if line[:1] == b"["]
-            if len(steps) < len(content):
-                others = (line for line in content if line[:1] != b"[")
-                yield from (decode_entry(line) or Damaged(1) for line in others)
-            pending += steps
-            while len(pending) >= BLOCK_STEPS:
-                yield from self._rising(*decode_steps(self._schema, pending[:BLOCK_STEPS]))
-                del pending[:BLOCK_STEPS]
-        yield from self._rising(*decode_steps(self._schema, pending))
-
-    def _rising(self, block: StepBlock, damaged: int = 0) -> Iterator[StepBlock | Damaged]:
-        before = np.maximum.accumulate(np.concatenate(([self.last_step], block.index)))[:-1]
-        rising = block.select(block.index > before)
-        if len(rising):
-            self.last_step = float(rising.index[-1])
-            yield rising
-        damaged += len(block) - len(rising)
+def _decoded(file: RecordFile, most_bytes: int | None) -> Iterator[Content]:
+    schema = StepSchema(file.info.columns, file.info.device)
+    for content in contents(file.parts, most_bytes):
+        if not isinstance(content, list):
+            yield from _unpacked(file, content)
+            continue
+        # A million steps are a million lines: they are separated by the list, not one by one.
+        steps = [line for line in content if line[:1] == b"["]
+        if len(steps) < len(content):
+            others = (line for line in content if line[:1] != b"[")
+            yield from (decode_entry(line) or Damaged(1) for line in others)
+        block, damaged = decode_steps(schema, steps)
+        yield block
         if damaged:
             yield Damaged(damaged)
 
-    def _packed(self, part: AnyPath) -> Iterator[Content]:
-        steps = 1
-        with part.open("rb") as file:
-            try:
-                index = self._file.indexes.get(part) or read_index(file)
-                wanted, unread = self._file.chosen.split(index.stretches)
-                steps = int(wanted["steps"].sum()) or 1
-                if len(unread):
-                    yield unread
-                yield from (decode_entry(line) or Damaged(1) for line in index.others(file))
-                for block in pieces(index.blocks(file, wanted), BLOCK_STEPS):
-                    yield from self._rising(block)
-            except (RunError, ValueError):
-                yield Damaged(steps)
+
+def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
+    steps = 1
+    with part.open("rb") as packed:
+        try:
+            index = file.indexes.get(part) or read_index(packed)
+            wanted, unread = file.chosen.split(index.stretches)
+            steps = int(wanted["steps"].sum()) or 1
+            if len(unread):
+                yield unread
+            yield from (decode_entry(line) or Damaged(1) for line in index.others(packed))
+            yield from index.blocks(packed, wanted)
+        except (RunError, ValueError):
+            yield Damaged(steps)
 
 
-def pieces(blocks: Iterable[StepBlock], size: int) -> Iterator[StepBlock]:
-    """The same steps, *size* at a time; the last may be fewer."""
+def _rising(contents: Iterable[Content]) -> Iterator[Content]:
+    last = -1.0
+    for content in contents:
+        if not isinstance(content, StepBlock):
+            yield content
+            continue
+        reached = np.maximum.accumulate(np.concatenate(([last], content.index)))
+        rising = content.select(content.index > reached[:-1])
+        last = reached[-1]
+        yield rising
+        if len(rising) < len(content):
+            yield Damaged(len(content) - len(rising))
+
+
+def pieces(contents: Iterable[StepBlock | T], size: int) -> Iterator[StepBlock | T]:
+    """The same steps, *size* at a time, the last may be fewer; what is no step comes at once."""
     rest: StepBlock | None = None
-    for block in blocks:
-        rest = block if rest is None else StepBlock.joined([rest, block])
+    for content in contents:
+        if not isinstance(content, StepBlock):
+            yield content
+            continue
+        rest = content if rest is None else StepBlock.joined([rest, content])
         while len(rest) >= size:
             yield rest.take(np.arange(size))
             rest = rest.take(np.arange(size, len(rest)))
     if rest is not None and len(rest):
         yield rest
+
+
+def held(file: RecordFile, most_bytes: int | None = None) -> RecordFile:
+    """The same file, in memory.
+
+    Args:
+        file: All of it, or a window.
+        most_bytes: About how much of it is held, of its end; `None` for all that is chosen.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if most_bytes is None or file.size_bytes <= most_bytes:
+        return replace(file, held=list(file.entries()))
+    ending = list(read(file, most_bytes))
+    first = next((each.index[0] for each in ending if isinstance(each, StepBlock)), 1.0)
+    return replace(file, held=ending, chosen=ReadSteps(first=max(1.0, first)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +243,7 @@ def end_of(file: RecordFile) -> FileEnd:
     mark = None
     rest = replace(file, chosen=ReadSteps(first=step + 1))
     for most_bytes in (EDGE_BYTES, file.size_bytes):
-        for entry in RecordReader(rest, most_bytes).entries():
+        for entry in read(rest, most_bytes):
             if isinstance(entry, StepBlock):
                 step = max(step, int(entry.index.max()))
                 at_ns = max(at_ns, int((entry.start_ns + entry.wall_ns).max()))

@@ -108,7 +108,7 @@ class Replay:
         self.attempt = 0
         """Place of the attempt whose steps came last."""
         self.attempts: dict[int, StepKeys] = {}
-        """Place of an attempt to the steps that all of its ranks recorded, once they are aligned."""
+        """Place of an attempt to the steps that all of its ranks recorded, once aligned."""
         self._machine_bytes = machine_bytes
 
     @cached_property
