@@ -11,7 +11,7 @@ import msgspec
 from trainperf.analysis.run.record_file import EVERY_STEP, Content, RecordFile
 from trainperf.analysis.run.window import start_time
 from trainperf.core.phases import GAPS, PHASES, Gap
-from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.block import Column, StepBlock
 from trainperf.core.steps.records import EndMark, GapRecord, Totals
 from trainperf.core.steps.stretches import Stretches
 
@@ -106,12 +106,12 @@ class Journal:
         """Count what a file holds."""
         if isinstance(content, StepBlock):
             spent_ns = [content.total_ns(phase) for phase in PHASES]
-            self._add_steps(len(content), spent_ns)
-            self._reach(content.start_ns.min(), (content.start_ns + content.wall_ns).max())
+            ends_ns = content.start_ns + content.wall_ns
+            self._add_steps(len(content), spent_ns, content.start_ns, ends_ns)
         elif isinstance(content, Stretches):
             spent_ns = [content[f"sum:{phase.label}"].sum() for phase in PHASES]
-            self._add_steps(int(content["steps"].sum()), spent_ns)
-            self._reach(content["start_ns"].min(), content["end_ns"].max())
+            steps = int(content["steps"].sum())
+            self._add_steps(steps, spent_ns, content["start_ns"], content["end_ns"])
             self.unread.append(content.renumbered(self._begun))
         elif isinstance(content, GapRecord):
             step = content.after_step + self._begun
@@ -127,14 +127,14 @@ class Journal:
         else:
             self.damaged_lines += content.lines
 
-    def _add_steps(self, steps: int, spent_ns: Sequence[float]) -> None:
+    def _add_steps(
+        self, steps: int, spent_ns: Sequence[float], starts_ns: Column, ends_ns: Column
+    ) -> None:
         self.steps += steps
-        self._attributed_ns += int(sum(spent_ns))
         self.phase_ns = [ns + int(more) for ns, more in zip(self.phase_ns, spent_ns, strict=True)]
-
-    def _reach(self, start_ns: float, end_ns: float) -> None:
-        self._origin_ns = min(self._origin_ns, int(start_ns))
-        self._reached_ns = max(self._reached_ns, int(end_ns))
+        self._attributed_ns += int(sum(spent_ns))
+        self._origin_ns = min(self._origin_ns, int(starts_ns.min()))
+        self._reached_ns = max(self._reached_ns, int(ends_ns.max()))
 
     def _add_totals(self, totals: Totals) -> None:
         """Of a window, what they grew by in it; what was learned of the loop holds in all of it."""

@@ -238,17 +238,16 @@ def end_of(file: RecordFile) -> FileEnd:
         OSError: It cannot be read.
     """
     stretches = file.stretches()
-    step = int(stretches["last"].max(initial=-1))
-    at_ns = int(stretches["end_ns"].max(initial=0))
-    mark = None
+    step, at_ns = stretches["last"].max(initial=-1), stretches["end_ns"].max(initial=0)
     rest = replace(file, chosen=ReadSteps(first=step + 1))
-    for most_bytes in (EDGE_BYTES, file.size_bytes):
+    mark = None
+    for most_bytes in (EDGE_BYTES, None):
         for entry in read(rest, most_bytes):
             if isinstance(entry, StepBlock):
-                step = max(step, int(entry.index.max()))
-                at_ns = max(at_ns, int((entry.start_ns + entry.wall_ns).max()))
+                step = max(step, entry.index[-1])
+                at_ns = max(at_ns, (entry.start_ns + entry.wall_ns).max())
             elif isinstance(entry, EndMark):
                 at_ns, mark = max(at_ns, entry.fit_ns), entry
         if step >= 0:
             break
-    return FileEnd(step=step, at_ns=at_ns, mark=mark)
+    return FileEnd(step=int(step), at_ns=int(at_ns), mark=mark)

@@ -107,8 +107,8 @@ class Replay:
         """Steps that some rank of their attempt does not have."""
         self.attempt = 0
         """Place of the attempt whose steps came last."""
-        self.attempts: dict[int, StepKeys] = {}
-        """Place of an attempt to the steps that all of its ranks recorded, once aligned."""
+        self.attempts: list[StepKeys] = []
+        """The steps of each attempt that all of its ranks recorded, once aligned."""
         self._machine_bytes = machine_bytes
 
     @cached_property
@@ -144,8 +144,9 @@ class Replay:
         for journals, part in in_order(engine, surveyed, file_batches(self.run)):
             self.journals |= journals
             _merge(keys, part)
-        for place, files in enumerate(self.run.attempts):
-            self.attempts[place] = self._common(keys[place], len(files))
+        self.attempts = [
+            self._common(keys[place], len(files)) for place, files in enumerate(self.run.attempts)
+        ]
 
     def _common(self, keys: StepKeys, ranks: int) -> StepKeys:
         common = keys.common(ranks)

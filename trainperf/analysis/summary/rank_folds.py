@@ -29,8 +29,8 @@ from trainperf.meters.fold import Fold
 class RankPlan:
     """What is to be made of each file."""
 
-    attempts: Mapping[int, StepKeys]
-    """Place of an attempt to its steps."""
+    attempts: Sequence[StepKeys]
+    """The steps of each."""
     places: Mapping[int, int]
     """Rank to its place among the ranks."""
     points: Mapping[int, Sequence[str]]
