@@ -1,6 +1,7 @@
 """Summary of a run: readings, ledger, ranks and findings, from one pass over its directory."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -152,8 +153,8 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         traces=traces,
         sequence_lengths=_sequence_lengths(replay),
         longest_tokens=sum(each.totals.longest_tokens for each in replay.journals.values()),
-        actions_s=_actions_s(replay),
-        threads_s=_threads_s(replay),
+        actions_s=_slowest_s(replay, "actions_ns"),
+        threads_s=_slowest_s(replay, "threads_ns"),
         memory=documents.memory,
         compilation=documents.compilation,
         loader=documents.loader,
@@ -194,30 +195,23 @@ def _added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]
 
 def _sequence_lengths(replay: Replay) -> dict[int, int]:
     """The histogram of all ranks, in the order of lengths."""
-    lengths: dict[int, int] = {}
+    lengths: Counter[int] = Counter()
     for journal in replay.journals.values():
-        for edge, number in journal.totals.sequence_lengths.items():
-            lengths[edge] = lengths.get(edge, 0) + number
+        lengths.update(journal.totals.sequence_lengths)
     return dict(sorted(lengths.items()))
 
 
-def _threads_s(replay: Replay) -> dict[str, float]:
-    """Processor time of each other thread of Python per step, on the rank where it is largest."""
+def _slowest_s(replay: Replay, spent: str) -> dict[str, float]:
+    """Seconds of each hook or thread per step, on the rank where they are most, longest first.
+
+    Args:
+        replay: Read to its end.
+        spent: Field of `Totals`: a name to nanoseconds.
+    """
     slowest: dict[str, float] = {}
     for journal in replay.journals.values():
-        for thread, spent_ns in journal.totals.threads_ns.items():
+        for name, spent_ns in getattr(journal.totals, spent).items():
             per_step_s = spent_ns / 1e9 / max(1, journal.steps)
-            slowest[thread] = max(slowest.get(thread, 0.0), per_step_s)
-    return dict(sorted(slowest.items(), key=lambda item: -item[1]))
-
-
-def _actions_s(replay: Replay) -> dict[str, float]:
-    """Host time of each user hook per step, on the rank where it is largest, longest first."""
-    slowest: dict[str, float] = {}
-    for journal in replay.journals.values():
-        for action, spent_ns in journal.totals.actions_ns.items():
-            if _EARLIER_OWN_HOOK.match(action):
-                continue
-            per_step_s = spent_ns / 1e9 / max(1, journal.steps)
-            slowest[action] = max(slowest.get(action, 0.0), per_step_s)
-    return dict(sorted(slowest.items(), key=lambda item: -item[1]))
+            slowest[name] = max(slowest.get(name, 0.0), per_step_s)
+    ordered = sorted(slowest.items(), key=lambda item: -item[1])
+    return {name: each_s for name, each_s in ordered if not _EARLIER_OWN_HOOK.match(name)}

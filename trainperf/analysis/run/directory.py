@@ -6,6 +6,7 @@ elsewhere, where a manifest names it.  Files are streamed: a run of any length i
 memory, and of a run of days only as many stretches as its statistics need.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -96,8 +97,7 @@ class Run:
         directory = self.path.resolve()
         if directory.name == NAME:
             return directory.parent.name
-        stem, _, number = directory.name.rpartition("-")
-        later = stem == NAME and number.isdigit()
+        later = re.fullmatch(rf"{NAME}-\d+", directory.name)
         return f"{directory.parent.name}/{directory.name}" if later else directory.name
 
     @property

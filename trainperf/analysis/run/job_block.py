@@ -136,10 +136,6 @@ class JobBlock:
             if places is None or place in places
         }
 
-    def total(self, name: str) -> Column:
-        """Sum of a phase or fact over the ranks; NaN where one has not measured it."""
-        return self.over.total(name)
-
     def mean_of_those_having(self, name: str) -> Column:
         """Mean of a fact over the ranks that have a value; NaN where none has."""
         having = self.over.having[name]

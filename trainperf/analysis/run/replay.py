@@ -126,12 +126,12 @@ class Replay:
         """
         for attempt, files in enumerate(self.run.attempts):
             self.attempt = attempt
-            lanes = [steps_of(file, self.journals[file.rank]) for file in files]
+            lanes = {file.rank: steps_of(file, self.journals[file.rank]) for file in files}
             for pieces in _abreast(lanes):
-                common = self._common(reduce(StepKeys.merge, map(StepKeys.of, pieces)), len(files))
+                every = reduce(StepKeys.merge, map(StepKeys.of, pieces.values()))
+                common = self._common(every, len(files))
                 if len(common.index):
-                    ranks = (file.rank for file in files)
-                    taken = dict(zip(ranks, map(common.part_of, pieces), strict=True))
+                    taken = {rank: common.part_of(block) for rank, block in pieces.items()}
                     yield tuple(taken.get(rank, _EMPTY) for rank in self.journals)
 
     def align(self, engine: Engine | None = None) -> None:
@@ -154,19 +154,18 @@ class Replay:
         return common
 
 
-def _abreast(lanes: Sequence[Iterator[StepBlock]]) -> Iterator[list[StepBlock]]:
+def _abreast(lanes: Mapping[int, Iterator[StepBlock]]) -> Iterator[dict[int, StepBlock]]:
     """The steps of several ranks, up to the same number at a time."""
-    left = [_EMPTY for _ in lanes]
+    left = dict.fromkeys(lanes, _EMPTY)
     while True:
-        left = [
-            block if len(block) else next(lane, _EMPTY)
-            for block, lane in zip(left, lanes, strict=True)
-        ]
-        reached = min((block.index[-1] for block in left if len(block)), default=None)
+        left = {
+            rank: block if len(block) else next(lanes[rank], _EMPTY) for rank, block in left.items()
+        }
+        reached = min((block.index[-1] for block in left.values() if len(block)), default=None)
         if reached is None:
             return
-        yield [block.select(block.index <= reached) for block in left]
-        left = [block.select(block.index > reached) for block in left]
+        yield {rank: block.select(block.index <= reached) for rank, block in left.items()}
+        left = {rank: block.select(block.index > reached) for rank, block in left.items()}
 
 
 def steps_of(file: RecordFile, journal: Journal | None = None) -> Iterator[StepBlock]:
