@@ -190,11 +190,11 @@ def _elsewhere(directory: AnyPath) -> tuple[list[ListedFile], list[str]]:
     for folder in {path.parent for path in paths}:
         with suppress(FileNotFoundError):
             there.update((file.path, file) for file in listed(folder))
-    found = {path: there.get(packed_part(path)) or there.get(path) for path in paths}
-    files = [file for file in found.values() if file is not None]
+    named = {path: there.get(packed_part(path)) or there.get(path) for path in paths}
+    files = [file for file in named.values() if file is not None]
     if not files:
         raise RunError(f"{directory}: nothing that its {Manifest.file} names is left: {paths[:1]}")
-    return files, [f"{path}: no longer there" for path, file in found.items() if file is None]
+    return files, [f"{path}: no longer there" for path, file in named.items() if file is None]
 
 
 def _opened(directory: AnyPath, content: Sequence[ListedFile]) -> Run:
