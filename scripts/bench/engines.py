@@ -29,7 +29,7 @@ from scripts.bench.harness import estimate, installed, machine_line, table, writ
 from scripts.simulation import traces
 from scripts.simulation.arrivals import Job, Plant
 from scripts.simulation.records import write
-from trainperf.analysis.run import alignment
+from trainperf.analysis.run import replay
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import encode_summary
@@ -115,18 +115,18 @@ def records(
             name: stack.enter_context(engine_of(name_of, large=True))
             for name, name_of in (("local", f"local:{WORKERS}"), ("dask", f"dask://{address}"))
         }
-        rows = {name: (name, alignment.FILES_AT_ONCE) for name in engines}
+        rows = {name: (name, replay.FILES_AT_ONCE) for name in engines}
         if tasks_of is not None:
             rows[f"dask, {tasks_of} files a task"] = "dask", tasks_of
         if returned and engines["dask"] is not None:
             engines["returning"] = replace(engines["dask"], around=None)
-            rows["dask, memory returned"] = "returning", alignment.FILES_AT_ONCE
+            rows["dask, memory returned"] = "returning", replay.FILES_AT_ONCE
         seconds: dict[str, list[float]] = {name: [] for name in rows}
         summaries = set()
         for number in range(pairs + 1):
             for name in sorted(rows, reverse=bool(number % 2)):
                 engine, at_once = rows[name]
-                alignment.FILES_AT_ONCE = at_once
+                replay.FILES_AT_ONCE = at_once
                 took_s, summary = _timed(run, engines[engine])
                 summaries.add(summary)
                 if number:

@@ -1,4 +1,4 @@
-"""A run that grows is read on from where it was; one that changed is read anew."""
+"""A run that grows, or is another one by now, is read as it is."""
 
 import os
 from pathlib import Path
@@ -38,26 +38,6 @@ def test_what_is_held_is_what_is_on_disk(tmp_path: Path) -> None:
     assert [e for e in ours if not isinstance(e, StepBlock)] == [
         e for e in theirs if not isinstance(e, StepBlock)
     ]
-
-
-def test_a_run_that_grew_is_read_on_and_not_again(tmp_path: Path) -> None:
-    """Shown by damage far before the end, which only a reader of the whole file would see."""
-    file = unfinished(tmp_path, 100)
-    held = HeldRun(file.parent)
-    held.read()
-    whole = encode_rank(RankSpec(steps=steps_of(130), info=make_info(), end=None))
-    damaged = bytearray(whole)
-    line = whole.index(b"\n") + 1
-    damaged[line : line + 1] = b"x"
-    inode = file.stat().st_ino
-    with file.open("r+b") as stream:
-        stream.write(damaged)
-
-    run = held.read()
-
-    assert file.stat().st_ino == inode
-    assert len(walls(run)) == 130
-    assert not [e for e in run.attempts[0][0].entries() if isinstance(e, Damaged)]
 
 
 def test_a_line_that_is_half_written_counts_when_it_is_whole(tmp_path: Path) -> None:

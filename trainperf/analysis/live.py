@@ -1,21 +1,46 @@
 """A run while it is written: its summary so far and that of the latest minute, look after look.
 
-Both are made as `trainperf.analysis.summarize` makes that of a report, from steps that are read
-once.
+Both are made as `trainperf.analysis.summarize` makes that of a report, of the end of the run.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainperf.analysis.run.following import MOST_BYTES, EarlierAttempts, FollowedRun
-from trainperf.analysis.summarize import diagnosed, summary_of
-from trainperf.analysis.summary.ranks import FEW_RANKS
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.parts import EDGE_BYTES
+from trainperf.analysis.run.record_file import EVERY_STEP, ReadSteps, RecordFile, end_of, held
+from trainperf.analysis.run.replay import Replay
+from trainperf.analysis.summarize import diagnosed, read_steps, summary_of
 from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.folder import read_documents
-from trainperf.core.places import AnyPath
-from trainperf.traces.capture_files import read_all
+from trainperf.core.artifacts.folder import Documents, read_documents
+from trainperf.core.places import AnyPath, listed
+from trainperf.core.run_directory import machine_of, rank_and_attempt
+from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.traces.capture_files import CaptureReport, read_all
+
+
+MOST_BYTES = 4 << 20
+"""Of all record files together, that are read in a look: the end of each, as it is on the disk."""
+
+LEAST_BYTES = 1 << 18
+"""Of one file: some thousand steps."""
+
+LATEST_S = 60.0
+LEAST_LATEST = 64
+"""The latest steps are those of a minute, and so many at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAttempts:
+    """The attempts before the one that is followed; what they cost is in the report."""
+
+    number: int
+    steps: int
+    """Of all of them."""
+    reason: str
+    """How the last of them ended, as in `EndMark`; empty where it ended without a word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +48,11 @@ class LiveLook:
     """What a look at a run shows."""
 
     whole: Summary
-    """Of all steps that were read: of a long run those of its end."""
+    """Of all steps that are held: of a long run those of its end."""
     latest: Summary | None
     """Of the latest minute; `None` before the first step."""
     step_times_s: tuple[float, ...]
-    """Median steps of consecutive pieces, on the lowest rank, over the steps that were read."""
+    """Median steps of consecutive pieces, on the lowest rank, over the steps that are held."""
     first_step: int
     """The first of these steps, which begin when the warm-up is over."""
     last_step: int
@@ -39,11 +64,11 @@ class LiveLook:
 
 
 class LiveRun:
-    """A run that is looked at again and again.
+    """A run that is looked at again and again: the end of its latest attempt.
 
     Args:
         path: The run directory, or one above it.
-        most_bytes: How much of what is there already is read.
+        most_bytes: How much of it is read.
 
     Raises:
         OSError: It cannot be read.
@@ -51,22 +76,12 @@ class LiveRun:
     """
 
     def __init__(self, path: AnyPath, most_bytes: int = MOST_BYTES) -> None:
-        self._path, self._most_bytes = path, most_bytes
-        self._begin()
-
-    def _begin(self) -> None:
-        self.followed = FollowedRun(self._path, self._most_bytes)
-        self._stamp = self.followed.documents
-        self._folds = RunFolds(
-            self.followed,
-            read_documents(self.followed.run.path),
-            tuple(read_all(self.followed.run.path)),
-        )
+        self._path = Run.open(path).path
+        self._most_bytes = most_bytes
+        self._stamp: object = None
 
     def look(self, now_s: float) -> LiveLook:
-        """Read what was appended, and sum up.
-
-        A directory that has other files than before, as after a restart, is read anew.
+        """Read the run as it is by now, and sum up.
 
         Args:
             now_s: Seconds since 1970.
@@ -75,37 +90,93 @@ class LiveRun:
             OSError: It cannot be read.
             RunError: It is no run any more.
         """
-        if not self.followed.look():
-            self._begin()
-        folds, followed = self._folds, self.followed
-        if followed.documents != self._stamp:
-            self._stamp = followed.documents
-            folds.documents = read_documents(followed.run.path)
-            folds.traced = tuple(read_all(followed.run.path))
-        folds.read(())
-        folds.run = followed.run
-        whole = diagnosed(folds, summary_of(folds, now_s=now_s), folds.documents).summary
+        run = Run.open(self._path)
+        *before, latest = run.attempts
+        ended = end_of(before[-1][0]).mark if before else None
+        each = max(LEAST_BYTES, self._most_bytes // len(latest))
+        run = replace(run, attempts=(tuple(replace(file, begun=0) for file in latest),))
+        end = _in_memory(run, each)
+        if next(Replay(end).blocks(), None) is None:  # a rank is far behind the others
+            end = _in_memory(run, None)
+        documents, captures = self._beside()
+        # The machines are joined with the latest steps alone.
+        folds = RunFolds(Replay(end, machine_bytes=0), documents, captures)
+        whole = _summary(folds, now_s)
         levels = folds.levels.levels(0, None)
         medians = levels["median:wall"]
+        minute, latest_minute = latest_of(end), None
+        if minute is not None:
+            replay = Replay(minute, machine_bytes=EDGE_BYTES)
+            # Its traces are those of the whole run.
+            documents = replace(documents, lines=None, problems={})
+            latest_minute = _summary(RunFolds(replay, documents, ()), now_s)
         return LiveLook(
             whole=whole,
-            latest=self._latest(now_s),
+            latest=latest_minute,
             step_times_s=tuple((medians[~np.isnan(medians)] / 1e9).tolist()),
             first_step=int(levels["first"][0]) if len(levels) else 0,
             last_step=int(levels["last"][-1]) if len(levels) else 0,
-            silent_s=max(0.0, now_s - followed.run.last_write_s()),
-            earlier=followed.earlier,
+            silent_s=max(0.0, now_s - run.last_write_s()),
+            earlier=EarlierAttempts(
+                number=len(before),
+                steps=latest[0].begun,
+                reason=ended.reason if ended else "",
+            ),
         )
 
-    def _latest(self, now_s: float) -> Summary | None:
-        """The report of the latest minute; traces are those of the whole run."""
-        replay = self.followed.latest()
-        if replay is None:
-            return None
-        documents = replace(self._folds.documents, lines=None, problems={})
-        folds = RunFolds(replay, documents, ())
-        if len(replay.run.ranks) > FEW_RANKS:
-            folds.read_apart((), None)
-        else:
-            folds.read(())
-        return diagnosed(folds, summary_of(folds, now_s=now_s), documents).summary
+    def _beside(self) -> tuple[Documents, tuple[CaptureReport, ...]]:
+        """What is in the directory but records and machines, read anew where it changed."""
+        stamp = [
+            (file.path.name, 0 if file.is_dir else file.size_bytes, file.modified_s)
+            for file in listed(self._path)
+            if not file.path.name.startswith(".")
+            and not machine_of(file.path.name)
+            and not rank_and_attempt(file.path.name)
+        ]
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._documents = read_documents(self._path), tuple(read_all(self._path))
+        return self._documents
+
+
+def _in_memory(run: Run, most_bytes: int | None) -> Run:
+    """The end of the one attempt of a run."""
+    (files,) = run.attempts
+    ends = tuple(held(replace(file, chosen=EVERY_STEP), most_bytes) for file in files)
+    first = ends[0].chosen.first
+    window = f"from step {first:,.0f} on" if first else ""
+    return replace(run, attempts=(ends,), window=window)
+
+
+def latest_of(run: Run) -> Run | None:
+    """The latest minute of the one attempt of a run that is held; `None` before the first step."""
+    (files,) = run.attempts
+    blocks = [_held_steps(file) for file in files]
+    last = min((float(block.index[-1]) if len(block) else -1.0 for block in blocks), default=-1.0)
+    common = [block.select(block.index <= last) for block in blocks]
+    if not all(map(len, common)):
+        return None
+    first = max(map(_latest_from, common))
+    chosen = ReadSteps(first=first, last=last)
+    return replace(
+        run,
+        attempts=(tuple(replace(file, chosen=chosen) for file in files),),
+        window=f"steps {first:,.0f} to {last:,.0f}",
+        warnings=(),
+    )
+
+
+def _held_steps(file: RecordFile) -> StepBlock:
+    blocks = [content for content in file.entries() if isinstance(content, StepBlock)]
+    return StepBlock.joined(blocks) if blocks else StepBlock.from_rows(StepSchema(), [])
+
+
+def _latest_from(block: StepBlock) -> float:
+    """The first of the steps of so long a time, and of `LEAST_LATEST` at least."""
+    late = block.start_ns >= block.start_ns[-1] - LATEST_S * 1e9
+    return float(block.index[min(int(late.argmax()), max(0, len(block) - LEAST_LATEST))])
+
+
+def _summary(folds: RunFolds, now_s: float) -> Summary:
+    read_steps(folds)
+    return diagnosed(folds, summary_of(folds, now_s=now_s), folds.documents).summary

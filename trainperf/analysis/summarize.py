@@ -1,6 +1,7 @@
 """Summary of a run: readings, ledger, ranks and findings, from one pass over its directory."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,7 +17,6 @@ from trainperf.analysis.diagnosis.of_run import (
     light_of,
     with_workers_needed,
 )
-from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
@@ -77,16 +77,23 @@ def examine(
         engine: Where the files of many ranks are read; in this process without one.
     """
     folds = RunFolds(replay or Replay(run), read_documents(run.path), tuple(read_all(run.path)))
-    if len(run.ranks) > FEW_RANKS:
-        folds.read_apart(observers, engine)
-    else:
-        folds.read(observers)
-    count_unread(folds.meters, [folds.replay.journals[rank] for rank in run.ranks])
+    read_steps(folds, observers, engine)
     summary = summary_of(folds, now_s=now_s)
     documents = folds.documents
     if documents.trials is None and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
         documents = replace(documents, trials=beside.trials, trials_from=str(beside.run))
     return diagnosed(folds, summary, documents)
+
+
+def read_steps(
+    folds: RunFolds, observers: Sequence[StepObserver] = (), engine: Engine | None = None
+) -> None:
+    """Feed the folds with the steps of their run; see `examine`."""
+    if len(folds.run.ranks) > FEW_RANKS:
+        folds.read_apart(observers, engine)
+    else:
+        folds.read(observers)
+    count_unread(folds.meters, folds.replay.journals.values())
 
 
 def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Evidence:
@@ -139,15 +146,15 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         run=facts,
         readings=all_readings,
         ledger_s=first.ledger_s(),
-        gaps=first.gap_counts,
+        gaps={gap: len(pauses) for gap, pauses in first.pauses.items()},
         excluded=_added(folds.excluded, unread_exclusions(first)),
         synchronisation=folds.lateness.points(_hosts(run)),
         captures=folds.captures.captures(),
         traces=traces,
         sequence_lengths=_sequence_lengths(replay),
         longest_tokens=sum(each.totals.longest_tokens for each in replay.journals.values()),
-        actions_s=_actions_s(replay),
-        threads_s=_threads_s(replay),
+        actions_s=_slowest_s(replay, "actions_ns"),
+        threads_s=_slowest_s(replay, "threads_ns"),
         memory=documents.memory,
         compilation=documents.compilation,
         loader=documents.loader,
@@ -186,32 +193,25 @@ def _added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]
     return {label: counts.get(label, 0) + more.get(label, 0) for label in labels}
 
 
-def _sequence_lengths(replay: Replay | Alignment) -> dict[int, int]:
+def _sequence_lengths(replay: Replay) -> dict[int, int]:
     """The histogram of all ranks, in the order of lengths."""
-    lengths: dict[int, int] = {}
+    lengths: Counter[int] = Counter()
     for journal in replay.journals.values():
-        for edge, number in journal.totals.sequence_lengths.items():
-            lengths[edge] = lengths.get(edge, 0) + number
+        lengths.update(journal.totals.sequence_lengths)
     return dict(sorted(lengths.items()))
 
 
-def _threads_s(replay: Replay | Alignment) -> dict[str, float]:
-    """Processor time of each other thread of Python per step, on the rank where it is largest."""
+def _slowest_s(replay: Replay, spent: str) -> dict[str, float]:
+    """Seconds of each hook or thread per step, on the rank where they are most, longest first.
+
+    Args:
+        replay: Read to its end.
+        spent: Field of `Totals`: a name to nanoseconds.
+    """
     slowest: dict[str, float] = {}
     for journal in replay.journals.values():
-        for thread, spent_ns in journal.totals.threads_ns.items():
+        for name, spent_ns in getattr(journal.totals, spent).items():
             per_step_s = spent_ns / 1e9 / max(1, journal.steps)
-            slowest[thread] = max(slowest.get(thread, 0.0), per_step_s)
-    return dict(sorted(slowest.items(), key=lambda item: -item[1]))
-
-
-def _actions_s(replay: Replay | Alignment) -> dict[str, float]:
-    """Host time of each user hook per step, on the rank where it is largest, longest first."""
-    slowest: dict[str, float] = {}
-    for journal in replay.journals.values():
-        for action, spent_ns in journal.totals.actions_ns.items():
-            if _EARLIER_OWN_HOOK.match(action):
-                continue
-            per_step_s = spent_ns / 1e9 / max(1, journal.steps)
-            slowest[action] = max(slowest.get(action, 0.0), per_step_s)
-    return dict(sorted(slowest.items(), key=lambda item: -item[1]))
+            slowest[name] = max(slowest.get(name, 0.0), per_step_s)
+    ordered = sorted(slowest.items(), key=lambda item: -item[1])
+    return {name: each_s for name, each_s in ordered if not _EARLIER_OWN_HOOK.match(name)}

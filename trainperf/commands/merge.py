@@ -34,7 +34,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
-    from trainperf.analysis.run.merge import merge
+    from trainperf.analysis.run.joining import merge
     from trainperf.analysis.summarize import save_summary
     from trainperf.core.engines import engine_of
     from trainperf.reports.html.run import load_page_data, save

@@ -98,7 +98,7 @@ class CycleFold:
             seconds, gaps = self._with_gaps(job)
         chosen = (job.first.tags & _APART) == 0
         self._counted = job.first.index[chosen]
-        work = [job.total(fact) for fact in _FACTS.values()]
+        work = [job.over.total(fact) for fact in _FACTS.values()]
         columns = [seconds, np.ones(len(seconds)), *work, gaps]
         cells = self._of_means(np.stack(columns, axis=1)[chosen], job.first.select(chosen))
         self._cells.append(cells if self._together == 1 else _added(cells, self._together))

@@ -1,7 +1,7 @@
 """The data of the tab's routes: JSON about runs below a log directory.
 
-No TensorBoard and no HTTP here.  A run is read again only when its files changed, and then only
-what was added; what was answered is kept until then.
+No TensorBoard and no HTTP here.  A run is read again only when its files changed; what was
+answered is kept until then.
 """
 
 import contextlib

@@ -1,27 +1,19 @@
-"""The runs below a log directory, each held in memory while it grows.
+"""The runs below a log directory, each held in memory until it changes.
 
 A run's id is its path below the directory: the only thing a browser may ask for, and only ids that
 were found here are answered, so no request can name a path of its own.
-
-Record files are only ever appended to: only what was appended is read again.  What was decoded is
-kept with the place it reaches to; a file that is no longer the one it was (another inode, shorter,
-other bytes where we stopped) is read from its beginning.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from pathlib import Path
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.job_block import pieces
-from trainperf.analysis.run.record_file import Content, RecordFile, RecordReader
+from trainperf.analysis.run.record_file import held
 from trainperf.core import run_directory
 from trainperf.core.artifacts.manifest import Manifest
-from trainperf.core.places import AnyPath
-from trainperf.core.steps.block import BLOCK_STEPS, StepBlock
-from trainperf.core.steps.records import RunInfo
+from trainperf.core.steps.block import StepBlock
 
 
 _DEEPEST = 6
@@ -109,9 +101,6 @@ def _looked_at(directory: Path) -> tuple[list[Path], float | None]:
     return below, written_s
 
 
-_PRINT_BYTES = 4096
-"""So many bytes before the place we stopped at must be what they were."""
-
 Stamp = tuple[str, int, int, int]
 """Name, inode, size and time of last change in nanoseconds: changes when the file does."""
 
@@ -128,7 +117,8 @@ class HeldRun:
     def __init__(self, path: Path, most_bytes: int = 512 << 20) -> None:
         self.path = path
         self._most_bytes = most_bytes
-        self._memories: dict[AnyPath, FileMemory] = {}
+        self.held_bytes = 0
+        """Memory the decoded steps take."""
 
     def read(self) -> Run:
         """The run as it is now, its steps in memory.
@@ -136,86 +126,21 @@ class HeldRun:
         Raises:
             RunError: It is no run directory any more.
         """
-        run = Run.open(self.path)
-        every = [file for files in run.attempts for file in files]
-        paths = [f.path for f in every if isinstance(f.path, Path) and len(f.parts) == 1]
-        total_bytes = sum(file.size_bytes for file in every)
-        if len(paths) < len(every) or total_bytes > self._most_bytes:
-            self._memories = {}
+        run, self.held_bytes = Run.open(self.path), 0
+        if sum(file.size_bytes for files in run.attempts for file in files) > self._most_bytes:
             return run
-        memories: dict[AnyPath, FileMemory] = {
-            path: self._memories.get(path) or FileMemory(path) for path in paths
-        }
-        for files in run.attempts:
-            for file in files:
-                memories[file.path].read(file)
-        self._memories = memories
-        attempts = tuple(
-            tuple(replace(file, held=memories[file.path].contents()) for file in files)
-            for files in run.attempts
+        attempts = tuple(tuple(map(held, files)) for files in run.attempts)
+        self.held_bytes = sum(
+            content.cells().nbytes
+            for files in attempts
+            for file in files
+            for content in file.entries()
+            if isinstance(content, StepBlock)
         )
         return replace(run, attempts=attempts)
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory the decoded steps take."""
-        return sum(memory.held_bytes for memory in self._memories.values())
 
 
 def stamp(path: Path) -> Stamp:
     """What changes when the file does."""
     status = path.stat()
     return path.name, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-class FileMemory:
-    """What one record file held when it was last read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._stamp: Stamp | None = None
-        self._info: RunInfo | None = None
-
-    def read(self, file: RecordFile) -> None:
-        """Read what was appended; all of it if the file is another one than before."""
-        now = stamp(self.path)
-        if now == self._stamp:
-            return
-        if not self._continues(now, file.info):
-            self._reader, self._info = RecordReader(file), file.info
-            self._blocks: list[StepBlock] = []
-            self._others: list[Content] = []
-        self._reader.lines.parts = file.parts
-        for content in self._reader.entries():
-            if isinstance(content, StepBlock):
-                self._blocks.append(content)
-            else:
-                self._others.append(content)
-        # As they are cut when the whole file is read: sums of floats depend on it.
-        full = list(takewhile(lambda block: len(block) == BLOCK_STEPS, self._blocks))
-        self._blocks = [*full, *pieces(iter(self._blocks[len(full) :]), BLOCK_STEPS)]
-        self._before = self._bytes_before(self._reader.lines.offset)
-        self._stamp = now
-
-    def contents(self) -> list[Content]:
-        """What the file held: steps in blocks, in order, and everything else first."""
-        return [*self._others, *self._blocks]
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory the decoded steps take."""
-        return sum(block.cells().nbytes for block in self._blocks)
-
-    def _continues(self, now: Stamp, info: RunInfo) -> bool:
-        """Whether only lines were added since."""
-        before = self._stamp
-        if before is None or info != self._info:
-            return False
-        grew = now[1] == before[1] and now[2] > before[2]
-        return grew and self._bytes_before(self._reader.lines.offset) == self._before
-
-    def _bytes_before(self, place: int) -> bytes:
-        begin = max(0, place - _PRINT_BYTES)
-        with self.path.open("rb") as file:
-            file.seek(begin)
-            return file.read(place - begin)

@@ -10,9 +10,9 @@ from support.engines import Shuffled
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
 
 from trainperf.analysis import summarize as module
-from trainperf.analysis.run import alignment
-from trainperf.analysis.run.alignment import file_batches
+from trainperf.analysis.run import replay
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.replay import file_batches
 from trainperf.analysis.summarize import FEW_RANKS, summarize
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.core.engines.base import Engine
@@ -132,7 +132,7 @@ def test_how_many_files_a_task_has_does_not_show(
     run = Run.open(make_run_dir(tmp_path / "run", JOBS["restarted with fewer"]))
     usual = encode_summary(summarize(run, now_s=0.0))
 
-    monkeypatch.setattr(alignment, "FILES_AT_ONCE", at_once)
+    monkeypatch.setattr(replay, "FILES_AT_ONCE", at_once)
 
     engine = Engine(executor=Shuffled(3), workers=2)
     assert encode_summary(summarize(run, now_s=0.0, engine=engine)) == usual

@@ -99,7 +99,7 @@ def test_a_run_that_is_taken_away_is_said(run: GrowingRun) -> None:
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert "100 steps" in text(app, "status")
-        assert "No such file" in text(app, "names")
+        assert "no such file" in text(app, "names")
 
     drive(run, script)
 

@@ -9,8 +9,7 @@ from support.growing import even_ranks
 from support.machines import plant_machine
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.analysis.live import LiveLook, LiveRun
-from trainperf.analysis.run.following import EarlierAttempts
+from trainperf.analysis.live import EarlierAttempts, LiveLook, LiveRun
 from trainperf.reports.run.run_view import headline
 from trainperf.reports.watch.views import (
     APART,

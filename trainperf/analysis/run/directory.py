@@ -6,6 +6,7 @@ elsewhere, where a manifest names it.  Files are streamed: a run of any length i
 memory, and of a run of days only as many stretches as its statistics need.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,10 +14,10 @@ from io import BytesIO
 from itertools import groupby, takewhile
 from typing import IO
 
-from trainperf.analysis.run.manifest import manifest_files
 from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, by_writer
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import numbered_on, thinned, within
+from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath, ListedFile, first_bytes, listed, path_of
@@ -24,6 +25,7 @@ from trainperf.core.run_directory import (
     NAME,
     RECORD_FILES,
     is_packed,
+    packed_part,
     part_number,
     rank_and_attempt,
 )
@@ -59,6 +61,12 @@ class Run:
         try:
             run = _open(path_of(path))
             return run if window is None else run.within(window)
+        except FileNotFoundError:
+            raise RunError(f"{path}: no such file or directory") from None
+        except NotADirectoryError:
+            raise RunError(
+                f"{path}: not a run directory; give the one that holds steps-rank0.jsonl"
+            ) from None
         except OSError as error:
             raise RunError(f"{path}: {error.strerror or error}") from None
 
@@ -89,8 +97,7 @@ class Run:
         directory = self.path.resolve()
         if directory.name == NAME:
             return directory.parent.name
-        stem, _, number = directory.name.rpartition("-")
-        later = stem == NAME and number.isdigit()
+        later = re.fullmatch(rf"{NAME}-\d+", directory.name)
         return f"{directory.parent.name}/{directory.name}" if later else directory.name
 
     @property
@@ -104,24 +111,20 @@ class Run:
 
 
 def _open(path: AnyPath) -> Run:
-    if rank_and_attempt(path.name) and path.is_file():
+    if rank_and_attempt(path.name):
         path = path.parent
-    try:
-        content = listed(path)
-    except FileNotFoundError:
-        raise RunError(f"{path}: no such file or directory") from None
-    except NotADirectoryError:
-        raise RunError(
-            f"{path}: not a run directory; give the one that holds steps-rank0.jsonl"
-        ) from None
+    content = listed(path)
     if _is_run(content):
-        return _opened(path, content, ())
+        return _opened(path, content)
     below = dict(_runs_below(content))
     if not below:
         raise RunError(f"{path}: not a run directory: no {RECORD_FILES} in or below it")
     newest = max(below, key=lambda run: _began(run, below[run]))
+    run = _opened(newest, below[newest])
+    if len(below) == 1:
+        return run
     notice = f"{len(below)} runs in {path}: reading the newest, {newest.relative_to(path)}"  # type: ignore[arg-type]  # both are of one kind
-    return _opened(newest, below[newest], (notice,) if len(below) > 1 else ())
+    return replace(run, warnings=(notice, *run.warnings))
 
 
 def _is_run(content: Sequence[ListedFile]) -> bool:
@@ -147,8 +150,8 @@ def _began(directory: AnyPath, content: Sequence[ListedFile]) -> tuple[str, floa
     """Start of a run by its own clock: copying a directory changes the files' times."""
     records, _ = record_files(directory, content)
     files, _ = _readable({writer: parts[:1] for writer, parts in records.items()})
-    started = max((file.info.started_at for file in files), default="")
-    return started, max(file.modified_s for file in content)
+    started = (file.info.started_at for file in files)
+    return max(started, default=""), max(file.modified_s for file in content)
 
 
 RecordParts = dict[tuple[int, int], list[ListedFile]]
@@ -159,12 +162,11 @@ def record_files(
     directory: AnyPath, content: Sequence[ListedFile]
 ) -> tuple[RecordParts, list[str]]:
     """The record files of a run, and what is wrong with others."""
-    elsewhere = None
+    problems: list[str] = []
     if any(file.path.name == Manifest.file for file in content):
-        elsewhere = manifest_files(directory)
-    files, problems = (content, []) if elsewhere is None else elsewhere
+        content, problems = _elsewhere(directory)
     records: RecordParts = {}
-    for writer, parts in sorted(by_writer(files, rank_and_attempt).items()):
+    for writer, parts in sorted(by_writer(content, rank_and_attempt).items()):
         whole = [file for number, file in enumerate(parts) if part_number(file.path.name) == number]
         if len(whole) < len(parts):
             problems.append(
@@ -176,19 +178,37 @@ def record_files(
     return records, problems
 
 
-def _opened(directory: AnyPath, content: Sequence[ListedFile], warnings: tuple[str, ...]) -> Run:
+def _elsewhere(directory: AnyPath) -> tuple[list[ListedFile], list[str]]:
+    """The record files that the manifest of a merged run names, as they are now.
+
+    Raises:
+        RunError: The manifest is damaged, or nothing that it names is left.
+    """
+    manifest = read_document(Manifest, directory) or Manifest(records=())
+    paths = [path_of(part) for records in manifest.records for part in records.parts]
+    there: dict[AnyPath, ListedFile] = {}
+    for folder in {path.parent for path in paths}:
+        with suppress(FileNotFoundError):
+            there.update((file.path, file) for file in listed(folder))
+    named = {path: there.get(packed_part(path)) or there.get(path) for path in paths}
+    files = [file for file in named.values() if file is not None]
+    if not files:
+        raise RunError(f"{directory}: nothing that its {Manifest.file} names is left: {paths[:1]}")
+    return files, [f"{path}: no longer there" for path, file in named.items() if file is None]
+
+
+def _opened(directory: AnyPath, content: Sequence[ListedFile]) -> Run:
     records, problems = record_files(directory, content)
     files, unreadable = _readable(records)
     problems += unreadable
     if not files:
         raise RunError(problems[0])
-    skipped = [f"skipped: {problem}" for problem in problems]
+    warnings = [f"skipped: {problem}" for problem in problems]
     if only_here := not_uploaded(directory):
-        skipped.append(only_here)
+        warnings.append(only_here)
     files.sort(key=lambda file: (file.attempt, file.rank))
     attempts = tuple(tuple(of) for _, of in groupby(files, lambda file: file.attempt))
-    attempts = thinned(numbered_on(attempts))
-    return Run(path=directory, attempts=attempts, warnings=(*warnings, *skipped))
+    return Run(path=directory, attempts=thinned(numbered_on(attempts)), warnings=tuple(warnings))
 
 
 def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
@@ -199,8 +219,7 @@ def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
         for part in parts
         if part is parts[0] or is_packed(part.path.name)
     ]
-    beginnings = zip(paths, first_bytes(paths, EDGE_BYTES), strict=True)
-    read = {path: _read(path, beginning) for path, beginning in beginnings}
+    read = dict(zip(paths, map(_read, paths, first_bytes(paths, EDGE_BYTES)), strict=True))
     files: list[RecordFile] = []
     for (rank, attempt), parts in records.items():
         whole = tuple(takewhile(lambda part: not isinstance(read.get(part.path), str), parts))
@@ -212,8 +231,9 @@ def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
         header = read[parts[0].path]
         if not isinstance(header, str):
             info = header.info if isinstance(header, SegmentIndex) else header
-            file = RecordFile(parts=whole, rank=rank, attempt=attempt, info=info, indexes=indexes)
-            files.append(file)
+            files.append(
+                RecordFile(parts=whole, rank=rank, attempt=attempt, info=info, indexes=indexes)
+            )
     return files, [problem for problem in read.values() if isinstance(problem, str)]
 
 

@@ -4,7 +4,7 @@ Of a few ranks every rank's block is there.  Of many only those of the ranks tha
 one or stand for the others: what is known over all of them was merged from one file at a time.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -136,10 +136,6 @@ class JobBlock:
             if places is None or place in places
         }
 
-    def total(self, name: str) -> Column:
-        """Sum of a phase or fact over the ranks; NaN where one has not measured it."""
-        return self.over.total(name)
-
     def mean_of_those_having(self, name: str) -> Column:
         """Mean of a fact over the ranks that have a value; NaN where none has."""
         having = self.over.having[name]
@@ -160,18 +156,6 @@ def gaps_after(index: Column, journal: Journal) -> Column:
     """Nanoseconds of recurring gaps after each of a rank's steps, whose file was read."""
     after = journal.gaps_after
     return np.array([after.get(step, 0) for step in index.astype(int).tolist()], dtype=np.float64)
-
-
-def pieces(blocks: Iterator[StepBlock], size: int = PIECE_STEPS) -> Iterator[StepBlock]:
-    """The same steps, *size* at a time; the last may be fewer."""
-    rest: StepBlock | None = None
-    for block in blocks:
-        rest = block if rest is None else StepBlock.joined([rest, block])
-        while len(rest) >= size:
-            yield rest.take(np.arange(size))
-            rest = rest.take(np.arange(size, len(rest)))
-    if rest is not None and len(rest):
-        yield rest
 
 
 def fact(block: StepBlock, name: str) -> Column:

@@ -1,11 +1,14 @@
 """Ledger of one rank: where every second of the fit's wall time went."""
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeVar
 
 import msgspec
 
-from trainperf.analysis.run.record_file import EVERY_STEP, Content, RecordFile, Unread
+from trainperf.analysis.run.record_file import EVERY_STEP, Content, RecordFile
 from trainperf.analysis.run.window import start_time
 from trainperf.core.phases import GAPS, PHASES, Gap
 from trainperf.core.steps.block import Column, StepBlock
@@ -50,9 +53,7 @@ class Journal:
         self.rank = rank
         self.steps = 0
         self.phase_ns = [0] * len(PHASES)
-        self.gap_ns: dict[str, int] = {}
-        self.gap_counts: dict[str, int] = {}
-        self.gaps_after: dict[int, int] = {}
+        self.gaps_after: Counter[int] = Counter()
         """Step to the nanoseconds of recurring gaps that follow it, numbered as the replay does;
         whoever uses one takes it out."""
         self.fit_ns = 0
@@ -73,9 +74,8 @@ class Journal:
         self._begun, self._chosen = 0, EVERY_STEP
         self._started: datetime | None = None
         self._until_ns = 0
-        self._origin_ns: int | None = None
-        self._reached_ns = 0
-        self._attributed_ns = 0
+        self._origin_ns = math.inf
+        self._reached_ns = self._attributed_ns = 0
 
     def begin(self, file: RecordFile) -> None:
         """An attempt starts.  The time since the one before was cut off is a `restart` gap."""
@@ -84,17 +84,17 @@ class Journal:
         if self._started and started and chosen.first <= 0 <= chosen.last:
             since_ns = round((started - self._started).total_seconds() * 1e9) - self._until_ns
             if since_ns >= 0 and (self._until_ns or not self._chosen.is_window):
-                self._add_gap(Gap.RESTART.label, since_ns, -1)
+                self.pauses.setdefault(Gap.RESTART.label, []).append((-1, since_ns))
                 self.fit_ns += since_ns
         self._started, self._begun, self._chosen = started, file.begun, chosen
         self._earlier, self._before = self.totals, _NO_TOTALS
-        self.learned, self.end, self._origin_ns = _NO_TOTALS, None, None
+        self.learned, self.end, self._origin_ns = _NO_TOTALS, None, math.inf
         self._reached_ns = self._attributed_ns = self._until_ns = 0
 
     def close(self) -> None:
         """The attempt's file has been read to its end."""
         window = self._chosen.is_window
-        begins_ns = self._origin_ns if window and self._origin_ns is not None else 0
+        begins_ns = round(self._origin_ns) if window and self._origin_ns < math.inf else 0
         # A gap cut out of the last step ends before the step does, hence the larger of the two.
         lasted_ns = max(self._reached_ns - begins_ns, self._attributed_ns)
         if self.end and not window:
@@ -102,47 +102,39 @@ class Journal:
         self.fit_ns += lasted_ns
         self._until_ns = self._reached_ns if window else lasted_ns
 
-    def add_steps(self, block: StepBlock) -> None:
-        """Count a block of steps."""
-        self.steps += len(block)
-        for phase in PHASES:
-            self.phase_ns[phase] += int(block.host_ns(phase).sum())
-        self._attribute(block.start_ns, block.start_ns + block.wall_ns, block.total_wall_ns)
-
-    def _attribute(self, starts_ns: Column, ends_ns: Column, spent_ns: float) -> None:
-        first_ns = int(starts_ns.min())
-        self._origin_ns = first_ns if self._origin_ns is None else min(self._origin_ns, first_ns)
-        self._attributed_ns += int(spent_ns)
-        self._reached_ns = max(self._reached_ns, int(ends_ns.max()))
-
-    def _add_unread(self, stretches: Stretches) -> None:
-        """Count steps that are not read."""
-        self.steps += int(stretches["steps"].sum())
-        spent_ns = [int(stretches[f"sum:{phase.label}"].sum()) for phase in PHASES]
-        for phase in PHASES:
-            self.phase_ns[phase] += spent_ns[phase]
-        self._attribute(stretches["start_ns"], stretches["end_ns"], sum(spent_ns))
-        self.unread.append(stretches.renumbered(self._begun))
-
     def add(self, content: Content) -> None:
         """Count what a file holds."""
         if isinstance(content, StepBlock):
-            self.add_steps(content)
+            spent_ns = [content.total_ns(phase) for phase in PHASES]
+            ends_ns = content.start_ns + content.wall_ns
+            self._add_steps(len(content), spent_ns, content.start_ns, ends_ns)
+        elif isinstance(content, Stretches):
+            spent_ns = [content[f"sum:{phase.label}"].sum() for phase in PHASES]
+            steps = int(content["steps"].sum())
+            self._add_steps(steps, spent_ns, content["start_ns"], content["end_ns"])
+            self.unread.append(content.renumbered(self._begun))
         elif isinstance(content, GapRecord):
             step = content.after_step + self._begun
-            self._add_gap(content.gap, content.duration_ns, step)
+            self.pauses.setdefault(content.gap, []).append((step, content.duration_ns))
             if content.gap not in NOT_RECURRING and content.after_step >= 0:
-                self.gaps_after[step] = self.gaps_after.get(step, 0) + content.duration_ns
+                self.gaps_after[step] += content.duration_ns
             self._attributed_ns += content.duration_ns
             self._reached_ns = max(self._reached_ns, content.start_ns + content.duration_ns)
         elif isinstance(content, Totals):
             self._add_totals(content)
         elif isinstance(content, EndMark):
             self.end = content
-        elif isinstance(content, Unread):
-            self._add_unread(content.stretches)
         else:
             self.damaged_lines += content.lines
+
+    def _add_steps(
+        self, steps: int, spent_ns: Sequence[float], starts_ns: Column, ends_ns: Column
+    ) -> None:
+        self.steps += steps
+        self.phase_ns = [ns + int(more) for ns, more in zip(self.phase_ns, spent_ns, strict=True)]
+        self._attributed_ns += int(sum(spent_ns))
+        self._origin_ns = min(self._origin_ns, int(starts_ns.min()))
+        self._reached_ns = max(self._reached_ns, int(ends_ns.max()))
 
     def _add_totals(self, totals: Totals) -> None:
         """Of a window, what they grew by in it; what was learned of the loop holds in all of it."""
@@ -167,16 +159,12 @@ class Journal:
     def ledger_s(self) -> dict[str, float]:
         """Seconds per phase and gap, with what is left over: they sum to the fit exactly."""
         spent = {phase.label: self.phase_ns[phase] for phase in PHASES}
-        order = [gap.label for gap in GAPS if gap.label in self.gap_ns]
+        order = [gap.label for gap in GAPS if gap.label in self.pauses]
         # A gap of a later release is still time of this fit.
-        spent |= {gap: self.gap_ns[gap] for gap in dict.fromkeys([*order, *self.gap_ns])}
+        for gap in dict.fromkeys([*order, *self.pauses]):
+            spent[gap] = sum(ns for _, ns in self.pauses[gap])
         spent[UNATTRIBUTED] = self.fit_ns - sum(spent.values())
         return {slot: ns / 1e9 for slot, ns in spent.items()}
-
-    def _add_gap(self, gap: str, duration_ns: int, after: int) -> None:
-        self.pauses.setdefault(gap, []).append((after, duration_ns))
-        self.gap_ns[gap] = self.gap_ns.get(gap, 0) + duration_ns
-        self.gap_counts[gap] = self.gap_counts.get(gap, 0) + 1
 
 
 def _continued(earlier: Totals, now: Totals) -> Totals:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.parts import PartReader, Parts, by_writer
+from trainperf.analysis.run.parts import Parts, by_writer, contents
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import start_time
 from trainperf.core.artifacts.machine import (
@@ -19,7 +19,7 @@ from trainperf.core.artifacts.machine import (
     Neighbour,
     device_column,
 )
-from trainperf.core.places import listed
+from trainperf.core.places import AnyPath, listed
 from trainperf.core.run_directory import machine_of
 from trainperf.core.steps.block import Column
 from trainperf.core.steps.codec import matrix_of
@@ -98,14 +98,13 @@ def _lines(parts: Parts, most_bytes: int | None) -> Iterator[list[bytes]]:
     Raises:
         OSError: A part cannot be read.
     """
-    reader = PartReader(parts, most_bytes, header=False)
-    if not reader.is_whole:
-        yield next(_contents(PartReader(parts[:1], header=False)), [])[:1]
-    yield from _contents(reader)
+    if most_bytes is not None and sum(part.size_bytes for part in parts) > most_bytes:
+        yield next(_unpacked(contents(parts[:1], header=False)), [])[:1]
+    yield from _unpacked(contents(parts, most_bytes, header=False))
 
 
-def _contents(reader: PartReader) -> Iterator[list[bytes]]:
-    for content in reader.contents():
+def _unpacked(pieces: Iterable[list[bytes] | AnyPath]) -> Iterator[list[bytes]]:
+    for content in pieces:
         if isinstance(content, list):
             yield content
         else:

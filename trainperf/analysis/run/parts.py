@@ -37,69 +37,56 @@ def by_writer(
     return {writer: [parts[number] for number in sorted(parts)] for writer, parts in files.items()}
 
 
-class PartReader:
-    """What is in the parts of a file, each piece once, up to the last whole line.
+def contents(
+    parts: Parts, most_bytes: int | None = None, *, header: bool = True
+) -> Iterator[list[bytes] | AnyPath]:
+    """What is in the parts of a file, up to the last whole line.
 
-    It goes on where it stopped when `parts` is set to what there is by then.
+    Lines come some at a time; packed parts are read as a whole, by whoever takes them.
 
     Args:
         parts: What there is of it.
         most_bytes: About how much of that is read, from its end; `None` for all.
         header: Whether its first line is one that is not wanted.
+
+    Raises:
+        OSError: A part cannot be read.
     """
+    number, offset = (0, 0) if most_bytes is None else _place(parts, most_bytes)
+    # What is before the first end of a line is the header, or the rest of a line.
+    rest, skips = b"", offset > 0 or (header and number == 0)
+    for chunk in _chunks(parts[number:], offset):
+        if not isinstance(chunk, bytes):
+            rest, skips = b"", False
+            yield chunk
+            continue
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop()
+        if len(rest) > CHUNK_BYTES:
+            rest = b"?"
+        if skips and lines:
+            del lines[0]
+            skips = False
+        yield lines
 
-    def __init__(self, parts: Parts, most_bytes: int | None = None, *, header: bool = True) -> None:
-        self.parts = parts
-        self.number, self.offset = (0, 0) if most_bytes is None else _place(parts, most_bytes)
-        self.is_whole = (self.number, self.offset) == (0, 0)
-        """Whether it begins with the first line."""
-        self._rest = b""
-        # What is before the first end of a line is the header, or the rest of a line.
-        self._skips = self.offset > 0 or (header and self.is_whole)
 
-    def replaced(self, parts: Parts) -> bool:
-        """Whether these are of another file than the one that was read: there is less of it."""
-        lines = [part for part in parts[self.number :][:1] if not is_packed(part.path.name)]
-        return self.number > len(parts) or any(part.size_bytes < self.offset for part in lines)
-
-    def contents(self) -> Iterator[list[bytes] | AnyPath]:
-        """Lines, some at a time, and packed parts, which are read as a whole, up to what there is.
-
-        Raises:
-            OSError: A part cannot be read.
-        """
-        while self.number < len(self.parts):
-            part = self.parts[self.number]
-            is_last = self.number + 1 == len(self.parts)
-            packed = part.path if is_packed(part.path.name) else None
-            if packed is None and (part.size_bytes > self.offset or not is_last):
-                try:
-                    yield from self._lines(part.path)
-                except FileNotFoundError:
-                    packed = packed_part(part.path)
-                    if not packed.exists():
-                        raise
-            if packed is None and is_last:
-                return
-            self.number, self.offset = self.number + 1, 0
-            if packed is not None:
-                self._rest, self._skips = b"", False
-                yield packed
-
-    def _lines(self, path: AnyPath) -> Iterator[list[bytes]]:
-        with path.open("rb") as file:
-            file.seek(self.offset)
-            while chunk := file.read(CHUNK_BYTES):
-                self.offset += len(chunk)
-                lines = (self._rest + chunk).split(b"\n")
-                self._rest = lines.pop()
-                if len(self._rest) > CHUNK_BYTES:
-                    self._rest = b"?"
-                if self._skips and lines:
-                    del lines[0]
-                    self._skips = False
-                if lines:
-                    yield lines
+def _chunks(parts: Parts, offset: int) -> Iterator[bytes | AnyPath]:
+    """The bytes of parts, the first one from a place on, and packed parts."""
+    for part in parts:
+        path = part.path
+        if not is_packed(path.name):
+            try:
+                with path.open("rb") as file:
+                    file.seek(offset)
+                    while chunk := file.read(CHUNK_BYTES):
+                        yield chunk
+            except FileNotFoundError:  # packed meanwhile
+                path = packed_part(path)
+                if not path.exists():
+                    raise
+        offset = 0
+        if is_packed(path.name):
+            yield path
 
 
 def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:
@@ -108,9 +95,8 @@ def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:
     A packed part is read as a whole, or not at all.
     """
     for number in reversed(range(len(parts))):
-        part = parts[number]
-        if part.size_bytes > most_bytes:
-            packed = is_packed(part.path.name)
-            return (number + 1, 0) if packed else (number, part.size_bytes - most_bytes)
-        most_bytes -= part.size_bytes
+        most_bytes -= parts[number].size_bytes
+        if most_bytes < 0:
+            packed = is_packed(parts[number].path.name)
+            return (number + 1, 0) if packed else (number, -most_bytes)
     return 0, 0

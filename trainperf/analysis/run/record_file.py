@@ -7,17 +7,21 @@ wanted, and of the others the sums are known.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
-from trainperf.analysis.run.parts import EDGE_BYTES, PartReader, Parts
+from trainperf.analysis.run.parts import EDGE_BYTES, Parts, contents
 from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
-from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
+from trainperf.core.steps.records import EndMark, GapRecord, RunInfo
 from trainperf.core.steps.segment import SegmentIndex, read_index
 from trainperf.core.steps.stretches import STRETCH, Stretches, names
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +31,8 @@ class Damaged:
     lines: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """Stretches whose steps are not read, because others stand for them."""
-
-    stretches: Stretches
-
-
-Content = StepBlock | Entry | Damaged | Unread
-"""What a record file holds, but for its header."""
+Content = StepBlock | Entry | Damaged | Stretches
+"""What a record file holds, but for its header: of stretches that are not read the sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +59,7 @@ class ReadSteps:
         if not isinstance(content, StepBlock):
             return content
         inside = (content.index >= self.first) & (content.index <= self.last)
-        block = content if inside.all() else content.select(inside)
+        block = content.select(inside)
         return block if len(block) else None
 
     def split(self, stretches: Stretches) -> tuple[Stretches, Stretches]:
@@ -119,8 +116,7 @@ class RecordFile:
         Other entries may come before steps that were written earlier; their fields place them.
         Cumulative ones are not those of a window: what they grew by in it is.
         """
-        contents = RecordReader(self).entries() if self.held is None else self.held
-        for content in contents:
+        for content in read(self) if self.held is None else self.held:
             chosen = self.chosen.part_of(content)
             if chosen is not None:
                 yield chosen
@@ -131,103 +127,97 @@ class RecordFile:
         return Stretches.joined(parts) or _NO_STRETCHES
 
 
-class RecordReader:
-    """The contents of a record file, each once: it can be gone on with, as a `PartReader` can.
+def read(file: RecordFile, most_bytes: int | None = None) -> Iterator[Content]:
+    """The contents of a record file; steps in blocks of `BLOCK_STEPS`.
+
+    Every step comes after all before it: any other line was written twice, or is damaged.
 
     Args:
         file: Of which stretches that are not chosen are not read.
         most_bytes: About how much of it is read, from its end; `None` for all.
+
+    Raises:
+        OSError: A part cannot be read.
     """
+    return pieces(_rising(_decoded(file, most_bytes)), BLOCK_STEPS)
 
-    def __init__(self, file: RecordFile, most_bytes: int | None = None) -> None:
-        self.lines = PartReader(file.parts, most_bytes)
-        self.last_step = -1.0
-        self._file = file
-        self._schema = StepSchema(file.info.columns, file.info.device)
-        self._pending: list[bytes] = []
-        self._part, self._others = self.lines.number, 0
-        """The part, and its entries so far that are neither steps nor totals."""
 
-    def entries(self) -> Iterator[Content]:
-        """What there is by now and was not read; steps in blocks of `BLOCK_STEPS`.
-
-        Every step comes after all before it: any other line was written twice, or is damaged.
-
-        Raises:
-            OSError: A part cannot be read.
-        """
-        yield from self._read()
-        # No line is held by now, though who follows many files stops here in each.
-        yield from self._decoded(len(self._pending))
-
-    def _read(self) -> Iterator[Content]:
-        for content in self.lines.contents():
-            if not isinstance(content, list):
-                yield from self._decoded(len(self._pending))
-                yield from self._packed(content)
-                continue
-            if self._part != self.lines.number:
-                self._part, self._others = self.lines.number, 0
-            # A million steps are a million lines: they are separated by the list, not one by one.
-            steps = [line for line in content if line[:1] == b"["]
-            if len(steps) < len(content):
-                others = [decode_entry(line) for line in content if line[:1] != b"["]
-                self._others += sum(not isinstance(entry, Totals) for entry in others)
-                yield from (entry or Damaged(1) for entry in others)
-            self._pending += steps
-            while len(self._pending) >= BLOCK_STEPS:
-                yield from self._decoded(BLOCK_STEPS)
-
-    def _decoded(self, number: int) -> Iterator[StepBlock | Damaged]:
-        block, damaged = decode_steps(self._schema, self._pending[:number])
-        del self._pending[:number]
-        yield from self._rising(block)
+def _decoded(file: RecordFile, most_bytes: int | None) -> Iterator[Content]:
+    schema = StepSchema(file.info.columns, file.info.device)
+    for content in contents(file.parts, most_bytes):
+        if not isinstance(content, list):
+            yield from _unpacked(file, content)
+            continue
+        # A million steps are a million lines: they are separated by the list, not one by one.
+        steps = [line for line in content if line[:1] == b"["]
+        if len(steps) < len(content):
+            others = (line for line in content if line[:1] != b"[")
+            yield from (decode_entry(line) or Damaged(1) for line in others)
+        block, damaged = decode_steps(schema, steps)
+        yield block
         if damaged:
             yield Damaged(damaged)
 
-    def _rising(self, block: StepBlock) -> Iterator[StepBlock | Damaged]:
-        before = np.maximum.accumulate(np.concatenate(([self.last_step], block.index)))[:-1]
-        later = block.index > before
-        rising = block if later.all() else block.select(later)
-        if len(rising):
-            self.last_step = float(rising.index[-1])
-            yield rising
-        if len(rising) < len(block):
-            yield Damaged(len(block) - len(rising))
 
-    def _packed(self, part: AnyPath) -> Iterator[Content]:
-        """A packed part, without what was read of it as lines."""
-        begun = self._part == self.lines.number - 1
-        others, last = (self._others, self.last_step) if begun else (0, -math.inf)
-        steps = 1
-        with part.open("rb") as file:
-            try:
-                index = self._file.indexes.get(part) or read_index(file)
-                wanted, unread = self._file.chosen.split(index.stretches)
-                steps = int(wanted["steps"].sum()) or 1
-                if len(unread):
-                    yield Unread(unread)
-                for entry in map(decode_entry, index.others(file)):
-                    if others and not isinstance(entry, Totals):
-                        others -= 1
-                    else:
-                        yield entry or Damaged(1)
-                for block in in_blocks(index.blocks(file, wanted)):
-                    yield from self._rising(block.select(block.index > last))
-            except (RunError, ValueError):
-                yield Damaged(steps)
+def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
+    steps = 1
+    with part.open("rb") as packed:
+        try:
+            index = file.indexes.get(part) or read_index(packed)
+            wanted, unread = file.chosen.split(index.stretches)
+            steps = int(wanted["steps"].sum()) or 1
+            if len(unread):
+                yield unread
+            yield from (decode_entry(line) or Damaged(1) for line in index.others(packed))
+            yield from index.blocks(packed, wanted)
+        except (RunError, ValueError):
+            yield Damaged(steps)
 
 
-def in_blocks(pieces: Iterable[StepBlock]) -> Iterator[StepBlock]:
-    """Neighbours joined up to `BLOCK_STEPS`."""
-    pending: list[StepBlock] = []
-    for piece in pieces:
-        if pending and sum(map(len, pending)) + len(piece) > BLOCK_STEPS:
-            yield StepBlock.joined(pending)
-            pending = []
-        pending.append(piece)
-    if pending:
-        yield StepBlock.joined(pending)
+def _rising(contents: Iterable[Content]) -> Iterator[Content]:
+    last = -1.0
+    for content in contents:
+        if not isinstance(content, StepBlock):
+            yield content
+            continue
+        reached = np.maximum.accumulate(np.concatenate(([last], content.index)))
+        rising = content.select(content.index > reached[:-1])
+        last = reached[-1]
+        yield rising
+        if len(rising) < len(content):
+            yield Damaged(len(content) - len(rising))
+
+
+def pieces(contents: Iterable[StepBlock | T], size: int) -> Iterator[StepBlock | T]:
+    """The same steps, *size* at a time, the last may be fewer; what is no step comes at once."""
+    rest: StepBlock | None = None
+    for content in contents:
+        if not isinstance(content, StepBlock):
+            yield content
+            continue
+        rest = content if rest is None else StepBlock.joined([rest, content])
+        while len(rest) >= size:
+            yield rest.take(np.arange(size))
+            rest = rest.take(np.arange(size, len(rest)))
+    if rest is not None and len(rest):
+        yield rest
+
+
+def held(file: RecordFile, most_bytes: int | None = None) -> RecordFile:
+    """The same file, in memory.
+
+    Args:
+        file: All of it, or a window.
+        most_bytes: About how much of it is held, of its end; `None` for all that is chosen.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if most_bytes is None or file.size_bytes <= most_bytes:
+        return replace(file, held=list(file.entries()))
+    ending = list(read(file, most_bytes))
+    first = next((each.index[0] for each in ending if isinstance(each, StepBlock)), 1.0)
+    return replace(file, held=ending, chosen=ReadSteps(first=max(1.0, first)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,17 +238,16 @@ def end_of(file: RecordFile) -> FileEnd:
         OSError: It cannot be read.
     """
     stretches = file.stretches()
-    step = int(stretches["last"].max(initial=-1))
-    at_ns = int(stretches["end_ns"].max(initial=0))
-    mark = None
+    step, at_ns = stretches["last"].max(initial=-1), stretches["end_ns"].max(initial=0)
     rest = replace(file, chosen=ReadSteps(first=step + 1))
-    for most_bytes in (EDGE_BYTES, file.size_bytes):
-        for entry in RecordReader(rest, most_bytes).entries():
+    mark = None
+    for most_bytes in (EDGE_BYTES, None):
+        for entry in read(rest, most_bytes):
             if isinstance(entry, StepBlock):
-                step = max(step, int(entry.index.max()))
-                at_ns = max(at_ns, int((entry.start_ns + entry.wall_ns).max()))
+                step = max(step, entry.index[-1])
+                at_ns = max(at_ns, (entry.start_ns + entry.wall_ns).max())
             elif isinstance(entry, EndMark):
                 at_ns, mark = max(at_ns, entry.fit_ns), entry
         if step >= 0:
             break
-    return FileEnd(step=step, at_ns=at_ns, mark=mark)
+    return FileEnd(step=int(step), at_ns=int(at_ns), mark=mark)

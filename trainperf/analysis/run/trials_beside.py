@@ -57,7 +57,7 @@ def trials_beside(run: Run, step_s: float | None) -> TrialsBeside | None:
         run: That has none of its own.  Of one behind a URL no neighbours are looked at.
         step_s: What its steady step takes; `None` if it has none.
     """
-    if isinstance(run.path, RemotePath):  # nobody tries anything there
+    if isinstance(run.path, RemotePath) or not step_s:  # nobody tries anything there
         return None
     path = run.path.resolve()
     beside = {
@@ -70,18 +70,17 @@ def trials_beside(run: Run, step_s: float | None) -> TrialsBeside | None:
     return max(filter(None, neighbours), key=lambda each: each.started_at, default=None)
 
 
-def _tried(path: Path, info: RunInfo, step_s: float | None) -> TrialsBeside | None:
+def _tried(path: Path, info: RunInfo, step_s: float) -> TrialsBeside | None:
     try:
         other, trials = Run.open(path).info, read_document(Trials, path)
     except RunError:
         return None
-    if trials is None or trials.baseline is None or not step_s:
+    if trials is None or trials.baseline is None:
         return None
-    ours, theirs = _facts(info), _facts(other)
-    if any(theirs.get(name, value) != value for name, value in ours.items()):
-        return None
+    theirs = _facts(other)
+    same = all(theirs.get(name, value) == value for name, value in _facts(info).items())
     as_fast = 1 / _SAME_STEP <= trials.baseline.step_s / step_s <= _SAME_STEP
-    return TrialsBeside(trials, path, other.started_at) if as_fast else None
+    return TrialsBeside(trials, path, other.started_at) if same and as_fast else None
 
 
 def _facts(info: RunInfo) -> dict[str, Scalar]:

@@ -29,6 +29,8 @@ MOST_TRACED = 32
 
 Attempts = tuple[tuple[RecordFile, ...], ...]
 
+_MICROSECOND = timedelta(microseconds=1)
+
 _NO_TIME = datetime(2000, 1, 1, tzinfo=timezone.utc)
 """Stands for the start of a run that does not say when it was."""
 
@@ -65,14 +67,11 @@ def within(attempts: Attempts, window: RunWindow) -> Attempts:
     )
     chosen: list[tuple[RecordFile, ...]] = []
     for files in whole:
-        begun = float(files[0].begun)
-        first = max(0.0, (window.first or 0) - begun)
-        last = math.inf if window.last is None else window.last - begun
-        if since is not None:
-            first = max(first, _first_at(files[0], since))
-        if until is not None:
-            last = min(last, _first_at(files[0], until + timedelta(microseconds=1)) - 1)
-        part = ReadSteps(first=first, last=last)
+        first = (window.first or 0) - files[0].begun
+        last = math.inf if window.last is None else window.last - files[0].begun
+        begins = 0.0 if since is None else _first_at(files[0], since)
+        ends = math.inf if until is None else _first_at(files[0], until + _MICROSECOND) - 1
+        part = ReadSteps(first=max(0.0, first, begins), last=min(last, ends))
         chosen.append(tuple(replace(file, chosen=part) for file in files))
     if not any(
         file.chosen.first <= min(file.chosen.last, end_of(file).step) for file, *_ in chosen
@@ -87,11 +86,9 @@ def _times(first: RecordFile, latest: RecordFile) -> str:
     """From when to when a run has steps, for whoever asks by time; empty where it does not say."""
     if _NO_TIME in (_at(first, 0), _at(latest, 0)):
         return ""
-    begins, ends = (
-        at.astimezone(timezone.utc) for at in (_at(first, 0), _at(latest, end_of(latest).at_ns))
-    )
-    form = "%Y-%m-%dT%H:%M:%S"
-    return f", from {begins:{form}} to {ends:{form}} UTC"
+    moments = (_at(first, 0), _at(latest, end_of(latest).at_ns))
+    begins, ends = (f"{at.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%S}" for at in moments)
+    return f", from {begins} to {ends} UTC"
 
 
 def _at(file: RecordFile, ns: int) -> datetime:
@@ -101,7 +98,7 @@ def _at(file: RecordFile, ns: int) -> datetime:
 
 def _first_at(file: RecordFile, moment: datetime) -> float:
     """The first step that begins then or later; infinite if there is none."""
-    at_ns = (moment - _at(file, 0)) // timedelta(microseconds=1) * 1000
+    at_ns = (moment - _at(file, 0)) // _MICROSECOND * 1000
     stretches = file.stretches()
     # Stretches are in the order of time; what is not packed comes after them.
     later = stretches["first"][stretches["end_ns"] >= at_ns]
@@ -121,16 +118,13 @@ def thinned(attempts: Attempts) -> Attempts:
 
 
 def _every(files: Sequence[RecordFile], stride: int) -> tuple[RecordFile, ...]:
-    """One stretch of *stride*, the first, the last of each rank, and what traces are read with."""
-    numbers: set[int] = set()
-    ends: set[int] = set()
-    for stretches in map(_packed, files):
-        of_each = (stretches["first"] // STRETCH).astype(int).tolist()
-        traced = np.flatnonzero(stretches["tag:profiled"] + stretches["tag:audited"])
-        beside = [of_each[place] + by for place in traced[:MOST_TRACED] for by in (-1, 0, 1)]
-        numbers.update(of_each)
-        ends.update(of_each[:1], of_each[-1:], beside)
-    read = frozenset(sorted(numbers)[::stride]) | ends
+    """One stretch of *stride*, the first, the last, and what traces are read with."""
+    packed = list(map(_packed, files))
+    numbers = np.concatenate([each["first"] // STRETCH for each in packed]).astype(int)
+    traced = np.concatenate([each["tag:profiled"] + each["tag:audited"] for each in packed]) > 0
+    beside = np.unique(numbers[traced])[:MOST_TRACED, None] + [-1, 0, 1]
+    every = np.unique(numbers)
+    read = frozenset([*every[::stride], *every[:1], *every[-1:], *beside.ravel()])
     return tuple(replace(file, chosen=replace(file.chosen, stretches=read)) for file in files)
 
 

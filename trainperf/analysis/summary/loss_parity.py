@@ -102,7 +102,7 @@ class LossFold:
         """Take the next steps of all ranks."""
         self._losses.append(job.mean_of_those_having("loss"))
         for unit, fact in _FACTS.items():
-            self._works[unit].append(job.total(fact))
+            self._works[unit].append(job.over.total(fact))
 
     def curve(self, run: Run, diverged: str) -> LossCurve:
         """The curve of *run*; *diverged* says since when its loss is not finite."""

@@ -11,11 +11,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.alignment import LACKING, Alignment, CommonSteps, Files, file_batches
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.job_block import PIECE_STEPS, JobBlock, OverRanks, gaps_after, pieces
+from trainperf.analysis.run.job_block import PIECE_STEPS, JobBlock, OverRanks, gaps_after
 from trainperf.analysis.run.journal import Journal
-from trainperf.analysis.run.record_file import RecordFile
+from trainperf.analysis.run.record_file import RecordFile, pieces
+from trainperf.analysis.run.replay import LACKING, Files, Replay, StepKeys, file_batches
 from trainperf.analysis.summary.schema import MOST_RANKS
 from trainperf.analysis.summary.waits import FACT, Waits, typical_places
 from trainperf.core.engines.base import Engine, in_order
@@ -29,8 +29,8 @@ from trainperf.meters.fold import Fold
 class RankPlan:
     """What is to be made of each file."""
 
-    attempts: Mapping[int, CommonSteps]
-    """Place of an attempt to its steps."""
+    attempts: Sequence[StepKeys]
+    """The steps of each."""
     places: Mapping[int, int]
     """Rank to its place among the ranks."""
     points: Mapping[int, Sequence[str]]
@@ -80,7 +80,7 @@ class RankPartials:
 
 
 def read_ranks(
-    run: Run, aligned: Alignment, points: Sequence[str], engine: Engine | None, *, observed: bool
+    run: Run, aligned: Replay, points: Sequence[str], engine: Engine | None, *, observed: bool
 ) -> RankPartials:
     """Read the files of all ranks for the second time, some at a time and in any process.
 
@@ -121,7 +121,7 @@ def _read(plan: RankPlan, attempt: int, file: RecordFile, fold: Fold) -> JobStep
     journal = Journal(file.rank) if plan.observed else None
     blocks: list[StepBlock] = []
     walls_ns, waits = [], []
-    for block in plan.attempts[attempt].of(file, journal):
+    for block in plan.attempts[attempt].of_file(file, journal):
         steady = block.steady()
         fold.observe(block, steady)
         measured = {point: steady.select(measured_by_all(point, steady.tags)) for point in points}
@@ -145,7 +145,7 @@ def measured_by_all(point: str, tags: npt.NDArray[np.int64]) -> npt.NDArray[np.b
     return measured
 
 
-def job_blocks(aligned: Alignment, whole: RankPartials, most: int) -> Iterator[JobBlock]:
+def job_blocks(aligned: Replay, whole: RankPartials, most: int) -> Iterator[JobBlock]:
     """The steps of all ranks, and the blocks of those that are looked at one by one.
 
     Args:
@@ -164,7 +164,7 @@ def job_blocks(aligned: Alignment, whole: RankPartials, most: int) -> Iterator[J
         if steps is None or steps.over is None:
             continue
         lanes = {
-            places[file.rank]: pieces(aligned.attempts[attempt].of(file))
+            places[file.rank]: pieces(aligned.attempts[attempt].of_file(file), PIECE_STEPS)
             for file in files
             if places[file.rank] in kept or file is files[0]
         }

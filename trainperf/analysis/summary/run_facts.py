@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
 from trainperf.analysis.run.record_file import RecordFile, end_of
@@ -59,7 +58,7 @@ def completed_info(info: RunInfo, journal: Journal) -> RunInfo:
 
 
 def run_facts(
-    run: Run, replay: Replay | Alignment, fold: Fold, step_s: float | None, *, now_s: float | None
+    run: Run, replay: Replay, fold: Fold, step_s: float | None, *, now_s: float | None
 ) -> RunFacts:
     """Facts of the run, from its lowest rank.
 
@@ -114,7 +113,7 @@ def run_facts(
     )
 
 
-def warnings_of(run: Run, replay: Replay | Alignment, facts: RunFacts) -> tuple[str, ...]:
+def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     """Sentences for people, none when all is well."""
     warnings = [*run.warnings, *_missing_ranks(run)]
     most = max(journal.steps for journal in replay.journals.values())
@@ -148,7 +147,7 @@ def warnings_of(run: Run, replay: Replay | Alignment, facts: RunFacts) -> tuple[
     return tuple(warnings)
 
 
-def diverged(replay: Replay | Alignment) -> str:
+def diverged(replay: Replay) -> str:
     """Since when the loss is NaN or infinite, on the first rank where it is; else empty.
 
     Of the latest attempt: a restart from a checkpoint may have brought it back.
@@ -282,7 +281,7 @@ def restarts(run: Run, journal: Journal) -> Restarts | None:
         # Steps of the job that two attempts did, by where each began.
         pairs = zip(reached, begins[1:], strict=False)
         again = sum(max(0, end - (begin or 0)) for end, begin in pairs)
-    without_s = journal.gap_ns.get(Gap.RESTART.label, 0) / 1e9
+    without_s = journal.ledger_s().get(Gap.RESTART.label, 0.0)
     startups = journal.pauses.get(Gap.STARTUP.label, ())[1:]
     step_s = sum(journal.phase_ns) / 1e9 / max(1, journal.steps)
     return Restarts(

@@ -7,7 +7,6 @@ from typing import Protocol
 import numpy as np
 
 from trainperf.analysis.roofline.utilisation import UtilisationFold
-from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.captures import CaptureFold, TraceAgreementFold
@@ -56,8 +55,7 @@ class RunFolds:
     ) -> None:
         self.run = run = replay.run
         self.documents, self.traced = documents, tuple(captures)
-        self._pass = replay
-        self.replay: Replay | Alignment = replay
+        self.replay = replay
         self.meters = [Fold(METERS) for _ in run.ranks]
         self.lateness = LatenessFold(
             run.ranks,
@@ -79,7 +77,7 @@ class RunFolds:
     def read(self, observers: Sequence[StepObserver]) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
         of_all_ranks = (self.lateness, self.traces, self.utilisation, self.times)
-        for blocks in self._pass.blocks():
+        for blocks in self.replay.blocks():
             for fold, block in zip(self.meters, blocks, strict=True):
                 fold.observe(block)
             for fold_of_all in of_all_ranks:
@@ -94,16 +92,18 @@ class RunFolds:
             slowest_s = np.maximum.reduce([block.wall_ns for block in present]) / 1e9
             self.captures.observe(present[0], slowest_s)
             self.excluded.update(excluded(present[0].tags))
-            self.machine.observe(present[0], self._pass.attempt)
+            self.machine.observe(present[0], self.replay.attempt)
 
     def read_apart(self, observers: Sequence[StepObserver], engine: Engine | None) -> None:
         """Read each file by itself, and what the ranks did together from what that gives."""
-        self.replay = aligned = Alignment(self.run, engine)
+        aligned = self.replay
+        aligned.align(engine)
         points = self.lateness.points_now()
         whole = read_ranks(self.run, aligned, points, engine, observed=bool(observers))
         self.meters = [whole.meters[rank] for rank in self.run.ranks]
         for place in sorted(whole.steps):
-            self._add_job(aligned.attempts[place].block(), whole.steps[place])
+            keys = aligned.attempts[place]
+            self._add_job(StepBlock.numbered(keys.index, keys.tags), whole.steps[place])
         self._read_chosen(aligned)
         self._read_changed(aligned)
         if observers:
@@ -121,7 +121,7 @@ class RunFolds:
                 chosen = steady & measured_by_all(point, block.tags)
                 self.lateness.add(point, waits, steps.walls_ns[chosen])
 
-    def _read_chosen(self, aligned: Alignment) -> None:
+    def _read_chosen(self, aligned: Replay) -> None:
         """Read the ranks that have more to say: the first one, and those with a trace."""
         places = {rank: place for place, rank in enumerate(self.run.ranks)}
         for attempt, files in enumerate(self.run.attempts):
@@ -130,7 +130,7 @@ class RunFolds:
                 lead, place = file is files[0], places[file.rank]
                 if not (lead or place in self.traces.places):
                     continue
-                for block in common.of(file):
+                for block in common.of_file(file):
                     self.traces.observe_rank(place, block)
                     if place == 0:
                         self.utilisation.observe([block])
@@ -143,7 +143,7 @@ class RunFolds:
         """What the first rank's file has told of them by now."""
         return self.replay.journals[self.run.ranks[0]].totals.config.get(COLLECTIVES)
 
-    def _read_changed(self, aligned: Alignment) -> None:
+    def _read_changed(self, aligned: Replay) -> None:
         """Read the ranks that may be why, where the first one changed over the run.
 
         Of many ranks those that were late most often, and as many that stand for the typical one:
@@ -160,7 +160,7 @@ class RunFolds:
             for attempt, files in enumerate(self.run.attempts):
                 for file in files:
                     if places[file.rank] == place:
-                        for block in aligned.attempts[attempt].of(file):
+                        for block in aligned.attempts[attempt].of_file(file):
                             self.levels.observe_rank(place, block)
 
     def long_term(self) -> LongTerm:
@@ -207,7 +207,7 @@ def _skew(lateness: LatenessFold, info: RunInfo, fold: Fold) -> Reading:
     return Reading(value=None, unit="s", reason=reason)
 
 
-def _own_readings(replay: Replay | Alignment, taken: Collection[str]) -> dict[str, Reading]:
+def _own_readings(replay: Replay, taken: Collection[str]) -> dict[str, Reading]:
     """Readings of the user's own meters in the latest attempt, written by the training itself."""
     of_ranks = [journal.totals.readings for journal in replay.journals.values()]
     names = dict.fromkeys(name for readings in of_ranks for name in readings)

@@ -256,7 +256,7 @@ def _tags(block: StepBlock, slowest_s: Column) -> dict[str, Column]:
 
 
 def _shares(job: JobBlock) -> dict[str, Column]:
-    waited, stalled = job.total(Phase.DATA_WAIT.label), job.total("data_stall_ns")
+    waited, stalled = job.over.total(Phase.DATA_WAIT.label), job.over.total("data_stall_ns")
     wall = _walls_ns(job.over)
     return {
         "waited": waited,
@@ -271,7 +271,7 @@ def _shares(job: JobBlock) -> dict[str, Column]:
 def _rates(job: JobBlock, slowest_s: Column) -> dict[str, Column]:
     rates: dict[str, Column] = {}
     for name in ("tokens_effective", "tokens_padded", "samples"):
-        amount = job.total(name)
+        amount = job.over.total(name)
         rates[name] = amount
         rates[f"{name}_per_s"] = over(amount, slowest_s)
         for place, block in job.blocks.items():
@@ -283,15 +283,15 @@ def _rates(job: JobBlock, slowest_s: Column) -> dict[str, Column]:
 
 def _scaler(job: JobBlock) -> dict[str, Column]:
     return {
-        "attempts": job.total("attempts"),
-        "overflows": job.total("overflows"),
+        "attempts": job.over.total("attempts"),
+        "overflows": job.over.total("overflows"),
         "loss_scale": fact(job.first, "loss_scale"),
     }
 
 
 def _state(job: JobBlock) -> dict[str, Column]:
     largest = {name: job.over.largest[name] for name in LARGEST}
-    return {**largest, "loss": job.total("loss") / job.over.ranks}
+    return {**largest, "loss": job.over.total("loss") / job.over.ranks}
 
 
 def _tails(job: JobBlock) -> dict[str, Column]:

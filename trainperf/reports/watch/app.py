@@ -88,7 +88,7 @@ class WatchApp(App[None]):
 
     @work(thread=True, exclusive=True)
     def look(self) -> None:
-        """Read what was appended."""
+        """Read the run as it is by now."""
         worker, begun = get_current_worker(), monotonic_ns()
         look, problem = self._look, ""
         try:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 from rich.text import Text
 
-from trainperf.analysis.live import LiveLook
-from trainperf.analysis.run.following import EarlierAttempts
+from trainperf.analysis.live import EarlierAttempts, LiveLook
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import Scale, duration, plural, step_range
 from trainperf.core.formatting.wrap import columns_of, words_of
