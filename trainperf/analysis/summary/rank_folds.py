@@ -6,7 +6,7 @@ time, and the waits at each synchronisation point.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ class RankPlan:
     """Whether the sums of a page or of a comparison are wanted."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSteps:
     """The steps of an attempt over some ranks."""
 
@@ -52,13 +52,13 @@ class JobSteps:
     """Point to the waits there, in the steady steps in which every rank's is known."""
     over: OverRanks | None = None
 
-    def add(self, other: "JobSteps") -> None:
-        """Take those of other ranks."""
-        self.walls_ns = np.maximum(self.walls_ns, other.walls_ns)
-        for point, waits in self.waits.items():
-            waits.add(other.waits[point])
-        if self.over is not None and other.over is not None:
-            self.over = self.over.plus(other.over)
+    def merge(self, other: "JobSteps") -> "JobSteps":
+        """With those of other ranks."""
+        return JobSteps(
+            walls_ns=np.maximum(self.walls_ns, other.walls_ns),
+            waits={point: waits.merge(other.waits[point]) for point, waits in self.waits.items()},
+            over=self.over and other.over and self.over.plus(other.over),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,11 @@ class RankPartials:
     steps: dict[int, JobSteps] = field(default_factory=dict)
     """Place of an attempt to its steps."""
 
-    def add(self, other: "RankPartials") -> None:
-        """Take those of other ranks."""
-        self.meters.update(other.meters)
-        for place, theirs in other.steps.items():
-            mine = self.steps.setdefault(place, theirs)
-            if mine is not theirs:
-                mine.add(theirs)
+    def merge(self, other: "RankPartials") -> "RankPartials":
+        """With those of other ranks."""
+        both = self.steps.keys() & other.steps.keys()
+        merged = {place: self.steps[place].merge(other.steps[place]) for place in both}
+        return RankPartials(self.meters | other.meters, self.steps | other.steps | merged)
 
 
 def read_ranks(
@@ -96,47 +94,47 @@ def read_ranks(
         typical=typical_places(len(run.ranks)),
         observed=observed,
     )
-    whole = RankPartials()
-    for part in in_order(engine, partial(folded, plan), file_batches(run)):
-        whole.add(part)
-    return whole
+    return reduce(RankPartials.merge, in_order(engine, partial(folded, plan), file_batches(run)))
 
 
 def folded(plan: RankPlan, ranks: Sequence[Files]) -> RankPartials:
     """Read some ranks' files for the second time."""
     partials = RankPartials()
     for files in ranks:
+        fold = Fold(METERS)
+        read = {place: _read(plan, place, file, fold) for place, file in files.items()}
+        steps = {place: each for place, each in read.items() if each is not None}
         rank = next(iter(files.values())).rank
-        fold = partials.meters[rank] = Fold(METERS)
-        for place, file in files.items():
-            steps = _read(plan, place, file, fold)
-            if steps is not None:
-                partials.add(RankPartials(steps={place: steps}))
+        partials = partials.merge(RankPartials({rank: fold}, steps))
     return partials
 
 
 def _read(plan: RankPlan, attempt: int, file: RecordFile, fold: Fold) -> JobSteps | None:
     """One file: its steps go into the *fold*, and what is merged with other ranks is returned."""
-    points, place = plan.points[attempt], plan.places[file.rank]
+    place, over = plan.places[file.rank], None
     journal = Journal(file.rank) if plan.observed else None
+    waits: dict[str, list[Waits]] = {point: [] for point in plan.points[attempt]}
+    walls_ns: list[Column] = []
     blocks: list[StepBlock] = []
-    walls_ns, waits = [], []
     for block in plan.attempts[attempt].of(file, journal):
         steady = block.steady()
         fold.observe(block, steady)
-        measured = {point: steady.select(measured_by_all(point, steady.tags)) for point in points}
-        waits.append({p: Waits.of(p, place, of, plan.typical) for p, of in measured.items()})
         walls_ns.append(block.wall_ns)
-        if plan.observed:
+        for point, parts in waits.items():
+            measured = steady.select(measured_by_all(point, steady.tags))
+            parts.append(Waits.of(point, place, measured, plan.typical))
+        if journal is not None:
             blocks.append(block)
     if not walls_ns:
         return None
-    joined = {point: Waits.joined([part[point] for part in waits]) for point in points}
-    steps = JobSteps(walls_ns=np.concatenate(walls_ns), waits=joined)
     if journal is not None:
         whole = StepBlock.joined(blocks)
-        steps.over = OverRanks.of(whole, gaps_after(whole.index, journal))
-    return steps
+        over = OverRanks.of(whole, gaps_after(whole.index, journal))
+    return JobSteps(
+        walls_ns=np.concatenate(walls_ns),
+        waits={point: Waits.joined(parts) for point, parts in waits.items()},
+        over=over,
+    )
 
 
 def measured_by_all(point: str, tags: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
