@@ -31,13 +31,11 @@ class RankPlan:
 
     attempts: Mapping[int, CommonSteps]
     """Place of an attempt to its steps."""
-    places: Mapping[int, int]
-    """Rank to its place among the ranks."""
+    ranks: Sequence[int]
+    """Of the run."""
     points: Mapping[int, Sequence[str]]
     """Attempt to the synchronisation points to judge: who is late can be told where all ranks of
     the run took part."""
-    typical: frozenset[int]
-    """Places of the ranks that stand for the typical one."""
     observed: bool
     """Whether the sums of a page or of a comparison are wanted."""
 
@@ -86,12 +84,11 @@ def read_ranks(
     """
     plan = RankPlan(
         attempts=aligned.attempts,
-        places={rank: place for place, rank in enumerate(run.ranks)},
+        ranks=run.ranks,
         points={
             place: points if len(files) == len(run.ranks) else ()
             for place, files in enumerate(run.attempts)
         },
-        typical=typical_places(len(run.ranks)),
         observed=observed,
     )
     return reduce(RankPartials.merge, in_order(engine, partial(folded, plan), file_batches(run)))
@@ -111,7 +108,8 @@ def folded(plan: RankPlan, ranks: Sequence[Files]) -> RankPartials:
 
 def _read(plan: RankPlan, attempt: int, file: RecordFile, fold: Fold) -> JobSteps | None:
     """One file: its steps go into the *fold*, and what is merged with other ranks is returned."""
-    place, over = plan.places[file.rank], None
+    place, over = plan.ranks.index(file.rank), None
+    typical = typical_places(len(plan.ranks))
     journal = Journal(file.rank) if plan.observed else None
     waits: dict[str, list[Waits]] = {point: [] for point in plan.points[attempt]}
     walls_ns: list[Column] = []
@@ -122,7 +120,7 @@ def _read(plan: RankPlan, attempt: int, file: RecordFile, fold: Fold) -> JobStep
         walls_ns.append(block.wall_ns)
         for point, parts in waits.items():
             measured = steady.select(measured_by_all(point, steady.tags))
-            parts.append(Waits.of(point, place, measured, plan.typical))
+            parts.append(Waits.of(point, place, measured, typical))
         if journal is not None:
             blocks.append(block)
     if not walls_ns:

@@ -30,8 +30,6 @@ class HostShare(msgspec.Struct, frozen=True, kw_only=True):
     """CPUs that a loader's workers used together, in the mean; `None` without workers."""
     throttled_fraction: float | None = None
     """Of the periods of a quota those in which it was used up; `None` without a quota."""
-    preemptions_per_s: float | None = None
-    """Involuntary context switches of a rank's process."""
 
     @property
     def demand(self) -> int:

@@ -11,7 +11,7 @@ ms.  Over 64 devices and an hour of such steps, 8.5 device-hours are lost to it.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,6 +39,8 @@ FEW_RANKS = 16
 MOST_GROUPS = 32
 
 Numbers = npt.NDArray[np.float64]
+
+ColumnKind = Literal["phase", "wait", "late"]
 
 
 def what_if(summary: Summary) -> WhatIf | None:
@@ -102,90 +104,62 @@ def saved_s(points: Iterable[SyncPoint], name: str, *, in_step: bool) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankColumn:
-    """One figure of all ranks."""
+    """One figure of all ranks, by place of the rank."""
 
-    kind: Literal["phase", "wait", "late"]
+    kind: ColumnKind
     """Time in a phase without what it waits there for others; the wait at a point; by how much it
     comes there after the typical rank."""
     name: str
     """Of the phase or point."""
     values_s: Numbers
-    """By place of the rank; NaN where not measured."""
-
-    @property
-    def typical_s(self) -> float:
-        """Their median."""
-        return float(np.nanmedian(self.values_s))
-
-    def excess_s(self) -> Numbers:
-        """What each rank has beyond the typical one, or waits beyond the transfer; else 0."""
-        base_s = np.nanmin(self.values_s) if self.kind == "wait" else self.typical_s
-        return np.nan_to_num(self.values_s - base_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankRow:
-    """One rank; or several neighbours, and of them in each column the one that has most."""
-
-    first: int
-    last: int
-    stands_out: bool
-    """Whether it is late, or spends notably more than the typical rank in a phase."""
-    most: tuple[int, ...]
-    """Whose figure it is, by column."""
-    values_s: tuple[float | None, ...]
-    excess: tuple[float, ...]
-    """Beyond the typical rank, of a wait beyond the transfer, as shares of the step."""
+    """NaN where not measured."""
+    typical_s: float
+    """Their median."""
+    excess: Numbers
+    """Beyond the typical rank, of a wait beyond the transfer, as shares of the step; 0 where not
+    measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMap:
-    """Columns, and rows that were chosen of the ranks: what is shown does not grow with a job."""
+    """Columns, and ranks that were chosen: what is shown does not grow with a job."""
 
     columns: tuple[RankColumn, ...]
-    ranks: tuple[RankRow, ...]
-    """All of a few; of many those that matter, the one that matters most first."""
-    groups: tuple[RankRow, ...]
-    """All of many, by neighbours; empty for a few."""
+    shown: Sequence[int]
+    """Places of the ranks to show: all of a few; of many those that matter, most first."""
+    differing: Sequence[int]
+    """Places of those that are late, or spend notably more than the typical rank in a phase."""
+    groups: Sequence[range]
+    """Places of neighbours, all of many ranks; empty for a few."""
 
 
 def rank_map(summary: Summary) -> RankMap | None:
     """Phases and waits of each rank against the typical one; `None` for one, or without a step."""
-    ranks, step_s = summary.run.ranks, summary.value(STEP_MEAN_S)
-    columns = tuple(_columns(summary, step_s)) if step_s and len(ranks) > 1 else ()
-    if not columns or not step_s:
+    number, step_s = len(summary.run.ranks), summary.value(STEP_MEAN_S)
+    columns = tuple(_columns(summary, step_s)) if step_s and number > 1 else ()
+    if not columns:
         return None
-    values = np.stack([column.values_s for column in columns], axis=1)
-    excess = np.stack([column.excess_s() for column in columns], axis=1) / step_s
     # More of a wait is no fault of the rank that waits.
-    guilty = np.array([column.kind != "wait" for column in columns])
-    order = _order(summary, np.where(guilty, excess, 0.0).max(axis=1))
-
-    def row(places: range, *, stands_out: bool) -> RankRow:
-        most = places.start + excess[places].argmax(axis=0)
-        figures = values[most, np.arange(len(columns))]
-        return RankRow(
-            first=ranks[places.start],
-            last=ranks[places.stop - 1],
-            stands_out=stands_out,
-            most=tuple(ranks[place] for place in most.tolist()),
-            values_s=tuple(None if math.isnan(value) else value for value in figures.tolist()),
-            excess=tuple(excess[places].max(axis=0).tolist()),
-        )
-
-    every = range(len(ranks))
-    few = len(ranks) <= FEW_RANKS
-    chosen = every if few else order[:MOST_RANKS]
-    size = _group_size(summary)
-    parts = [] if few else [every[begin : begin + size] for begin in every[::size]]
+    guilty = [column.excess for column in columns if column.kind != "wait"]
+    differing = _differing(summary, np.max(guilty, axis=0))
+    every, few = range(number), number <= FEW_RANKS
     return RankMap(
         columns=columns,
-        ranks=tuple(row(every[place : place + 1], stands_out=place in order) for place in chosen),
-        groups=tuple(row(part, stands_out=False) for part in parts),
+        shown=every if few else differing[:MOST_RANKS],
+        differing=differing,
+        groups=() if few else _groups(summary, every),
     )
 
 
 def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
+    def column(kind: ColumnKind, name: str, values_s: Numbers) -> RankColumn:
+        typical_s = float(np.nanmedian(values_s))
+        base_s = float(np.nanmin(values_s)) if kind == "wait" else typical_s
+        excess = np.nan_to_num(values_s - base_s) / step_s
+        return RankColumn(
+            kind=kind, name=name, values_s=values_s, typical_s=typical_s, excess=excess
+        )
+
     points = {point.point: point for point in summary.synchronisation}
     for phase in PHASES:
         point = points.get(phase.label)
@@ -195,21 +169,20 @@ def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
         if phase is Phase.BACKWARD and point is not None and summary.run.device == "cpu":
             values = values - np.array(point.wait_s)
         if not np.isnan(values).all() and np.nanmax(values) >= LIMITS.trifle * step_s:
-            yield RankColumn(kind="phase", name=phase.label, values_s=values)
+            yield column("phase", phase.label, values)
     for name, point in points.items():
         waits = np.array(point.wait_s)
-        yield RankColumn(kind="wait", name=name, values_s=waits)
-        yield RankColumn(kind="late", name=name, values_s=np.median(waits) - waits)
+        yield column("wait", name, waits)
+        yield column("late", name, np.median(waits) - waits)
 
 
-def _order(summary: Summary, worst: Numbers) -> list[int]:
+def _differing(summary: Summary, worst: Numbers) -> list[int]:
     """Places of the ranks that matter: the named, the often late, those that differ."""
     points = summary.synchronisation
     chosen = [point.straggler for point in points if point.straggler is not None]
     chosen += [rank for point in points for rank in notably_late(point)]
-    differing = np.flatnonzero(worst >= LIMITS.worth).tolist()
-    far = sorted(differing, key=lambda place: (-worst[place], place))
-    return list(dict.fromkeys([*map(summary.run.ranks.index, chosen), *far]))
+    far = [place for place in np.argsort(-worst, kind="stable") if worst[place] >= LIMITS.worth]
+    return list(dict.fromkeys(map(int, [*map(summary.run.ranks.index, chosen), *far])))
 
 
 def notably_late(point: SyncPoint) -> dict[int, float]:
@@ -218,9 +191,9 @@ def notably_late(point: SyncPoint) -> dict[int, float]:
     return {rank: share for rank, share in shares if share >= LIMITS.worth}
 
 
-def _group_size(summary: Summary) -> int:
-    """Ranks of a group: whole hosts, where the ranks of one are known."""
+def _groups(summary: Summary, every: range) -> list[range]:
+    """Neighbours: whole hosts, where the ranks of one are known."""
     here = summary.run.hardware.get("local_world_size")
     unit = here if isinstance(here, int) and here > 0 else 1
-    least = -(-len(summary.run.ranks) // MOST_GROUPS)
-    return -(-least // unit) * unit
+    size = math.ceil(len(every) / MOST_GROUPS / unit) * unit
+    return [every[begin : begin + size] for begin in every[::size]]
