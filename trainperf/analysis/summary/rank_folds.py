@@ -4,7 +4,7 @@ A rank's own statistics, and what is known of each step together with other rank
 time, and the waits at each synchronisation point.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 
@@ -16,10 +16,8 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import PIECE_STEPS, JobBlock, OverRanks, gaps_after, pieces
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.record_file import RecordFile
-from trainperf.analysis.summary.schema import MOST_RANKS
 from trainperf.analysis.summary.waits import FACT, Waits, typical_places
 from trainperf.core.engines.base import Engine, in_order
-from trainperf.core.readings import ALLREDUCE_TAIL_S, STEP_MEAN_S
 from trainperf.core.steps.block import Column, StepBlock
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold
@@ -141,28 +139,26 @@ def measured_by_all(point: str, tags: npt.NDArray[np.int64]) -> npt.NDArray[np.b
     return measured
 
 
-def job_blocks(aligned: Alignment, whole: RankPartials, most: int) -> Iterator[JobBlock]:
+def job_blocks(
+    aligned: Alignment, whole: RankPartials, typical: Collection[int], late: Collection[int]
+) -> Iterator[JobBlock]:
     """The steps of all ranks, and the blocks of those that are looked at one by one.
 
     Args:
         aligned: The ranks.
         whole: What the second reading gave, observed.
-        most: Ranks that stand for all.
+        typical: Places of ranks that stand for all.
+        late: Places of ranks that are looked at besides.
     """
-    run = aligned.run
-    meters = [whole.meters[rank] for rank in run.ranks]
-    typical, drawn = typical_places(len(run.ranks), most), drawn_places(meters)
-    slowest = _by_value(meters, STEP_MEAN_S)[-1:]
-    kept = {0, *typical, *drawn, *slowest}
-    places = {rank: place for place, rank in enumerate(run.ranks)}
-    for attempt, files in enumerate(run.attempts):
+    places = {rank: place for place, rank in enumerate(aligned.run.ranks)}
+    for attempt, files in enumerate(aligned.run.attempts):
         steps = whole.steps.get(attempt)
         if steps is None or steps.over is None:
             continue
         lanes = {
             places[file.rank]: pieces(aligned.attempts[attempt].of(file))
             for file in files
-            if places[file.rank] in kept or file is files[0]
+            if file is files[0] or places[file.rank] in {*typical, *late}
         }
         every = np.arange(len(steps.walls_ns))
         for begin in every[::PIECE_STEPS].tolist():
@@ -171,19 +167,4 @@ def job_blocks(aligned: Alignment, whole: RankPartials, most: int) -> Iterator[J
                 over=steps.over.take(every[begin : begin + PIECE_STEPS]),
                 everybody=len(files) == len(places),
                 typical=typical,
-                drawn=drawn,
             )
-
-
-def drawn_places(meters: Sequence[Fold], most: int = MOST_RANKS) -> frozenset[int]:
-    """Places of the ranks whose all-reduce tails are shortest and longest, *most* together."""
-    ordered = _by_value(meters, ALLREDUCE_TAIL_S)
-    return frozenset([*ordered[: most // 2], *ordered[-(most // 2) :]])
-
-
-def _by_value(meters: Sequence[Fold], name: str) -> list[int]:
-    """Places of the ranks that have a reading, by its value."""
-    reductions = ((place, fold.reduction(name)) for place, fold in enumerate(meters))
-    values = {place: reduction.value() for place, reduction in reductions if reduction is not None}
-    measured = {place: value for place, value in values.items() if value is not None}
-    return sorted(measured, key=lambda place: (measured[place], place))
