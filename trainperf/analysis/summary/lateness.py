@@ -322,7 +322,7 @@ class _Judge:
         rest_s = float(self.late_s[point][place]) - sum(lost_s.values())
         if point is not Phase.CALLBACKS:
             callbacks_s = float(excess_s[Phase.CALLBACKS])
-            if alone:
+            if alone and not self.folds[point].whole_step:
                 callbacks_s += self._hidden_s(point, place)
             lost_s[Phase.CALLBACKS] = min(rest_s, callbacks_s)
         if before not in (None, Phase.BACKWARD):
@@ -338,14 +338,14 @@ class _Judge:
         Those on the other side of backward may be shorter than another rank's that is late there.
         Of several ranks that are late here, that one may have held some up, or let them pass.
         """
-        if any(fold.whole_step for fold in self.folds.values()):
-            return 0.0
-        hidden_s = 0.0
-        for other in self.met - {point}:
-            since = [e for e in self._since(other, self.cycle)[0] if e is not Phase.CALLBACKS]
-            work_s = self.work_s[other][place][since].sum()
-            hidden_s += max(0.0, float(work_s - self.late_s[other][place]))
-        return hidden_s
+        others = [each for each in self.met - {point} if not self.folds[each].whole_step]
+        beyond_s = [self._placed_s(each, place) - self.late_s[each][place] for each in others]
+        return float(sum(beyond for beyond in beyond_s if beyond > 0))
+
+    def _placed_s(self, point: Phase, place: int) -> float:
+        """Excess in the phases since the point before, without callbacks."""
+        since = [e for e in self._since(point, self.cycle)[0] if e is not Phase.CALLBACKS]
+        return float(self.work_s[point][place][since].sum())
 
 
 def _who(fold: PointFold, named: Collection[LateRank]) -> WhoIsLate:

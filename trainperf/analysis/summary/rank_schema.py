@@ -65,9 +65,6 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """If those were as fast as the typical other rank."""
     even_s: float
     """If the last rank of every step were."""
-    hidden_s: float | None
-    """If the all-reduce were hidden behind backward, and the same ranks were late; `None` where its
-    tail is not covered."""
     below_s: float | None = None
     """By so much each of them may turn out shorter: the 95 % interval of a step, and caches that
     stay warm where ranks no longer wait.  `None` with too few steps to tell."""

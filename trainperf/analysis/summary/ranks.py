@@ -50,32 +50,25 @@ def what_if(summary: Summary) -> WhatIf | None:
         return None
     in_step = summary.run.device == "cpu"
     without_s = max(0.0, step_s - saved_s(points, "named_s", in_step=in_step))
-    # Of shards the smallest wait in backward is the whole phase, with what is computed there.
-    covered = summary.value(ALLREDUCE_TAIL_S) is not None
-    backward = next((point for point in points if point.point == "backward"), None)
-    transfer_s = backward.transfer_s if backward and covered else None
-    below_s, above_s = _uncertain_s(summary, without_s, transfer_s or 0.0)
+    below_s, above_s = _uncertain_s(summary, without_s)
     return WhatIf(
         step_s=step_s,
         ranks=tuple(dict.fromkeys(late.rank for point in points for late in point.late)),
         without_ranks_s=without_s,
         even_s=max(0.0, step_s - saved_s(points, "even_s", in_step=in_step)),
-        hidden_s=None if transfer_s is None else max(0.0, step_s - transfer_s),
         below_s=below_s,
         above_s=above_s,
     )
 
 
-def _uncertain_s(
-    summary: Summary, step_s: float, transfer_s: float
-) -> tuple[float | None, float | None]:
+def _uncertain_s(summary: Summary, step_s: float) -> tuple[float | None, float | None]:
     """By how much a predicted step may turn out shorter and longer; `None` with too few steps.
 
     What varies between batches of steps, of all points together; and on a host what waiting itself
     does.  A rank that waits finds its caches cold, and leaves to the others the caches, the cores
     and the memory that they have in common: up to `REFILL_S`, either way.  What it has to send has
     long been sent when the last one comes: of two that arrive together each waits for both halves
-    of a reduction, twice the *transfer_s* of the last one.  Where there are fewer CPUs than threads
+    of a reduction, twice the transfer of the last one.  Where there are fewer CPUs than threads
     and workers, what is computed at once takes as many times longer.  On an asynchronous device the
     delay may be one of the hosts only, which the devices' own work covers, unless it reaches the
     all-reduce: of one after it, seen between two steps alone, no record tells.
@@ -85,14 +78,17 @@ def _uncertain_s(
     if len(margins_s) < len(points):
         return None, None
     varies_s = math.hypot(*margins_s)
+    reduced = [point for point in points if point.point == "backward"]
     if summary.run.device != "cpu":
-        reduced = [point for point in points if point.point == "backward"]
         saved = [saved_s(some, "named_s", in_step=False) for some in (points, reduced)]
         return varies_s, varies_s + saved[0] - saved[1]
     waiting_s = min(REFILL_S, step_s * (1 - 1 / COLD))
     host = summary.host
     crowd = 1.0 if host is None else max(1.0, host.demand / host.cpus_per_rank)
     below_s = min(step_s, varies_s + waiting_s)
+    # Of shards the smallest wait in backward is the whole phase, with what is computed there.
+    covered = summary.value(ALLREDUCE_TAIL_S) is not None
+    transfer_s = sum(point.transfer_s for point in reduced if covered)
     return below_s, varies_s + max(waiting_s, transfer_s, step_s * (crowd - 1))
 
 
