@@ -118,10 +118,8 @@ class LatenessFold:
 
     def add(self, point: str, waits: Waits, walls_ns: Column) -> None:
         """Take the waits of all ranks at a point in the next steps, and the longest wall times."""
-        if point not in self._folds:
-            always = point in self._points()
-            self._folds[point] = PointFold(phase_of(point), len(self._ranks), always=always)
-        self._folds[point].add(waits, walls_ns)
+        fold = self._folds.setdefault(point, PointFold(phase_of(point), len(self._ranks)))
+        fold.add(waits, walls_ns)
 
     def points(self, hosts: Mapping[int, str] | None = None) -> tuple[SyncPoint, ...]:
         """The points at which the ranks meet, in the order of the step.
@@ -129,7 +127,8 @@ class LatenessFold:
         Args:
             hosts: Rank to the host it ran on, where that is known.
         """
-        judge = _Judge({fold.phase: fold for fold in self._folds.values()}, self._ranks)
+        always = {phase_of(point) for point in self._points() if point in self._folds}
+        judge = _Judge({fold.phase: fold for fold in self._folds.values()}, self._ranks, always)
         return tuple(judge.point(phase, hosts or {}) for phase in PHASES if phase in judge.met)
 
     def skew(self) -> Distribution | None:
@@ -140,10 +139,8 @@ class LatenessFold:
 class PointFold:
     """Sums over steady steps at one point, nanoseconds; by place of the rank."""
 
-    def __init__(self, phase: Phase, ranks: int, *, always: bool) -> None:
+    def __init__(self, phase: Phase, ranks: int) -> None:
         self.phase = phase
-        self.always = always
-        """Whether ranks are known to wait in the phase, and not only to issue collectives in it."""
         self.n = 0
         self.late_steps = np.zeros(ranks, np.int64)
         """Steps in which a rank was clearly the last."""
@@ -195,10 +192,13 @@ class _Judge:
         folds: Of `backward` and, where the framework waits between steps, `loop`; and of further
             phases in which collectives were issued, which are points where the ranks met in them.
         ranks: The ranks, by place.
+        always: Phases in which ranks are known to wait, and not only to issue collectives.
     """
 
-    def __init__(self, folds: Mapping[Phase, PointFold], ranks: Sequence[int]) -> None:
-        self.folds, self.ranks = folds, ranks
+    def __init__(
+        self, folds: Mapping[Phase, PointFold], ranks: Sequence[int], always: Collection[Phase]
+    ) -> None:
+        self.folds, self.ranks, self.always = folds, ranks, always
         self.wait_s = {phase: fold.sums_ns[:, 0] / fold.n / 1e9 for phase, fold in folds.items()}
         excess_s = {phase: _beyond(fold.sums_ns / fold.n / 1e9) for phase, fold in folds.items()}
         self.late_s = {phase: -each[:, 0] for phase, each in excess_s.items()}
@@ -207,7 +207,7 @@ class _Judge:
         """Excess of each rank in each phase."""
         self.blamed_s = np.zeros((len(ranks), len(PHASES)))
         """What of it explains a delay at an earlier point."""
-        self.met = {phase for phase, fold in folds.items() if fold.always}
+        self.met = set(always)
         self.cycle = next(filter(self._meet_outside, _CYCLES), _CYCLES[0])
         for phase in self.cycle:
             if phase in folds and self._meet(phase, self.cycle):
@@ -236,7 +236,7 @@ class _Judge:
         since = list(takewhile(lambda phase: phase not in self.met, turn))
         before = turn[len(since)] if len(since) < len(turn) else None
         # Of a tail the wait is a part of the phase: the rest is work of the rank's own.
-        own = [point] if point is Phase.BACKWARD and fold.always else []
+        own = [point] if point is Phase.BACKWARD and point in self.always else []
         return own + since, before
 
     def point(self, phase: Phase, hosts: Mapping[int, str]) -> SyncPoint:
@@ -245,8 +245,6 @@ class _Judge:
         group = self._group(phase)
         named = self._named(phase, group)
         counts = fold.late_steps
-        often = np.argsort(-counts, kind="stable")[:MOST_RANKS]
-        often = often[counts[often] > 0]
         interval = fold.left.interval() if fold.left and fold.n >= LIMITS.steps else None
         first = max(named, key=lambda each: each.late_s, default=None)
         transfer_s, lost_s, even_s, _ = (fold.totals_ns / fold.n / 1e9).tolist()
@@ -268,8 +266,11 @@ class _Judge:
             who=_who(fold, named),
             late=named,
             host=_host([each.rank for each in named], self.ranks, hosts),
-            often_late=tuple(self.ranks[place] for place in often),
-            often_late_fraction=tuple((counts[often] / fold.n).tolist()),
+            often_late={
+                self.ranks[place]: float(counts[place]) / fold.n
+                for place in np.argsort(-counts, kind="stable")[:MOST_RANKS]
+                if counts[place]
+            },
         )
 
     def _group(self, phase: Phase) -> list[int]:

@@ -115,7 +115,6 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """All ranks that are late here by themselves; *straggler* is one of them."""
     host: str = ""
     """The host whose ranks they all are; empty where there is none, or it is unknown."""
-    often_late: tuple[int, ...] = ()
-    """Up to eight ranks that were clearly late most often, the most frequent first."""
-    often_late_fraction: tuple[float, ...] = ()
-    """In which share of the steps each of those was."""
+    often_late: dict[int, float] = {}
+    """Up to eight ranks that were clearly late most often, the most frequent first, and in which
+    share of the steps each of them was."""

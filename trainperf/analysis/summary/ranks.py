@@ -183,8 +183,7 @@ def _differing(summary: Summary, worst: Numbers) -> list[int]:
 
 def notably_late(point: SyncPoint) -> dict[int, float]:
     """Ranks that are late at a point in a notable share of the steps, and that share."""
-    shares = zip(point.often_late, point.often_late_fraction, strict=True)
-    return {rank: share for rank, share in shares if share >= LIMITS.worth}
+    return {rank: share for rank, share in point.often_late.items() if share >= LIMITS.worth}
 
 
 def _groups(summary: Summary, every: range) -> list[range]:
