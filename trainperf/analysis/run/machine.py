@@ -25,10 +25,6 @@ from trainperf.core.steps.block import Column
 from trainperf.core.steps.codec import matrix_of
 
 
-ATTEMPT_NS = 1e17
-"""Between the starts of two attempts on the clock of a series: three years, told to 16 ns."""
-
-
 _ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour | MachineEnd)
 
 
@@ -39,8 +35,8 @@ class MachineSeries:
     header: MachineHeader
     """Of the latest attempt."""
     at_ns: Column
-    """Of each sample, since the start of the fit on the run's lowest rank; times of the attempt at
-    place *p* in the run are *p* times `ATTEMPT_NS` later."""
+    """Of each sample, since the start of the fit on the run's lowest rank, and of its attempt
+    (`attempt_ns`)."""
     values: npt.NDArray[np.float32]
     """A row per sample, in the order of the header's columns, without the first."""
     neighbours: tuple[Neighbour, ...] = ()
@@ -74,6 +70,11 @@ class MachineSeries:
         return replace(self, at_ns=self.at_ns[chosen], values=self.values[chosen])
 
 
+def attempt_ns(place: int) -> int:
+    """When the attempt at this place in the run begins: each has three years to itself."""
+    return place * 10**17
+
+
 def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[MachineSeries], list[str]]:
     """The series of all hosts, and what is wrong with files that cannot be read.
 
@@ -88,7 +89,7 @@ def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[Machine
                 if attempt != files[0].attempt or (place, rank) in attempts:
                     continue
                 try:
-                    begins_ns = round(1e9 * _apart_s(files, rank)) + place * int(ATTEMPT_NS)
+                    begins_ns = attempt_ns(place) + round(1e9 * _apart_s(files, rank))
                     read = _series(_lines(parts, most_bytes), begins_ns)
                 except (OSError, msgspec.DecodeError, ValueError) as error:
                     problems.append(f"{parts[0].path.name}: cannot be read ({error})")

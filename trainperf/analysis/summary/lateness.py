@@ -319,14 +319,16 @@ class _Judge:
         """Phase to what it can account for of a rank's delay."""
         excess_s = self.work_s[point][place] - self.blamed_s[place]
         since, before = self._since(point, self.cycle)
-        lost_s = {each: float(excess_s[each]) for each in since if each is not Phase.CALLBACKS}
+        lost_s: dict[Phase, float] = {
+            each: float(excess_s[each]) for each in since if each is not Phase.CALLBACKS
+        }
         rest_s = float(self.late_s[point][place]) - sum(lost_s.values())
         if point is not Phase.CALLBACKS:
             callbacks_s = float(excess_s[Phase.CALLBACKS])
             if alone and not self.folds[point].whole_step:
                 callbacks_s += self._hidden_s(point, place)
             lost_s[Phase.CALLBACKS] = min(rest_s, callbacks_s)
-        if before not in (None, Phase.BACKWARD):
+        if before is not None and before is not Phase.BACKWARD:
             # What the point before has not absorbed of phases that came earlier.
             earlier = [each for each in self._since(before, self.cycle)[0] if each not in lost_s]
             carried_s = float(excess_s[earlier].sum() - self.late_s[before][place])

@@ -8,13 +8,13 @@ each of them: nothing tells which of them made it slow.  Constant memory: steps 
 of their duration.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.machine import ATTEMPT_NS, MachineSeries
+from trainperf.analysis.run.machine import MachineSeries, attempt_ns
 from trainperf.analysis.summary.schema import (
     Cause,
     CauseFacts,
@@ -176,12 +176,12 @@ class _Stretches:
 
     def who(self) -> tuple[str, ...]:
         """Other processes named while it held, the one that kept most CPUs busy first."""
-        named: Counter[str] = Counter()
+        named: defaultdict[str, float] = defaultdict(float)
         for each in self.series.neighbours if self.cause.endswith("shared") else ():
             there = each.device == self.device and self.place_of(np.array([each.at_ns]))[0] >= 0
             if there and each.name:
                 named[f"{each.name} ({each.pid})"] += each.cpus
-        return tuple(name for name, _ in named.most_common(MOST_NAMED))
+        return tuple(sorted(named, key=lambda name: -named[name])[:MOST_NAMED])
 
 
 class MachineFold:
@@ -213,7 +213,7 @@ class MachineFold:
         if not self._hosts or not len(steady):
             return
         walls_s = steady.wall_ns / 1e9
-        at_ns = steady.start_ns + steady.wall_ns / 2 + attempt * ATTEMPT_NS
+        at_ns = steady.start_ns + steady.wall_ns / 2 + attempt_ns(attempt)
         self._since_ns = min(self._since_ns, float(at_ns[0]))
         self._until_ns = max(self._until_ns, float(at_ns[-1]))
         outside = np.zeros(len(steady), np.bool_)
@@ -231,12 +231,12 @@ class MachineFold:
         if self._window:
             since_ns, until_ns = self._since_ns, self._until_ns
             hosts = [h.select((h.at_ns >= since_ns) & (h.at_ns <= until_ns)) for h in hosts]
-        told = [_host_facts(host) for host in hosts if len(host)]
-        if not told:
+        sampled = tuple(_host_facts(host) for host in hosts if len(host))
+        if not sampled:
             return None
         causes = [self._facts(each, each.inside) for each in self._causes if each.inside]
         causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
-        return MachineFacts(hosts=tuple(told), causes=tuple(causes))
+        return MachineFacts(hosts=sampled, causes=tuple(causes))
 
     def _facts(self, stretches: _Stretches, inside: Distribution) -> CauseFacts:
         """What steps in it took, compared with those outside of all causes."""
@@ -286,7 +286,7 @@ def _worst(sampled: Mapping[str, Column]) -> dict[str, float]:
 
 def _host_facts(series: MachineSeries) -> HostFacts:
     sampled, header, apart_ns = _sampled(series), series.header, np.diff(series.at_ns)
-    within = apart_ns < ATTEMPT_NS / 2
+    within = apart_ns < attempt_ns(1) / 2
     span_s = float(apart_ns[within].sum()) / 1e9
     sampler_s = float(np.diff(series.column("sampler_s"))[within].sum())
     return HostFacts(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from trainperf.analysis.run.machine import ATTEMPT_NS, MachineSeries
+from trainperf.analysis.run.machine import MachineSeries, attempt_ns
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.steps.block import Column, StepBlock
@@ -82,7 +82,7 @@ class MachineTracks:
         attempt = max(self._replay.attempt, self._restarts)
         if not self._series:
             return {}
-        middle = block.start_ns + block.wall_ns / 2 + attempt * ATTEMPT_NS
+        middle = block.start_ns + block.wall_ns / 2 + attempt_ns(attempt)
         columns: dict[str, Column] = {}
         for name in _OF_HOSTS:
             each = [_at(middle, series, series.column(name)) for series in self._series]
