@@ -157,7 +157,7 @@ class SampleFold:
         """Take the next steps of all ranks; of many ranks those of the typical ones are kept."""
         if not job.everybody:
             return  # after an elastic restart with fewer ranks: other work than the rest
-        steady = [block.steady().means() for block in job.some(job.typical).values()]
+        steady = [block.steady().means() for block in job.of_typical()]
         if not self._blocks or self._blocks[0][0].schema != steady[0].schema:
             self._blocks = [[] for _ in steady]
             self._stride, self._passed, self._kept = 1, 0, 0

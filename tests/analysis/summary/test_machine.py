@@ -264,6 +264,6 @@ def test_a_window_has_the_machine_of_its_own_steps(tmp_path: Path) -> None:
 
     assert summary.machine is not None
     (host,) = summary.machine.hosts
-    assert host.devices[0].least_mhz == 1980
+    assert host.devices[0].worst["sm_mhz"] == 1980
     assert host.devices[0].throttled.keys() == {"power cap"}
     assert host.span_s == pytest.approx(20, abs=2)

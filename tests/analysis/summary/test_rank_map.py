@@ -1,5 +1,6 @@
 """Map of the ranks: who differs from the typical rank is shown, of however many there are."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from scripts.simulation import records
 from scripts.simulation.arrivals import Job, Plant
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.ranks import FEW_RANKS, MOST_GROUPS, RankMap, RankRow, rank_map
+from trainperf.analysis.summary.ranks import FEW_RANKS, MOST_GROUPS, RankMap, rank_map
 
 
 def mapped(path: Path, ranks: int, *plants: Plant, device: str = "cpu") -> RankMap:
@@ -19,11 +20,13 @@ def mapped(path: Path, ranks: int, *plants: Plant, device: str = "cpu") -> RankM
     return found_map
 
 
-def figures(of: RankMap, row: RankRow) -> dict[str, float]:
-    """A row's milliseconds by column."""
+def figures(of: RankMap, places: Sequence[int]) -> dict[str, float]:
+    """Milliseconds by column of a rank, or of that of several that has most."""
     return {
-        f"{column.kind} {column.name}": round(1e3 * (value or 0.0), 1)
-        for column, value in zip(of.columns, row.values_s, strict=True)
+        f"{column.kind} {column.name}": round(
+            1e3 * float(column.values_s[max(places, key=column.excess.__getitem__)]), 1
+        )
+        for column in of.columns
     }
 
 
@@ -31,10 +34,10 @@ def figures(of: RankMap, row: RankRow) -> dict[str, float]:
 def test_a_slow_rank_is_shown_with_what_it_does_longer(tmp_path: Path, ranks: int) -> None:
     """20 ms of data wait: late by as much, and nobody waits less."""
     of = mapped(tmp_path, ranks, Plant(ranks=(5,), piece="data_wait", delay_ms=20))
-    row = next(row for row in of.ranks if row.first == 5)
-    own = figures(of, row)
+    own = figures(of, [5])
 
-    assert row.stands_out
+    assert 5 in of.shown
+    assert 5 in of.differing
     assert own["phase data_wait"] == pytest.approx(22, abs=1)
     assert own["late backward"] == pytest.approx(20, abs=1)
     assert own["wait backward"] < 4
@@ -46,22 +49,22 @@ def test_each_of_a_few_ranks_has_a_row(tmp_path: Path) -> None:
     """In their order, and none stands out."""
     of = mapped(tmp_path, FEW_RANKS)
 
-    assert [row.first for row in of.ranks] == list(range(FEW_RANKS))
-    assert not any(row.stands_out for row in of.ranks)
+    assert list(of.shown) == list(range(FEW_RANKS))
+    assert not of.differing
     assert of.groups == ()
 
 
 def test_of_many_ranks_groups_hold_the_largest_figure_of_each(tmp_path: Path) -> None:
     """Whole hosts, so few that they can be shown, and the late rank among them is told."""
     of = mapped(tmp_path, 300, Plant(ranks=(137,), piece="optimizer", delay_ms=20))
-    group = next(row for row in of.groups if row.first <= 137 <= row.last)
-    place = [(column.kind, column.name) for column in of.columns].index(("phase", "optimizer"))
+    group = next(places for places in of.groups if 137 in places)
+    (column,) = (each for each in of.columns if (each.kind, each.name) == ("phase", "optimizer"))
 
     assert len(of.groups) <= MOST_GROUPS
-    assert [row.last - row.first + 1 for row in of.groups[:-1]] == [16] * (len(of.groups) - 1)
-    assert group.most[place] == 137
+    assert [len(places) for places in of.groups[:-1]] == [16] * (len(of.groups) - 1)
+    assert max(group, key=column.excess.__getitem__) == 137
     assert figures(of, group)["phase optimizer"] == pytest.approx(23, abs=1)
-    assert [row.first for row in of.ranks] == [137]
+    assert list(of.shown) == [137]
 
 
 def test_a_single_rank_has_no_map(tmp_path: Path) -> None:

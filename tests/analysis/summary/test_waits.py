@@ -28,7 +28,7 @@ def test_waits_merge_in_any_order(order: tuple[int, ...]) -> None:
     """The worked example: rank 1 is 8 ms late; of three that are last the lowest is named."""
     waits = of_rank(order[0])
     for place in order[1:]:
-        waits.add(of_rank(place))
+        waits = waits.merge(of_rank(place))
 
     assert waits.least_ns.tolist() == [1 * MS, 5 * MS]
     assert waits.last.tolist() == [1, 0]

@@ -72,7 +72,7 @@ def test_it_samples_the_clock_of_the_fit_and_closes_its_file(
     until(lambda: lines(path) >= 5, "no samples")
     probe.detach()
     elapsed_ns = monotonic_ns() - probe.recorder.zero_ns
-    series = _series([path.read_bytes().splitlines()], 0, 0.0)
+    series = _series([path.read_bytes().splitlines()], 0)
     assert series is not None
 
     assert child.returncode == 0

@@ -72,7 +72,7 @@ def waited(wait_s: float, *ranks: int) -> Seen:
     return seen(step(forward=100, device=on_gpu(communication_s=0.02)), stragglers=found)
 
 
-WITHOUT = WhatIf(step_s=0.1, ranks=(1,), without_ranks_s=0.08, even_s=0.08, hidden_s=None)
+WITHOUT = WhatIf(step_s=0.1, ranks=(1,), without_ranks_s=0.08, even_s=0.08)
 
 LATE = (
     Case(

@@ -1,7 +1,7 @@
 """The same steps of all ranks together: sums and extremes over the ranks, and the blocks of some.
 
-Of a few ranks every rank's block is there.  Of many only those of the ranks that are drawn one by
-one or stand for the others: what is known over all of them was merged from one file at a time.
+Of a few ranks every rank's block is there.  Of many only those of the ranks that are late most
+often or stand for the others: what is known over all of them was merged from one file at a time.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -113,8 +113,6 @@ class JobBlock:
     """Whether all ranks of the run took part."""
     typical: Collection[int] | None = None
     """Places of the ranks that stand for all of them; `None` for every one."""
-    drawn: Collection[int] | None = None
-    """Places of the ranks that are drawn one by one; `None` for every one."""
 
     @classmethod
     def of(cls, blocks: Sequence[StepBlock]) -> "JobBlock":
@@ -128,13 +126,13 @@ class JobBlock:
         """Of the lowest rank that took part: steps have the same numbers and tags on all."""
         return next(iter(self.blocks.values()))
 
-    def some(self, places: Collection[int] | None) -> dict[int, StepBlock]:
-        """Those of *typical* or *drawn* that took part."""
-        return {
-            place: block
+    def of_typical(self) -> list[StepBlock]:
+        """The blocks of the ranks that stand for all."""
+        return [
+            block
             for place, block in self.blocks.items()
-            if places is None or place in places
-        }
+            if self.typical is None or place in self.typical
+        ]
 
     def mean_of_those_having(self, name: str) -> Column:
         """Mean of a fact over the ranks that have a value; NaN where none has."""
@@ -148,7 +146,6 @@ class JobBlock:
             over=self.over.take(np.flatnonzero(chosen)),
             everybody=self.everybody,
             typical=self.typical,
-            drawn=self.drawn,
         )
 
 

@@ -2,7 +2,7 @@
 
 import gzip
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -30,13 +30,13 @@ _ENTRIES = msgspec.json.Decoder(MachineHeader | Neighbour | MachineEnd)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSeries:
-    """One host during one attempt."""
+    """One host, one attempt after the other."""
 
     header: MachineHeader
-    attempt: int
-    """Place of the attempt in the run."""
+    """Of the latest attempt."""
     at_ns: Column
-    """Of each sample, since the start of the fit on the run's lowest rank."""
+    """Of each sample, since the start of the fit on the run's lowest rank, and of its attempt
+    (`attempt_ns`)."""
     values: npt.NDArray[np.float32]
     """A row per sample, in the order of the header's columns, without the first."""
     neighbours: tuple[Neighbour, ...] = ()
@@ -46,43 +46,72 @@ class MachineSeries:
         return len(self.at_ns)
 
     def column(self, name: str) -> Column:
-        """Values of a column, NaN where one is missing."""
+        """Values of a column, NaN where one is missing.
+
+        Besides those of the file: `others_cpus`, CPUs that were busy, and not with this training.
+        """
+        if name == "others_cpus":
+            return np.maximum(self.column("cpu_busy") - self.column("cpu_own"), 0.0)
         if name not in self.header.columns:
             return np.full(len(self), np.nan)
-        place = self.header.columns.index(name) - 1
-        return self.values[:, place].astype(np.float64)
+        return self.values[:, self.header.columns.index(name) - 1].astype(np.float64)
 
     def device(self, device: int, name: str) -> Column:
         """Values of a device's column."""
         return self.column(device_column(device, name))
 
-    @property
-    def span_s(self) -> float:
-        """From the first sample to the last."""
-        return float(self.at_ns[-1] - self.at_ns[0]) / 1e9 if len(self) else 0.0
+    def since_ns(self) -> Column:
+        """From when on each sample speaks: from the one before."""
+        every_ns = np.median(np.diff(self.at_ns)) if len(self) > 1 else 0.0
+        return np.append(self.at_ns[0] - every_ns, self.at_ns[:-1])
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> "MachineSeries":
+        """The samples for which *chosen* is true."""
+        return replace(self, at_ns=self.at_ns[chosen], values=self.values[chosen])
+
+
+def attempt_ns(place: int) -> int:
+    """When the attempt at this place in the run begins: each has three years to itself."""
+    return place * 10**17
 
 
 def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[MachineSeries], list[str]]:
-    """The series of all hosts and attempts, and what is wrong with files that cannot be read.
+    """The series of all hosts, and what is wrong with files that cannot be read.
 
     Of each file about *most_bytes* are read, from its end; `None` for all.
     """
-    series: dict[tuple[int, int], MachineSeries] = {}
+    attempts: dict[tuple[int, int], MachineSeries] = {}
     problems: list[str] = []
     for place, files in enumerate(run.attempts):
         for parent in dict.fromkeys(file.path.parent for file in files):
             for (rank, attempt), parts in sorted(by_writer(listed(parent), machine_of).items()):
                 # A merged run has a copy next to it.
-                if attempt != files[0].attempt or (place, rank) in series:
+                if attempt != files[0].attempt or (place, rank) in attempts:
                     continue
                 try:
-                    read = _series(_lines(parts, most_bytes), place, _apart_s(files, rank))
+                    begins_ns = attempt_ns(place) + round(1e9 * _apart_s(files, rank))
+                    read = _series(_lines(parts, most_bytes), begins_ns)
                 except (OSError, msgspec.DecodeError, ValueError) as error:
                     problems.append(f"{parts[0].path.name}: cannot be read ({error})")
                     continue
                 if read is not None and len(read):
-                    series[place, rank] = read
-    return list(series.values()), problems
+                    attempts[place, rank] = read
+    hosts: dict[tuple[str, int], list[MachineSeries]] = {}
+    for series in attempts.values():
+        hosts.setdefault((series.header.host, series.header.rank), []).append(series)
+    return list(map(_joined, hosts.values())), problems
+
+
+def _joined(attempts: Sequence[MachineSeries]) -> MachineSeries:
+    """The attempts of a host, each with the columns of the latest."""
+    names = attempts[-1].header.columns[1:]
+    values = [np.stack([each.column(name) for name in names], axis=1) for each in attempts]
+    return replace(
+        attempts[-1],
+        at_ns=np.concatenate([each.at_ns for each in attempts]),
+        values=np.concatenate(values).astype(np.float32),
+        neighbours=tuple(neighbour for each in attempts for neighbour in each.neighbours),
+    )
 
 
 def _apart_s(files: Sequence[RecordFile], rank: int) -> float:
@@ -92,8 +121,8 @@ def _apart_s(files: Sequence[RecordFile], rank: int) -> float:
     return (started - anchor).total_seconds() if started and anchor else 0.0
 
 
-def _lines(parts: Parts, most_bytes: int | None) -> Iterator[list[bytes]]:
-    """The header, and the lines after it or the last of them.
+def _lines(parts: Parts, most_bytes: int | None = None) -> Iterator[list[bytes]]:
+    """The header, and the lines after it or the last of them, some at a time.
 
     Raises:
         OSError: A part cannot be read.
@@ -108,14 +137,11 @@ def _unpacked(pieces: Iterable[list[bytes] | AnyPath]) -> Iterator[list[bytes]]:
         if isinstance(content, list):
             yield content
         else:
-            with content.open("rb") as packed, gzip.open(packed) as file:
-                yield file.read().splitlines()
+            yield gzip.decompress(content.read_bytes()).splitlines()
 
 
-def _series(
-    chunks: Iterable[Sequence[bytes]], attempt: int, apart_s: float
-) -> MachineSeries | None:
-    """The series in these lines; `None` where nothing was written yet.
+def _series(chunks: Iterable[Sequence[bytes]], begins_ns: int) -> MachineSeries | None:
+    """The series in these lines, of an attempt that begins then; `None` without a line.
 
     Raises:
         ValueError: It is not such a file, or of another version.
@@ -139,11 +165,10 @@ def _series(
     matrix = np.concatenate(blocks) if blocks else np.empty((0, len(header.columns)))
     return MachineSeries(
         header=header,
-        attempt=attempt,
-        at_ns=matrix[:, 0] + apart_s * 1e9,
+        at_ns=matrix[:, 0] + begins_ns,
         values=matrix[:, 1:].astype(np.float32),
         neighbours=tuple(
-            msgspec.structs.replace(each, at_ns=each.at_ns + round(apart_s * 1e9))
+            msgspec.structs.replace(each, at_ns=each.at_ns + begins_ns)
             for each in others
             if isinstance(each, Neighbour)
         ),

@@ -1,6 +1,6 @@
 """A rank's share of its host's CPUs: by all headers, the launcher, masks and quotas."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -20,10 +20,8 @@ def host_share(
         contention: What each rank counted (`Totals.contention`).
     """
     on_hosts = Counter(map(host_of, infos))
-    claims: dict[str, Counter[int]] = defaultdict(Counter)
-    for info in infos:
-        claims[host_of(info)].update(_mask(info))
-    shares = [_share(info, on_hosts, claims[host_of(info)]) for info in infos]
+    claims = Counter((host_of(info), cpu) for info in infos for cpu in _mask(info))
+    shares = [_share(info, on_hosts, claims) for info in infos]
     of_ranks = [share for share in shares if share is not None]
     least = min(of_ranks, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
 
@@ -35,7 +33,6 @@ def host_share(
         ]
 
     workers = ("workers_waited_ns", "workers_ran_ns")
-    preemptions = max(quotients("preemptions", "span_ns"), default=None)
     return least and msgspec.structs.replace(
         least,
         waited_fraction=max(quotients("waited_ns", "span_ns"), default=None),
@@ -43,12 +40,11 @@ def host_share(
         workers_waited_fraction=max(quotients("workers_waited_ns", *workers), default=None),
         workers_ran=max(quotients("workers_ran_ns", "span_ns"), default=None),
         throttled_fraction=max(quotients("throttled_periods", "quota_periods"), default=None),
-        preemptions_per_s=None if preemptions is None else 1e9 * preemptions,
     )
 
 
 def _share(
-    info: RunInfo, on_hosts: Mapping[str, int], claims: Mapping[int, int]
+    info: RunInfo, on_hosts: Mapping[str, int], claims: Mapping[tuple[str, int], int]
 ) -> HostShare | None:
     every, mask, host = _number(info, "host_cpus"), _mask(info), host_of(info)
     ranks = _ranks_here(info, on_hosts)
@@ -59,8 +55,9 @@ def _share(
         # Every rank of the host has said which CPUs it may run on: each of them is shared by those
         # that may, and a quota by all.  E.g. eight ranks that may all run on the same 16 of 64 CPUs
         # have 2 each, and so have eight with masks of two each.
-        cpus = sum(1 / claims[cpu] for cpu in mask)
-        cpus = cpus if every is None or every >= len(claims) else min(cpus, every / ranks)
+        cpus = sum(1 / claims[host, cpu] for cpu in mask)
+        if every is not None and every < sum(each == host for each, _ in claims):
+            cpus = min(cpus, every / ranks)
     on_device = info.device != "cpu"
     return HostShare(
         rank=info.rank,

@@ -15,6 +15,10 @@ own.  On an asynchronous device the all-reduce does not hold the host up: it wai
 delay again at `loop`.  With several micro-batches in a step there is a wait in `loop` before each
 of them.  In both cases any phase of the step may be why a rank is late there.
 
+Phases follow each other in one cycle.  Two have no place of their own in it: callbacks run on both
+sides of backward and explain at each point what the other phases leave; and where ranks meet
+outside every phase, the place of that is learned from the times.
+
 Not visible: work that only one rank does *after* its last hook (rank 0's logging), or in the phase
 in which the ranks meet but before they do, since it lengthens that phase of every rank alike.
 
@@ -23,17 +27,50 @@ and the broadcast holds rank 1 for it.  Both arrive 5 ms after the others in the
 only rank 3 exceeds them in a phase that is its own work, by 5 ms in `callbacks`: it is named.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial, reduce
+from itertools import takewhile
 
 import numpy as np
 
-from trainperf.analysis.summary.lateness_judge import LatenessJudge, PointFold
-from trainperf.analysis.summary.schema import SyncPoint
-from trainperf.analysis.summary.waits import Waits, phase_of, sync_points, typical_places, wait_at
-from trainperf.core.phases import PHASES
-from trainperf.core.stats.quantiles import Distribution
+from trainperf.analysis.summary.schema import MOST_RANKS, LateRank, SyncPoint, WhoIsLate
+from trainperf.analysis.summary.waits import (
+    Numbers,
+    Waits,
+    phase_of,
+    sync_points,
+    typical_places,
+    wait_at,
+)
+from trainperf.core.findings import LIMITS
+from trainperf.core.phases import PHASES, Phase
+from trainperf.core.stats.quantiles import Distribution, joined
 from trainperf.core.steps.block import Column, StepBlock
+
+
+LEAST_LATE_S = 0.001
+"""Healthy ranks differ by up to 0.2 ms (measured, traps 41)."""
+
+
+LEAST_LATE_FRACTION = LIMITS.worth
+"""Of the step: below it the delay is not what makes the step slow."""
+
+
+_STEP = (
+    Phase.OPTIMIZER,
+    Phase.CALLBACKS,
+    Phase.LOOP,
+    Phase.DATA_WAIT,
+    Phase.H2D,
+    Phase.FORWARD,
+    Phase.BACKWARD,
+)
+"""From the all-reduce to the next one, without what no phase names."""
+
+
+_CYCLES = tuple((*_STEP[:place], Phase.OTHER, *_STEP[place:]) for place in range(2, len(_STEP)))
+"""The same with it: after the step's callbacks, as in most loops; or later, e.g. between fetch and
+forward, where a Trainer gathers token counts."""
 
 
 class LatenessFold:
@@ -63,19 +100,17 @@ class LatenessFold:
     def observe(self, blocks: Sequence[StepBlock]) -> None:
         """Take the same steps of every rank."""
         steady = [block.steady() for block in blocks]
-        if len(blocks) < 2 or not all(len(block) for block in steady):
+        if len(blocks) < 2 or not all(map(len, steady)):
             return
         walls_ns = np.maximum.reduce([block.wall_ns for block in steady])
         for point in self.points_now():
             steps = ~np.logical_or.reduce([np.isnan(wait_at(point, block)) for block in steady])
             if steps.any():
-                waits, *others = (
+                waits = (
                     Waits.of(point, place, block.select(steps), self._typical)
                     for place, block in enumerate(steady)
                 )
-                for other in others:
-                    waits.add(other)
-                self.add(point, waits, walls_ns[steps])
+                self.add(point, reduce(Waits.merge, waits), walls_ns[steps])
 
     def points_now(self) -> tuple[str, ...]:
         """The points at which ranks may wait for each other, by what is known of collectives."""
@@ -83,10 +118,8 @@ class LatenessFold:
 
     def add(self, point: str, waits: Waits, walls_ns: Column) -> None:
         """Take the waits of all ranks at a point in the next steps, and the longest wall times."""
-        if point not in self._folds:
-            always = point in self._points()
-            self._folds[point] = PointFold(phase_of(point), len(self._ranks), always=always)
-        self._folds[point].add(waits, walls_ns)
+        fold = self._folds.setdefault(point, PointFold(phase_of(point), len(self._ranks)))
+        fold.add(waits, walls_ns)
 
     def points(self, hosts: Mapping[int, str] | None = None) -> tuple[SyncPoint, ...]:
         """The points at which the ranks meet, in the order of the step.
@@ -94,12 +127,253 @@ class LatenessFold:
         Args:
             hosts: Rank to the host it ran on, where that is known.
         """
-        folds = {fold.phase: fold for fold in self._folds.values()}
-        if not folds:
-            return ()
-        judge = LatenessJudge(folds, self._ranks)
+        always = {phase_of(point) for point in self._points() if point in self._folds}
+        judge = _Judge({fold.phase: fold for fold in self._folds.values()}, self._ranks, always)
         return tuple(judge.point(phase, hosts or {}) for phase in PHASES if phase in judge.met)
 
     def skew(self) -> Distribution | None:
         """Distribution of the largest skew at `backward`."""
         return self._folds["backward"].skews if "backward" in self._folds else None
+
+
+class PointFold:
+    """Sums over steady steps at one point, nanoseconds; by place of the rank."""
+
+    def __init__(self, phase: Phase, ranks: int) -> None:
+        self.phase = phase
+        self.n = 0
+        self.late_steps = np.zeros(ranks, np.int64)
+        """Steps in which a rank was clearly the last."""
+        self.held_ns = np.zeros(ranks)
+        """How long it held others up in those."""
+        self.sums_ns = np.zeros((ranks, 1 + len(PHASES)), np.int64)
+        self.totals_ns = np.zeros(4)
+        """Of the least wait, the largest skew, the last rank's lateness and the longest wall time.
+        Halves of nanoseconds at most: their sums are exact in any order."""
+        self.skews: Distribution | None = None
+        self.late: Distribution | None = None
+        """By how much the last rank came after the typical other one, where it clearly did."""
+        self.left: Distribution | None = None
+        """What a step would have taken without the delay of its last rank."""
+        self.synchronous = True
+        self.whole_step = False
+        """Whether the ranks may have met at this very point before, within the step."""
+
+    def add(self, waits: Waits, walls_ns: Column) -> None:
+        """Take the waits of all ranks in the next steps."""
+        self.n += len(waits)
+        self.synchronous = waits.synchronous
+        several = waits.accumulates or not waits.synchronous
+        self.whole_step |= self.phase is not Phase.BACKWARD and several
+        skew_ns, late_ns = waits.most_ns - waits.least_ns, waits.late_ns()
+        held_ns = waits.held_ns(late_ns)
+        self.totals_ns += [each.sum() for each in (waits.least_ns, skew_ns, late_ns, walls_ns)]
+        for place, sums_ns in waits.sums_ns.items():
+            self.sums_ns[place] += sums_ns
+        # The *typical* other rank waits so long: one early rank is no fault of the others.
+        clearly = late_ns >= np.maximum(1e9 * LEAST_LATE_S, LEAST_LATE_FRACTION * walls_ns)
+        np.add.at(self.late_steps, waits.last[clearly], 1)
+        np.add.at(self.held_ns, waits.last[clearly], held_ns[clearly])
+        left_ns = walls_ns - np.where(clearly, held_ns, 0.0)
+        self.skews = joined((self.skews, Distribution.of(skew_ns / 1e9)))
+        self.late = joined((self.late, Distribution.of(late_ns[clearly] / 1e9)))
+        self.left = joined((self.left, Distribution.of(left_ns / 1e9)))
+
+    @property
+    def enough_s(self) -> float:
+        """From so much on a rank is clearly late."""
+        return max(LEAST_LATE_S, LEAST_LATE_FRACTION * float(self.totals_ns[-1]) / self.n / 1e9)
+
+
+class _Judge:
+    """All points of a run; means in seconds, by place of the rank.
+
+    Args:
+        folds: Of `backward` and, where the framework waits between steps, `loop`; and of further
+            phases in which collectives were issued, which are points where the ranks met in them.
+        ranks: The ranks, by place.
+        always: Phases in which ranks are known to wait, and not only to issue collectives.
+    """
+
+    def __init__(
+        self, folds: Mapping[Phase, PointFold], ranks: Sequence[int], always: Collection[Phase]
+    ) -> None:
+        self.folds, self.ranks, self.always = folds, ranks, always
+        self.wait_s = {phase: fold.sums_ns[:, 0] / fold.n / 1e9 for phase, fold in folds.items()}
+        excess_s = {phase: _beyond(fold.sums_ns / fold.n / 1e9) for phase, fold in folds.items()}
+        self.late_s = {phase: -each[:, 0] for phase, each in excess_s.items()}
+        """By how much each rank arrives at a point after the typical other one."""
+        self.work_s = {phase: each[:, 1:] for phase, each in excess_s.items()}
+        """Excess of each rank in each phase."""
+        self.blamed_s = np.zeros((len(ranks), len(PHASES)))
+        """What of it explains a delay at an earlier point."""
+        self.met = set(always)
+        self.cycle = next(filter(self._meet_outside, _CYCLES), _CYCLES[0])
+        for phase in self.cycle:
+            if phase in folds and self._meet(phase, self.cycle):
+                self.met.add(phase)
+
+    def _meet_outside(self, cycle: tuple[Phase, ...]) -> bool:
+        return Phase.OTHER in self.folds and self._meet(Phase.OTHER, cycle)
+
+    def _meet(self, phase: Phase, cycle: tuple[Phase, ...]) -> bool:
+        """Whether ranks that begin a phase apart end it together.
+
+        In a phase with a collective that everybody waits for a late rank spends less time, by as
+        much as it is late.
+        """
+        begins_s = self.work_s[phase][:, self._since(phase, cycle)[0]].sum(axis=1)
+        apart_s = float(np.ptp(begins_s))
+        left_s = float(np.ptp(begins_s + self.work_s[phase][:, phase]))
+        return apart_s >= self.folds[phase].enough_s and left_s <= (1 - LIMITS.regular) * apart_s
+
+    def _since(self, point: Phase, cycle: tuple[Phase, ...]) -> tuple[list[Phase], Phase | None]:
+        """Phases since the point before, and that point."""
+        fold, after = self.folds[point], cycle.index(point)
+        turn = [*reversed(cycle[:after]), *reversed(cycle[after + 1 :])]
+        if fold.whole_step:
+            return turn, None
+        since = list(takewhile(lambda phase: phase not in self.met, turn))
+        before = turn[len(since)] if len(since) < len(turn) else None
+        # Of a tail the wait is a part of the phase: the rest is work of the rank's own.
+        own = [point] if point is Phase.BACKWARD and point in self.always else []
+        return own + since, before
+
+    def point(self, phase: Phase, hosts: Mapping[int, str]) -> SyncPoint:
+        """The point's figures, and the ranks to blame if there are any."""
+        fold = self.folds[phase]
+        group = self._group(phase)
+        named = self._named(phase, group)
+        counts = fold.late_steps
+        interval = fold.left.interval() if fold.left and fold.n >= LIMITS.steps else None
+        first = max(named, key=lambda each: each.late_s, default=None)
+        transfer_s, lost_s, even_s, _ = (fold.totals_ns / fold.n / 1e9).tolist()
+        return SyncPoint(
+            point=phase.label,
+            n=fold.n,
+            wait_s=tuple(self.wait_s[phase].tolist()),
+            transfer_s=transfer_s,
+            skew_s=fold.skews.value() if fold.skews else None,
+            lost_s=lost_s,
+            straggler=first.rank if first else None,
+            late_fraction=float(counts[group].sum() if group else counts.max()) / fold.n,
+            late_s=first.late_s if first else None,
+            cause=first.cause if first else None,
+            cause_s=first.cause_s if first else None,
+            even_s=even_s,
+            named_s=float(fold.held_ns[group].sum()) / fold.n / 1e9 if named else 0.0,
+            margin_s=(interval[1] - interval[0]) / 2 if interval else None,
+            who=_who(fold, named),
+            late=named,
+            host=_host([each.rank for each in named], self.ranks, hosts),
+            often_late={
+                self.ranks[place]: float(counts[place]) / fold.n
+                for place in np.argsort(-counts, kind="stable")[:MOST_RANKS]
+                if counts[place]
+            },
+        )
+
+    def _group(self, phase: Phase) -> list[int]:
+        """Places of the ranks that are late again and again, about as late as the latest one.
+
+        In most of the steps, or in most of those in which anybody is: a coin flip gives 1 / ranks.
+
+        Of eight ranks of a slow host one is a little slower still, and last in most of the steps.
+        """
+        fold, late_s = self.folds[phase], self.late_s[phase]
+        group = np.flatnonzero(late_s >= max(fold.enough_s, LIMITS.regular * late_s.max()))
+        late_steps = int(fold.late_steps.sum())
+        enough = min(LIMITS.regular * fold.n, max(LIMITS.steps, LIMITS.regular * late_steps))
+        again = fold.n >= LIMITS.steps and fold.late_steps[group].sum() >= enough
+        return group.tolist() if again and 2 * len(group) <= len(self.ranks) else []
+
+    def _named(self, phase: Phase, group: Sequence[int]) -> tuple[LateRank, ...]:
+        """Those of the group that are late by themselves.
+
+        Where host and device work in step all of a delay is in some phase: a rank without one in
+        which it is slower was not held where the others were.  Late now and then, a rank is named
+        with its cause only.
+        """
+        fold = self.folds[phase]
+        late = [self._late(phase, place, alone=len(group) == 1) for place in group]
+        always = fold.late_steps[group].sum() >= LIMITS.regular * fold.n
+        own = not always or (fold.synchronous and any(each.cause for each in late))
+        return tuple(each for each in late if each.cause or not own)
+
+    def _late(self, point: Phase, place: int, *, alone: bool) -> LateRank:
+        """A late rank with the phase since the point before in which it lost most."""
+        fold, arrives_s = self.folds[point], float(self.late_s[point][place])
+        late_s = fold.late.quantile(50.0) if fold.late else arrives_s
+        lost_s = self._lost_s(point, place, alone=alone)
+        cause = max(lost_s, key=lost_s.__getitem__, default=None)
+        # It must cover half of the delay.  Late now and then, it is so by less on average.
+        if cause is None or 2 * lost_s[cause] < min(late_s, arrives_s):
+            return LateRank(rank=self.ranks[place], late_s=late_s, cause=None, cause_s=None)
+        cause_s = min(lost_s[cause], arrives_s)
+        if fold.synchronous:
+            # A delay that was waited for is not waited for again.
+            self.blamed_s[place, cause] += cause_s
+        return LateRank(rank=self.ranks[place], late_s=late_s, cause=cause.label, cause_s=cause_s)
+
+    def _lost_s(self, point: Phase, place: int, *, alone: bool) -> dict[Phase, float]:
+        """Phase to what it can account for of a rank's delay."""
+        excess_s = self.work_s[point][place] - self.blamed_s[place]
+        since, before = self._since(point, self.cycle)
+        lost_s: dict[Phase, float] = {
+            each: float(excess_s[each]) for each in since if each is not Phase.CALLBACKS
+        }
+        rest_s = float(self.late_s[point][place]) - sum(lost_s.values())
+        if point is not Phase.CALLBACKS:
+            callbacks_s = float(excess_s[Phase.CALLBACKS])
+            if alone and not self.folds[point].whole_step:
+                callbacks_s += self._hidden_s(point, place)
+            lost_s[Phase.CALLBACKS] = min(rest_s, callbacks_s)
+        if before is not None and before is not Phase.BACKWARD:
+            # What the point before has not absorbed of phases that came earlier.
+            earlier = [each for each in self._since(before, self.cycle)[0] if each not in lost_s]
+            carried_s = float(excess_s[earlier].sum() - self.late_s[before][place])
+            lost_s |= {e: min(float(excess_s[e]), rest_s, carried_s) for e in earlier}
+        return lost_s
+
+    def _hidden_s(self, point: Phase, place: int) -> float:
+        """By how much callbacks for this point are longer than the excess in callbacks tells.
+
+        Those on the other side of backward may be shorter than another rank's that is late there.
+        Of several ranks that are late here, that one may have held some up, or let them pass.
+        """
+        others = [each for each in self.met - {point} if not self.folds[each].whole_step]
+        beyond_s = [self._placed_s(each, place) - self.late_s[each][place] for each in others]
+        return float(sum(beyond for beyond in beyond_s if beyond > 0))
+
+    def _placed_s(self, point: Phase, place: int) -> float:
+        """Excess in the phases since the point before, without callbacks."""
+        since = [e for e in self._since(point, self.cycle)[0] if e is not Phase.CALLBACKS]
+        return float(self.work_s[point][place][since].sum())
+
+
+def _who(fold: PointFold, named: Collection[LateRank]) -> WhoIsLate:
+    if fold.n < LIMITS.steps:
+        return "too_few_steps"
+    if named:
+        return "same"
+    return "rotating" if 2 * fold.late_steps.sum() >= fold.n else "nobody"
+
+
+def _beyond(values: Numbers) -> Numbers:
+    """Each value of a column beyond the median of the others."""
+    n = len(values)
+    ordered, places = np.sort(values, axis=0), values.argsort(axis=0).argsort(axis=0)
+    # Without the value at place *p* of the order, the middle moves up where it stood below it.
+    low, high = (
+        np.take_along_axis(ordered, middle + (places <= middle), axis=0)
+        for middle in ((n - 2) // 2, (n - 1) // 2)
+    )
+    return values - (low + high) / 2
+
+
+def _host(late: Sequence[int], ranks: Sequence[int], hosts: Mapping[int, str]) -> str:
+    """The host all of whose ranks are late, several of them, and no other host's; else empty."""
+    names = {hosts.get(rank, "") for rank in late}
+    there = {rank for rank in ranks if hosts.get(rank, "") in names}
+    alone = len(late) > 1 and len(names) == 1 and there == set(late) and len(there) < len(ranks)
+    return names.pop() if alone else ""

@@ -1,40 +1,43 @@
-"""The machine and the steps, joined by their clock: what made which steps slower.
+"""The machine and the steps, joined by one clock: what the machine did, and which steps it slowed.
 
-A cause is a rule of thumb over what was sampled.  Its stretches of time are found first, by the
-samples alone; they divide the steady steps into those inside, and those outside of any stretch of
-any cause, and medians of the two are compared.  Where causes overlap each is told by all of its own
-steps.  Constant memory: steps are counted in bins of their
-duration.
+A cause is a rule of thumb over what was sampled.  The samples at which it holds are stretches of
+time, each from the sample before: on one clock for all hosts, on which attempts follow each other.
+They divide the steady steps, by their middle, into those inside, and those outside of any stretch
+of any cause, and medians of the two are compared.  A step in stretches of several causes counts for
+each of them: nothing tells which of them made it slow.  Constant memory: steps are counted in bins
+of their duration.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.machine import MachineSeries
-from trainperf.analysis.summary.machine_samples import (
-    Mask,
-    clock_lowered,
-    host_facts,
-    mean_sampled,
-    others_cpus,
-    over_attempts,
-)
+from trainperf.analysis.run.machine import MachineSeries, attempt_ns
 from trainperf.analysis.summary.schema import (
     Cause,
     CauseFacts,
+    DeviceFacts,
+    HostFacts,
     MachineFacts,
     MachineWindow,
     Summary,
 )
-from trainperf.core.artifacts.machine import device_column
+from trainperf.core.artifacts.machine import (
+    HOST_COLUMNS,
+    POWER_BRAKE_BIT,
+    POWER_CAP_BIT,
+    THERMAL_BITS,
+)
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.link import of_link
 from trainperf.core.readings import H2D_BYTES_PER_S
 from trainperf.core.stats.quantiles import Distribution, joined
 from trainperf.core.steps.block import Column, StepBlock
+
+
+Mask = npt.NDArray[np.bool_]
 
 
 TOGETHER_NS = 5e9
@@ -65,244 +68,254 @@ LOST_SEGMENTS = 10.0
 """TCP segments sent again per second, if they are more than a trifle of those sent."""
 
 
-_DEVICE_VALUES = ("sm_mhz", "power_w", "celsius", "others", "others_busy")
+CLOCK_REASONS = {
+    "thermal": THERMAL_BITS,
+    "power brake": POWER_BRAKE_BIT,
+    "power cap": POWER_CAP_BIT,
+}
 
 
-_HOST_VALUES = (
-    *("waited", "cpu_pressure", "memory_pressure", "io_pressure", "memory_free", "swapped"),
-    *("disk_read", "disk_written", "net_retransmitted"),
-)
+_OF_HOST = (*(name for name in HOST_COLUMNS if name != "sampler_s"), "others_cpus")
+_OF_DEVICE = ("sm_mhz", "power_w", "celsius", "busy", "others", "others_busy")
+
+
+_LEAST_IS_WORST = ("memory_free", "sm_mhz")
 
 
 def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
     """Each cause on a host or a device, and the samples at which it holds."""
+    crowded = max(OTHERS_CPUS, LIMITS.notable * (series.header.cpus or 1))
+    yield "host shared", None, series.column("others_cpus") >= crowded
+    stalled = series.column("memory_pressure") >= STALLED["memory_pressure"]
+    yield "memory", None, stalled | (series.column("swapped") >= SWAPPED)
+    yield "disk", None, series.column("io_pressure") >= STALLED["io_pressure"]
     lost, sent = series.column("net_retransmitted"), series.column("net_segments")
-    on_host: dict[Cause, Mask] = {
-        "host shared": others_cpus(series)
-        >= max(OTHERS_CPUS, LIMITS.notable * (series.header.cpus or 1)),
-        "memory": (series.column("swapped") >= SWAPPED)
-        | (series.column("memory_pressure") >= STALLED["memory_pressure"]),
-        "disk": series.column("io_pressure") >= STALLED["io_pressure"],
-        "network": (lost >= LOST_SEGMENTS) & (lost >= LIMITS.trifle * np.nan_to_num(sent)),
-    }
-    for cause, mask in on_host.items():
-        yield cause, None, mask
+    notably = lost >= LIMITS.trifle * np.nan_to_num(sent)
+    yield "network", None, notably & (lost >= LOST_SEGMENTS)
     for device in range(len(series.header.devices)):
-        yield "thermal", device, clock_lowered(series, device, "thermal")
-        yield "power brake", device, clock_lowered(series, device, "power brake")
+        yield "thermal", device, _clock_lowered(series, device, "thermal")
+        yield "power brake", device, _clock_lowered(series, device, "power brake")
         busy = series.device(device, "others_busy")
         # A process that only holds memory there is no cause.
         working = np.isnan(busy) | (busy >= LIMITS.worth)
         yield "device shared", device, working & (series.device(device, "others") >= 1)
 
 
-def without_flicker(at_ns: Column, mask: Mask) -> Mask:
-    """The samples in which *mask* holds, and those between two of them close to each other."""
-    places = np.arange(len(mask))
-    before = np.maximum.accumulate(np.where(mask, places, -1))
-    after = np.minimum.accumulate(np.where(mask, places, len(mask))[::-1])[::-1]
-    between = (before >= 0) & (after < len(mask))
-    # A sample speaks of the time since the one before.
-    between[between] = at_ns[after[between] - 1] - at_ns[before[between]] <= TOGETHER_NS
-    return mask | between
+def _clock_lowered(series: MachineSeries, device: int, reason: str) -> Mask:
+    """Samples at which a device said that its clock was lower for a reason."""
+    reasons = np.nan_to_num(series.device(device, "reasons")).astype(np.int64)
+    lowered: Mask = (reasons & CLOCK_REASONS[reason]) != 0
+    return lowered
 
 
-class _SampledSteps:
-    """One host during one attempt, and the steady steps that fell between its samples."""
+class _Stretches:
+    """A cause on one host or device: where it holds, and the steady steps there.
 
-    def __init__(self, series: MachineSeries) -> None:
-        self.series = series
-        every_ns = np.median(np.diff(series.at_ns)) if len(series) > 1 else 0.0
-        self._since_ns = series.at_ns[0] - every_ns
-        self.steps, self.seconds = np.zeros(len(series), np.int32), np.zeros(len(series))
-        """Up to each sample from the one before."""
-        self.first = np.full(len(series), np.iinfo(np.int32).max, np.int32)
-        self.last = np.full(len(series), -1, np.int32)
+    Args:
+        cause: Its name.
+        device: Place of the device; `None` where it is the host's.
+        series: Of the host.
+        mask: The samples at which it holds, one at least.
+    """
 
-    def sample_of(self, at_ns: Column) -> tuple[npt.NDArray[np.int64], Mask]:
-        """The sample that speaks of each moment, and whether there is one."""
-        sampled: Mask = (at_ns > self._since_ns) & (at_ns <= self.series.at_ns[-1])
-        return np.where(sampled, np.searchsorted(self.series.at_ns, at_ns), 0), sampled
-
-    def add(self, sample: npt.NDArray[np.int64], index: Column, walls_s: Column) -> None:
-        """Take steps."""
-        np.add.at(self.steps, sample, 1)
-        np.add.at(self.seconds, sample, walls_s)
-        np.minimum.at(self.first, sample, index.astype(np.int32))
-        np.maximum.at(self.last, sample, index.astype(np.int32))
-
-    def window(self, part: slice, typical_s: float | None) -> MachineWindow:
-        """Its steps between some samples."""
-        steps, seconds = int(self.steps[part].sum()), float(self.seconds[part].sum())
-        judged = typical_s and steps >= LIMITS.steps
-        return MachineWindow(
-            first_step=int(self.first[part].min()),
-            last_step=int(self.last[part].max()),
-            steps=steps,
-            seconds=seconds,
-            slower=seconds / steps / typical_s - 1 if typical_s and judged else None,
-        )
-
-
-class _CauseFold:
-    """A cause on one host or device, over all attempts."""
-
-    def __init__(self, cause: Cause, device: int | None) -> None:
-        self.cause, self.device = cause, device
-        self.parts: list[tuple[_SampledSteps, Mask]] = []
-        """Each attempt, and the samples at which the cause holds."""
+    def __init__(self, cause: Cause, device: int | None, series: MachineSeries, mask: Mask) -> None:
+        self.cause, self.device, self.series = cause, device, series
+        begins, ends = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2).T
+        since_ns, until_ns = series.since_ns()[begins], series.at_ns[ends - 1]
+        apart = since_ns[1:] - until_ns[:-1] > TOGETHER_NS
+        self.since_ns = since_ns[np.append(True, apart)]
+        self.until_ns = until_ns[np.append(apart, True)]
         self.inside: Distribution | None = None
+        number = len(self.since_ns)
+        self.steps, self.seconds = np.zeros(number, np.int64), np.zeros(number)
+        self.first, self.last = np.full(number, np.iinfo(np.int64).max), np.full(number, -1)
 
-    def facts(
-        self, steady_s: float, outside: Distribution | None, outside_s: float
-    ) -> CauseFacts | None:
-        """What steps in it took, compared with those outside of all causes."""
-        inside = self.inside
-        if inside is None:
-            return None
-        inside_s = sum(float(steps.seconds[mask].sum()) for steps, mask in self.parts)
-        typical_s = mean_s = slower = None
-        if outside is not None and outside.n >= LIMITS.steps:
-            typical_s, mean_s = outside.value(), outside_s / outside.n
-        judged = typical_s and inside.n >= LIMITS.steps
-        if typical_s and judged:
-            slower = (inside.value() or typical_s) / typical_s - 1
-        lost_s = max(0.0, inside_s - inside.n * typical_s) if typical_s and judged else 0.0
-        return CauseFacts(
-            cause=self.cause,
-            host=self.parts[0][0].series.header.host,
-            device=self.device,
-            fraction=min(1.0, inside_s / steady_s),
-            steps=inside.n,
-            slower=slower,
-            lost_fraction=min(lost_s / steady_s, 0.99),
-            shown=bool(typical_s and judged and inside.quantile(25.0) > typical_s),
-            values=self._values(),
-            who=self._who(),
-            windows=self._windows(mean_s),
+    def place_of(self, at_ns: Column) -> npt.NDArray[np.int64]:
+        """The stretch in which each moment is, by its place; -1 outside of all."""
+        place = np.searchsorted(self.until_ns, at_ns).clip(max=len(self.until_ns) - 1)
+        inside = (at_ns > self.since_ns[place]) & (at_ns <= self.until_ns[place])
+        return np.where(inside, place, -1)
+
+    def add(self, index: Column, at_ns: Column, walls_s: Column) -> Mask:
+        """Take steps; which of them are inside."""
+        place = self.place_of(at_ns)
+        inside = place >= 0
+        place, index, walls_s = place[inside], index[inside].astype(np.int64), walls_s[inside]
+        np.add.at(self.steps, place, 1)
+        np.add.at(self.seconds, place, walls_s)
+        np.minimum.at(self.first, place, index)
+        np.maximum.at(self.last, place, index)
+        self.inside = joined((self.inside, Distribution.of(walls_s)))
+        return inside
+
+    def windows(self, typical_s: float | None) -> tuple[MachineWindow, ...]:
+        """The longest stretches that have a step, in their order."""
+        longest = np.argsort(-self.seconds, kind="stable")[:MOST_WINDOWS]
+        return tuple(
+            MachineWindow(
+                first_step=int(self.first[place]),
+                last_step=int(self.last[place]),
+                steps=int(self.steps[place]),
+                seconds=float(self.seconds[place]),
+                slower=float(self.seconds[place] / self.steps[place] / typical_s - 1)
+                if typical_s and self.steps[place] >= LIMITS.steps
+                else None,
+            )
+            for place in np.sort(longest).tolist()
+            if self.steps[place]
         )
 
-    def _values(self) -> dict[str, float]:
-        """Means over its samples, and the clock outside of them."""
-        inside = np.concatenate([mask for _, mask in self.parts])
-        attempts = [steps.series for steps, _ in self.parts]
-        names = {name: name for name in _HOST_VALUES}
+    def values(self) -> dict[str, float]:
+        """Means over its samples, and of a device outside of them."""
+        inside = self.place_of(self.series.at_ns) >= 0
+        means = _means(_sampled(self.series.select(inside), self.device))
         if self.device is not None:
-            names = {name: device_column(self.device, name) for name in _DEVICE_VALUES}
-        columns = {name: over_attempts(attempts, column) for name, column in names.items()}
-        means = {name: mean_sampled(column[inside]) for name, column in columns.items()}
-        if self.device is not None:
-            means["outside_sm_mhz"] = mean_sampled(columns["sm_mhz"][~inside])
-        else:
-            means["others_cpus"] = mean_sampled(
-                np.concatenate([*map(others_cpus, attempts)])[inside]
-            )
-        return {name: mean for name, mean in means.items() if mean is not None}
+            outside = _means(_sampled(self.series.select(~inside), self.device))
+            means |= {f"outside_{name}": mean for name, mean in outside.items()}
+        return means
 
-    def _who(self) -> tuple[str, ...]:
+    def who(self) -> tuple[str, ...]:
         """Other processes named while it held, the one that kept most CPUs busy first."""
-        named: dict[str, float] = {}
-        for steps, mask in self.parts if self.cause in ("device shared", "host shared") else ():
-            for each in steps.series.neighbours:
-                sample, sampled = steps.sample_of(np.array([each.at_ns]))
-                if (sampled & mask[sample])[0] and each.device == self.device and each.name:
-                    name = f"{each.name} ({each.pid})"
-                    named[name] = named.get(name, 0.0) + each.cpus
+        named: defaultdict[str, float] = defaultdict(float)
+        for each in self.series.neighbours if self.cause.endswith("shared") else ():
+            there = each.device == self.device and self.place_of(np.array([each.at_ns]))[0] >= 0
+            if there and each.name:
+                named[f"{each.name} ({each.pid})"] += each.cpus
         return tuple(sorted(named, key=lambda name: -named[name])[:MOST_NAMED])
-
-    def _windows(self, typical_s: float | None) -> tuple[MachineWindow, ...]:
-        """The longest stretches that have a steady step, in their order."""
-        windows = []
-        for steps, mask in self.parts:
-            edges = np.flatnonzero(np.diff(mask, prepend=False, append=False)).tolist()
-            parts = (slice(*pair) for pair in zip(edges[::2], edges[1::2], strict=True))
-            windows += [steps.window(part, typical_s) for part in parts if steps.steps[part].any()]
-        longest = sorted(windows, key=lambda window: -window.seconds)[:MOST_WINDOWS]
-        return tuple(sorted(longest, key=lambda window: window.first_step))
 
 
 class MachineFold:
     """Fed with the steps of the run's lowest rank in the pass that makes its summary.
 
     Args:
-        series: Of all hosts and attempts.
+        series: Of all hosts.
         window: Whether only some steps are read: what the machine did before and after them is
             left out then.
     """
 
     def __init__(self, series: Sequence[MachineSeries], *, window: bool = False) -> None:
-        self._hosts = [_SampledSteps(each) for each in series]
-        self._window = window
-        self._reached: dict[int, tuple[float, float]] = {}
-        """Attempt to the nanoseconds of its fit that its steps are from and to."""
-        self._causes: dict[tuple[object, ...], _CauseFold] = {}
-        for host in self._hosts:
-            header = host.series.header
-            for cause, device, mask in _causes(host.series):
-                key = (cause, header.host, header.rank, device)
-                fold = self._causes.setdefault(key, _CauseFold(cause, device))
-                fold.parts.append((host, without_flicker(host.series.at_ns, mask)))
+        self._hosts, self._window = series, window
+        self._sampled_ns = [(host.since_ns()[0], host.at_ns[-1]) for host in series]
+        self._causes = [
+            _Stretches(cause, device, host, mask)
+            for host in series
+            for cause, device, mask in _causes(host)
+            if mask.any()
+        ]
+        self._since_ns, self._until_ns = np.inf, -np.inf
+        """From the first steady step to the last."""
         self._outside: Distribution | None = None
         self._outside_s = self._steady_s = 0.0
 
     def observe(self, block: StepBlock, attempt: int) -> None:
         """Take the next steps of an attempt, by its place in the run."""
-        if not self._hosts or not len(block):
-            return
-        since, until = self._reached.get(attempt, (np.inf, -np.inf))
-        end_ns = float((block.start_ns + block.wall_ns).max())
-        self._reached[attempt] = min(since, float(block.start_ns.min())), max(until, end_ns)
         steady = block.steady()
-        walls_s, middle_ns = steady.wall_ns / 1e9, steady.start_ns + steady.wall_ns / 2
-        samples = {}
-        for host in self._hosts:
-            if host.series.attempt == attempt:
-                samples[host] = sample, sampled = host.sample_of(middle_ns)
-                host.add(sample[sampled], steady.index[sampled], walls_s[sampled])
-        held = [
-            (fold, samples[host][1] & mask[samples[host][0]])
-            for fold in self._causes.values()
-            for host, mask in fold.parts
-            if host in samples
-        ]
-        causes = np.sum([inside for _, inside in held], axis=0)
-        for fold, inside in held:
-            fold.inside = joined((fold.inside, Distribution.of(walls_s[inside])))
-        if samples:
-            anywhere = np.logical_or.reduce([sampled for _, sampled in samples.values()])
-            outside_s = walls_s[anywhere & (causes == 0)]
-            self._outside = joined((self._outside, Distribution.of(outside_s)))
-            self._outside_s += float(outside_s.sum())
+        if not self._hosts or not len(steady):
+            return
+        walls_s = steady.wall_ns / 1e9
+        at_ns = steady.start_ns + steady.wall_ns / 2 + attempt_ns(attempt)
+        self._since_ns = min(self._since_ns, float(at_ns[0]))
+        self._until_ns = max(self._until_ns, float(at_ns[-1]))
+        outside = np.zeros(len(steady), np.bool_)
+        for since_ns, until_ns in self._sampled_ns:
+            outside |= (at_ns > since_ns) & (at_ns <= until_ns)
+        for each in self._causes:
+            outside &= ~each.add(steady.index, at_ns, walls_s)
+        self._outside = joined((self._outside, Distribution.of(walls_s[outside])))
+        self._outside_s += float(walls_s[outside].sum())
         self._steady_s += float(walls_s.sum())
 
     def facts(self) -> MachineFacts | None:
         """What there is to say; `None` where nothing was sampled."""
-        hosts: dict[tuple[str, int], list[MachineSeries]] = {}
-        for series in (host.series for host in self._hosts):
-            since, until = self._span(series)
-            inside = (series.at_ns >= since) & (series.at_ns <= until)
-            if inside.any():
-                read = replace(series, at_ns=series.at_ns[inside], values=series.values[inside])
-                hosts.setdefault((series.header.host, series.header.rank), []).append(read)
-        if not hosts:
+        hosts = self._hosts
+        if self._window:
+            since_ns, until_ns = self._since_ns, self._until_ns
+            hosts = [h.select((h.at_ns >= since_ns) & (h.at_ns <= until_ns)) for h in hosts]
+        sampled = tuple(_host_facts(host) for host in hosts if len(host))
+        if not sampled:
             return None
-        facts = (
-            fold.facts(self._steady_s, self._outside, self._outside_s)
-            for fold in self._causes.values()
-        )
-        causes = [each for each in facts if each is not None]
-        return MachineFacts(
-            hosts=tuple(map(host_facts, hosts.values())),
-            causes=tuple(sorted(causes, key=lambda each: (-each.lost_fraction, -each.fraction))),
+        causes = [self._facts(each, each.inside) for each in self._causes if each.inside]
+        causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
+        return MachineFacts(hosts=sampled, causes=tuple(causes))
+
+    def _facts(self, stretches: _Stretches, inside: Distribution) -> CauseFacts:
+        """What steps in it took, compared with those outside of all causes."""
+        inside_s = float(stretches.seconds.sum())
+        typical_s = mean_s = slower = None
+        lost_s = 0.0
+        if self._outside is not None and self._outside.n >= LIMITS.steps:
+            typical_s, mean_s = self._outside.value(), self._outside_s / self._outside.n
+        if typical_s and inside.n >= LIMITS.steps:
+            slower = inside.quantile(50.0) / typical_s - 1
+            lost_s = max(0.0, inside_s - inside.n * typical_s)
+        return CauseFacts(
+            cause=stretches.cause,
+            host=stretches.series.header.host,
+            device=stretches.device,
+            fraction=min(1.0, inside_s / self._steady_s),
+            steps=inside.n,
+            slower=slower,
+            lost_fraction=min(lost_s / self._steady_s, 0.99),
+            shown=bool(typical_s and slower is not None and inside.quantile(25.0) > typical_s),
+            values=stretches.values(),
+            who=stretches.who(),
+            windows=stretches.windows(mean_s),
         )
 
-    def _span(self, series: MachineSeries) -> tuple[float, float]:
-        """The nanoseconds of an attempt that are told of."""
-        since, until = float(series.at_ns[0]), float(series.at_ns[-1])
-        if not self._window:
-            return since, until
-        first, last = self._reached.get(series.attempt, (np.inf, -np.inf))
-        return max(since, first), min(until, last)
+
+def _sampled(series: MachineSeries, device: int | None = None) -> dict[str, Column]:
+    """What was sampled of a host, or of one of its devices, by name of the column."""
+    if device is None:
+        columns = {name: series.column(name) for name in _OF_HOST}
+    else:
+        columns = {name: series.device(device, name) for name in _OF_DEVICE}
+    present = {name: column[~np.isnan(column)] for name, column in columns.items()}
+    return {name: column for name, column in present.items() if len(column)}
+
+
+def _means(sampled: Mapping[str, Column]) -> dict[str, float]:
+    return {name: float(column.mean()) for name, column in sampled.items()}
+
+
+def _worst(sampled: Mapping[str, Column]) -> dict[str, float]:
+    return {
+        name: float(column.min() if name in _LEAST_IS_WORST else column.max())
+        for name, column in sampled.items()
+    }
+
+
+def _host_facts(series: MachineSeries) -> HostFacts:
+    sampled, header, apart_ns = _sampled(series), series.header, np.diff(series.at_ns)
+    within = apart_ns < attempt_ns(1) / 2
+    span_s = float(apart_ns[within].sum()) / 1e9
+    sampler_s = float(np.diff(series.column("sampler_s"))[within].sum())
+    return HostFacts(
+        rank=header.rank,
+        host=header.host,
+        cpus=header.cpus,
+        samples=len(series),
+        span_s=span_s,
+        sampler_cpus=sampler_s / span_s if span_s else None,
+        means=_means(sampled),
+        worst=_worst(sampled),
+        devices=tuple(_device_facts(series, place) for place in range(len(header.devices))),
+        reasons=header.reasons,
+    )
+
+
+def _device_facts(series: MachineSeries, place: int) -> DeviceFacts:
+    device, sampled = series.header.devices[place], _sampled(series, place)
+    shares = {
+        reason: float(_clock_lowered(series, place, reason).mean()) for reason in CLOCK_REASONS
+    }
+    return DeviceFacts(
+        name=device.name,
+        most_mhz=device.most_mhz,
+        limit_w=device.limit_w,
+        means=_means(sampled),
+        worst=_worst(sampled),
+        throttled={reason: fraction for reason, fraction in shares.items() if fraction},
+    )
 
 
 def link_words(summary: Summary) -> str:

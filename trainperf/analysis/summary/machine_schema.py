@@ -40,7 +40,7 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
     shown: bool = False
     """Whether three in four of its steps are slower than the median outside."""
     values: dict[str, float] = {}
-    """Means of what was sampled in it; `outside_sm_mhz` is the clock outside."""
+    """Means of what was sampled in it, and of a device outside of it, e.g. `outside_sm_mhz`."""
     who: tuple[str, ...] = ()
     """Names of other processes, the one that kept most CPUs busy first."""
     windows: tuple[MachineWindow, ...] = ()
@@ -48,18 +48,17 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One device while the fit ran; means over the samples, `None` for what it does not tell."""
+    """One device while the fit ran."""
 
     name: str
-    sm_mhz: float | None = None
-    least_mhz: float | None = None
     most_mhz: float | None = None
     """Of the chip, not of the run."""
-    power_w: float | None = None
     limit_w: float | None = None
-    celsius: float | None = None
-    hottest: float | None = None
-    busy: float | None = None
+    means: dict[str, float] = {}
+    """Of its columns, over the samples, without what it does not tell: `sm_mhz`, `power_w`,
+    `celsius`, `busy`, `others`, `others_busy`."""
+    worst: dict[str, float] = {}
+    """The largest of them; of `sm_mhz` the least."""
     throttled: dict[str, float] = {}
     """Reason for a lower clock (`thermal`, `power brake`, `power cap`) to its share of samples."""
 

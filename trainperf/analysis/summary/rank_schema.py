@@ -30,8 +30,6 @@ class HostShare(msgspec.Struct, frozen=True, kw_only=True):
     """CPUs that a loader's workers used together, in the mean; `None` without workers."""
     throttled_fraction: float | None = None
     """Of the periods of a quota those in which it was used up; `None` without a quota."""
-    preemptions_per_s: float | None = None
-    """Involuntary context switches of a rank's process."""
 
     @property
     def demand(self) -> int:
@@ -67,9 +65,6 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """If those were as fast as the typical other rank."""
     even_s: float
     """If the last rank of every step were."""
-    hidden_s: float | None
-    """If the all-reduce were hidden behind backward, and the same ranks were late; `None` where its
-    tail is not covered."""
     below_s: float | None = None
     """By so much each of them may turn out shorter: the 95 % interval of a step, and caches that
     stay warm where ranks no longer wait.  `None` with too few steps to tell."""
@@ -120,7 +115,6 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """All ranks that are late here by themselves; *straggler* is one of them."""
     host: str = ""
     """The host whose ranks they all are; empty where there is none, or it is unknown."""
-    often_late: tuple[int, ...] = ()
-    """Up to eight ranks that were clearly late most often, the most frequent first."""
-    often_late_fraction: tuple[float, ...] = ()
-    """In which share of the steps each of those was."""
+    often_late: dict[int, float] = {}
+    """Up to eight ranks that were clearly late most often, the most frequent first, and in which
+    share of the steps each of them was."""

@@ -11,7 +11,7 @@ ms.  Over 64 devices and an hour of such steps, 8.5 device-hours are lost to it.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,6 +40,8 @@ MOST_GROUPS = 32
 
 Numbers = npt.NDArray[np.float64]
 
+ColumnKind = Literal["phase", "wait", "late"]
+
 
 def what_if(summary: Summary) -> WhatIf | None:
     """The predictions for a mean steady step; `None` without steps whose waits are known."""
@@ -48,32 +50,25 @@ def what_if(summary: Summary) -> WhatIf | None:
         return None
     in_step = summary.run.device == "cpu"
     without_s = max(0.0, step_s - saved_s(points, "named_s", in_step=in_step))
-    # Of shards the smallest wait in backward is the whole phase, with what is computed there.
-    covered = summary.value(ALLREDUCE_TAIL_S) is not None
-    backward = next((point for point in points if point.point == "backward"), None)
-    transfer_s = backward.transfer_s if backward and covered else None
-    below_s, above_s = _uncertain_s(summary, without_s, transfer_s or 0.0)
+    below_s, above_s = _uncertain_s(summary, without_s)
     return WhatIf(
         step_s=step_s,
         ranks=tuple(dict.fromkeys(late.rank for point in points for late in point.late)),
         without_ranks_s=without_s,
         even_s=max(0.0, step_s - saved_s(points, "even_s", in_step=in_step)),
-        hidden_s=None if transfer_s is None else max(0.0, step_s - transfer_s),
         below_s=below_s,
         above_s=above_s,
     )
 
 
-def _uncertain_s(
-    summary: Summary, step_s: float, transfer_s: float
-) -> tuple[float | None, float | None]:
+def _uncertain_s(summary: Summary, step_s: float) -> tuple[float | None, float | None]:
     """By how much a predicted step may turn out shorter and longer; `None` with too few steps.
 
     What varies between batches of steps, of all points together; and on a host what waiting itself
     does.  A rank that waits finds its caches cold, and leaves to the others the caches, the cores
     and the memory that they have in common: up to `REFILL_S`, either way.  What it has to send has
     long been sent when the last one comes: of two that arrive together each waits for both halves
-    of a reduction, twice the *transfer_s* of the last one.  Where there are fewer CPUs than threads
+    of a reduction, twice the transfer of the last one.  Where there are fewer CPUs than threads
     and workers, what is computed at once takes as many times longer.  On an asynchronous device the
     delay may be one of the hosts only, which the devices' own work covers, unless it reaches the
     all-reduce: of one after it, seen between two steps alone, no record tells.
@@ -83,14 +78,17 @@ def _uncertain_s(
     if len(margins_s) < len(points):
         return None, None
     varies_s = math.hypot(*margins_s)
+    reduced = [point for point in points if point.point == "backward"]
     if summary.run.device != "cpu":
-        reduced = [point for point in points if point.point == "backward"]
         saved = [saved_s(some, "named_s", in_step=False) for some in (points, reduced)]
         return varies_s, varies_s + saved[0] - saved[1]
     waiting_s = min(REFILL_S, step_s * (1 - 1 / COLD))
     host = summary.host
     crowd = 1.0 if host is None else max(1.0, host.demand / host.cpus_per_rank)
     below_s = min(step_s, varies_s + waiting_s)
+    # Of shards the smallest wait in backward is the whole phase, with what is computed there.
+    covered = summary.value(ALLREDUCE_TAIL_S) is not None
+    transfer_s = sum(point.transfer_s for point in reduced if covered)
     return below_s, varies_s + max(waiting_s, transfer_s, step_s * (crowd - 1))
 
 
@@ -102,90 +100,62 @@ def saved_s(points: Iterable[SyncPoint], name: str, *, in_step: bool) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankColumn:
-    """One figure of all ranks."""
+    """One figure of all ranks, by place of the rank."""
 
-    kind: Literal["phase", "wait", "late"]
+    kind: ColumnKind
     """Time in a phase without what it waits there for others; the wait at a point; by how much it
     comes there after the typical rank."""
     name: str
     """Of the phase or point."""
     values_s: Numbers
-    """By place of the rank; NaN where not measured."""
-
-    @property
-    def typical_s(self) -> float:
-        """Their median."""
-        return float(np.nanmedian(self.values_s))
-
-    def excess_s(self) -> Numbers:
-        """What each rank has beyond the typical one, or waits beyond the transfer; else 0."""
-        base_s = np.nanmin(self.values_s) if self.kind == "wait" else self.typical_s
-        return np.nan_to_num(self.values_s - base_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankRow:
-    """One rank; or several neighbours, and of them in each column the one that has most."""
-
-    first: int
-    last: int
-    stands_out: bool
-    """Whether it is late, or spends notably more than the typical rank in a phase."""
-    most: tuple[int, ...]
-    """Whose figure it is, by column."""
-    values_s: tuple[float | None, ...]
-    excess: tuple[float, ...]
-    """Beyond the typical rank, of a wait beyond the transfer, as shares of the step."""
+    """NaN where not measured."""
+    typical_s: float
+    """Their median."""
+    excess: Numbers
+    """Beyond the typical rank, of a wait beyond the transfer, as shares of the step; 0 where not
+    measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankMap:
-    """Columns, and rows that were chosen of the ranks: what is shown does not grow with a job."""
+    """Columns, and ranks that were chosen: what is shown does not grow with a job."""
 
     columns: tuple[RankColumn, ...]
-    ranks: tuple[RankRow, ...]
-    """All of a few; of many those that matter, the one that matters most first."""
-    groups: tuple[RankRow, ...]
-    """All of many, by neighbours; empty for a few."""
+    shown: Sequence[int]
+    """Places of the ranks to show: all of a few; of many those that matter, most first."""
+    differing: Sequence[int]
+    """Places of those that are late, or spend notably more than the typical rank in a phase."""
+    groups: Sequence[range]
+    """Places of neighbours, all of many ranks; empty for a few."""
 
 
 def rank_map(summary: Summary) -> RankMap | None:
     """Phases and waits of each rank against the typical one; `None` for one, or without a step."""
-    ranks, step_s = summary.run.ranks, summary.value(STEP_MEAN_S)
-    columns = tuple(_columns(summary, step_s)) if step_s and len(ranks) > 1 else ()
-    if not columns or not step_s:
+    number, step_s = len(summary.run.ranks), summary.value(STEP_MEAN_S)
+    columns = tuple(_columns(summary, step_s)) if step_s and number > 1 else ()
+    if not columns:
         return None
-    values = np.stack([column.values_s for column in columns], axis=1)
-    excess = np.stack([column.excess_s() for column in columns], axis=1) / step_s
     # More of a wait is no fault of the rank that waits.
-    guilty = np.array([column.kind != "wait" for column in columns])
-    order = _order(summary, np.where(guilty, excess, 0.0).max(axis=1))
-
-    def row(places: range, *, stands_out: bool) -> RankRow:
-        most = places.start + excess[places].argmax(axis=0)
-        figures = values[most, np.arange(len(columns))]
-        return RankRow(
-            first=ranks[places.start],
-            last=ranks[places.stop - 1],
-            stands_out=stands_out,
-            most=tuple(ranks[place] for place in most.tolist()),
-            values_s=tuple(None if math.isnan(value) else value for value in figures.tolist()),
-            excess=tuple(excess[places].max(axis=0).tolist()),
-        )
-
-    every = range(len(ranks))
-    few = len(ranks) <= FEW_RANKS
-    chosen = every if few else order[:MOST_RANKS]
-    size = _group_size(summary)
-    parts = [] if few else [every[begin : begin + size] for begin in every[::size]]
+    guilty = [column.excess for column in columns if column.kind != "wait"]
+    differing = _differing(summary, np.max(guilty, axis=0))
+    every, few = range(number), number <= FEW_RANKS
     return RankMap(
         columns=columns,
-        ranks=tuple(row(every[place : place + 1], stands_out=place in order) for place in chosen),
-        groups=tuple(row(part, stands_out=False) for part in parts),
+        shown=every if few else differing[:MOST_RANKS],
+        differing=differing,
+        groups=() if few else _groups(summary, every),
     )
 
 
 def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
+    def column(kind: ColumnKind, name: str, values_s: Numbers) -> RankColumn:
+        typical_s = float(np.nanmedian(values_s))
+        base_s = float(np.nanmin(values_s)) if kind == "wait" else typical_s
+        excess = np.nan_to_num(values_s - base_s) / step_s
+        return RankColumn(
+            kind=kind, name=name, values_s=values_s, typical_s=typical_s, excess=excess
+        )
+
     points = {point.point: point for point in summary.synchronisation}
     for phase in PHASES:
         point = points.get(phase.label)
@@ -195,32 +165,30 @@ def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
         if phase is Phase.BACKWARD and point is not None and summary.run.device == "cpu":
             values = values - np.array(point.wait_s)
         if not np.isnan(values).all() and np.nanmax(values) >= LIMITS.trifle * step_s:
-            yield RankColumn(kind="phase", name=phase.label, values_s=values)
+            yield column("phase", phase.label, values)
     for name, point in points.items():
         waits = np.array(point.wait_s)
-        yield RankColumn(kind="wait", name=name, values_s=waits)
-        yield RankColumn(kind="late", name=name, values_s=np.median(waits) - waits)
+        yield column("wait", name, waits)
+        yield column("late", name, np.median(waits) - waits)
 
 
-def _order(summary: Summary, worst: Numbers) -> list[int]:
+def _differing(summary: Summary, worst: Numbers) -> list[int]:
     """Places of the ranks that matter: the named, the often late, those that differ."""
     points = summary.synchronisation
     chosen = [point.straggler for point in points if point.straggler is not None]
     chosen += [rank for point in points for rank in notably_late(point)]
-    differing = np.flatnonzero(worst >= LIMITS.worth).tolist()
-    far = sorted(differing, key=lambda place: (-worst[place], place))
-    return list(dict.fromkeys([*map(summary.run.ranks.index, chosen), *far]))
+    far = [place for place in np.argsort(-worst, kind="stable") if worst[place] >= LIMITS.worth]
+    return list(dict.fromkeys(map(int, [*map(summary.run.ranks.index, chosen), *far])))
 
 
 def notably_late(point: SyncPoint) -> dict[int, float]:
     """Ranks that are late at a point in a notable share of the steps, and that share."""
-    shares = zip(point.often_late, point.often_late_fraction, strict=True)
-    return {rank: share for rank, share in shares if share >= LIMITS.worth}
+    return {rank: share for rank, share in point.often_late.items() if share >= LIMITS.worth}
 
 
-def _group_size(summary: Summary) -> int:
-    """Ranks of a group: whole hosts, where the ranks of one are known."""
+def _groups(summary: Summary, every: range) -> list[range]:
+    """Neighbours: whole hosts, where the ranks of one are known."""
     here = summary.run.hardware.get("local_world_size")
     unit = here if isinstance(here, int) and here > 0 else 1
-    least = -(-len(summary.run.ranks) // MOST_GROUPS)
-    return -(-least // unit) * unit
+    size = math.ceil(len(every) / MOST_GROUPS / unit) * unit
+    return [every[begin : begin + size] for begin in every[::size]]

@@ -107,7 +107,8 @@ class RunFolds:
         self._read_chosen(aligned)
         self._read_changed(aligned)
         if observers:
-            for job in job_blocks(aligned, whole, FEW_RANKS):
+            typical = typical_places(len(self.run.ranks), FEW_RANKS)
+            for job in job_blocks(aligned, whole, typical, self._often_late()):
                 for observer in observers:
                     observer.observe(job)
 
@@ -152,9 +153,8 @@ class RunFolds:
         change = self.long_term()
         if not change.levels and change.drift is None:
             return
-        late = dict.fromkeys(rank for point in self.lateness.points() for rank in point.often_late)
+        suspects = self._often_late()
         places = {rank: place for place, rank in enumerate(self.run.ranks)}
-        suspects = [places[rank] for rank in late]
         typical = typical_places(len(places), len(suspects))
         for place in sorted({*suspects, *typical} - {0}):
             for attempt, files in enumerate(self.run.attempts):
@@ -162,6 +162,11 @@ class RunFolds:
                     if places[file.rank] == place:
                         for block in aligned.attempts[attempt].of_file(file):
                             self.levels.observe_rank(place, block)
+
+    def _often_late(self) -> frozenset[int]:
+        """Places of the ranks that were late most often, some at each point."""
+        late = {rank for point in self.lateness.points() for rank in point.often_late}
+        return frozenset(map(self.run.ranks.index, late))
 
     def long_term(self) -> LongTerm:
         """How the run changed, by the ranks whose levels were read."""

@@ -101,7 +101,7 @@ class Waits:
     typical_ns: dict[int, Ints] = field(default_factory=dict)
     """Place to the waits of a rank that stands for the typical one."""
     sums_ns: dict[int, Ints] = field(default_factory=dict)
-    """Place to the sums of a rank: its wait, and its phases."""
+    """Place to the sums of a rank: its wait, and its phases without the all-reduce tail."""
     accumulates: bool = False
     """Whether a step has several micro-batches."""
     synchronous: bool = True
@@ -112,6 +112,10 @@ class Waits:
         """Of one rank, in steps in which its wait is known."""
         wait_ns = np.rint(wait_at(point, block)).astype(np.int64)
         phases_ns = [int(block.host_ns(phase).sum()) for phase in PHASES]
+        tail_ns = block.fact(FACT["backward"])
+        if tail_ns is not None and block.schema.synchronous:
+            # What a rank waits for in backward is no work of its own.
+            phases_ns[Phase.BACKWARD] -= round(np.nansum(tail_ns))
         return cls(
             least_ns=wait_ns,
             last=np.full(len(wait_ns), place),
@@ -125,17 +129,19 @@ class Waits:
     def __len__(self) -> int:
         return len(self.least_ns)
 
-    def add(self, other: "Waits") -> None:
-        """Take those of other ranks in the same steps."""
+    def merge(self, other: "Waits") -> "Waits":
+        """With those of other ranks in the same steps."""
         same = other.least_ns == self.least_ns
         theirs = (other.least_ns < self.least_ns) | (same & (other.last < self.last))
-        self.last = np.where(theirs, other.last, self.last)
-        self.least_ns = np.minimum(self.least_ns, other.least_ns)
-        self.most_ns = np.maximum(self.most_ns, other.most_ns)
-        self.typical_ns.update(other.typical_ns)
-        self.sums_ns.update(other.sums_ns)
-        self.accumulates |= other.accumulates
-        self.synchronous &= other.synchronous
+        return Waits(
+            least_ns=np.minimum(self.least_ns, other.least_ns),
+            last=np.where(theirs, other.last, self.last),
+            most_ns=np.maximum(self.most_ns, other.most_ns),
+            typical_ns=self.typical_ns | other.typical_ns,
+            sums_ns=self.sums_ns | other.sums_ns,
+            accumulates=self.accumulates or other.accumulates,
+            synchronous=self.synchronous and other.synchronous,
+        )
 
     @classmethod
     def joined(cls, parts: "Sequence[Waits]") -> "Waits":

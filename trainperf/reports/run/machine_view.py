@@ -1,6 +1,6 @@
 """The machine beside the loop, in words: its numbers and its table."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from trainperf.analysis.summary.schema import CauseFacts, DeviceFacts, HostFacts, Summary
 from trainperf.core.formatting.escape import plain
@@ -16,6 +16,7 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("cpu_busy", "CPUs busy", "number"),
     ("cpu_own", "of them with this training", "number"),
     ("others_cpus", "with others", "number"),
+    ("cpu_stolen", "stolen by other virtual machines", "if any"),
     ("waited", "training thread without a CPU", "share"),
     ("cpu_pressure", "some task waits for a CPU", "share"),
     ("memory_pressure", "some task waits for memory", "share"),
@@ -28,20 +29,27 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("net_sent", "sent", "rate"),
 )
 """Column of the host, its label, and its kind."""
+_DEVICE_ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("sm_mhz", "clock", "{:,.0f} MHz".format),
+    ("power_w", "power", "{:.0f} W".format),
+    ("celsius", "temperature", "{:.0f} °C".format),
+    ("busy", "busy", share),
+)
+"""Column of a device, its label, and its words."""
 
 
 def machine_line(summary: Summary) -> str:
     """What the machines do, over all hosts and devices; empty without samples."""
     hosts = () if summary.machine is None else summary.machine.hosts
-    devices = [device for host in hosts for device in host.devices]
+    devices = [device.means for host in hosts for device in host.devices]
     means = [host.means for host in hosts]
     parts = {
         "CPUs busy": _span([each.get("cpu_busy") for each in means], "{:.2f}"),
         "with others": _span([each.get("others_cpus") for each in means], "{:.2f}"),
         "memory free": _sizes([each.get("memory_free") for each in means]),
-        "GPU clock": _span([device.sm_mhz for device in devices], "{:,.0f}", " MHz"),
-        "power": _span([device.power_w for device in devices], "{:.0f}", " W"),
-        "temperature": _span([device.celsius for device in devices], "{:.0f}", " °C"),
+        "GPU clock": _span([device.get("sm_mhz") for device in devices], "{:,.0f}", " MHz"),
+        "power": _span([device.get("power_w") for device in devices], "{:.0f}", " W"),
+        "temperature": _span([device.get("celsius") for device in devices], "{:.0f}", " °C"),
     }
     number = f"{plural(len(hosts), 'host')}: " if len(hosts) > 1 else ""
     return number + " · ".join(f"{name} {value}" for name, value in parts.items() if value)
@@ -101,14 +109,9 @@ def _host_rows(host: HostFacts) -> Iterator[tuple[str, str, str]]:
 
 
 def _device_rows(device: DeviceFacts) -> Iterator[tuple[str, str, str]]:
-    if device.sm_mhz is not None and device.least_mhz is not None:
-        yield "clock", f"{device.sm_mhz:,.0f} MHz", f"{device.least_mhz:,.0f} MHz"
-    if device.power_w is not None:
-        yield "power", f"{device.power_w:.0f} W", UNKNOWN
-    if device.celsius is not None and device.hottest is not None:
-        yield "temperature", f"{device.celsius:.0f} °C", f"{device.hottest:.0f} °C"
-    if device.busy is not None:
-        yield "busy", share(device.busy), UNKNOWN
+    for column, label, words in _DEVICE_ROWS:
+        if column in device.means:
+            yield label, words(device.means[column]), words(device.worst[column])
     for reason, fraction in device.throttled.items():
         yield f"clock lowered: {reason}", share(fraction), UNKNOWN
 

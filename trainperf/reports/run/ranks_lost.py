@@ -18,11 +18,8 @@ def _without(predicted: WhatIf) -> str:
         verb = "is" if len(predicted.ranks) == 1 else "are"
         who = f"{ranks_named(predicted.ranks)} {verb} as fast as the others"
         without_s, without = predicted.without_ranks_s, without_ranks(predicted)
-    hidden = ""
-    if predicted.hidden_s is not None:
-        hidden = f", and {duration(predicted.hidden_s)} if the all-reduce is hidden"
     lost = f"{duration(step_s - without_s)} per step"
-    return f"{lost}: {without} instead of {duration(step_s)} if {who}{hidden}"
+    return f"{lost}: {without} instead of {duration(step_s)} if {who}"
 
 
 def without_ranks(predicted: WhatIf) -> str:

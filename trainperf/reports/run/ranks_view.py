@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from trainperf.analysis.summary.ranks import RankColumn, RankMap, RankRow, notably_late, rank_map
+from trainperf.analysis.summary.ranks import RankColumn, RankMap, notably_late, rank_map
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.table import UNKNOWN, Table
 from trainperf.core.formatting.units import Scale, duration, plural, share, words
@@ -74,8 +74,8 @@ def ranks_view(summary: Summary) -> RanksView | None:
             UNKNOWN if column.kind == "late" else scale.say(column.typical_s)
             for column, scale in zip(of.columns, scales, strict=True)
         ],
-        ranks=[_row(row, of, scales) for row in of.ranks],
-        groups=[_row(row, of, scales) for row in of.groups],
+        ranks=[_row([place], of, scales, summary) for place in of.shown],
+        groups=[_row(places, of, scales, summary) for places in of.groups],
         notes=_notes(summary, of),
     )
 
@@ -115,27 +115,30 @@ def _head(column: RankColumn) -> str:
     return {"phase": name, "wait": f"wait at {name}", "late": f"late at {name}"}[column.kind]
 
 
-def _row(row: RankRow, of: RankMap, scales: Sequence[Scale]) -> HeatRow:
-    several = row.last > row.first
-    return HeatRow(
-        label=f"{row.first:,}–{row.last:,}" if several else f"{row.first:,}",
-        stands_out=row.stands_out,
-        cells=[
+def _row(places: Sequence[int], of: RankMap, scales: Sequence[Scale], summary: Summary) -> HeatRow:
+    """A rank, or neighbours, and of them in each column the one that has most."""
+    ranks, cells = summary.run.ranks, []
+    for column, scale in zip(of.columns, scales, strict=True):
+        most = max(places, key=column.excess.__getitem__)
+        excess = float(column.excess[most])
+        cells.append(
             HeatCell(
-                value=_value(value, column.kind, excess, scale),
+                value=_value(float(column.values_s[most]), column.kind, excess, scale),
                 heat=_heat(excess),
                 waits=column.kind == "wait",
-                rank=rank,
+                rank=ranks[most],
             )
-            for value, excess, rank, column, scale in zip(
-                row.values_s, row.excess, row.most, of.columns, scales, strict=True
-            )
-        ],
+        )
+    first, last = ranks[places[0]], ranks[places[-1]]
+    return HeatRow(
+        label=f"{first:,}–{last:,}" if last > first else f"{first:,}",
+        stands_out=len(places) == 1 and places[0] in of.differing,
+        cells=cells,
     )
 
 
-def _value(seconds: float | None, kind: str, excess: float, scale: Scale) -> str:
-    if seconds is None or (kind == "late" and excess < _NAMED):
+def _value(seconds: float, kind: str, excess: float, scale: Scale) -> str:
+    if math.isnan(seconds) or (kind == "late" and excess < _NAMED):
         return UNKNOWN
     return scale.say(seconds)
 
@@ -155,7 +158,7 @@ def _notes(summary: Summary, of: RankMap) -> list[str]:
         notes.append(f"at other: at {meeting_place('other', summary.run.config)}")
     if of.groups:
         number = plural(len(summary.run.ranks), "rank")
-        which = f"the {len(of.ranks)} that differ most" if of.ranks else "none differs notably"
+        which = f"the {len(of.shown)} that differ most" if of.shown else "none differs notably"
         notes.insert(0, f"of {number} {which}")
     return notes
 

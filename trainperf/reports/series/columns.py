@@ -295,7 +295,7 @@ def _state(job: JobBlock) -> dict[str, Column]:
 
 
 def _tails(job: JobBlock) -> dict[str, Column]:
-    waits = {place: fact(block, "tail_ns") / 1e9 for place, block in job.some(job.drawn).items()}
+    waits = {place: fact(block, "tail_ns") / 1e9 for place, block in job.blocks.items()}
     tails = {f"tail:{place}": wait for place, wait in waits.items()}
     if job.over.ranks < 2:
         return tails

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from trainperf.analysis.run.machine import MachineSeries
+from trainperf.analysis.run.machine import MachineSeries, attempt_ns
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.machine_samples import others_cpus
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.steps.block import Column, StepBlock
 from trainperf.reports.series.charts import Chart, mean_line
@@ -81,18 +80,17 @@ class MachineTracks:
         self._restarts += int(block.start_ns[0] < self._last_ns)
         self._last_ns = float(block.start_ns[-1])
         attempt = max(self._replay.attempt, self._restarts)
-        present = [each for each in self._series if each.attempt == attempt]
-        if not present:
+        if not self._series:
             return {}
-        middle = block.start_ns + block.wall_ns / 2
+        middle = block.start_ns + block.wall_ns / 2 + attempt_ns(attempt)
         columns: dict[str, Column] = {}
         for name in _OF_HOSTS:
-            each = [_at(middle, series, _host(series, name)) for series in present]
+            each = [_at(middle, series, series.column(name)) for series in self._series]
             columns[f"machine:{name}"] = np.fmax.reduce(each)
         for name, combined in _OF_DEVICES.items():
             of_devices = [
                 _at(middle, series, series.device(device, name))
-                for series in present
+                for series in self._series
                 for device in range(len(series.header.devices))
             ]
             if of_devices:
@@ -112,10 +110,6 @@ def machine_charts(groups: Groups, summary: Summary) -> Iterable[Chart]:
         ]
         if lines:
             yield Chart(key=key, title=title, what=what, unit=unit, lines=lines)
-
-
-def _host(series: MachineSeries, name: str) -> Column:
-    return others_cpus(series) if name == "others_cpus" else series.column(name)
 
 
 def _at(moments_ns: Column, series: MachineSeries, values: Column) -> Column:
