@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.light import COMPUTE, MEMORY, make_light, make_use
 
-from trainperf.analysis.roofline.time_split import NAMES, DeviceShares, StepFacts, dimensions
+from trainperf.analysis.roofline.time_split import StepFacts, dimensions
+from trainperf.traces.results import TraceTotals
 
 
 PHASES: Mapping[str, float] = {
@@ -24,19 +25,20 @@ PHASES: Mapping[str, float] = {
 }
 """A step of 100 ms, of which 70 are forward, backward and update."""
 
-PLAIN = StepFacts(phases_s=PHASES, tail_s=0.010, loop_wait_s=0.003)
+PLAIN = StepFacts(phases_s=PHASES, waits_s={"backward": 0.010, "loop": 0.003})
 """Ten of the seventy are spent waiting for ranks."""
 
-TRACE = DeviceShares(
-    steps="steps 5–7",
-    compute=0.50,
-    comm_exposed=0.10,
-    copies_exposed=0.05,
-    idle_host_bound=0.20,
-    idle_sync=0.05,
-    idle_other=0.10,
-    kernels=1234.0,
+TRACE = TraceTotals(
+    steps=3,
+    step_s=0.1,
+    gpu_busy_fraction=0.65,
+    gpu_busy_s=0.065,
+    compute_fraction=0.50,
+    comm_exposed_s=0.010,
+    idle_host_bound_fraction=0.20,
+    idle_sync_fraction=0.05,
 )
+"""A tenth of exposed communication and a twentieth of copies."""
 
 
 def shares(facts: StepFacts) -> dict[str, float]:
@@ -55,8 +57,7 @@ def test_without_audit_and_trace_the_work_is_one_share() -> None:
     assert found.shares == pytest.approx(
         {"transfer": 0.05, "synchronisation": 0.13, "undivided": 0.60, "other": 0.22}
     )
-    assert (found.basis, found.dominant) == ("phases", "undivided")
-    assert found.evidence == ("no step was audited",)
+    assert found.basis == "phases"
 
 
 def test_an_audit_divides_the_work_by_what_binds_its_operators() -> None:
@@ -98,18 +99,6 @@ def test_operators_of_a_slower_audited_step_are_scaled_to_the_step() -> None:
     assert sum(found.values()) == pytest.approx(1.0)
 
 
-def test_the_dominant_dimension_names_its_operators() -> None:
-    """The largest of the five, with what weighs most in it first."""
-    larger = make_use(name="aten.gelu.default", memory=5 * 10**7)
-    larger = msgspec.structs.replace(larger, line="model.py:31")
-
-    found = dimensions(replace(PLAIN, light=make_light(COMPUTE, MEMORY, larger)))
-
-    assert found is not None
-    assert found.dominant == "memory"
-    assert found.evidence == ("gelu (model.py:31) 83 % of it", "add 17 % of it")
-
-
 def test_a_trace_says_what_the_device_did() -> None:
     """Launching is measured there: idle time in which the host had launched nothing."""
     found = dimensions(replace(PLAIN, trace=TRACE))
@@ -125,7 +114,6 @@ def test_a_trace_says_what_the_device_did() -> None:
         }
     )
     assert found.basis == "trace"
-    assert found.evidence == ("trace of steps 5–7, 1,234 kernels per step", "no step was audited")
 
 
 def test_an_audit_divides_the_kernels_of_a_trace() -> None:
@@ -172,18 +160,25 @@ def test_the_shares_always_sum_to_one_and_none_is_negative(
     with_trace: bool,
 ) -> None:
     """Whatever was measured, and however the medians and means disagree."""
-    whole = sum(traced)
-    names = tuple(DeviceShares.__dataclass_fields__)[1:7]
-    parts = dict(zip(names, (part / whole for part in traced), strict=True))
+    compute, communication, copies, host, sync, _ = (part / sum(traced) for part in traced)
+    totals = TraceTotals(
+        steps=1,
+        step_s=1.0,
+        gpu_busy_fraction=compute + communication + copies,
+        gpu_busy_s=compute + communication + copies,
+        compute_fraction=compute,
+        comm_exposed_s=communication,
+        idle_host_bound_fraction=host,
+        idle_sync_fraction=sync,
+    )
     uses = [make_use(flops=f, memory=b, host_s=s) for f, b, s in operators]
     found = dimensions(
         StepFacts(
             phases_s=phases,
-            tail_s=tail_s,
-            loop_wait_s=loop_wait_s,
+            waits_s={"backward": tail_s, "loop": loop_wait_s},
             light=make_light(*uses) if uses else None,
             timed=timed,
-            trace=DeviceShares(steps="step 1", **parts) if with_trace else None,
+            trace=totals if with_trace else None,
         )
     )
 
@@ -192,5 +187,3 @@ def test_the_shares_always_sum_to_one_and_none_is_negative(
         return
     assert sum(found.shares.values()) == pytest.approx(1.0)
     assert min(found.shares.values()) >= 0.0
-    assert found.dominant in NAMES
-    assert found.dominant != "other"

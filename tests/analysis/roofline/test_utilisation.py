@@ -102,18 +102,19 @@ def test_what_is_not_like_the_audited_step_is_not_put_beside_its_floors(
     product = make_use(name="aten.mm.default", flops=flops, kind="matmul", host_s=0.01)
     write_audit(run, product, step=30)
 
-    light = summarize(Run.open(run)).light
+    summary = summarize(Run.open(run))
+    light = summary.light
 
     assert light is not None
     # What one operator reached is of the audited step, whatever the others are like.
-    assert light.operators[0].floor_s == pytest.approx(1e-3 * audited_size / 128)
+    assert light.operators[0].floor.floor_s == pytest.approx(1e-3 * audited_size / 128)
     if alike:
         assert light.phases[0].floor_s == pytest.approx(1e-3)
         assert light.phases[0].over == pytest.approx(20, rel=1e-3)
-        assert light.mfu == pytest.approx(0.05, rel=1e-3)
+        assert summary.value("mfu") == pytest.approx(0.05, rel=1e-3)
     else:
         assert [phase.measured_s for phase in light.phases] == [None] * 4
-        assert light.mfu is None
+        assert summary.value("mfu") is None
 
 
 def test_what_does_not_grow_with_the_batch_does_not_grow() -> None:

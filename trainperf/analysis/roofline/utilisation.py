@@ -6,9 +6,11 @@ scaled; where they differ much nothing is reported.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents
-from trainperf.core.machine.chips import Chip, chip_of
+from trainperf.core.machine.chips import chip_of
 from trainperf.core.readings import FLOPS_PER_S, HFU, MFU
 from trainperf.core.steps.block import StepBlock
 from trainperf.meters.fold import NO_STEADY_STATE, Reading
@@ -31,13 +33,13 @@ class UtilisationFold:
     """
 
     def __init__(self, documents: Documents) -> None:
-        self._reason = documents.problems.get(StepAudit.file, NOT_AUDITED)
+        self._documents = documents
         self._audit = documents.audit
         self._steps = 0
         self._wall_s = 0.0
-        self._sizes: dict[str, list[float]] = {name: [0.0, 0.0] for name in _SIZES}
-        """Sum over steady steps that have it, and how many they are."""
-        self._audited: dict[str, float] = {}
+        self._steady = {name: np.zeros(2) for name in _SIZES}
+        """Sum over the steady steps that have it, and how many they are."""
+        self._audited = {name: np.zeros(2) for name in _SIZES}
 
     def observe(self, blocks: Sequence[StepBlock]) -> None:
         """Take the next steps: one block a rank; the first rank audits."""
@@ -49,12 +51,10 @@ class UtilisationFold:
         self._wall_s += float(steady.wall_ns.sum()) / 1e9
         audited = block.select(block.index == self._audit.step)
         for name in _SIZES:
-            sized, audited_sized = steady.having(name), audited.having(name)
-            if sized is not None:
-                self._sizes[name][0] += sized.total(name)
-                self._sizes[name][1] += len(sized)
-            if audited_sized is not None:
-                self._audited[name] = audited_sized.total(name)
+            for rows, sums in ((steady, self._steady), (audited, self._audited)):
+                sized = rows.having(name)
+                if sized is not None:
+                    sums[name] += (sized.total(name), len(sized))
 
     def typical(self) -> StepAudit | None:
         """The audit, scaled to a step as large as the steady ones; `None` if that is not possible.
@@ -71,21 +71,21 @@ class UtilisationFold:
         """`flops_per_s`, `mfu` and `hfu`, or why there are none."""
         audit = self.typical()
         if audit is None:
-            reason = self._reason if self._audit is None else self._obstacle()
-            missing = {FLOPS_PER_S: "FLOP/s", MFU: "1", HFU: "1"}
+            reason = self._obstacle()
             return {
                 name: Reading(value=None, unit=unit, reason=reason)
-                for name, unit in missing.items()
+                for name, unit in ((FLOPS_PER_S, "FLOP/s"), (MFU, "1"), (HFU, "1"))
             }
         rate = self._steps / self._wall_s
-        chip = chip_of(audit.device_name)
         return {
             FLOPS_PER_S: Reading(value=audit.model_flops * rate, unit="FLOP/s", n=self._steps),
-            MFU: self._share(audit, chip, audit.model_flops * rate),
-            HFU: self._share(audit, chip, audit.hardware_flops * rate),
+            MFU: self._share(audit, audit.model_flops * rate),
+            HFU: self._share(audit, audit.hardware_flops * rate),
         }
 
     def _obstacle(self) -> str | None:
+        if self._audit is None:
+            return self._documents.problems.get(StepAudit.file, NOT_AUDITED)
         if not self._steps or self._wall_s <= 0:
             return NO_STEADY_STATE
         sizes = self._compared()
@@ -102,20 +102,27 @@ class UtilisationFold:
     def _compared(self) -> tuple[str, float, float] | None:
         """Name of the size, in a mean steady step and in the audited one; `None` if not counted."""
         for name in _SIZES:
-            total, steps = self._sizes[name]
-            if self._audited.get(name) and steps:
-                return name, total / steps, self._audited[name]
+            total, steps = self._steady[name].tolist()
+            audited = float(self._audited[name][0])
+            if audited and steps:
+                return name, total / steps, audited
         return None
 
-    def _share(self, audit: StepAudit, chip: Chip | None, flops_per_s: float) -> Reading:
-        precision = audit.precision
+    def _share(self, audit: StepAudit, flops_per_s: float) -> Reading:
+        """Of the peak in the chip table; of a chip that is not in it, of the measured one."""
+        listed = chip_of(audit.device_name)
+        measured = self._documents.chip
+        chip = measured.chip if listed is None and measured is not None else listed
         if chip is None:
             reason = f"the peak of {audit.device_name} is not in the chip table"
             return Reading(value=None, unit="1", reason=reason)
-        peak = None if precision is None else chip.flops_per_s.get(precision)
+        peak = None if audit.precision is None else chip.flops_per_s.get(audit.precision)
         if peak is None:
-            reason = f"the peak of {chip.name} in {precision} is not known"
+            reason = f"the peak of {chip.name} in {audit.precision} is not known"
             return Reading(value=None, unit="1", reason=reason)
+        if listed is None:
+            # Others used the machine when its peak was measured, if its steps are faster.
+            peak = max(peak, flops_per_s)
         return Reading(value=flops_per_s / peak, unit="1", n=self._steps)
 
 
