@@ -6,8 +6,6 @@ once.
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from trainperf.analysis.run.following import MOST_BYTES, EarlierAttempts, FollowedRun
 from trainperf.analysis.summarize import diagnosed, summary_of
 from trainperf.analysis.summary.ranks import FEW_RANKS
@@ -27,7 +25,7 @@ class LiveLook:
     latest: Summary | None
     """Of the latest minute; `None` before the first step."""
     step_times_s: tuple[float, ...]
-    """Median steps of consecutive pieces, on the lowest rank, over the steps that were read."""
+    """Mean steps of consecutive pieces, on the lowest rank, over the steps that were read."""
     first_step: int
     """The first of these steps, which begin when the warm-up is over."""
     last_step: int
@@ -86,11 +84,10 @@ class LiveRun:
         folds.run = followed.run
         whole = diagnosed(folds, summary_of(folds, now_s=now_s), folds.documents).summary
         levels = folds.levels.levels(0, None)
-        medians = levels["median:wall"]
         return LiveLook(
             whole=whole,
             latest=self._latest(now_s),
-            step_times_s=tuple((medians[~np.isnan(medians)] / 1e9).tolist()),
+            step_times_s=tuple(levels.walls_s.tolist()),
             first_step=int(levels["first"][0]) if len(levels) else 0,
             last_step=int(levels["last"][-1]) if len(levels) else 0,
             silent_s=max(0.0, now_s - followed.run.last_write_s()),

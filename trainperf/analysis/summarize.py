@@ -132,7 +132,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     first = replay.journals[run.ranks[0]]
     all_readings = folds.readings()
     facts = run_facts(run, replay, folds.longest, all_readings[STEP_MEAN_S].value, now_s=now_s)
-    traces = folds.traces.traces()
+    traces = folds.captures.traces(folds.traced, run.ranks, restarted=len(run.attempts) > 1)
     # Samples of a later attempt are numbered by its own steps.
     lines = documents.lines if len(run.attempts) == 1 else None
     summary = Summary(

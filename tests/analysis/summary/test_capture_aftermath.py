@@ -20,7 +20,7 @@ def captures(
     ]
     for first in range(0, len(rows), block):
         steps = StepBlock.from_rows(StepSchema(), rows[first : first + block])
-        fold.observe(steps, steps.wall_ns / 1e9)
+        fold.observe(steps, steps.wall_ns)
     return list(fold.captures())
 
 

@@ -1,7 +1,7 @@
 """Folds of a whole run: everything that is computed from its steps, fed in one pass over them."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +10,7 @@ from trainperf.analysis.roofline.utilisation import UtilisationFold
 from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.captures import CaptureFold, TraceAgreementFold
+from trainperf.analysis.summary.captures import CaptureFold
 from trainperf.analysis.summary.lateness import LatenessFold
 from trainperf.analysis.summary.lines import StepTimesFold
 from trainperf.analysis.summary.long_term import LevelsFold, long_term
@@ -66,7 +66,6 @@ class RunFolds:
             collectives=self._collectives,
             tail=any("tail_ns" in each.info.columns for files in run.attempts for each in files),
         )
-        self.traces = TraceAgreementFold(captures, run.ranks, restarted=len(run.attempts) > 1)
         self.utilisation = UtilisationFold(documents)
         self.captures = CaptureFold()
         self.excluded: Counter[str] = Counter()
@@ -78,7 +77,7 @@ class RunFolds:
 
     def read(self, observers: Sequence[StepObserver]) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
-        of_all_ranks = (self.lateness, self.traces, self.utilisation, self.times)
+        of_all_ranks = (self.lateness, self.utilisation, self.times)
         for blocks in self._pass.blocks():
             for fold, block in zip(self.meters, blocks, strict=True):
                 fold.observe(block)
@@ -91,8 +90,8 @@ class RunFolds:
                 for observer in observers:
                     observer.observe(job)
             present = [block for block in blocks if len(block)]
-            slowest_s = np.maximum.reduce([block.wall_ns for block in present]) / 1e9
-            self.captures.observe(present[0], slowest_s)
+            slowest_ns = np.maximum.reduce([block.wall_ns for block in present])
+            self.captures.observe(present[0], slowest_ns)
             self.excluded.update(excluded(present[0].tags))
             self.machine.observe(present[0], self._pass.attempt)
 
@@ -104,7 +103,7 @@ class RunFolds:
         self.meters = [whole.meters[rank] for rank in self.run.ranks]
         for place in sorted(whole.steps):
             self._add_job(aligned.attempts[place].block(), whole.steps[place])
-        self._read_chosen(aligned)
+        self._read_lead(aligned, whole.steps)
         self._read_changed(aligned)
         if observers:
             for job in job_blocks(aligned, whole, FEW_RANKS):
@@ -113,7 +112,6 @@ class RunFolds:
 
     def _add_job(self, block: StepBlock, steps: JobSteps) -> None:
         """Take what is known of an attempt's steps over all ranks."""
-        self.captures.observe(block, steps.walls_ns / 1e9)
         self.excluded.update(excluded(block.tags))
         steady = (block.tags & DISQUALIFYING) == 0
         for point, waits in steps.waits.items():
@@ -121,23 +119,18 @@ class RunFolds:
                 chosen = steady & measured_by_all(point, block.tags)
                 self.lateness.add(point, waits, steps.walls_ns[chosen])
 
-    def _read_chosen(self, aligned: Alignment) -> None:
-        """Read the ranks that have more to say: the first one, and those with a trace."""
-        places = {rank: place for place, rank in enumerate(self.run.ranks)}
+    def _read_lead(self, aligned: Alignment, steps: Mapping[int, JobSteps]) -> None:
+        """Read the lowest rank of each attempt, which has more to say."""
         for attempt, files in enumerate(self.run.attempts):
-            common = aligned.attempts[attempt]
-            for file in files:
-                lead, place = file is files[0], places[file.rank]
-                if not (lead or place in self.traces.places):
-                    continue
-                for block in common.of(file):
-                    self.traces.observe_rank(place, block)
-                    if place == 0:
-                        self.utilisation.observe([block])
-                    if lead:
-                        self.times.observe([block])
-                        self.levels.observe([block])
-                        self.machine.observe(block, attempt)
+            done = 0
+            for block in aligned.attempts[attempt].of(files[0]):
+                if files[0].rank == self.run.ranks[0]:
+                    self.utilisation.observe([block])
+                self.times.observe([block])
+                self.levels.observe([block])
+                self.captures.observe(block, steps[attempt].walls_ns[done : done + len(block)])
+                self.machine.observe(block, attempt)
+                done += len(block)
 
     def _collectives(self) -> object:
         """What the first rank's file has told of them by now."""

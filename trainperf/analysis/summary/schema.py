@@ -27,15 +27,13 @@ from trainperf.analysis.summary.rank_schema import (
     WhoIsLate,
 )
 from trainperf.analysis.summary.step_schema import (
-    GrowingPause,
+    Change,
     LineShare,
     LongTerm,
     Moved,
-    NewLevel,
     PhaseLines,
     PlainCode,
     RecurringSteps,
-    SlowDrift,
 )
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
@@ -54,8 +52,8 @@ __all__ = [
     "CaptureAftermath",
     "Cause",
     "CauseFacts",
+    "Change",
     "DeviceFacts",
-    "GrowingPause",
     "HostFacts",
     "HostShare",
     "LateRank",
@@ -64,7 +62,6 @@ __all__ = [
     "MachineFacts",
     "MachineWindow",
     "Moved",
-    "NewLevel",
     "PhaseLines",
     "PlainCode",
     "RankEnd",
@@ -72,7 +69,6 @@ __all__ = [
     "RecurringSteps",
     "Restarts",
     "RunFacts",
-    "SlowDrift",
     "State",
     "Summary",
     "SyncPoint",
@@ -194,9 +190,8 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     answer: str
     """One sentence, of all ranks that were read together."""
-    comm_exposed_s: float | None
-    """Of a step: communication that no computation hides, to read with the all-reduce tail."""
     compared: tuple[TracedDuration, ...]
+    """Empty but for the lowest rank of a run that was never restarted."""
 
 
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):
