@@ -5,7 +5,8 @@ known from its records alone.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -54,6 +55,7 @@ Rows = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Function = tuple[str, str]
 Stacks = Counter[tuple[int, ...]]
+K = TypeVar("K", bound=Hashable)
 
 
 class StepTimesFold:
@@ -89,17 +91,17 @@ class StepTimesFold:
         rows = self._without(_OWNED)
         if len(rows) < 3 * FEWEST_SLOW:
             return None
-        host_s, tags = rows[:, 2:], rows[:, 1].astype(int)
+        index, tags, host_s = rows[:, 0].astype(int), rows[:, 1].astype(int), rows[:, 2:]
         walls_s = host_s.sum(axis=1)
         typical_s = float(np.median(walls_s))
-        every, slow = _periodic(rows[:, 0].astype(int), walls_s, typical_s)
-        chosen: list[tuple[int | None, str, Mask]] = [(every, "", slow)]
-        for tag in _CAUSES:
-            tagged = (tags & tag) != 0
-            if tagged.sum() >= FEWEST_SLOW and np.median(walls_s[tagged]) > SLOW[0] * typical_s:
-                chosen.append((None, tag.label, tagged))
-        lost_s = [float((walls_s[which] - typical_s).sum()) for _, _, which in chosen]
-        every, tag_label, which = chosen[int(np.argmax(lost_s))]
+        every, which = _periodic(index, walls_s / typical_s)
+        tag, lost_s = "", float((walls_s[which] - typical_s).sum())
+        for cause in _CAUSES:
+            tagged = (tags & cause) != 0
+            more_s = walls_s[tagged] - typical_s
+            often = len(more_s) >= FEWEST_SLOW and np.median(more_s) > (SLOW[0] - 1) * typical_s
+            if often and float(more_s.sum()) > lost_s:
+                every, tag, which, lost_s = None, cause.label, tagged, float(more_s.sum())
         if not which.any():
             return None
         more_s = np.median(host_s[which], axis=0) - np.median(host_s[~which], axis=0)
@@ -107,33 +109,30 @@ class StepTimesFold:
         if longer_s <= 0:
             return None  # what they take longer is in a different phase each
         phase = PHASES[int(np.argmax(more_s))].label
-        slow_steps, ordinary = (frozenset(rows[some, 0].astype(int)) for some in (which, ~which))
+        slow, ordinary = (frozenset(index[some].tolist()) for some in (which, ~which))
         return RecurringSteps(
             every=every,
-            tag=tag_label,
-            steps=int(which.sum()),
+            tag=tag,
+            steps=len(slow),
             of_steps=len(rows),
             slow_s=float(np.median(walls_s[which])),
             typical_s=typical_s,
-            lost_s=max(lost_s),
+            lost_s=lost_s,
             phase=phase,
             phase_fraction=float(more_s.max()) / longer_s,
-            line=_SampledCode(lines).beyond(phase, slow_steps, ordinary) if lines else None,
+            line=_SampledCode(lines).beyond(phase, slow, ordinary) if lines else None,
         )
 
 
-def _periodic(
-    index: npt.NDArray[np.int64], walls_s: Rows, typical_s: float
-) -> tuple[int | None, Mask]:
-    """The period of slow steps, and which they are."""
+def _periodic(index: npt.NDArray[np.int64], medians: Rows) -> tuple[int | None, Mask]:
+    """Steps from a slow one to the next, and which these are, by the medians that they take."""
     for times in SLOW:
-        slow = walls_s > times * typical_s
+        slow = medians > times
         numbers = index[slow]
         if FEWEST_SLOW <= len(numbers) <= len(index) / 3:
             period = _period(numbers, index)
             if period is not None:
-                follow = np.isin(index, numbers + period) | np.isin(index, numbers - period)
-                return period, slow & follow
+                return period, slow & np.isin(index, [numbers + period, numbers - period])
     return None, np.zeros(len(index), dtype=bool)
 
 
@@ -173,9 +172,9 @@ class _SampledCode:
         # Outer frames that nearly all samples of steps share: the call that trains runs in every
         # phase, and says nothing about any of them.
         self._base = 0
+        frames = [_frames(stack) for stack in stacks]
         while True:
-            frames = [_frames(stack)[self._base :] for stack in stacks]
-            places = Counter(each[0] for each in frames if each)
+            places = Counter(each[self._base] for each in frames if len(each) > self._base)
             if max(places.values(), default=0) < max(1, NEARLY_ALL * len(frames)):
                 break
             self._base += 1
@@ -193,47 +192,35 @@ class _SampledCode:
     def named(self, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
         """The lines of a slot, in all steps or in some of them; `None` with too few samples."""
         samples = self._samples(slot, steps)
-        stacks = self._time(samples)
+        number, stacks = len(samples), self._time(samples)
         whole = stacks.total()
-        if len(samples) < FEWEST_SAMPLES or not whole:
+        if number < FEWEST_SAMPLES or not whole:
             return None
-        tops: Counter[int] = Counter()
-        for frames, weight in stacks.items():
-            if frames:
-                tops[frames[-1]] += weight
-        heaviest = [(place, weight / whole) for place, weight in tops.most_common(MOST_LINES)]
+        tops = _summed((frames[-1], weight) for frames, weight in stacks.items() if frames)
+        loads = [self._lines.stacks[sample.stack].loads for sample in samples]
+        spent_us = [sample.stands_for_us for sample in samples]
         return PhaseLines(
             slot=slot,
-            samples=len(samples),
-            owner=self._owner(stacks, len(samples), self._around),
-            lines=tuple(self._line(place, share, len(samples)) for place, share in heaviest),
+            samples=number,
+            owner=self._owner(stacks, number, self._around),
+            lines=tuple(
+                self._line(place, weight / whole, number)
+                for place, weight in tops.most_common(MOST_LINES)
+            ),
             host=self._plain_code(samples),
-            loader_fraction=self._loader_fraction(samples),
-        )
-
-    def _loader_fraction(self, samples: Sequence[Sample]) -> float | None:
-        """Share in which a loader was asked; `None` where the recording does not say."""
-        loads = [self._lines.stacks[sample.stack].loads for sample in samples]
-        if None in loads:
-            return None
-        spent_us = [sample.stands_for_us for sample in samples]
-        return sum(us for us, loading in zip(spent_us, loads, strict=True) if loading) / sum(
-            spent_us
+            loader_fraction=None if None in loads else float(np.average(loads, weights=spent_us)),
         )
 
     def _plain_code(self, samples: Sequence[Sample]) -> PlainCode | None:
         """What is no tensor operation there, and the innermost function that most of it is in."""
-        names: Counter[str] = Counter()
-        stacks: Stacks = Counter()
-        for sample in samples:
-            stack = self._lines.stacks[sample.stack]
-            if stack.host_work:
-                names[stack.host_work] += sample.stands_for_us
-                stacks[stack.frames] += sample.stands_for_us
-        owner = self._owner(stacks, len(samples), self._around) if stacks.total() else None
+        seen = [(self._lines.stacks[sample.stack], sample.stands_for_us) for sample in samples]
+        plain = [(stack, spent_us) for stack, spent_us in seen if stack.host_work]
+        stacks = _summed((stack.frames, spent_us) for stack, spent_us in plain)
+        owner = self._owner(stacks, len(samples), self._around)
         if owner is None:
             return None
-        weights = np.array([sample.stands_for_us for sample in samples], dtype=np.float64)
+        names = _summed((stack.host_work, spent_us) for stack, spent_us in plain)
+        weights = np.array([spent_us for _, spent_us in seen], dtype=np.float64)
         fraction = owner.fraction * stacks.total() / float(weights.sum())
         # Samples stand for unlike times: so many equal ones would be as sure.
         low, high = wilson(fraction, float(weights.sum() ** 2 / (weights**2).sum()))
@@ -273,18 +260,18 @@ class _SampledCode:
 
     def _time(self, samples: Iterable[Sample]) -> Stacks:
         """Time of each stack, without the frames that all share."""
-        weights: Stacks = Counter()
-        for sample in samples:
-            frames = _frames(self._lines.stacks[sample.stack])[self._base :]
-            weights[frames] += sample.stands_for_us
-        return weights
+        return _summed(
+            (_frames(self._lines.stacks[sample.stack])[self._base :], sample.stands_for_us)
+            for sample in samples
+        )
 
     def _by_function(self, stacks: Stacks) -> Counter[Function]:
         """Time of each function, with what it calls."""
-        parts: Counter[Function] = Counter()
-        for frames, weight in stacks.items():
-            parts.update(dict.fromkeys(map(self._function, frames), weight))
-        return parts
+        return _summed(
+            (function, weight)
+            for frames, weight in stacks.items()
+            for function in set(map(self._function, frames))
+        )
 
     def _function(self, place: int) -> Function:
         """What tells the function of a place from others."""
@@ -320,9 +307,7 @@ class _SampledCode:
             weight = stacks.total()
             if 2 * weight < whole or not weight:
                 return owner
-            lines: Counter[int] = Counter()
-            for frames, part in stacks.items():
-                lines[frames[depth]] += part
+            lines = _summed((frames[depth], part) for frames, part in stacks.items())
             line, part = lines.most_common(1)[0]
             if function not in running:
                 owner = self._line(line, weight / whole, samples)
@@ -340,6 +325,14 @@ class _SampledCode:
             if len(frames) > depth:
                 inside[self._function(frames[depth])][frames] += weight
         return max(inside.items(), key=lambda item: item[1].total(), default=(("", ""), Counter()))
+
+
+def _summed(weights: Iterable[tuple[K, int]]) -> Counter[K]:
+    """Weights of the same thing together."""
+    sums: Counter[K] = Counter()
+    for key, weight in weights:
+        sums[key] += weight
+    return sums
 
 
 def _frames(stack: SampledStack) -> tuple[int, ...]:
