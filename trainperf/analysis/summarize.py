@@ -21,9 +21,9 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
-from trainperf.analysis.summary.captures import disagreements
+from trainperf.analysis.summary.captures import captures, disagreements, traces
 from trainperf.analysis.summary.host_share import host_share
-from trainperf.analysis.summary.lines import phase_lines
+from trainperf.analysis.summary.lines import phase_lines, slow_steps
 from trainperf.analysis.summary.ranks import FEW_RANKS, what_if
 from trainperf.analysis.summary.run_facts import (
     count_unread,
@@ -132,7 +132,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     first = replay.journals[run.ranks[0]]
     all_readings = folds.readings()
     facts = run_facts(run, replay, folds.longest, all_readings[STEP_MEAN_S].value, now_s=now_s)
-    traces = folds.captures.traces(folds.traced, run.ranks, restarted=len(run.attempts) > 1)
+    traced = traces(folds.steps, folds.traced, run.ranks, restarted=len(run.attempts) > 1)
     # Samples of a later attempt are numbered by its own steps.
     lines = documents.lines if len(run.attempts) == 1 else None
     summary = Summary(
@@ -142,8 +142,8 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         gaps=first.gap_counts,
         excluded=_added(folds.excluded, unread_exclusions(first)),
         synchronisation=folds.lateness.points(_hosts(run)),
-        captures=folds.captures.captures(),
-        traces=traces,
+        captures=captures(folds.steps),
+        traces=traced,
         sequence_lengths=_sequence_lengths(replay),
         longest_tokens=sum(each.totals.longest_tokens for each in replay.journals.values()),
         actions_s=_actions_s(replay),
@@ -155,8 +155,8 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
             [file.info for file in run.attempts[-1]],
             [journal.totals.contention for journal in replay.journals.values()],
         ),
-        lines=phase_lines(lines, folds.times.steady()),
-        slow_steps=folds.times.slow_steps(lines),
+        lines=phase_lines(lines, folds.steps.steady()),
+        slow_steps=slow_steps(folds.steps, lines),
         long_term=folds.long_term(),
         restarts=restarts(run, first),
         trials=documents.trials,
@@ -164,7 +164,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         warnings=(
             *warnings_of(run, replay, facts),
             *folds.machine_problems,
-            *disagreements(traces),
+            *disagreements(traced),
             *documents.problems.values(),
         ),
     )

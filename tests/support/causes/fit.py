@@ -229,7 +229,6 @@ def after_capture(*, slower: bool, before: float = 50) -> Seen:
         last_step=104,
         before_s=before / 1e3,
         after_s=0.06,
-        ratio=60 / before,
         slower=slower,
     )
     return seen(step(forward=60), aftermath=(captured,))

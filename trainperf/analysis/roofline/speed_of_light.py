@@ -4,6 +4,7 @@ A trace has times and no sizes, an audit has sizes and no device times: they are
 of the operator, both per step.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -157,17 +158,16 @@ def traced_operators(captures: Sequence[CaptureReport]) -> tuple[TracedOperator,
     if rank is None or not rank.totals.steps:
         return ()
     steps, on_device = rank.totals.steps, rank.device_worked
-    families: dict[str, TracedOperator] = {}
+    calls: dict[str, float] = defaultdict(float)
+    spent_s: dict[str, float] = defaultdict(float)
     for operator in rank.top_operators:
         name = family(operator.name)
-        before = families.get(name) or TracedOperator(name=name, calls=0.0, measured_s=0.0)
-        families[name] = TracedOperator(
-            name=name,
-            calls=before.calls + operator.calls / steps,
-            measured_s=before.measured_s
-            + ((operator.self_device_s or 0.0) if on_device else operator.self_cpu_s) / steps,
-        )
-    return tuple(families.values())
+        calls[name] += operator.calls
+        spent_s[name] += (operator.self_device_s or 0.0) if on_device else operator.self_cpu_s
+    return tuple(
+        TracedOperator(name=name, calls=number / steps, measured_s=spent_s[name] / steps)
+        for name, number in calls.items()
+    )
 
 
 def family(name: str) -> str:

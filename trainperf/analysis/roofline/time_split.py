@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -47,35 +46,35 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
         return {name: value for name, value in every.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFacts:
-    """What a run recorded about its step."""
+def dimensions(
+    phases_s: Mapping[str, float],
+    waits_s: Mapping[str, float],
+    *,
+    ahead: bool = False,
+    light: Roofline | None = None,
+    timed: bool = False,
+    trace: TraceTotals | None = None,
+) -> Dimensions | None:
+    """The shares; `None` without steps, or where no phase of the work was measured.
 
-    phases_s: Mapping[str, float]
-    """Label of each measured phase to its mean host time in a step; they sum to the mean step."""
-    waits_s: Mapping[str, float] = field(default_factory=dict)
-    """Label of a phase to the mean wait for other ranks in it; on an asynchronous device that of
-    the loop is also for the device."""
-    ahead: bool = False
-    """Whether the host runs ahead of an asynchronous device."""
-    light: Roofline | None = None
-    """The audited step against its chip."""
-    timed: bool = False
-    """Whether the audit's host times are the operators' run times, as they are on a CPU."""
-    trace: TraceTotals | None = None
-    """Of a trace in which a device worked."""
-
-
-def dimensions(facts: StepFacts) -> Dimensions | None:
-    """The shares; `None` without steps, or where no phase of the work was measured."""
-    if facts.trace is not None:
-        return _from_trace(facts.trace, facts)
-    step_s = sum(facts.phases_s.values())
-    if step_s <= 0 or not any(phase in facts.phases_s for phase in WORK):
+    Args:
+        phases_s: Label of each measured phase to its mean host time in a step; they sum to the
+            mean step.
+        waits_s: Label of a phase to the mean wait for other ranks in it; on an asynchronous device
+            that of the loop is also for the device.
+        ahead: Whether the host runs ahead of an asynchronous device.
+        light: The audited step against its chip.
+        timed: Whether the audit's host times are the operators' run times, as they are on a CPU.
+        trace: Of a trace in which a device worked.
+    """
+    work_s, waiting_s = _computing_s(phases_s, waits_s, ahead=ahead)
+    weights = _weights(light, work_s, timed=timed)
+    if trace is not None:
+        return _from_trace(trace, weights)
+    step_s = sum(phases_s.values())
+    if step_s <= 0 or not any(phase in phases_s for phase in WORK):
         return None
-    work_s, waiting_s = _computing_s(facts)
-    weights = _weights(facts, work_s)
-    moving_s = facts.phases_s.get("h2d")
+    moving_s = phases_s.get("h2d")
     return _named(
         {
             **_split(work_s / step_s, weights),
@@ -86,12 +85,11 @@ def dimensions(facts: StepFacts) -> Dimensions | None:
     )
 
 
-def _from_trace(totals: TraceTotals, facts: StepFacts) -> Dimensions:
+def _from_trace(totals: TraceTotals, weights: Mapping[str, float] | None) -> Dimensions:
     """The trace measures launching; an audit splits the kernels' time, by their floors.
 
     Shares of the time in which the device had or could have work.
     """
-    weights = _weights(facts, _computing_s(facts)[0])
     busy, compute = totals.gpu_busy_fraction or 0.0, totals.compute_fraction or 0.0
     # Exposed communication is in seconds per step; busy time, known in both, converts it.
     share_per_s = busy / totals.gpu_busy_s if totals.gpu_busy_s else 0.0
@@ -124,23 +122,22 @@ def _named(shares: Mapping[str, float | None], basis: Basis) -> Dimensions:
     )
 
 
-def _computing_s(facts: StepFacts) -> tuple[float, float]:
+def _computing_s(
+    phases_s: Mapping[str, float], waits_s: Mapping[str, float], *, ahead: bool
+) -> tuple[float, float]:
     """Seconds of the step in which operators run, and in which it waits for other ranks.
 
     On a device a wait is the device's time, and the same delay wherever it is seen: the largest
     counts, as far as the step has room for it beside what is no work.  What the host waits between
     two steps it mostly waits for the device, which works then: that counts as work.
     """
-    waits_s = {
-        phase: min(wait_s, facts.phases_s.get(phase, 0.0))
-        for phase, wait_s in facts.waits_s.items()
-    }
-    work_s = sum(facts.phases_s.get(phase, 0.0) for phase in WORK)
-    if not facts.ahead:
-        own_s = work_s - sum(waits_s.get(phase, 0.0) for phase in WORK)
-        return own_s, sum(waits_s.values())
-    work_s += waits_s.get("loop", 0.0)
-    largest_s = max((s for phase, s in facts.waits_s.items() if phase != "loop"), default=0.0)
+    inside_s = {phase: min(spent, phases_s.get(phase, 0.0)) for phase, spent in waits_s.items()}
+    work_s = sum(phases_s.get(phase, 0.0) for phase in WORK)
+    if not ahead:
+        own_s = work_s - sum(inside_s.get(phase, 0.0) for phase in WORK)
+        return own_s, sum(inside_s.values())
+    work_s += inside_s.get("loop", 0.0)
+    largest_s = max((spent for phase, spent in waits_s.items() if phase != "loop"), default=0.0)
     waiting_s = min(largest_s, work_s)
     return work_s - waiting_s, waiting_s
 
@@ -153,21 +150,21 @@ def _split(work: float, weights: Mapping[str, float] | None) -> dict[str, float 
     return {**{name: work * weights[name] / total for name in MODELLED}, "undivided": None}
 
 
-def _weights(facts: StepFacts, work_s: float) -> dict[str, float] | None:
+def _weights(light: Roofline | None, work_s: float, *, timed: bool) -> dict[str, float] | None:
     """Seconds of the audited operators by what they are spent on; `None` without operators.
 
     An operator's time is its launches, and the rest by what bounds it: traffic counts whether
     memory or a cache serves it, since the operator waits for either.  Where no operator ran the
     host launches: Python, autograd.
     """
-    if facts.light is None:
+    if light is None:
         return None
     spent_s = dict.fromkeys(MODELLED, 0.0)
     ran_s = 0.0
-    for floor in facts.light.own:
-        moving_s = floor.use.moved_bytes / facts.light.chip.memory_bytes_per_s
+    for floor in light.own:
+        moving_s = floor.use.moved_bytes / light.chip.memory_bytes_per_s
         bound = "compute" if (floor.compute_s or 0.0) >= moving_s else "memory"
-        if facts.timed and floor.use.host_s > 0:
+        if timed and floor.use.host_s > 0:
             taken_s = floor.use.host_s
             launch_s = min(floor.launch_s, taken_s)
             ran_s += taken_s

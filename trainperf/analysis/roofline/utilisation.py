@@ -116,14 +116,13 @@ class UtilisationFold:
         if chip is None:
             reason = f"the peak of {audit.device_name} is not in the chip table"
             return Reading(value=None, unit="1", reason=reason)
-        peak = None if audit.precision is None else chip.flops_per_s.get(audit.precision)
+        peak = chip.flops_per_s.get(audit.precision or "")
         if peak is None:
             reason = f"the peak of {chip.name} in {audit.precision} is not known"
             return Reading(value=None, unit="1", reason=reason)
-        if listed is None:
-            # Others used the machine when its peak was measured, if its steps are faster.
-            peak = max(peak, flops_per_s)
-        return Reading(value=flops_per_s / peak, unit="1", n=self._steps)
+        # Others used the machine when its peak was measured, if its steps are faster.
+        most = peak if listed is not None else max(peak, flops_per_s)
+        return Reading(value=flops_per_s / most, unit="1", n=self._steps)
 
 
 _WORDS = {"tokens_padded": "tokens with padding", "samples": "samples"}

@@ -7,7 +7,7 @@ import numpy as np
 
 from trainperf.analysis.roofline.roofline import Roofline
 from trainperf.analysis.roofline.speed_of_light import speed_of_light
-from trainperf.analysis.roofline.time_split import StepFacts, dimensions
+from trainperf.analysis.roofline.time_split import dimensions
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.loop_kind import imported_from
@@ -49,9 +49,9 @@ def with_time_split(
     on_device = (
         each for each in traced if None not in (each.gpu_busy_fraction, each.compute_fraction)
     )
-    facts = StepFacts(
-        phases_s=phases_s,
-        waits_s=waits_s,
+    split = dimensions(
+        phases_s,
+        waits_s,
         ahead=summary.run.device != "cpu",
         # Before there is a steady step the audited one has to do.
         light=typical if summary.run.steady_steps else light,
@@ -63,4 +63,4 @@ def with_time_split(
     if audit is not None and light is not None:
         # Times of the warm-up do not show how fast a step is.
         speed = speed_of_light(light, audit, {} if typical is None else phases_s, typical)
-    return msgspec.structs.replace(summary, dimensions=dimensions(facts), light=speed)
+    return msgspec.structs.replace(summary, dimensions=split, light=speed)

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from trainperf.analysis.summary.lead_steps import HOST, INDEX, SLOWEST, TAIL, LeadSteps, tagged
 from trainperf.analysis.summary.schema import CaptureAftermath, TracedDuration, TracedSteps
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, step_range
 from trainperf.core.phases import DISQUALIFYING, Phase, Tag
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.block import Column
 from trainperf.traces.capture_files import CaptureReport, rank_of
 from trainperf.traces.results import RankTrace
 
@@ -26,85 +27,64 @@ _WORDS = {
 }
 """What is compared between a trace and the records."""
 
-_INDEX, _PROFILED, _SLOWEST, _WALL = range(4)
+
+def captures(steps: LeadSteps) -> tuple[CaptureAftermath, ...]:
+    """Each stretch of profiled steps, and whether the steps after it are as fast as before."""
+    rows = steps.rows()
+    rows = rows[tagged(rows, Tag.PROFILED) | ~tagged(rows, DISQUALIFYING)]
+    profiled = tagged(rows, Tag.PROFILED)
+    places = np.flatnonzero(profiled)
+    if not len(places):
+        return ()
+    apart = (np.diff(places) > 1) | (np.diff(rows[places, INDEX]) > 1)
+    stretches = np.split(places, np.flatnonzero(apart) + 1)
+    ends = [*(int(stretch[0]) for stretch in stretches[1:]), len(rows)]
+    usual = np.flatnonzero(~profiled)
+    found = []
+    for stretch, end in zip(stretches, ends, strict=True):
+        before = usual[: np.searchsorted(usual, stretch[0])][-NEIGHBOURS:]
+        after = np.arange(stretch[-1] + 1, end)[:NEIGHBOURS]
+        numbers = rows[[stretch[0], stretch[-1]], INDEX]
+        found.append(_aftermath(numbers, rows[before, SLOWEST], rows[after, SLOWEST]))
+    return tuple(found)
 
 
-class CaptureFold:
-    """Keeps the profiled steps of the lowest rank and their neighbours, so many per capture."""
+def _aftermath(numbers: Column, before: Column, after: Column) -> CaptureAftermath:
+    """Of the first and the last profiled step, and the seconds of the steps on either side.
 
-    def __init__(self) -> None:
-        self._rows = np.empty((0, _WALL + len(_WORDS)))
-
-    def observe(self, block: StepBlock, slowest_ns: Column) -> None:
-        """Take the next steps, with the wall time of each on the slowest rank."""
-        profiled, tails = (block.tags & Tag.PROFILED) != 0, block.fact("tail_ns")
-        tails = np.full(len(block), np.nan) if tails is None else tails
-        times_ns = [slowest_ns, block.wall_ns, block.host_ns(Phase.DATA_WAIT), tails]
-        told = np.column_stack([block.index, profiled, np.column_stack(times_ns) / 1e9])
-        rows = np.concatenate([self._rows, told[profiled | ((block.tags & DISQUALIFYING) == 0)]])
-        around = np.flatnonzero(rows[:, _PROFILED])[:, None] + np.arange(
-            -NEIGHBOURS, NEIGHBOURS + 1
-        )
-        latest = np.arange(len(rows) - NEIGHBOURS, len(rows))
-        kept = np.unique(np.append(around, latest))
-        self._rows = rows[kept[(kept >= 0) & (kept < len(rows))]]
-
-    def captures(self) -> tuple[CaptureAftermath, ...]:
-        """The captures so far."""
-        rows = self._rows
-        places = np.flatnonzero(rows[:, _PROFILED])
-        if not len(places):
-            return ()
-        apart = (np.diff(places) > 1) | (np.diff(rows[places, _INDEX]) > 1)
-        stretches = np.split(places, np.flatnonzero(apart) + 1)
-        ends = [*(stretch[0] for stretch in stretches[1:]), len(rows)]
-        return tuple(
-            _aftermath(rows, stretch, int(end))
-            for stretch, end in zip(stretches, ends, strict=True)
-        )
-
-    def traces(
-        self, captures: Sequence[CaptureReport], ranks: Sequence[int], *, restarted: bool
-    ) -> tuple[TracedSteps, ...]:
-        """What each trace says, and of the lowest rank whether its records do.
-
-        Args:
-            captures: The analyses of the run's traces.
-            ranks: Those that were read.
-            restarted: Whether there are several attempts: each numbers its traces from 0, so
-                nothing is compared.
-        """
-        compared = {} if restarted else {ranks[0]: self._rows}
-        return tuple(
-            _traced(report, trace, rank, compared.get(rank, self._rows[:0]))
-            for report in captures
-            for trace in report.ranks
-            if (rank := rank_of(trace.file)) is not None and rank in ranks
-        )
-
-
-def _aftermath(rows: Column, stretch: Column, end: int) -> CaptureAftermath:
-    """Of a stretch of profiled rows, before the one that begins at *end*.
-
-    A ratio counts from 5 % on, if the quartiles agree (10 to 20 % were measured after CUPTI).
+    Slower is 5 % and more, if the quartiles agree (10 to 20 % were measured after CUPTI).
     """
-    earlier = rows[: stretch[0]]
-    before = earlier[earlier[:, _PROFILED] == 0][-NEIGHBOURS:, _SLOWEST]
-    after = rows[stretch[-1] + 1 : end][:NEIGHBOURS, _SLOWEST]
-    before_s = after_s = ratio = None
+    before_s = after_s = None
     slower = False
     if min(len(before), len(after)) >= FEWEST:
         before_s, before_third_s = np.quantile(before, (0.5, 0.75)).tolist()
         after_first_s, after_s = np.quantile(after, (0.25, 0.5)).tolist()
-        ratio = after_s / before_s if before_s and after_s else None
-        slower = bool(ratio and ratio > 1 + LIMITS.worth and after_first_s > before_third_s)
+        slower = after_s > (1 + LIMITS.worth) * before_s and after_first_s > before_third_s
+    first, last = numbers.astype(int).tolist()
     return CaptureAftermath(
-        first_step=int(rows[stretch[0], _INDEX]),
-        last_step=int(rows[stretch[-1], _INDEX]),
-        before_s=before_s,
-        after_s=after_s,
-        ratio=ratio,
-        slower=slower,
+        first_step=first, last_step=last, before_s=before_s, after_s=after_s, slower=slower
+    )
+
+
+def traces(
+    steps: LeadSteps, reports: Sequence[CaptureReport], ranks: Sequence[int], *, restarted: bool
+) -> tuple[TracedSteps, ...]:
+    """What each trace says, and of the lowest rank whether its records do.
+
+    Args:
+        steps: Those of the lowest rank.
+        reports: The analyses of the run's traces.
+        ranks: Those that were read.
+        restarted: Whether there are several attempts: each numbers its traces from 0, so nothing
+            is compared.
+    """
+    rows = steps.rows()
+    compared = {} if restarted else {ranks[0]: rows}
+    return tuple(
+        _traced(report, trace, rank, compared.get(rank, rows[:0]))
+        for report in reports
+        for trace in report.ranks
+        if (rank := rank_of(trace.file)) is not None and rank in ranks
     )
 
 
@@ -117,8 +97,10 @@ def _traced(report: CaptureReport, trace: RankTrace, rank: int, rows: Column) ->
         for step in trace.steps
         if step.step in complete
     ]
-    beyond = rows[:, _INDEX] - capture.first_index
-    recorded = rows[(beyond >= 0) & (beyond < capture.complete_steps), _WALL:]
+    beyond = rows[:, INDEX] - capture.first_index
+    mine = rows[(beyond >= 0) & (beyond < capture.complete_steps)]
+    waits_s = mine[:, HOST + Phase.DATA_WAIT]
+    recorded = np.column_stack([mine[:, HOST:].sum(axis=1), waits_s, mine[:, TAIL]])
     return TracedSteps(
         file=trace.file,
         rank=rank,

@@ -4,7 +4,7 @@ Shares are of samples of wall time (`trainperf.core.artifacts.lines`); how long 
 known from its records alone.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import TypeVar
 
@@ -12,11 +12,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps, tagged
 from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode, RecurringSteps
 from trainperf.core.artifacts.lines import Sample, SampledLines, SampledStack
-from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
+from trainperf.core.phases import PHASES, Tag
 from trainperf.core.stats.quantiles import wilson
-from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.block import Column
 
 
 FEWEST_SAMPLES = 10
@@ -31,9 +32,6 @@ SLOW = (1.5, 3.0, 10.0)
 REGULAR = 0.7
 """Share of the slow steps that another one must follow a period later."""
 FEWEST_SLOW = 4
-MOST_STEPS = 65_536
-"""The latest ones are looked at."""
-
 _OWNED = int(
     Tag.WARMUP
     | Tag.FIRST_IN_EPOCH
@@ -51,80 +49,51 @@ _CAUSES = (Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
 
 _PHASES = {phase.label for phase in PHASES}
 
-Rows = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Function = tuple[str, str]
 Stacks = Counter[tuple[int, ...]]
 K = TypeVar("K", bound=Hashable)
 
 
-class StepTimesFold:
-    """Keeps the times of the latest steps on the lowest rank."""
-
-    def __init__(self) -> None:
-        self._blocks: deque[Rows] = deque()
-        self._steps = 0
-
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the next steps, a block per rank."""
-        block = next((block for block in blocks if len(block)), None)
-        if block is None or not len(block := block.single()):
-            return
-        host_s = [block.host_ns(phase) / 1e9 for phase in PHASES]
-        self._blocks.append(np.column_stack([block.index, block.tags, *host_s]))
-        self._steps += len(block)
-        while self._steps - len(self._blocks[0]) >= MOST_STEPS:
-            self._steps -= len(self._blocks.popleft())
-
-    def _without(self, tags: int) -> Rows:
-        """Rows of the steps that have none of these tags."""
-        rows = np.concatenate(self._blocks) if self._blocks else np.empty((0, 2 + len(PHASES)))
-        without: Rows = rows[(rows[:, 1].astype(int) & tags) == 0]
-        return without
-
-    def steady(self) -> frozenset[int]:
-        """Numbers of the steady steps among them."""
-        return frozenset(self._without(DISQUALIFYING)[:, 0].astype(int))
-
-    def slow_steps(self, lines: SampledLines | None) -> RecurringSteps | None:
-        """Those that cost most, of the ones that come back by number or after a pause."""
-        rows = self._without(_OWNED)
-        if len(rows) < 3 * FEWEST_SLOW:
-            return None
-        index, tags, host_s = rows[:, 0].astype(int), rows[:, 1].astype(int), rows[:, 2:]
-        walls_s = host_s.sum(axis=1)
-        typical_s = float(np.median(walls_s))
-        every, which = _periodic(index, walls_s / typical_s)
-        tag, lost_s = "", float((walls_s[which] - typical_s).sum())
-        for cause in _CAUSES:
-            tagged = (tags & cause) != 0
-            more_s = walls_s[tagged] - typical_s
-            often = len(more_s) >= FEWEST_SLOW and np.median(more_s) > (SLOW[0] - 1) * typical_s
-            if often and float(more_s.sum()) > lost_s:
-                every, tag, which, lost_s = None, cause.label, tagged, float(more_s.sum())
-        if not which.any():
-            return None
-        more_s = np.median(host_s[which], axis=0) - np.median(host_s[~which], axis=0)
-        longer_s = float(more_s.clip(min=0).sum())
-        if longer_s <= 0:
-            return None  # what they take longer is in a different phase each
-        phase = PHASES[int(np.argmax(more_s))].label
-        slow, ordinary = (frozenset(index[some].tolist()) for some in (which, ~which))
-        return RecurringSteps(
-            every=every,
-            tag=tag,
-            steps=len(slow),
-            of_steps=len(rows),
-            slow_s=float(np.median(walls_s[which])),
-            typical_s=typical_s,
-            lost_s=lost_s,
-            phase=phase,
-            phase_fraction=float(more_s.max()) / longer_s,
-            line=_SampledCode(lines).beyond(phase, slow, ordinary) if lines else None,
-        )
+def slow_steps(steps: LeadSteps, lines: SampledLines | None) -> RecurringSteps | None:
+    """Those that cost most, of the ones that come back by number or after a pause."""
+    rows = steps.latest(_OWNED)
+    if len(rows) < 3 * FEWEST_SLOW:
+        return None
+    index, host_s = rows[:, INDEX].astype(int), rows[:, HOST:]
+    walls_s = host_s.sum(axis=1)
+    typical_s = float(np.median(walls_s))
+    every, which = _periodic(index, walls_s / typical_s)
+    tag, lost_s = "", float((walls_s[which] - typical_s).sum())
+    for cause in _CAUSES:
+        after = tagged(rows, cause)
+        more_s = walls_s[after] - typical_s
+        often = len(more_s) >= FEWEST_SLOW and np.median(more_s) > (SLOW[0] - 1) * typical_s
+        if often and float(more_s.sum()) > lost_s:
+            every, tag, which, lost_s = None, cause.label, after, float(more_s.sum())
+    if not which.any():
+        return None
+    more_s = np.median(host_s[which], axis=0) - np.median(host_s[~which], axis=0)
+    longer_s = float(more_s.clip(min=0).sum())
+    if longer_s <= 0:
+        return None  # what they take longer is in a different phase each
+    phase = PHASES[int(np.argmax(more_s))].label
+    slow, ordinary = (frozenset(index[some].tolist()) for some in (which, ~which))
+    return RecurringSteps(
+        every=every,
+        tag=tag,
+        steps=len(slow),
+        of_steps=len(rows),
+        slow_s=float(np.median(walls_s[which])),
+        typical_s=typical_s,
+        lost_s=lost_s,
+        phase=phase,
+        phase_fraction=float(more_s.max()) / longer_s,
+        line=_SampledCode(lines).beyond(phase, slow, ordinary) if lines else None,
+    )
 
 
-def _periodic(index: npt.NDArray[np.int64], medians: Rows) -> tuple[int | None, Mask]:
+def _periodic(index: npt.NDArray[np.int64], medians: Column) -> tuple[int | None, Mask]:
     """Steps from a slow one to the next, and which these are, by the medians that they take."""
     for times in SLOW:
         slow = medians > times

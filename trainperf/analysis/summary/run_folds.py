@@ -10,9 +10,8 @@ from trainperf.analysis.roofline.utilisation import UtilisationFold
 from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.captures import CaptureFold
 from trainperf.analysis.summary.lateness import LatenessFold
-from trainperf.analysis.summary.lines import StepTimesFold
+from trainperf.analysis.summary.lead_steps import LeadSteps
 from trainperf.analysis.summary.long_term import LevelsFold, long_term
 from trainperf.analysis.summary.machine import MachineFold
 from trainperf.analysis.summary.rank_folds import JobSteps, job_blocks, measured_by_all, read_ranks
@@ -67,22 +66,20 @@ class RunFolds:
             tail=any("tail_ns" in each.info.columns for files in run.attempts for each in files),
         )
         self.utilisation = UtilisationFold(documents)
-        self.captures = CaptureFold()
+        self.steps = LeadSteps()
         self.excluded: Counter[str] = Counter()
         """Tag to the steps that are excluded for it; with several, it is the first of them."""
-        self.times = StepTimesFold()
         self.levels = LevelsFold(len(run.ranks))
         machines, self.machine_problems = replay.machines
         self.machine = MachineFold(machines, window=bool(run.window))
 
     def read(self, observers: Sequence[StepObserver]) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
-        of_all_ranks = (self.lateness, self.utilisation, self.times)
         for blocks in self._pass.blocks():
             for fold, block in zip(self.meters, blocks, strict=True):
                 fold.observe(block)
-            for fold_of_all in of_all_ranks:
-                fold_of_all.observe(blocks)
+            self.lateness.observe(blocks)
+            self.utilisation.observe(blocks)
             # Half a megabyte per rank: of many ranks that are followed the first alone.
             self.levels.observe(blocks if len(blocks) <= FEW_RANKS else blocks[:1])
             if observers:
@@ -91,7 +88,7 @@ class RunFolds:
                     observer.observe(job)
             present = [block for block in blocks if len(block)]
             slowest_ns = np.maximum.reduce([block.wall_ns for block in present])
-            self.captures.observe(present[0], slowest_ns)
+            self.steps.observe(present[0], slowest_ns)
             self.excluded.update(excluded(present[0].tags))
             self.machine.observe(present[0], self._pass.attempt)
 
@@ -126,9 +123,8 @@ class RunFolds:
             for block in aligned.attempts[attempt].of(files[0]):
                 if files[0].rank == self.run.ranks[0]:
                     self.utilisation.observe([block])
-                self.times.observe([block])
                 self.levels.observe([block])
-                self.captures.observe(block, steps[attempt].walls_ns[done : done + len(block)])
+                self.steps.observe(block, steps[attempt].walls_ns[done : done + len(block)])
                 self.machine.observe(block, attempt)
                 done += len(block)
 

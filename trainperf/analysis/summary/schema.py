@@ -163,8 +163,6 @@ class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):
     last_step: int
     before_s: float | None
     after_s: float | None
-    ratio: float | None
-    """`after_s` over `before_s`."""
     slower: bool
     """More than 5 % slower afterwards, and the middle halves of the steps do not overlap."""
 
