@@ -34,6 +34,7 @@ from trainperf.analysis.summary.run_facts import (
 )
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import Summary, encode_summary
+from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.engines.base import Engine
 from trainperf.core.phases import TAGS
@@ -100,12 +101,12 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
     summary = msgspec.structs.replace(
         with_workers_needed(summary), trials=documents.trials, trials_from=documents.trials_from
     )
-    typical_audit = folds.utilisation.typical()
-    step_s = None if typical_audit is None else summary.value(STEP_S)
+    usual = typical_audit(folds.steps, documents)
+    step_s = None if usual is None else summary.value(STEP_S)
     light = light_of(documents, step_s)
     typical = None
-    if typical_audit is not None:
-        typical = light_of(replace(documents, audit=typical_audit), step_s)
+    if usual is not None:
+        typical = light_of(replace(documents, audit=usual), step_s)
     captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
     summary = with_time_split(summary, documents.audit, light, captures, typical=typical)
     evidence = Evidence(

@@ -50,14 +50,14 @@ class OperatorFloor(msgspec.Struct, frozen=True, kw_only=True):
     fused_floor_s: float = 0.0
     """The floor when each chain of elementwise operators is one kernel."""
 
-    def share_of_roof(self, measured_s: float) -> float | None:
+    def share_of_roof(self, measured_s: float | None) -> float | None:
         """Floor over measured time: from 0.75 on there is little to gain; `None` without a floor.
 
         Above 1 the measured time is not that of the calls, or the chip is faster than specified.
         """
-        return self.floor_s / measured_s if measured_s > 0 and self.floor_s > 0 else None
+        return self.floor_s / measured_s if measured_s and self.floor_s > 0 else None
 
-    def near_roof(self, measured_s: float) -> bool | None:
+    def near_roof(self, measured_s: float | None) -> bool | None:
         """Whether a faster kernel would gain little: leave it alone, or fuse it away."""
         share = self.share_of_roof(measured_s)
         return None if share is None else share >= NEAR_ROOF

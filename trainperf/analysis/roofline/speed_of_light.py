@@ -42,11 +42,6 @@ class OperatorSpeed(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     """Of the measured time of all operators; of their floors and launches where none is timed."""
 
-    @property
-    def near_roof(self) -> bool | None:
-        """Whether it runs at 75 % of its floor's speed or more: leave it, or fuse it."""
-        return None if self.measured_s is None else self.floor.near_roof(self.measured_s)
-
 
 class SpeedOfLight(msgspec.Struct, frozen=True, kw_only=True):
     """The audited step against its chip."""

@@ -1,6 +1,7 @@
-"""Steps of the lowest rank that are kept one by one: the latest, and those about captures."""
+"""Steps of the lowest rank kept one by one: the latest, and those of captures and audits."""
 
 import numpy as np
+import numpy.typing as npt
 
 from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
 from trainperf.core.steps.block import Column, StepBlock
@@ -10,11 +11,11 @@ MOST_STEPS = 65_536
 """The latest ones are kept, up to twice as many."""
 
 NEIGHBOURS = 200
-"""Steps on either side of a profiled one that are kept."""
+"""Steps on either side of a profiled or audited one that are kept."""
 
-INDEX, TAGS, SLOWEST, TAIL, HOST = range(5)
-"""Columns: number and tags of a step, its wall time on the slowest rank and its all-reduce tail,
-and from the last on the time of each phase; all times in seconds."""
+INDEX, TAGS, TOKENS, SAMPLES, SLOWEST, TAIL, HOST = range(7)
+"""Columns: number, tags and sizes of a step (tokens with padding), its wall time on the slowest
+rank, its all-reduce tail, and from the last on the time of each phase; all times in seconds."""
 
 
 class LeadSteps:
@@ -29,39 +30,41 @@ class LeadSteps:
         if len(single) < len(block):
             # Of an imported log those that show no mean, on the rank that it is of.
             block, slowest_ns = single, single.wall_ns
-        tails = block.fact("tail_ns")
         missing = np.full(len(block), np.nan)
+        facts = (block.fact(name) for name in ("tokens_padded", "samples", "tail_ns"))
+        tokens, samples, tails = (missing if fact is None else fact for fact in facts)
         host_ns = [block.host_ns(phase) for phase in PHASES]
-        times_ns = [slowest_ns, missing if tails is None else tails, *host_ns]
-        rows = np.column_stack([block.index, block.tags, *times_ns])
+        sizes = [block.index, block.tags, tokens, samples]
+        rows = np.column_stack([*sizes, slowest_ns, tails, *host_ns])
         rows[:, SLOWEST:] /= 1e9
         self._rows.append(rows)
         if sum(map(len, self._rows)) >= 2 * MOST_STEPS:
-            self._rows = [_needed(np.concatenate(self._rows))]
+            self._rows = [_needed(self.rows())]
 
     def rows(self) -> Column:
         """All that are kept."""
-        return np.concatenate(self._rows)
+        self._rows = [np.concatenate(self._rows)]
+        return self._rows[0]
 
     def latest(self, without: int) -> Column:
         """The latest ones that have none of these tags."""
         rows = self.rows()[-MOST_STEPS:]
-        chosen: Column = rows[~tagged(rows, without)]
-        return chosen
+        return rows[~tagged(rows, without)]
 
     def steady(self) -> frozenset[int]:
         """Numbers of the steady steps among the latest ones."""
         return frozenset(self.latest(DISQUALIFYING)[:, INDEX].astype(int).tolist())
 
 
-def tagged(rows: Column, tags: int) -> Column:
+def tagged(rows: Column, tags: int) -> npt.NDArray[np.bool_]:
     """Which of these steps have one of the tags."""
-    which: Column = (rows[:, TAGS].astype(int) & tags) != 0
+    which: npt.NDArray[np.bool_] = (rows[:, TAGS].astype(int) & tags) != 0
     return which
 
 
 def _needed(rows: Column) -> Column:
-    profiled = np.append(0, np.cumsum(tagged(rows, Tag.PROFILED)))
+    looked_at = np.append(0, np.cumsum(tagged(rows, Tag.PROFILED | Tag.AUDITED)))
     place = np.arange(len(rows))
     first, last = (place - NEIGHBOURS).clip(0), (place + NEIGHBOURS + 1).clip(None, len(rows))
-    return rows[(profiled[last] > profiled[first]) | (place >= len(rows) - MOST_STEPS)]
+    kept: Column = rows[(looked_at[last] > looked_at[first]) | (place >= len(rows) - MOST_STEPS)]
+    return kept

@@ -168,6 +168,7 @@ class _SampledCode:
         tops = _summed((frames[-1], weight) for frames, weight in stacks.items() if frames)
         loads = [self._lines.stacks[sample.stack].loads for sample in samples]
         spent_us = [sample.stands_for_us for sample in samples]
+        loading = float(np.average([*map(bool, loads)], weights=spent_us))
         return PhaseLines(
             slot=slot,
             samples=number,
@@ -177,7 +178,7 @@ class _SampledCode:
                 for place, weight in tops.most_common(MOST_LINES)
             ),
             host=self._plain_code(samples),
-            loader_fraction=None if None in loads else float(np.average(loads, weights=spent_us)),
+            loader_fraction=None if None in loads else loading,
         )
 
     def _plain_code(self, samples: Sequence[Sample]) -> PlainCode | None:

@@ -162,95 +162,86 @@ def long_term(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> L
     pauses = tuple(_growing_pauses(journals[lowest]))
     if len(first) < LEAST_LEVELS:
         return LongTerm(pauses=pauses)
-    found = _Changes({rank: each for rank, each in ranks.items() if len(each)}, journals)
-    gradual = found.gradual()
+    ranks = {rank: each for rank, each in ranks.items() if len(each)}
+    gradual = _gradual(ranks, journals)
     if gradual is not None:
         # What rises from nearly nothing begins with jumps that are large for its level.
         return LongTerm(drift=gradual, pauses=pauses)
     edges = [0, *change_points(first.walls_s), len(first)]
     spans = zip(edges, edges[1:], edges[2:], strict=False)
-    levels = (found.sudden(*span) for span in spans)
+    levels = (_sudden(ranks, journals, span) for span in spans)
     return LongTerm(levels=tuple(level for level in levels if level is not None), pauses=pauses)
 
 
-class _Changes:
-    """Looks for what differs between two sides of a run, before and after.
+def _gradual(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> Change | None:
+    """What a step takes longer bit by bit over all of the run."""
+    first = next(iter(ranks.values()))
+    # What happens every hundredth step is in few pieces: several make a mean.
+    parts = np.array_split(first.matrix, min(LEAST_LEVELS, len(first)))
+    means = Levels(np.array([part.mean(axis=0) for part in parts]))
+    line = drift(means["first"], means.walls_s)
+    if line is None or line.begins <= 0 or line.rise < LIMITS.worth * line.begins:
+        return None
+    ends = {rank: _ends(levels, 16) for rank, levels in ranks.items()}
+    wide = {rank: _ends(levels, 4) for rank, levels in ranks.items()}
+    phases_s = {rank: [side.phases_s.mean(axis=0) for side in ends[rank]] for rank in ends}
+    return _change(journals, first, phases_s, wide)
+
+
+def _sudden(
+    ranks: Mapping[int, Levels], journals: Mapping[int, Journal], span: tuple[int, int, int]
+) -> Change | None:
+    """What a step takes longer from the middle of a span of levels on, beside that before."""
+    first = next(iter(ranks.values()))
+    edges = [*first["first"], math.inf]
+    before, begin, end = (edges[place] for place in span)
+    sides = {
+        rank: (levels.between(before, begin - 1), levels.between(begin, end - 1))
+        for rank, levels in ranks.items()
+    }
+    sides = {rank: both for rank, both in sides.items() if all(map(len, both))}
+    phases_s = {
+        rank: [np.median(side.phases_s, axis=0) for side in both] for rank, both in sides.items()
+    }
+    change = _change(journals, next(iter(sides.values()))[1], phases_s, sides)
+    until = None if end == math.inf else int(end)
+    if change is None:
+        return None
+    return msgspec.structs.replace(change, from_step=int(begin), until_step=until)
+
+
+def _change(
+    journals: Mapping[int, Journal],
+    since: Levels,
+    phases_s: Mapping[int, Sequence[Column]],
+    sides: Mapping[int, tuple[Levels, Levels]],
+) -> Change | None:
+    """The change between two sides; `None` if steps take no longer, or not for long.
 
     Args:
-        ranks: Levels of each rank, the lowest first.
-        journals: Of these ranks.
+        journals: Of each rank.
+        since: The pieces, on the lowest rank, of which any may take longer than before.
+        phases_s: What the phases of each rank take before and after.
+        sides: Where other differences are looked for, per rank.
     """
-
-    def __init__(self, ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> None:
-        self._ranks, self._journals = ranks, journals
-        self._lowest = next(iter(ranks))
-        self._first = ranks[self._lowest]
-
-    def gradual(self) -> Change | None:
-        """What a step takes longer bit by bit over all of the run."""
-        # What happens every hundredth step is in few pieces: several make a mean.
-        parts = np.array_split(self._first.matrix, min(LEAST_LEVELS, len(self._first)))
-        means = Levels(np.array([part.mean(axis=0) for part in parts]))
-        line = drift(means["first"], means.walls_s)
-        if line is None or line.begins <= 0 or line.rise < LIMITS.worth * line.begins:
-            return None
-        ends = {rank: _ends(levels, 16) for rank, levels in self._ranks.items()}
-        wide = {rank: _ends(levels, 4) for rank, levels in self._ranks.items()}
-        phases_s = {rank: [side.phases_s.mean(axis=0) for side in ends[rank]] for rank in ends}
-        return self._change(self._first, phases_s, wide)
-
-    def sudden(self, before: int, begin: int, end: int) -> Change | None:
-        """What a step takes longer from a place in the levels on, beside that before."""
-        edges = [*self._first["first"], math.inf]
-        sides = {
-            rank: (
-                levels.between(edges[before], edges[begin] - 1),
-                levels.between(edges[begin], edges[end] - 1),
-            )
-            for rank, levels in self._ranks.items()
-        }
-        sides = {rank: both for rank, both in sides.items() if all(map(len, both))}
-        phases_s = {
-            rank: [np.median(side.phases_s, axis=0) for side in both]
-            for rank, both in sides.items()
-        }
-        change = self._change(sides[self._lowest][1], phases_s, sides)
-        until = None if end == len(self._first) else int(edges[end])
-        if change is None:
-            return None
-        return msgspec.structs.replace(change, from_step=int(edges[begin]), until_step=until)
-
-    def _change(
-        self,
-        since: Levels,
-        phases_s: Mapping[int, Sequence[Column]],
-        sides: Mapping[int, tuple[Levels, Levels]],
-    ) -> Change | None:
-        """The change between two sides; `None` if steps take no longer, or not for long.
-
-        Args:
-            since: The pieces, on the lowest rank, of which any may take longer than before.
-            phases_s: What the phases of each rank take before and after.
-            sides: Where other differences are looked for, per rank.
-        """
-        begins_s, ends_s = (float(each.sum()) for each in phases_s[self._lowest])
-        walls_s, steps = since.walls_s, float(since["steady"].sum())
-        if ends_s <= begins_s or float(walls_s.mean()) * steps < LEAST_LASTS_S:
-            return None
-        grown = {rank: after - before for rank, (before, after) in phases_s.items()}
-        rank, phase, alone = _cause(grown, ends_s - begins_s)
-        return Change(
-            begins_s=begins_s,
-            ends_s=ends_s,
-            lost_s=float((walls_s - begins_s).clip(min=0).mean()) * steps,
-            phase=phase.label,
-            phase_begins_s=float(phases_s[rank][0][phase]),
-            phase_ends_s=float(phases_s[rank][1][phase]),
-            rank=rank if alone else None,
-            hook=_growing_hook(self._journals[rank], *sides[rank]),
-            alike=_alike(*phases_s[rank]),
-            moved=tuple(_moved(*sides[rank], begins_s, ends_s)),
-        )
+    begins_s, ends_s = (float(each.sum()) for each in next(iter(phases_s.values())))
+    walls_s, steps = since.walls_s, float(since["steady"].sum())
+    if ends_s <= begins_s or float(walls_s.mean()) * steps < LEAST_LASTS_S:
+        return None
+    grown = {rank: after - before for rank, (before, after) in phases_s.items()}
+    rank, phase, alone = _cause(grown, ends_s - begins_s)
+    return Change(
+        begins_s=begins_s,
+        ends_s=ends_s,
+        lost_s=float((walls_s - begins_s).clip(min=0).mean()) * steps,
+        phase=phase.label,
+        phase_begins_s=float(phases_s[rank][0][phase]),
+        phase_ends_s=float(phases_s[rank][1][phase]),
+        rank=rank if alone else None,
+        hook=_growing_hook(journals[rank], *sides[rank]),
+        alike=_alike(*phases_s[rank]),
+        moved=tuple(_moved(*sides[rank], begins_s, ends_s)),
+    )
 
 
 def _ends(levels: Levels, parts: int) -> tuple[Levels, Levels]:

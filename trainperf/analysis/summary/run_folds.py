@@ -6,7 +6,6 @@ from typing import Protocol
 
 import numpy as np
 
-from trainperf.analysis.roofline.utilisation import UtilisationFold
 from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
@@ -18,6 +17,7 @@ from trainperf.analysis.summary.rank_folds import JobSteps, job_blocks, measured
 from trainperf.analysis.summary.ranks import FEW_RANKS
 from trainperf.analysis.summary.run_facts import completed_info, diverged
 from trainperf.analysis.summary.schema import LongTerm
+from trainperf.analysis.summary.utilisation import utilisation
 from trainperf.analysis.summary.waits import COLLECTIVES, typical_places
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.engines.base import Engine
@@ -65,7 +65,6 @@ class RunFolds:
             collectives=self._collectives,
             tail=any("tail_ns" in each.info.columns for files in run.attempts for each in files),
         )
-        self.utilisation = UtilisationFold(documents)
         self.steps = LeadSteps()
         self.excluded: Counter[str] = Counter()
         """Tag to the steps that are excluded for it; with several, it is the first of them."""
@@ -79,7 +78,6 @@ class RunFolds:
             for fold, block in zip(self.meters, blocks, strict=True):
                 fold.observe(block)
             self.lateness.observe(blocks)
-            self.utilisation.observe(blocks)
             # Half a megabyte per rank: of many ranks that are followed the first alone.
             self.levels.observe(blocks if len(blocks) <= FEW_RANKS else blocks[:1])
             if observers:
@@ -121,8 +119,6 @@ class RunFolds:
         for attempt, files in enumerate(self.run.attempts):
             done = 0
             for block in aligned.attempts[attempt].of(files[0]):
-                if files[0].rank == self.run.ranks[0]:
-                    self.utilisation.observe([block])
                 self.levels.observe([block])
                 self.steps.observe(block, steps[attempt].walls_ns[done : done + len(block)])
                 self.machine.observe(block, attempt)
@@ -176,7 +172,7 @@ class RunFolds:
         since = diverged(self.replay)
         if since:
             result[LOSS] = Reading(value=None, unit="1", reason=since)
-        return result | self.utilisation.readings()
+        return result | utilisation(self.steps, self.documents)
 
 
 def _skew(lateness: LatenessFold, info: RunInfo, fold: Fold) -> Reading:

@@ -187,7 +187,7 @@ def _phase(phase: PhaseFloor) -> tuple[str, ...]:
 
 
 def _operators(light: SpeedOfLight) -> Table:
-    near = any(operator.near_roof for operator in light.operators)
+    near = any(each.floor.near_roof(each.measured_s) for each in light.operators)
     step = "" if light.audited_step is None else f" {light.audited_step}"
     note = "* at 75 % of its roof or more: leave it alone, or fuse it away"
     return Table(
@@ -203,7 +203,7 @@ def _operator(operator: OperatorSpeed) -> tuple[str, ...]:
     floor, use = operator.floor, operator.floor.use
     name = use.name.removeprefix("aten.").removesuffix(".default")
     return (
-        name + ("*" if operator.near_roof else ""),
+        name + ("*" if floor.near_roof(operator.measured_s) else ""),
         use.line or use.module or UNKNOWN,
         use.part,
         floor.bound,

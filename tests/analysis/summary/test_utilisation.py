@@ -7,9 +7,10 @@ import pytest
 from support.light import make_audit, make_use, write_audit
 from support.runs import WARMUP_STEPS, RankSpec, make_run_dir, make_step, make_steps
 
-from trainperf.analysis.roofline.utilisation import UtilisationFold
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.lead_steps import LeadSteps
+from trainperf.analysis.summary.utilisation import utilisation
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import read_documents
@@ -47,10 +48,11 @@ def steps(size: int = 512, audited_size: int = 512) -> list[StepRecord]:
 
 def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
     """Over two blocks."""
-    fold = UtilisationFold(read_documents(run))
+    steps = LeadSteps()
     for part in (records[:25], records[25:]):
-        fold.observe([StepBlock.from_records(part)])
-    return fold.readings()
+        block = StepBlock.from_records(part)
+        steps.observe(block, block.wall_ns)
+    return utilisation(steps, read_documents(run))
 
 
 def test_utilisation_is_the_audits_flops_over_the_steady_steps_time(tmp_path: Path) -> None:
