@@ -10,7 +10,7 @@ from trainperf.core.steps.block import Column, StepBlock
 MOST_STEPS = 65_536
 """The latest ones are kept, up to twice as many."""
 
-NEIGHBOURS = 200
+NEIGHBOURS = 100
 """Steps on either side of a profiled or audited one that are kept."""
 
 INDEX, TAGS, TOKENS, SAMPLES, SLOWEST, TAIL, HOST = range(7)
@@ -22,7 +22,8 @@ class LeadSteps:
     """Takes the steps of a run, in order."""
 
     def __init__(self) -> None:
-        self._rows = [np.empty((0, HOST + len(PHASES)))]
+        self._kept = np.empty((0, HOST + len(PHASES)))
+        self._recent: list[Column] = []
 
     def observe(self, block: StepBlock, slowest_ns: Column) -> None:
         """Take the next steps, with the wall time of each on the slowest rank."""
@@ -37,14 +38,14 @@ class LeadSteps:
         sizes = [block.index, block.tags, tokens, samples]
         rows = np.column_stack([*sizes, slowest_ns, tails, *host_ns])
         rows[:, SLOWEST:] /= 1e9
-        self._rows.append(rows)
-        if sum(map(len, self._rows)) >= 2 * MOST_STEPS:
-            self._rows = [_needed(self.rows())]
+        self._recent.append(rows)
+        if sum(map(len, self._recent)) >= MOST_STEPS:
+            self._kept = _needed(self.rows())
+            self._recent = []
 
     def rows(self) -> Column:
         """All that are kept."""
-        self._rows = [np.concatenate(self._rows)]
-        return self._rows[0]
+        return np.concatenate([self._kept, *self._recent])
 
     def latest(self, without: int) -> Column:
         """The latest ones that have none of these tags."""
