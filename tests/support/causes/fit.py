@@ -10,12 +10,12 @@ from support.causes.machine import trouble
 from trainperf.analysis.diagnosis.cause import Use
 from trainperf.analysis.summary.schema import (
     CaptureAftermath,
-    Change,
     LineShare,
     LongTerm,
     Moved,
     PhaseLines,
     RecurringSteps,
+    RunChange,
 )
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep, GraphBreak
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
@@ -162,7 +162,7 @@ PAUSES = (
 
 def grows(gap: str, lost_s: float) -> Seen:
     """Pauses that get longer."""
-    pause = Change(gap=gap, number=40, begins_s=0.1, ends_s=0.4, lost_s=lost_s)
+    pause = RunChange(gap=gap, number=40, begins_s=0.1, ends_s=0.4, lost_s=lost_s)
     return paused(gap, 10.0, 40, long_term=LongTerm(pauses=(pause,)))
 
 
@@ -359,7 +359,7 @@ def level(
     beside: Seen | None = None,
 ) -> Seen:
     """From one step to another they take 120 ms instead of 100."""
-    new = Change(
+    new = RunChange(
         from_step=since,
         until_step=until,
         begins_s=0.1,
@@ -384,7 +384,7 @@ def drifting(
     phase: str = "loop", *moved: Moved, lost_s: float = 2.0, hook: str = "", **known: object
 ) -> Seen:
     """Steps of 100 ms become steps of 140."""
-    drift = Change(
+    drift = RunChange(
         begins_s=0.1,
         ends_s=0.14,
         lost_s=lost_s,

@@ -40,13 +40,13 @@ def captures(steps: LeadSteps) -> tuple[CaptureAftermath, ...]:
     stretches = np.split(places, np.flatnonzero(apart) + 1)
     ends = [*(int(stretch[0]) for stretch in stretches[1:]), len(rows)]
     usual = np.flatnonzero(~profiled)
-    found = []
+    aftermaths = []
     for stretch, end in zip(stretches, ends, strict=True):
         before = usual[: np.searchsorted(usual, stretch[0])][-NEIGHBOURS:]
         after = np.arange(stretch[-1] + 1, end)[:NEIGHBOURS]
         numbers = rows[[stretch[0], stretch[-1]], INDEX]
-        found.append(_aftermath(numbers, rows[before, SLOWEST], rows[after, SLOWEST]))
-    return tuple(found)
+        aftermaths.append(_aftermath(numbers, rows[before, SLOWEST], rows[after, SLOWEST]))
+    return tuple(aftermaths)
 
 
 def _aftermath(numbers: Column, before: Column, after: Column) -> CaptureAftermath:

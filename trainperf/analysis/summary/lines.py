@@ -183,14 +183,14 @@ class _SampledCode:
 
     def _plain_code(self, samples: Sequence[Sample]) -> PlainCode | None:
         """What is no tensor operation there, and the innermost function that most of it is in."""
-        seen = [(self._lines.stacks[sample.stack], sample.stands_for_us) for sample in samples]
-        plain = [(stack, spent_us) for stack, spent_us in seen if stack.host_work]
+        sampled = [(self._lines.stacks[sample.stack], sample.stands_for_us) for sample in samples]
+        plain = [(stack, spent_us) for stack, spent_us in sampled if stack.host_work]
         stacks = _summed((stack.frames, spent_us) for stack, spent_us in plain)
         owner = self._owner(stacks, len(samples), self._around)
         if owner is None:
             return None
         names = _summed((stack.host_work, spent_us) for stack, spent_us in plain)
-        weights = np.array([spent_us for _, spent_us in seen], dtype=np.float64)
+        weights = np.array([spent_us for _, spent_us in sampled], dtype=np.float64)
         fraction = owner.fraction * stacks.total() / float(weights.sum())
         # Samples stand for unlike times: so many equal ones would be as sure.
         low, high = wilson(fraction, float(weights.sum() ** 2 / (weights**2).sum()))

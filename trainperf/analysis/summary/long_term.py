@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from trainperf.analysis.run.journal import NOT_RECURRING, Journal
-from trainperf.analysis.summary.schema import Change, LongTerm, Moved
+from trainperf.analysis.summary.schema import LongTerm, Moved, RunChange
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import DISQUALIFYING, PHASES, Phase
 from trainperf.core.stats.changes import LEAST_CHANGE, LEAST_LEVELS, change_points, drift
@@ -173,7 +173,7 @@ def long_term(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> L
     return LongTerm(levels=tuple(level for level in levels if level is not None), pauses=pauses)
 
 
-def _gradual(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> Change | None:
+def _gradual(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> RunChange | None:
     """What a step takes longer bit by bit over all of the run."""
     first = next(iter(ranks.values()))
     # What happens every hundredth step is in few pieces: several make a mean.
@@ -190,7 +190,7 @@ def _gradual(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> Ch
 
 def _sudden(
     ranks: Mapping[int, Levels], journals: Mapping[int, Journal], span: tuple[int, int, int]
-) -> Change | None:
+) -> RunChange | None:
     """What a step takes longer from the middle of a span of levels on, beside that before."""
     first = next(iter(ranks.values()))
     edges = [*first["first"], math.inf]
@@ -215,7 +215,7 @@ def _change(
     since: Levels,
     phases_s: Mapping[int, Sequence[Column]],
     sides: Mapping[int, tuple[Levels, Levels]],
-) -> Change | None:
+) -> RunChange | None:
     """The change between two sides; `None` if steps take no longer, or not for long.
 
     Args:
@@ -230,7 +230,7 @@ def _change(
         return None
     grown = {rank: after - before for rank, (before, after) in phases_s.items()}
     rank, phase, alone = _cause(grown, ends_s - begins_s)
-    return Change(
+    return RunChange(
         begins_s=begins_s,
         ends_s=ends_s,
         lost_s=float((walls_s - begins_s).clip(min=0).mean()) * steps,
@@ -306,14 +306,14 @@ def _growing_hook(journal: Journal, before: Levels, after: Levels) -> str:
     edges = [(side["first"][0], side["last"][-1] + 1) for side in (before, after)]
     grown = {}
     for hook in journal.hooks[-1][1]:
-        spent = np.interp(edges, steps, [told.get(hook, 0) for _, told in looks])
+        spent = np.interp(edges, steps, [taken.get(hook, 0) for _, taken in looks])
         early, late = np.diff(spent)[:, 0] / np.diff(edges)[:, 0]
         if late > GROWN * early:
             grown[hook] = late - early
     return max(grown, key=grown.__getitem__, default="")
 
 
-def _growing_pauses(journal: Journal) -> Sequence[Change]:
+def _growing_pauses(journal: Journal) -> Sequence[RunChange]:
     growing = []
     for gap, pauses in journal.pauses.items():
         if gap in NOT_RECURRING or len(pauses) < LEAST_STEPS:
@@ -327,6 +327,8 @@ def _growing_pauses(journal: Journal) -> Sequence[Change]:
         if begins_s > 0 and ends_s >= GROWN * begins_s and rising:
             lost_s = float((lengths - begins_s).clip(min=0).sum())
             growing.append(
-                Change(gap=gap, number=len(pauses), begins_s=begins_s, ends_s=ends_s, lost_s=lost_s)
+                RunChange(
+                    gap=gap, number=len(pauses), begins_s=begins_s, ends_s=ends_s, lost_s=lost_s
+                )
             )
     return growing

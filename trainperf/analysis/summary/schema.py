@@ -27,13 +27,13 @@ from trainperf.analysis.summary.rank_schema import (
     WhoIsLate,
 )
 from trainperf.analysis.summary.step_schema import (
-    Change,
     LineShare,
     LongTerm,
     Moved,
     PhaseLines,
     PlainCode,
     RecurringSteps,
+    RunChange,
 )
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
@@ -52,7 +52,6 @@ __all__ = [
     "CaptureAftermath",
     "Cause",
     "CauseFacts",
-    "Change",
     "DeviceFacts",
     "HostFacts",
     "HostShare",
@@ -68,6 +67,7 @@ __all__ = [
     "RankState",
     "RecurringSteps",
     "Restarts",
+    "RunChange",
     "RunFacts",
     "State",
     "Summary",

@@ -88,7 +88,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     after: float
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class RunChange(msgspec.Struct, frozen=True, kw_only=True):
     """Steps, or pauses of one kind, take longer: since a step, or bit by bit over the run."""
 
     gap: str = ""
@@ -122,8 +122,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 class LongTerm(msgspec.Struct, frozen=True, kw_only=True):
     """Changes over a run; nothing where it went on as it began."""
 
-    levels: tuple[Change, ...] = ()
+    levels: tuple[RunChange, ...] = ()
     """From a step on."""
-    drift: Change | None = None
+    drift: RunChange | None = None
     """Bit by bit."""
-    pauses: tuple[Change, ...] = ()
+    pauses: tuple[RunChange, ...] = ()

@@ -7,7 +7,7 @@ from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.schema import Change, Moved
+from trainperf.analysis.summary.schema import Moved, RunChange
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
@@ -90,7 +90,7 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def _unexplained(facts: Facts) -> Iterator[Change]:
+def _unexplained(facts: Facts) -> Iterator[RunChange]:
     """Levels of which nothing is seen that the machine did."""
     for level in facts.long_term.levels:
         last = (facts.steps if level.until_step is None else level.until_step) - 1
@@ -99,7 +99,7 @@ def _unexplained(facts: Facts) -> Iterator[Change]:
             yield level
 
 
-def _level(level: Change) -> _Slower:
+def _level(level: RunChange) -> _Slower:
     """From a step on."""
     when = f"from step {level.from_step:,} on steps take"
     if level.until_step is not None:
@@ -210,7 +210,7 @@ _GATHERING = {
 """What to change where a phase grew, at once and bit by bit."""
 
 
-def _changed(change: Change) -> str:
+def _changed(change: RunChange) -> str:
     """By what moved along, else by whether all phases did, else by the phase."""
     facts = {each.fact for each in change.moved}
     if facts & {"tokens_padded", "h2d_bytes", "samples"} and change.phase != "data_wait":
@@ -220,7 +220,7 @@ def _changed(change: Change) -> str:
     return _BY_PHASE.get(change.phase, "something_changed")
 
 
-def _on(change: Change) -> str:
+def _on(change: RunChange) -> str:
     return "" if change.rank is None else f" on rank {change.rank}"
 
 
