@@ -95,7 +95,7 @@ def measured(after: Sequence[ComparedRun], first: Path, comparison: Comparison |
         padding_fraction=values.get("padding_fraction"),
         data_wait_fraction=values.get("data_wait_fraction"),
         peak_bytes=_peak_bytes(summary, first),
-        mfu=None if summary.light is None else summary.light.mfu,
+        mfu=summary.value("mfu"),
         loss=_last_loss(after),
     )
 

@@ -34,7 +34,7 @@ from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import long_term
-from trainperf.analysis.summary.long_term import Levels, LevelsFold, halved
+from trainperf.analysis.summary.long_term import LEAST_STEPS, Levels, LevelsFold, joined
 from trainperf.analysis.summary.schema import LongTerm, Summary
 from trainperf.core.steps.block import Column
 from trainperf.lightning import TrainPerf
@@ -352,11 +352,13 @@ def judged(out: Path) -> tuple[dict[str, Any], npt.NDArray[np.float32]]:
     floor_s, long_term.LEAST_LASTS_S = long_term.LEAST_LASTS_S, FLOOR_S
     strict = summarize(run)
     long_term.LEAST_LASTS_S = floor_s
-    walls = pieces["median:wall"]
+    walls = pieces.walls_s * 1e9
     low, high = np.percentile(walls, [10, 90])
     matrix = pieces.matrix
+    steps = LEAST_STEPS
     while len(matrix) > MOST_PIECES:
-        matrix = halved(matrix)
+        steps *= 2
+        matrix = joined(matrix, steps)
     return {
         "steps": summary.run.steps,
         "pieces": len(pieces),
@@ -376,7 +378,7 @@ def judged_again(recorded: Path) -> list[dict[str, Any]]:
     rows = []
     with np.load(recorded) as matrices:
         for name, values in matrices.items():
-            step_ns = float(np.median(Levels(values)["median:wall"]))
+            step_ns = float(np.median(Levels(values).walls_s)) * 1e9
             course = np.linspace(0, 1, len(values))
             drifting = _with(values, "forward", 3 * step_ns * course)
             stepping = _with(values, "data_wait", 0.5 * step_ns * (course > 0.5))
@@ -395,8 +397,7 @@ def judged_again(recorded: Path) -> list[dict[str, Any]]:
 def _with(values: npt.NDArray[np.float32], phase: str, more_ns: npt.NDArray[Any]) -> Column:
     """The same levels, in which a phase takes more."""
     levels = Levels(values.astype(np.float64))
-    for column in ("median:wall", f"median:{phase}", f"mean:{phase}"):
-        levels[column][:] += more_ns
+    levels[f"mean:{phase}"][:] += more_ns
     return levels.matrix
 
 

@@ -84,13 +84,14 @@ def _floors(audit: StepAudit, light: Roofline) -> dict[str, object]:
 
 
 def _speed(audit: StepAudit, light: Roofline, step_s: float) -> dict[str, object]:
-    speed = speed_of_light(light, audit, {})
+    speed, peak = speed_of_light(light, audit, {"step": step_s}), light.peak_flops_per_s
     return {
-        "over_floor": light.step.over(step_s),
-        "mfu": light.mfu(step_s),
-        "hfu": light.hfu(step_s),
+        "over_floor": speed.phases[0].over,
+        "mfu": None if peak is None else audit.model_flops / step_s / peak,
+        "hfu": None if peak is None else audit.hardware_flops / step_s / peak,
         "operators": [
-            {**msgspec.to_builtins(each), "line": _place(each.line)} for each in speed.operators
+            {**msgspec.to_builtins(each), "line": _place(each.floor.use.line)}
+            for each in speed.operators
         ],
     }
 

@@ -104,7 +104,7 @@ def test_a_change_is_told_as_the_report_tells_it(tmp_path: Path) -> None:
     (level,) = reported(run.path).long_term.levels
     (same,) = look.whole.long_term.levels
     assert abs(same.from_step - level.from_step) <= 16
-    assert same.after_s == pytest.approx(level.after_s)
+    assert same.ends_s == pytest.approx(level.ends_s)
 
 
 def test_the_latest_minute_is_the_report_of_that_window(tmp_path: Path) -> None:

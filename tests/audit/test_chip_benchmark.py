@@ -43,7 +43,7 @@ def over_floor(act: Callable[[], object], good: Callable[[float], bool]) -> floa
     for _ in range(6):
         chips.append(probe(CPU, budget_s=2.0))
         took.append(fastest_s(act))
-        ratio = roofline(audit, best_of(chips)).step.over(min(took)) or 0.0
+        ratio = min(took) / roofline(audit, best_of(chips)).step.floor_s
         if good(ratio):
             break
     return ratio

@@ -5,8 +5,6 @@ Both are made as `trainperf.analysis.summarize` makes that of a report, of the e
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.parts import EDGE_BYTES
 from trainperf.analysis.run.record_file import EVERY_STEP, ReadSteps, RecordFile, end_of, held
@@ -52,7 +50,7 @@ class LiveLook:
     latest: Summary | None
     """Of the latest minute; `None` before the first step."""
     step_times_s: tuple[float, ...]
-    """Median steps of consecutive pieces, on the lowest rank, over the steps that are held."""
+    """Mean steps of consecutive pieces, on the lowest rank, over the steps that are held."""
     first_step: int
     """The first of these steps, which begin when the warm-up is over."""
     last_step: int
@@ -103,7 +101,6 @@ class LiveRun:
         folds = RunFolds(Replay(end, machine_bytes=0), documents, captures)
         whole = _summary(folds, now_s)
         levels = folds.levels.levels(0, None)
-        medians = levels["median:wall"]
         minute, latest_minute = latest_of(end), None
         if minute is not None:
             replay = Replay(minute, machine_bytes=EDGE_BYTES)
@@ -113,7 +110,7 @@ class LiveRun:
         return LiveLook(
             whole=whole,
             latest=latest_minute,
-            step_times_s=tuple((medians[~np.isnan(medians)] / 1e9).tolist()),
+            step_times_s=tuple(levels.walls_s.tolist()),
             first_step=int(levels["first"][0]) if len(levels) else 0,
             last_step=int(levels["last"][-1]) if len(levels) else 0,
             silent_s=max(0.0, now_s - run.last_write_s()),

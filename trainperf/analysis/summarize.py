@@ -21,9 +21,9 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
-from trainperf.analysis.summary.captures import disagreements
+from trainperf.analysis.summary.captures import captures, disagreements, traces
 from trainperf.analysis.summary.host_share import host_share
-from trainperf.analysis.summary.lines import phase_lines
+from trainperf.analysis.summary.lines import phase_lines, slow_steps
 from trainperf.analysis.summary.ranks import FEW_RANKS, what_if
 from trainperf.analysis.summary.run_facts import (
     count_unread,
@@ -34,6 +34,7 @@ from trainperf.analysis.summary.run_facts import (
 )
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import Summary, encode_summary
+from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.engines.base import Engine
 from trainperf.core.phases import TAGS
@@ -107,12 +108,12 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
     summary = msgspec.structs.replace(
         with_workers_needed(summary), trials=documents.trials, trials_from=documents.trials_from
     )
-    typical_audit = folds.utilisation.typical()
-    step_s = None if typical_audit is None else summary.value(STEP_S)
+    usual = typical_audit(folds.steps, documents)
+    step_s = None if usual is None else summary.value(STEP_S)
     light = light_of(documents, step_s)
     typical = None
-    if typical_audit is not None:
-        typical = light_of(replace(documents, audit=typical_audit), step_s)
+    if usual is not None:
+        typical = light_of(replace(documents, audit=usual), step_s)
     captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
     summary = with_time_split(summary, documents.audit, light, captures, typical=typical)
     evidence = Evidence(
@@ -139,7 +140,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     first = replay.journals[run.ranks[0]]
     all_readings = folds.readings()
     facts = run_facts(run, replay, folds.longest, all_readings[STEP_MEAN_S].value, now_s=now_s)
-    traces = folds.traces.traces()
+    traced = traces(folds.steps, folds.traced, run.ranks, restarted=len(run.attempts) > 1)
     # Samples of a later attempt are numbered by its own steps.
     lines = documents.lines if len(run.attempts) == 1 else None
     summary = Summary(
@@ -149,8 +150,8 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         gaps={gap: len(pauses) for gap, pauses in first.pauses.items()},
         excluded=_added(folds.excluded, unread_exclusions(first)),
         synchronisation=folds.lateness.points(_hosts(run)),
-        captures=folds.captures.captures(),
-        traces=traces,
+        captures=captures(folds.steps),
+        traces=traced,
         sequence_lengths=_sequence_lengths(replay),
         longest_tokens=sum(each.totals.longest_tokens for each in replay.journals.values()),
         actions_s=_slowest_s(replay, "actions_ns"),
@@ -162,8 +163,8 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
             [file.info for file in run.attempts[-1]],
             [journal.totals.contention for journal in replay.journals.values()],
         ),
-        lines=phase_lines(lines, folds.times.steady()),
-        slow_steps=folds.times.slow_steps(lines),
+        lines=phase_lines(lines, folds.steps.steady()),
+        slow_steps=slow_steps(folds.steps, lines),
         long_term=folds.long_term(),
         restarts=restarts(run, first),
         trials=documents.trials,
@@ -171,7 +172,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         warnings=(
             *warnings_of(run, replay, facts),
             *folds.machine_problems,
-            *disagreements(traces),
+            *disagreements(traced),
             *documents.problems.values(),
         ),
     )

@@ -1,7 +1,7 @@
 """The shares of a step by what it is spent on, from planted phases, audits and traces."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.light import COMPUTE, MEMORY, make_light, make_use
 
-from trainperf.analysis.roofline.time_split import NAMES, DeviceShares, StepFacts, dimensions
+from trainperf.analysis.roofline.time_split import dimensions
+from trainperf.traces.results import TraceTotals
 
 
 PHASES: Mapping[str, float] = {
@@ -24,44 +25,44 @@ PHASES: Mapping[str, float] = {
 }
 """A step of 100 ms, of which 70 are forward, backward and update."""
 
-PLAIN = StepFacts(phases_s=PHASES, tail_s=0.010, loop_wait_s=0.003)
+WAITS = {"backward": 0.010, "loop": 0.003}
 """Ten of the seventy are spent waiting for ranks."""
 
-TRACE = DeviceShares(
-    steps="steps 5–7",
-    compute=0.50,
-    comm_exposed=0.10,
-    copies_exposed=0.05,
-    idle_host_bound=0.20,
-    idle_sync=0.05,
-    idle_other=0.10,
-    kernels=1234.0,
+TRACE = TraceTotals(
+    steps=3,
+    step_s=0.1,
+    gpu_busy_fraction=0.65,
+    gpu_busy_s=0.065,
+    compute_fraction=0.50,
+    comm_exposed_s=0.010,
+    idle_host_bound_fraction=0.20,
+    idle_sync_fraction=0.05,
 )
+"""A tenth of exposed communication and a twentieth of copies."""
 
 
-def shares(facts: StepFacts) -> dict[str, float]:
+def shares(**known: Any) -> dict[str, float]:
     """By name."""
-    found = dimensions(facts)
+    found = dimensions(PHASES, WAITS, **known)
     assert found is not None
     return found.shares
 
 
 def test_without_audit_and_trace_the_work_is_one_share() -> None:
     """Nothing says how it divides, and a guess would be a number."""
-    found = dimensions(PLAIN)
+    found = dimensions(PHASES, WAITS)
 
     assert found is not None
     assert (found.compute, found.memory, found.launch) == (None, None, None)
     assert found.shares == pytest.approx(
         {"transfer": 0.05, "synchronisation": 0.13, "undivided": 0.60, "other": 0.22}
     )
-    assert (found.basis, found.dominant) == ("phases", "undivided")
-    assert found.evidence == ("no step was audited",)
+    assert found.basis == "phases"
 
 
 def test_an_audit_divides_the_work_by_what_binds_its_operators() -> None:
     """Sixty milliseconds, half compute and half memory; their floors are as long."""
-    found = shares(replace(PLAIN, light=make_light(COMPUTE, MEMORY)))
+    found = shares(light=make_light(COMPUTE, MEMORY))
 
     assert found == pytest.approx(
         {
@@ -81,7 +82,7 @@ def test_on_a_cpu_the_operators_run_times_divide_it() -> None:
         msgspec.structs.replace(COMPUTE, host_s=0.015),
         msgspec.structs.replace(MEMORY, host_s=0.030),
     ]
-    found = shares(replace(PLAIN, light=make_light(*uses), timed=True))
+    found = shares(light=make_light(*uses), timed=True)
 
     # Launching the two takes a microsecond of each one's time.
     assert found["compute"] == pytest.approx(0.15 - 1e-5)
@@ -92,27 +93,15 @@ def test_on_a_cpu_the_operators_run_times_divide_it() -> None:
 def test_operators_of_a_slower_audited_step_are_scaled_to_the_step() -> None:
     """They ran for twice the work's time under audit: no launching is left, shares stay one."""
     uses = [msgspec.structs.replace(use, host_s=0.060) for use in (COMPUTE, MEMORY)]
-    found = shares(replace(PLAIN, light=make_light(*uses), timed=True))
+    found = shares(light=make_light(*uses), timed=True)
 
     assert found["compute"] == pytest.approx(0.30, abs=1e-4)
     assert sum(found.values()) == pytest.approx(1.0)
 
 
-def test_the_dominant_dimension_names_its_operators() -> None:
-    """The largest of the five, with what weighs most in it first."""
-    larger = make_use(name="aten.gelu.default", memory=5 * 10**7)
-    larger = msgspec.structs.replace(larger, line="model.py:31")
-
-    found = dimensions(replace(PLAIN, light=make_light(COMPUTE, MEMORY, larger)))
-
-    assert found is not None
-    assert found.dominant == "memory"
-    assert found.evidence == ("gelu (model.py:31) 83 % of it", "add 17 % of it")
-
-
 def test_a_trace_says_what_the_device_did() -> None:
     """Launching is measured there: idle time in which the host had launched nothing."""
-    found = dimensions(replace(PLAIN, trace=TRACE))
+    found = dimensions(PHASES, WAITS, trace=TRACE)
 
     assert found is not None
     assert found.shares == pytest.approx(
@@ -125,13 +114,12 @@ def test_a_trace_says_what_the_device_did() -> None:
         }
     )
     assert found.basis == "trace"
-    assert found.evidence == ("trace of steps 5–7, 1,234 kernels per step", "no step was audited")
 
 
 def test_an_audit_divides_the_kernels_of_a_trace() -> None:
     """Three quarters of the floors are memory."""
     light = make_light(COMPUTE, msgspec.structs.replace(MEMORY, memory_bytes=3 * 10**7))
-    found = dimensions(replace(PLAIN, light=light, trace=TRACE))
+    found = dimensions(PHASES, WAITS, light=light, trace=TRACE)
 
     assert found is not None
     assert (found.compute, found.memory) == (pytest.approx(0.125), pytest.approx(0.375))
@@ -140,9 +128,9 @@ def test_an_audit_divides_the_kernels_of_a_trace() -> None:
 
 def test_what_no_phase_brackets_is_not_zero() -> None:
     """A loop that brackets nothing may compute all the time; an unseen transfer is in `other`."""
-    assert dimensions(StepFacts(phases_s={})) is None
-    assert dimensions(StepFacts(phases_s={"data_wait": 0.1, "other": 0.9})) is None
-    unseen = dimensions(StepFacts(phases_s={"forward": 0.5, "backward": 0.3, "other": 0.2}))
+    assert dimensions({}, {}) is None
+    assert dimensions({"data_wait": 0.1, "other": 0.9}, {}) is None
+    unseen = dimensions({"forward": 0.5, "backward": 0.3, "other": 0.2}, {})
 
     assert unseen is not None
     assert unseen.transfer is None
@@ -172,19 +160,24 @@ def test_the_shares_always_sum_to_one_and_none_is_negative(
     with_trace: bool,
 ) -> None:
     """Whatever was measured, and however the medians and means disagree."""
-    whole = sum(traced)
-    names = tuple(DeviceShares.__dataclass_fields__)[1:7]
-    parts = dict(zip(names, (part / whole for part in traced), strict=True))
+    compute, communication, copies, host, sync, _ = (part / sum(traced) for part in traced)
+    totals = TraceTotals(
+        steps=1,
+        step_s=1.0,
+        gpu_busy_fraction=compute + communication + copies,
+        gpu_busy_s=compute + communication + copies,
+        compute_fraction=compute,
+        comm_exposed_s=communication,
+        idle_host_bound_fraction=host,
+        idle_sync_fraction=sync,
+    )
     uses = [make_use(flops=f, memory=b, host_s=s) for f, b, s in operators]
     found = dimensions(
-        StepFacts(
-            phases_s=phases,
-            tail_s=tail_s,
-            loop_wait_s=loop_wait_s,
-            light=make_light(*uses) if uses else None,
-            timed=timed,
-            trace=DeviceShares(steps="step 1", **parts) if with_trace else None,
-        )
+        phases,
+        {"backward": tail_s, "loop": loop_wait_s},
+        light=make_light(*uses) if uses else None,
+        timed=timed,
+        trace=totals if with_trace else None,
     )
 
     if found is None:
@@ -192,5 +185,3 @@ def test_the_shares_always_sum_to_one_and_none_is_negative(
         return
     assert sum(found.shares.values()) == pytest.approx(1.0)
     assert min(found.shares.values()) >= 0.0
-    assert found.dominant in NAMES
-    assert found.dominant != "other"

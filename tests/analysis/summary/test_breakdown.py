@@ -47,7 +47,7 @@ def test_a_run_without_more_says_what_the_phases_say(tmp_path: Path) -> None:
     assert written["undivided"] == pytest.approx(0.9)
     assert written["other"] == pytest.approx(0.1)
     assert written["compute"] is None
-    assert (written["basis"], written["dominant"]) == ("phases", "undivided")
+    assert written["basis"] == "phases"
 
 
 def test_an_audited_run_divides_the_work_and_has_its_speed_of_light(tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ def test_an_audited_run_divides_the_work_and_has_its_speed_of_light(tmp_path: Pa
     assert step.over == pytest.approx(50)
     assert (forward.name, forward.over) == ("forward", pytest.approx(12.5))
     assert (backward.over, optimizer.over) == (None, None)
-    assert [one.name for one in summary.light.operators] == ["aten.mm.default", "aten.add.Tensor"]
+    names = [one.floor.use.name for one in summary.light.operators]
+    assert names == ["aten.mm.default", "aten.add.Tensor"]
     assert summary.light.operators[0].share == pytest.approx(2 / 3)
     # Of the peak that was measured: no data sheet knows this chip.
-    assert summary.light.mfu is not None
-    assert summary.value("mfu") == summary.light.mfu
+    assert summary.value("mfu") is not None
     assert summary.readings["mfu"].reason is None
 
 
@@ -96,7 +96,6 @@ def test_a_trace_on_disk_is_what_counts(tmp_path: Path) -> None:
             "other": 0.05,
         }
     )
-    assert summary.dimensions.evidence[0] == "trace of steps 100–102"
 
 
 def test_a_trace_without_a_device_divides_nothing(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_slow_shard_is_a_change_of_the_data_wait(tmp_path: Path) -> None:
     (level,) = summary.long_term.levels
     assert abs(level.from_step - 4_000) <= 64
     assert (level.phase, level.until_step, level.rank) == ("data_wait", None, None)
-    assert level.phase_s == pytest.approx(0.009, rel=0.05)
+    assert level.phase_ends_s - level.phase_begins_s == pytest.approx(0.009, rel=0.05)
     shown = finding(summary, "slower_since")
     assert re.fullmatch(
         rf"from step {level.from_step:,} on steps take 1[89] % longer: data wait, \+\d\.\d+ ms",

@@ -129,14 +129,13 @@ FULL = """\
 
   What the step is spent on
                       share
-    compute ←        40.0 %
+    compute          40.0 %
     memory traffic    2.0 %
     launch overhead  18.0 %
     transfer          0.0 %
     synchronisation   0.0 %
     the rest         40.0 %
     split according to the audited step
-    ← largest: mm (gpt.py:31) 100 % of it
 
   How far from the speed of light
                measured    floor    fused  measured / floor

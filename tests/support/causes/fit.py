@@ -10,14 +10,12 @@ from support.causes.machine import trouble
 from trainperf.analysis.diagnosis.cause import Use
 from trainperf.analysis.summary.schema import (
     CaptureAftermath,
-    GrowingPause,
     LineShare,
     LongTerm,
     Moved,
-    NewLevel,
     PhaseLines,
     RecurringSteps,
-    SlowDrift,
+    RunChange,
 )
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep, GraphBreak
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
@@ -164,7 +162,7 @@ PAUSES = (
 
 def grows(gap: str, lost_s: float) -> Seen:
     """Pauses that get longer."""
-    pause = GrowingPause(gap=gap, number=40, begins_s=0.1, ends_s=0.4, lost_s=lost_s)
+    pause = RunChange(gap=gap, number=40, begins_s=0.1, ends_s=0.4, lost_s=lost_s)
     return paused(gap, 10.0, 40, long_term=LongTerm(pauses=(pause,)))
 
 
@@ -231,7 +229,6 @@ def after_capture(*, slower: bool, before: float = 50) -> Seen:
         last_step=104,
         before_s=before / 1e3,
         after_s=0.06,
-        ratio=60 / before,
         slower=slower,
     )
     return seen(step(forward=60), aftermath=(captured,))
@@ -362,15 +359,14 @@ def level(
     beside: Seen | None = None,
 ) -> Seen:
     """From one step to another they take 120 ms instead of 100."""
-    new = NewLevel(
+    new = RunChange(
         from_step=since,
         until_step=until,
-        before_s=0.1,
-        after_s=0.12,
+        begins_s=0.1,
+        ends_s=0.12,
         lost_s=lost_s,
         phase=phase,
-        phase_s=0.02,
-        rank=None,
+        phase_ends_s=0.02,
         alike=alike,
         moved=moved,
     )
@@ -388,8 +384,7 @@ def drifting(
     phase: str = "loop", *moved: Moved, lost_s: float = 2.0, hook: str = "", **known: object
 ) -> Seen:
     """Steps of 100 ms become steps of 140."""
-    drift = SlowDrift(
-        steps=200,
+    drift = RunChange(
         begins_s=0.1,
         ends_s=0.14,
         lost_s=lost_s,

@@ -6,7 +6,7 @@ longer.  The sum over the operators is the step's speed of light.  Traffic that 
 cache is left out, so that the floor stays below a measured time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import msgspec
@@ -50,28 +50,38 @@ class OperatorFloor(msgspec.Struct, frozen=True, kw_only=True):
     fused_floor_s: float = 0.0
     """The floor when each chain of elementwise operators is one kernel."""
 
-    def share_of_roof(self, measured_s: float) -> float | None:
+    def share_of_roof(self, measured_s: float | None) -> float | None:
         """Floor over measured time: from 0.75 on there is little to gain; `None` without a floor.
 
         Above 1 the measured time is not that of the calls, or the chip is faster than specified.
         """
-        return self.floor_s / measured_s if measured_s > 0 and self.floor_s > 0 else None
+        return self.floor_s / measured_s if measured_s and self.floor_s > 0 else None
 
-    def near_roof(self, measured_s: float) -> bool | None:
+    def near_roof(self, measured_s: float | None) -> bool | None:
         """Whether a faster kernel would gain little: leave it alone, or fuse it away."""
         share = self.share_of_roof(measured_s)
         return None if share is None else share >= NEAR_ROOF
 
 
 class PhaseFloor(msgspec.Struct, frozen=True, kw_only=True):
-    """Speed of light of one phase of the step, or of the whole step."""
+    """One phase of the step, or the whole step."""
 
+    name: str
+    """`step`, `forward`, `backward` or `optimizer`."""
     floor_s: float
+    """Speed of light: no implementation of the same operators on this chip is faster."""
     fused_floor_s: float
+    """The same when each chain of elementwise operators is one kernel."""
+    measured_s: float | None = None
+    """Mean of steady steps on the host clock; `None` for a phase on an asynchronous device,
+    where the host's time is not the work's."""
 
-    def over(self, measured_s: float) -> float | None:
-        """How many times the floor was measured: 1 is perfect; `None` without a floor."""
-        return measured_s / self.floor_s if self.floor_s > 0 else None
+    @property
+    def over(self) -> float | None:
+        """How many times the floor was measured: 1 is perfect; `None` without either."""
+        if self.measured_s is None or self.floor_s <= 0:
+            return None
+        return self.measured_s / self.floor_s
 
 
 class Roofline(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,18 +96,13 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     """Longest floor first."""
     unknown_precisions: tuple[str, ...]
     """Precisions of contractions for which the chip has no peak: their arithmetic is no floor."""
-    mfu_flops: int
-    hfu_flops: int
     peak_flops_per_s: float | None
     """Peak of the precision that most contractions are computed in."""
 
-    def mfu(self, step_s: float) -> float | None:
-        """Model FLOPs over what the chip could have done in that time; `None` if not known."""
-        return _utilisation(self.mfu_flops, step_s, self.peak_flops_per_s)
-
-    def hfu(self, step_s: float) -> float | None:
-        """As `mfu`, with recomputed FLOPs."""
-        return _utilisation(self.hfu_flops, step_s, self.peak_flops_per_s)
+    @property
+    def own(self) -> tuple[OperatorFloor, ...]:
+        """Operators that the chip itself works on; copies over the link may overlap them."""
+        return tuple(floor for floor in self.operators if floor.use.place == "device")
 
 
 def roofline(audit: StepAudit, chip: Chip) -> Roofline:
@@ -107,14 +112,12 @@ def roofline(audit: StepAudit, chip: Chip) -> Roofline:
     matmuls = (use for use in audit.operators if use.matmul_flops)
     return Roofline(
         chip=chip,
-        step=_total(floors, PARTS),
-        phases={phase: _total(floors, parts) for phase, parts in _PARTS_OF.items()},
+        step=_total("step", floors, PARTS),
+        phases={phase: _total(phase, floors, parts) for phase, parts in _PARTS_OF.items()},
         operators=tuple(sorted(floors, key=lambda floor: -floor.floor_s)),
         unknown_precisions=tuple(
             sorted({use.precision for use in matmuls} - chip.flops_per_s.keys())
         ),
-        mfu_flops=audit.model_flops,
-        hfu_flops=audit.hardware_flops,
         peak_flops_per_s=None if main is None else chip.flops_per_s.get(main),
     )
 
@@ -155,15 +158,11 @@ def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
     )
 
 
-def _total(floors: Iterable[OperatorFloor], parts: Iterable[Part]) -> PhaseFloor:
+def _total(name: str, floors: Iterable[OperatorFloor], parts: Collection[Part]) -> PhaseFloor:
     """Sum over the work of the chip alone; copies over the link may overlap it."""
-    wanted = frozenset(parts)
-    own = [floor for floor in floors if floor.use.part in wanted and floor.use.place == "device"]
+    own = [floor for floor in floors if floor.use.part in parts and floor.use.place == "device"]
     return PhaseFloor(
+        name=name,
         floor_s=sum(floor.floor_s for floor in own),
         fused_floor_s=sum(floor.fused_floor_s for floor in own),
     )
-
-
-def _utilisation(flops: int, step_s: float, peak: float | None) -> float | None:
-    return flops / (step_s * peak) if peak and step_s > 0 else None

@@ -4,18 +4,13 @@ A trace has times and no sizes, an audit has sizes and no device times: they are
 of the operator, both per step.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainperf.analysis.roofline.roofline import (
-    NEAR_ROOF,
-    Bound,
-    OperatorFloor,
-    PhaseFloor,
-    Roofline,
-)
-from trainperf.core.artifacts.audit import Part, StepAudit, short_name
+from trainperf.analysis.roofline.roofline import NEAR_ROOF, OperatorFloor, PhaseFloor, Roofline
+from trainperf.core.artifacts.audit import StepAudit, short_name
 from trainperf.traces.capture_files import CaptureReport
 
 
@@ -38,45 +33,14 @@ _FAMILIES = {
 """Operators that an audit lists under one name and a trace under another."""
 
 
-class PhaseSpeed(msgspec.Struct, frozen=True, kw_only=True):
-    """One phase of the step, or the whole step."""
-
-    name: str
-    """`step`, `forward`, `backward` or `optimizer`."""
-    floor_s: float
-    """Speed of light: no implementation of the same operators on this chip is faster."""
-    fused_floor_s: float
-    """The same when each chain of elementwise operators is one kernel."""
-    measured_s: float | None
-    """Mean of steady steps on the host clock; `None` for a phase on an asynchronous device,
-    where the host's time is not the work's."""
-
-    @property
-    def over(self) -> float | None:
-        """How many times the floor was measured: 1 is perfect."""
-        if self.measured_s is None or self.floor_s <= 0:
-            return None
-        return self.measured_s / self.floor_s
-
-
 class OperatorSpeed(msgspec.Struct, frozen=True, kw_only=True):
     """Calls of one operator from one place in the code, in the audited step."""
 
-    name: str
-    part: Part
-    module: str | None
-    line: str | None
-    """`file:line`, where it is known."""
-    precision: str
-    calls: int
-    bound: Bound
-    floor_s: float
+    floor: OperatorFloor
     measured_s: float | None
     """Run time under the audit, on a CPU; `None` elsewhere, where only launches are timed."""
     share: float
     """Of the measured time of all operators; of their floors and launches where none is timed."""
-    near_roof: bool | None
-    """Whether it runs at 75 % of its floor's speed or more: leave it, or fuse it."""
 
 
 class SpeedOfLight(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,14 +50,12 @@ class SpeedOfLight(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """Where the chip's limits are from."""
     audited_step: int | None
-    phases: tuple[PhaseSpeed, ...]
+    phases: tuple[PhaseFloor, ...]
+    """The step first."""
     operators: tuple[OperatorSpeed, ...]
     """Those that take longest, first."""
     model_flops: int
     hardware_flops: int
-    mfu: float | None
-    """Model FLOPs of a mean steady step, scaled from the audit, over the chip's dense peak."""
-    hfu: float | None
     unknown_precisions: tuple[str, ...] = ()
     """Precisions of contractions without a known peak: their arithmetic is in no floor."""
 
@@ -113,92 +75,39 @@ def speed_of_light(
         typical: The floors of a step that is as large as the steady ones.
     """
     usual = light if typical is None else typical
-    on_host = audit.timed
-    step_s = sum(phases_s.values()) or None
-    floors: list[tuple[str, PhaseFloor]] = [("step", usual.step), *usual.phases.items()]
-    measured_s = {"step": step_s, **(phases_s if on_host else {})}
-    phases = (
-        PhaseSpeed(
-            name=name,
-            floor_s=floor.floor_s,
-            fused_floor_s=floor.fused_floor_s,
-            measured_s=measured_s.get(name),
-        )
-        for name, floor in floors
-    )
+    measured_s = {**phases_s} if audit.timed else {}
+    if phases_s:
+        measured_s["step"] = sum(phases_s.values())
     return SpeedOfLight(
         chip=light.chip.name,
         source=light.chip.source,
         audited_step=audit.step,
-        phases=tuple(phases),
-        operators=_operators(light, timed=on_host),
-        model_flops=light.mfu_flops,
-        hardware_flops=light.hfu_flops,
-        mfu=None if step_s is None else usual.mfu(step_s),
-        hfu=None if step_s is None else usual.hfu(step_s),
+        phases=tuple(
+            msgspec.structs.replace(floor, measured_s=measured_s.get(floor.name))
+            for floor in (usual.step, *usual.phases.values())
+        ),
+        operators=_operators(light, timed=audit.timed),
+        model_flops=audit.model_flops,
+        hardware_flops=audit.hardware_flops,
         unknown_precisions=light.unknown_precisions,
     )
 
 
 def _operators(light: Roofline, *, timed: bool) -> tuple[OperatorSpeed, ...]:
-    own = [floor for floor in light.operators if floor.use.place == "device"]
-    total = sum(_weight_s(floor, timed=timed) for floor in own)
-    if total <= 0:
-        return ()
-    own.sort(key=lambda floor: -_weight_s(floor, timed=timed))
+    def taken_s(floor: OperatorFloor) -> float:
+        return floor.use.host_s if timed else max(floor.floor_s, floor.launch_s)
+
+    total = sum(map(taken_s, light.own))
+    longest = sorted(light.own, key=taken_s, reverse=True)[:MOST_OPERATORS]
     return tuple(
         OperatorSpeed(
-            name=floor.use.name,
-            part=floor.use.part,
-            module=floor.use.module,
-            line=floor.use.line,
-            precision=floor.use.precision,
-            calls=floor.use.calls,
-            bound=floor.bound,
-            floor_s=floor.floor_s,
+            floor=floor,
             measured_s=floor.use.host_s if timed else None,
-            share=_weight_s(floor, timed=timed) / total,
-            near_roof=floor.near_roof(floor.use.host_s) if timed else None,
+            share=taken_s(floor) / total,
         )
-        for floor in own[:MOST_OPERATORS]
+        for floor in longest
+        if total > 0
     )
-
-
-def _weight_s(floor: OperatorFloor, *, timed: bool) -> float:
-    return floor.use.host_s if timed else max(floor.floor_s, floor.launch_s)
-
-
-class AchievedOperator(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator's time in a trace, against its floor in the audit; per step."""
-
-    name: str
-    calls: float
-    """In the trace."""
-    measured_s: float
-    """Self time on the device; on the CPU where there is no device."""
-    floor_s: float
-    """In the audit."""
-    share_of_roof: float | None
-    """Floor over measured time; `None` where the calls differ."""
-
-    @property
-    def near_roof(self) -> bool | None:
-        """Whether a better kernel would gain little: leave it alone, or fuse it away."""
-        return None if self.share_of_roof is None else self.share_of_roof >= NEAR_ROOF
-
-
-def achieved(light: Roofline, captures: Sequence[CaptureReport]) -> tuple[AchievedOperator, ...]:
-    """The operators in both the trace and the audit, the longest first; empty without a trace."""
-    floors: dict[str, list[OperatorFloor]] = {}
-    for floor in light.operators:
-        if floor.use.place == "device":
-            floors.setdefault(family(floor.use.name), []).append(floor)
-    joined = [
-        _achieved(operator, floors[operator.name])
-        for operator in traced_operators(captures)
-        if operator.name in floors
-    ]
-    return tuple(sorted(joined, key=lambda operator: -operator.measured_s))
 
 
 class TracedOperator(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,6 +117,34 @@ class TracedOperator(msgspec.Struct, frozen=True, kw_only=True):
     """See `family`."""
     calls: float
     measured_s: float
+    """Self time on the device; on the CPU where there is no device."""
+    share_of_roof: float | None = None
+    """Floor in the audit over measured time; `None` where the calls differ."""
+
+    @property
+    def near_roof(self) -> bool | None:
+        """Whether a better kernel would gain little: leave it alone, or fuse it away."""
+        return None if self.share_of_roof is None else self.share_of_roof >= NEAR_ROOF
+
+
+def achieved(light: Roofline, captures: Sequence[CaptureReport]) -> tuple[TracedOperator, ...]:
+    """The operators in both the trace and the audit, the longest first; empty without a trace."""
+    floors: dict[str, list[OperatorFloor]] = {}
+    for floor in light.own:
+        floors.setdefault(family(floor.use.name), []).append(floor)
+    joined = [
+        msgspec.structs.replace(each, share_of_roof=_share_of_roof(each, floors[each.name]))
+        for each in traced_operators(captures)
+        if each.name in floors
+    ]
+    return tuple(sorted(joined, key=lambda operator: -operator.measured_s))
+
+
+def _share_of_roof(traced: TracedOperator, floors: Sequence[OperatorFloor]) -> float | None:
+    calls = sum(floor.use.calls for floor in floors)
+    floor_s = sum(floor.floor_s for floor in floors)
+    same_work = abs(traced.calls - calls) <= SAME_CALLS * calls
+    return floor_s / traced.measured_s if same_work and floor_s and traced.measured_s else None
 
 
 def traced_operators(captures: Sequence[CaptureReport]) -> tuple[TracedOperator, ...]:
@@ -216,17 +153,16 @@ def traced_operators(captures: Sequence[CaptureReport]) -> tuple[TracedOperator,
     if rank is None or not rank.totals.steps:
         return ()
     steps, on_device = rank.totals.steps, rank.device_worked
-    families: dict[str, TracedOperator] = {}
+    calls: dict[str, float] = defaultdict(float)
+    spent_s: dict[str, float] = defaultdict(float)
     for operator in rank.top_operators:
         name = family(operator.name)
-        before = families.get(name) or TracedOperator(name=name, calls=0.0, measured_s=0.0)
-        families[name] = TracedOperator(
-            name=name,
-            calls=before.calls + operator.calls / steps,
-            measured_s=before.measured_s
-            + ((operator.self_device_s or 0.0) if on_device else operator.self_cpu_s) / steps,
-        )
-    return tuple(families.values())
+        calls[name] += operator.calls
+        spent_s[name] += (operator.self_device_s or 0.0) if on_device else operator.self_cpu_s
+    return tuple(
+        TracedOperator(name=name, calls=number / steps, measured_s=spent_s[name] / steps)
+        for name, number in calls.items()
+    )
 
 
 def family(name: str) -> str:
@@ -236,17 +172,3 @@ def family(name: str) -> str:
     """
     plain = short_name(name)
     return _FAMILIES.get(plain, plain)
-
-
-def _achieved(traced: TracedOperator, floors: Sequence[OperatorFloor]) -> AchievedOperator:
-    calls = sum(floor.use.calls for floor in floors)
-    floor_s = sum(floor.floor_s for floor in floors)
-    same_work = abs(traced.calls - calls) <= SAME_CALLS * calls
-    comparable = same_work and floor_s > 0 and traced.measured_s > 0
-    return AchievedOperator(
-        name=traced.name,
-        calls=traced.calls,
-        measured_s=traced.measured_s,
-        floor_s=floor_s,
-        share_of_roof=floor_s / traced.measured_s if comparable else None,
-    )

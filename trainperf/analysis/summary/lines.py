@@ -4,18 +4,20 @@ Shares are of samples of wall time (`trainperf.core.artifacts.lines`); how long 
 known from its records alone.
 """
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps, tagged
 from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode, RecurringSteps
 from trainperf.core.artifacts.lines import Sample, SampledLines, SampledStack
-from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
+from trainperf.core.phases import PHASES, Tag
 from trainperf.core.stats.quantiles import wilson
-from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.block import Column
 
 
 FEWEST_SAMPLES = 10
@@ -30,9 +32,6 @@ SLOW = (1.5, 3.0, 10.0)
 REGULAR = 0.7
 """Share of the slow steps that another one must follow a period later."""
 FEWEST_SLOW = 4
-MOST_STEPS = 65_536
-"""The latest ones are looked at."""
-
 _OWNED = int(
     Tag.WARMUP
     | Tag.FIRST_IN_EPOCH
@@ -50,90 +49,59 @@ _CAUSES = (Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
 
 _PHASES = {phase.label for phase in PHASES}
 
-Rows = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Function = tuple[str, str]
 Stacks = Counter[tuple[int, ...]]
+K = TypeVar("K", bound=Hashable)
 
 
-class StepTimesFold:
-    """Keeps the times of the latest steps on the lowest rank."""
-
-    def __init__(self) -> None:
-        self._blocks: deque[Rows] = deque()
-        self._steps = 0
-
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the next steps, a block per rank."""
-        block = next((block for block in blocks if len(block)), None)
-        if block is None or not len(block := block.single()):
-            return
-        host_s = [block.host_ns(phase) / 1e9 for phase in PHASES]
-        self._blocks.append(np.column_stack([block.index, block.tags, *host_s]))
-        self._steps += len(block)
-        while self._steps - len(self._blocks[0]) >= MOST_STEPS:
-            self._steps -= len(self._blocks.popleft())
-
-    def _without(self, tags: int) -> Rows:
-        """Rows of the steps that have none of these tags."""
-        rows = np.concatenate(self._blocks) if self._blocks else np.empty((0, 2 + len(PHASES)))
-        without: Rows = rows[(rows[:, 1].astype(int) & tags) == 0]
-        return without
-
-    def steady(self) -> frozenset[int]:
-        """Numbers of the steady steps among them."""
-        return frozenset(self._without(DISQUALIFYING)[:, 0].astype(int))
-
-    def slow_steps(self, lines: SampledLines | None) -> RecurringSteps | None:
-        """Those that cost most, of the ones that come back by number or after a pause."""
-        rows = self._without(_OWNED)
-        if len(rows) < 3 * FEWEST_SLOW:
-            return None
-        host_s, tags = rows[:, 2:], rows[:, 1].astype(int)
-        walls_s = host_s.sum(axis=1)
-        typical_s = float(np.median(walls_s))
-        every, slow = _periodic(rows[:, 0].astype(int), walls_s, typical_s)
-        chosen: list[tuple[int | None, str, Mask]] = [(every, "", slow)]
-        for tag in _CAUSES:
-            tagged = (tags & tag) != 0
-            if tagged.sum() >= FEWEST_SLOW and np.median(walls_s[tagged]) > SLOW[0] * typical_s:
-                chosen.append((None, tag.label, tagged))
-        lost_s = [float((walls_s[which] - typical_s).sum()) for _, _, which in chosen]
-        every, tag_label, which = chosen[int(np.argmax(lost_s))]
-        if not which.any():
-            return None
-        more_s = np.median(host_s[which], axis=0) - np.median(host_s[~which], axis=0)
-        longer_s = float(more_s.clip(min=0).sum())
-        if longer_s <= 0:
-            return None  # what they take longer is in a different phase each
-        phase = PHASES[int(np.argmax(more_s))].label
-        slow_steps, ordinary = (frozenset(rows[some, 0].astype(int)) for some in (which, ~which))
-        return RecurringSteps(
-            every=every,
-            tag=tag_label,
-            steps=int(which.sum()),
-            of_steps=len(rows),
-            slow_s=float(np.median(walls_s[which])),
-            typical_s=typical_s,
-            lost_s=max(lost_s),
-            phase=phase,
-            phase_fraction=float(more_s.max()) / longer_s,
-            line=_SampledCode(lines).beyond(phase, slow_steps, ordinary) if lines else None,
-        )
+def slow_steps(steps: LeadSteps, lines: SampledLines | None) -> RecurringSteps | None:
+    """Those that cost most, of the ones that come back by number or after a pause."""
+    rows = steps.latest(_OWNED)
+    if len(rows) < 3 * FEWEST_SLOW:
+        return None
+    index, host_s = rows[:, INDEX].astype(int), rows[:, HOST:]
+    walls_s = host_s.sum(axis=1)
+    typical_s = float(np.median(walls_s))
+    every, which = _periodic(index, walls_s / typical_s)
+    tag, lost_s = "", float((walls_s[which] - typical_s).sum())
+    for cause in _CAUSES:
+        after = tagged(rows, cause)
+        more_s = walls_s[after] - typical_s
+        often = len(more_s) >= FEWEST_SLOW and np.median(more_s) > (SLOW[0] - 1) * typical_s
+        if often and float(more_s.sum()) > lost_s:
+            every, tag, which, lost_s = None, cause.label, after, float(more_s.sum())
+    if not which.any():
+        return None
+    more_s = np.median(host_s[which], axis=0) - np.median(host_s[~which], axis=0)
+    longer_s = float(more_s.clip(min=0).sum())
+    if longer_s <= 0:
+        return None  # what they take longer is in a different phase each
+    phase = PHASES[int(np.argmax(more_s))].label
+    slow, ordinary = (frozenset(index[some].tolist()) for some in (which, ~which))
+    return RecurringSteps(
+        every=every,
+        tag=tag,
+        steps=len(slow),
+        of_steps=len(rows),
+        slow_s=float(np.median(walls_s[which])),
+        typical_s=typical_s,
+        lost_s=lost_s,
+        phase=phase,
+        phase_fraction=float(more_s.max()) / longer_s,
+        line=_SampledCode(lines).beyond(phase, slow, ordinary) if lines else None,
+    )
 
 
-def _periodic(
-    index: npt.NDArray[np.int64], walls_s: Rows, typical_s: float
-) -> tuple[int | None, Mask]:
-    """The period of slow steps, and which they are."""
+def _periodic(index: npt.NDArray[np.int64], medians: Column) -> tuple[int | None, Mask]:
+    """Steps from a slow one to the next, and which these are, by the medians that they take."""
     for times in SLOW:
-        slow = walls_s > times * typical_s
+        slow = medians > times
         numbers = index[slow]
         if FEWEST_SLOW <= len(numbers) <= len(index) / 3:
             period = _period(numbers, index)
             if period is not None:
-                follow = np.isin(index, numbers + period) | np.isin(index, numbers - period)
-                return period, slow & follow
+                return period, slow & np.isin(index, [numbers + period, numbers - period])
     return None, np.zeros(len(index), dtype=bool)
 
 
@@ -173,9 +141,9 @@ class _SampledCode:
         # Outer frames that nearly all samples of steps share: the call that trains runs in every
         # phase, and says nothing about any of them.
         self._base = 0
+        frames = [_frames(stack) for stack in stacks]
         while True:
-            frames = [_frames(stack)[self._base :] for stack in stacks]
-            places = Counter(each[0] for each in frames if each)
+            places = Counter(each[self._base] for each in frames if len(each) > self._base)
             if max(places.values(), default=0) < max(1, NEARLY_ALL * len(frames)):
                 break
             self._base += 1
@@ -193,47 +161,36 @@ class _SampledCode:
     def named(self, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
         """The lines of a slot, in all steps or in some of them; `None` with too few samples."""
         samples = self._samples(slot, steps)
-        stacks = self._time(samples)
+        number, stacks = len(samples), self._time(samples)
         whole = stacks.total()
-        if len(samples) < FEWEST_SAMPLES or not whole:
+        if number < FEWEST_SAMPLES or not whole:
             return None
-        tops: Counter[int] = Counter()
-        for frames, weight in stacks.items():
-            if frames:
-                tops[frames[-1]] += weight
-        heaviest = [(place, weight / whole) for place, weight in tops.most_common(MOST_LINES)]
+        tops = _summed((frames[-1], weight) for frames, weight in stacks.items() if frames)
+        loads = [self._lines.stacks[sample.stack].loads for sample in samples]
+        spent_us = [sample.stands_for_us for sample in samples]
+        loading = float(np.average([*map(bool, loads)], weights=spent_us))
         return PhaseLines(
             slot=slot,
-            samples=len(samples),
-            owner=self._owner(stacks, len(samples), self._around),
-            lines=tuple(self._line(place, share, len(samples)) for place, share in heaviest),
+            samples=number,
+            owner=self._owner(stacks, number, self._around),
+            lines=tuple(
+                self._line(place, weight / whole, number)
+                for place, weight in tops.most_common(MOST_LINES)
+            ),
             host=self._plain_code(samples),
-            loader_fraction=self._loader_fraction(samples),
-        )
-
-    def _loader_fraction(self, samples: Sequence[Sample]) -> float | None:
-        """Share in which a loader was asked; `None` where the recording does not say."""
-        loads = [self._lines.stacks[sample.stack].loads for sample in samples]
-        if None in loads:
-            return None
-        spent_us = [sample.stands_for_us for sample in samples]
-        return sum(us for us, loading in zip(spent_us, loads, strict=True) if loading) / sum(
-            spent_us
+            loader_fraction=None if None in loads else loading,
         )
 
     def _plain_code(self, samples: Sequence[Sample]) -> PlainCode | None:
         """What is no tensor operation there, and the innermost function that most of it is in."""
-        names: Counter[str] = Counter()
-        stacks: Stacks = Counter()
-        for sample in samples:
-            stack = self._lines.stacks[sample.stack]
-            if stack.host_work:
-                names[stack.host_work] += sample.stands_for_us
-                stacks[stack.frames] += sample.stands_for_us
-        owner = self._owner(stacks, len(samples), self._around) if stacks.total() else None
+        sampled = [(self._lines.stacks[sample.stack], sample.stands_for_us) for sample in samples]
+        plain = [(stack, spent_us) for stack, spent_us in sampled if stack.host_work]
+        stacks = _summed((stack.frames, spent_us) for stack, spent_us in plain)
+        owner = self._owner(stacks, len(samples), self._around)
         if owner is None:
             return None
-        weights = np.array([sample.stands_for_us for sample in samples], dtype=np.float64)
+        names = _summed((stack.host_work, spent_us) for stack, spent_us in plain)
+        weights = np.array([spent_us for _, spent_us in sampled], dtype=np.float64)
         fraction = owner.fraction * stacks.total() / float(weights.sum())
         # Samples stand for unlike times: so many equal ones would be as sure.
         low, high = wilson(fraction, float(weights.sum() ** 2 / (weights**2).sum()))
@@ -273,18 +230,18 @@ class _SampledCode:
 
     def _time(self, samples: Iterable[Sample]) -> Stacks:
         """Time of each stack, without the frames that all share."""
-        weights: Stacks = Counter()
-        for sample in samples:
-            frames = _frames(self._lines.stacks[sample.stack])[self._base :]
-            weights[frames] += sample.stands_for_us
-        return weights
+        return _summed(
+            (_frames(self._lines.stacks[sample.stack])[self._base :], sample.stands_for_us)
+            for sample in samples
+        )
 
     def _by_function(self, stacks: Stacks) -> Counter[Function]:
         """Time of each function, with what it calls."""
-        parts: Counter[Function] = Counter()
-        for frames, weight in stacks.items():
-            parts.update(dict.fromkeys(map(self._function, frames), weight))
-        return parts
+        return _summed(
+            (function, weight)
+            for frames, weight in stacks.items()
+            for function in set(map(self._function, frames))
+        )
 
     def _function(self, place: int) -> Function:
         """What tells the function of a place from others."""
@@ -320,9 +277,7 @@ class _SampledCode:
             weight = stacks.total()
             if 2 * weight < whole or not weight:
                 return owner
-            lines: Counter[int] = Counter()
-            for frames, part in stacks.items():
-                lines[frames[depth]] += part
+            lines = _summed((frames[depth], part) for frames, part in stacks.items())
             line, part = lines.most_common(1)[0]
             if function not in running:
                 owner = self._line(line, weight / whole, samples)
@@ -340,6 +295,14 @@ class _SampledCode:
             if len(frames) > depth:
                 inside[self._function(frames[depth])][frames] += weight
         return max(inside.items(), key=lambda item: item[1].total(), default=(("", ""), Counter()))
+
+
+def _summed(weights: Iterable[tuple[K, int]]) -> Counter[K]:
+    """Weights of the same thing together."""
+    sums: Counter[K] = Counter()
+    for key, weight in weights:
+        sums[key] += weight
+    return sums
 
 
 def _frames(stack: SampledStack) -> tuple[int, ...]:

@@ -29,7 +29,8 @@ RANGE = 0.2
 since early losses do not show what a run learns."""
 
 CELLS = 10
-"""Pieces of that range, of two steps at least; how their differences vary is the noise."""
+"""Equal pieces of that range, in which there are twice as many steps at least; how their
+differences vary is the noise."""
 
 LEARNED = 0.1
 """Share of what was learned, from the first losses down to the lower level, up to which two single
@@ -95,29 +96,29 @@ class LossFold:
     """The losses of a run and the work done, collected step by step."""
 
     def __init__(self) -> None:
-        self._losses: list[_Column] = []
-        self._works: dict[Unit, list[_Column]] = {unit: [] for unit in _FACTS}
+        self._parts: dict[str, list[_Column]] = {name: [] for name in ("loss", *_FACTS.values())}
 
     def observe(self, job: JobBlock) -> None:
         """Take the next steps of all ranks."""
-        self._losses.append(job.mean_of_those_having("loss"))
-        for unit, fact in _FACTS.items():
-            self._works[unit].append(job.over.total(fact))
+        self._parts["loss"].append(job.mean_of_those_having("loss"))
+        for fact in _FACTS.values():
+            self._parts[fact].append(job.over.total(fact))
 
     def curve(self, run: Run, diverged: str) -> LossCurve:
         """The curve of *run*; *diverged* says since when its loss is not finite."""
-        earlier = run.attempts[0][0].info.totals
+        first = run.attempts[0][0].info
+        steps = {name: np.concatenate([[], *parts]) for name, parts in self._parts.items()}
         # Steps that a restart repeats from its checkpoint would count twice.
         units = _FACTS if len(run.attempts) == 1 else {}
         return LossCurve(
-            loss=_joined(self._losses),
+            loss=steps["loss"],
             work={
-                unit: earlier.get(_EARLIER[unit], 0) + np.cumsum(done)
-                for unit in units
-                if len(done := _joined(self._works[unit])) and bool(np.isfinite(done).all())
+                unit: first.totals.get(_EARLIER[unit], 0) + np.cumsum(steps[fact])
+                for unit, fact in units.items()
+                if len(steps[fact]) and bool(np.isfinite(steps[fact]).all())
             },
             diverged=diverged,
-            seed=run.attempts[0][0].info.config.get("seed"),
+            seed=first.config.get("seed"),
         )
 
 
@@ -157,43 +158,46 @@ def compare_losses(
             verdict="unknown",
             why="tokens or samples were not counted in both runs, or one of them was restarted",
         )
-    since, edges = _edges(curves, unit)
-    if edges is None:
+    since, end, steps = _range(curves, unit)
+    if steps < 2 * CELLS or since >= end:
         why = f"fewer than {2 * CELLS} steps with a loss in the {unit} that both have done"
         return Parity(verdict="unknown", why=why, unit=unit)
-    pieces = [_piece_means(curve.loss, curve.work[unit], edges) for curve in curves]
-    filled = [means for means in pieces if means is not None]
-    if len(filled) < len(curves):
-        why = f"the {unit} per step differ too much to compare the runs step by step"
-        return Parity(verdict="unknown", why=why, unit=unit)
+    edges = np.linspace(since, end, CELLS + 1)
+    means = np.stack([_piece_means(curve, unit, edges) for curve in curves])
     first = theirs[0].loss[np.isfinite(theirs[0].loss)][:CELLS]
-    levels = _Levels(
-        ours=np.stack(filled[: len(ours)]),
-        theirs=np.stack(filled[len(ours) :]),
-        initial=abs(float(first.mean())),
-        seeds=len({curve.seed for curve in curves}),
+    seeds = len({curve.seed for curve in curves}) if len(curves) == 2 else 1
+    judged = _judged(
+        means[: len(ours)], means[len(ours) :], abs(float(first.mean())), seeds, tolerance
     )
-    return _judged(levels, unit, (since, float(edges[-1])), tolerance)
-
-
-def _judged(
-    levels: "_Levels", unit: Unit, work_range: tuple[float, float], tolerance: float
-) -> Parity:
-    difference, noise, by_chance = levels.difference(), levels.noise(), False
-    verdict: Verdict = "same" if abs(difference) <= tolerance else "differs"
-    if verdict == "differs":
-        by_chance = abs(difference) <= levels.by_chance()
-    if by_chance or noise > (2 * tolerance if verdict == "same" else abs(difference) / SURE):
-        verdict = "unknown"
-    alone = "; their seeds differ, and single runs do not show what that makes" if by_chance else ""
-    (loss, baseline_loss), (since, end) = levels.means(), work_range
-    return Parity(
-        verdict=verdict,
-        why=f"loss {loss:.4g} and {baseline_loss:.4g} after {count(round(end))} {unit}: "
-        f"{share(abs(difference))} apart, noise {share(noise)}{alone}",
+    return msgspec.structs.replace(
+        judged,
+        why=f"loss {judged.loss:.4g} and {judged.baseline_loss:.4g} after "
+        f"{count(round(end))} {unit}: {judged.why}",
         unit=unit,
         since=since,
         work=end,
+    )
+
+
+def _judged(ours: _Column, theirs: _Column, initial: float, seeds: int, tolerance: float) -> Parity:
+    """The verdict on mean losses of pieces of the range, one row per repeat.
+
+    Relative to the baseline's loss: never to one near 0, of what was learned since the *initial*
+    one.  Of one run on either side with unlike *seeds* nothing shows how far runs end apart.
+    """
+    loss, baseline_loss = float(ours.mean()), float(theirs.mean())
+    scale = max(abs(baseline_loss), LEARNED * initial) or 1.0
+    difference, noise = (loss - baseline_loss) / scale, _noise(ours, theirs) / scale
+    apart = abs(difference)
+    verdict: Verdict = "same" if apart <= tolerance else "differs"
+    learned = max(0.0, initial - min(loss, baseline_loss)) / scale
+    by_chance = verdict == "differs" and seeds > 1 and apart <= LEARNED * learned
+    if by_chance or noise > (2 * tolerance if verdict == "same" else apart / SURE):
+        verdict = "unknown"
+    alone = "; their seeds differ, and single runs do not show what that makes" if by_chance else ""
+    return Parity(
+        verdict=verdict,
+        why=f"{share(apart)} apart, noise {share(noise)}{alone}",
         loss=loss,
         baseline_loss=baseline_loss,
         difference=difference,
@@ -202,77 +206,34 @@ def _judged(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Levels:
-    """Mean losses of the pieces of the range, one row per repeat; results relative to the loss."""
-
-    ours: _Column
-    theirs: _Column
-    initial: float
-    """The loss at which the baseline began."""
-    seeds: int
-    """How many different ones they began with."""
-
-    def means(self) -> tuple[float, float]:
-        """Ours and theirs."""
-        return float(self.ours.mean()), float(self.theirs.mean())
-
-    def _scale(self) -> float:
-        return max(abs(self.means()[1]), LEARNED * self.initial) or 1.0
-
-    def difference(self) -> float:
-        """Positive where ours is higher."""
-        return (self.means()[0] - self.means()[1]) / self._scale()
-
-    def noise(self) -> float:
-        """Half of a 95 % interval of the difference: from its pieces, and from the repeats."""
-        differences = self.ours.mean(axis=0) - self.theirs.mean(axis=0)
-        noise = 2 * math.sqrt(float(differences.var(ddof=1)) / len(differences))
-        repeated = [side.mean(axis=1) for side in (self.ours, self.theirs) if len(side) > 1]
-        if repeated:
-            freedom = sum(len(side) - 1 for side in repeated)
-            between = math.sqrt(sum(float(side.var(ddof=1)) / len(side) for side in repeated))
-            noise = max(noise, float(stdtrit(freedom, 0.975)) * between)
-        return noise / self._scale()
-
-    def by_chance(self) -> float:
-        """How far apart runs may end that nobody repeated: 0 where that shows, or one seed does."""
-        if self.seeds == 1 or len(self.ours) + len(self.theirs) > 2:
-            return 0.0
-        return LEARNED * max(0.0, self.initial - min(self.means())) / self._scale()
+def _noise(ours: _Column, theirs: _Column) -> float:
+    """Half of a 95 % interval of the difference: from its pieces, and from the repeats."""
+    differences = ours.mean(axis=0) - theirs.mean(axis=0)
+    noise = 2 * math.sqrt(float(differences.var(ddof=1)) / len(differences))
+    repeated = [side.mean(axis=1) for side in (ours, theirs) if len(side) > 1]
+    if repeated:
+        freedom = sum(len(side) - 1 for side in repeated)
+        between = math.sqrt(sum(float(side.var(ddof=1)) / len(side) for side in repeated))
+        noise = max(noise, float(stdtrit(freedom, 0.975)) * between)
+    return noise
 
 
-def _edges(curves: Sequence[LossCurve], unit: Unit) -> tuple[float, _Column | None]:
-    """Where the last work begins that all have done, and edges of pieces of it, if it has enough.
-
-    Each has equally many steps of the run that has fewest.
-    """
-    starts, ends = zip(
-        *((curve.work[unit][0], curve.work[unit][-1]) for curve in curves), strict=True
-    )
-    start, end = max(starts), min(ends)
+def _range(curves: Sequence[LossCurve], unit: Unit) -> tuple[float, float, int]:
+    """Where the last work begins and ends that all have done, and the steps in it at least."""
+    start = float(max(curve.work[unit][0] for curve in curves))
+    end = float(min(curve.work[unit][-1] for curve in curves))
     works = [
         curve.work[unit][np.isfinite(curve.loss) & (curve.work[unit] <= end)] for curve in curves
     ]
-    enough = [work[-2 * CELLS] for work in works if len(work) >= 2 * CELLS]
-    since = float(max(min(end - RANGE * (end - start), *enough, end), (start + end) / 2))
-    fewest = min((work[work >= since] for work in works), key=len)
-    if len(fewest) < 2 * CELLS or fewest[0] >= end:
-        return since, None
-    firsts = [part[0] for part in np.array_split(fewest, CELLS)]
-    return since, np.array([*firsts, end], dtype=np.float64)
+    enough = [float(work[-2 * CELLS]) for work in works if len(work) >= 2 * CELLS]
+    since = max(min(end - RANGE * (end - start), *enough, end), (start + end) / 2)
+    return since, end, min(int((work >= since).sum()) for work in works)
 
 
-def _piece_means(loss: _Column, work: _Column, edges: _Column) -> _Column | None:
-    """Mean loss in each piece of the range; `None` where one of them has no step."""
-    inside = np.isfinite(loss) & (work >= edges[0]) & (work <= edges[-1])
-    pieces = np.clip(np.searchsorted(edges, work[inside], side="right") - 1, 0, len(edges) - 2)
-    steps = np.bincount(pieces, minlength=len(edges) - 1)
-    if not steps.all():
-        return None
-    sums = np.bincount(pieces, weights=loss[inside], minlength=len(edges) - 1)
-    return np.asarray(sums / steps, dtype=np.float64)
-
-
-def _joined(parts: list[_Column]) -> _Column:
-    return np.concatenate(parts) if parts else np.empty(0)
+def _piece_means(curve: LossCurve, unit: Unit, edges: _Column) -> _Column:
+    """Mean loss in each piece of the range, by work: a loss is that of the work since the last."""
+    measured = np.isfinite(curve.loss)
+    work, loss = curve.work[unit][measured], curve.loss[measured]
+    sums = np.append(0.0, np.cumsum(loss[1:] * np.diff(work)))
+    means: _Column = np.diff(np.interp(edges, work, sums)) / np.diff(edges)
+    return means

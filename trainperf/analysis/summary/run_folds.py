@@ -1,23 +1,22 @@
 """Folds of a whole run: everything that is computed from its steps, fed in one pass over them."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
-from trainperf.analysis.roofline.utilisation import UtilisationFold
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.captures import CaptureFold, TraceAgreementFold
 from trainperf.analysis.summary.lateness import LatenessFold
-from trainperf.analysis.summary.lines import StepTimesFold
+from trainperf.analysis.summary.lead_steps import LeadSteps
 from trainperf.analysis.summary.long_term import LevelsFold, long_term
 from trainperf.analysis.summary.machine import MachineFold
 from trainperf.analysis.summary.rank_folds import JobSteps, job_blocks, measured_by_all, read_ranks
 from trainperf.analysis.summary.ranks import FEW_RANKS
 from trainperf.analysis.summary.run_facts import completed_info, diverged
 from trainperf.analysis.summary.schema import LongTerm
+from trainperf.analysis.summary.utilisation import utilisation
 from trainperf.analysis.summary.waits import COLLECTIVES, typical_places
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.engines.base import Engine
@@ -64,24 +63,19 @@ class RunFolds:
             collectives=self._collectives,
             tail=any("tail_ns" in each.info.columns for files in run.attempts for each in files),
         )
-        self.traces = TraceAgreementFold(captures, run.ranks, restarted=len(run.attempts) > 1)
-        self.utilisation = UtilisationFold(documents)
-        self.captures = CaptureFold()
+        self.steps = LeadSteps()
         self.excluded: Counter[str] = Counter()
         """Tag to the steps that are excluded for it; with several, it is the first of them."""
-        self.times = StepTimesFold()
         self.levels = LevelsFold(len(run.ranks))
         machines, self.machine_problems = replay.machines
         self.machine = MachineFold(machines, window=bool(run.window))
 
     def read(self, observers: Sequence[StepObserver]) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
-        of_all_ranks = (self.lateness, self.traces, self.utilisation, self.times)
         for blocks in self.replay.blocks():
             for fold, block in zip(self.meters, blocks, strict=True):
                 fold.observe(block)
-            for fold_of_all in of_all_ranks:
-                fold_of_all.observe(blocks)
+            self.lateness.observe(blocks)
             # Half a megabyte per rank: of many ranks that are followed the first alone.
             self.levels.observe(blocks if len(blocks) <= FEW_RANKS else blocks[:1])
             if observers:
@@ -89,8 +83,8 @@ class RunFolds:
                 for observer in observers:
                     observer.observe(job)
             present = [block for block in blocks if len(block)]
-            slowest_s = np.maximum.reduce([block.wall_ns for block in present]) / 1e9
-            self.captures.observe(present[0], slowest_s)
+            slowest_ns = np.maximum.reduce([block.wall_ns for block in present])
+            self.steps.observe(present[0], slowest_ns)
             self.excluded.update(excluded(present[0].tags))
             self.machine.observe(present[0], self.replay.attempt)
 
@@ -104,7 +98,7 @@ class RunFolds:
         for place in sorted(whole.steps):
             keys = aligned.attempts[place]
             self._add_job(StepBlock.numbered(keys.index, keys.tags), whole.steps[place])
-        self._read_chosen(aligned)
+        self._read_lead(aligned, whole.steps)
         self._read_changed(aligned)
         if observers:
             typical = typical_places(len(self.run.ranks), FEW_RANKS)
@@ -114,7 +108,6 @@ class RunFolds:
 
     def _add_job(self, block: StepBlock, steps: JobSteps) -> None:
         """Take what is known of an attempt's steps over all ranks."""
-        self.captures.observe(block, steps.walls_ns / 1e9)
         self.excluded.update(excluded(block.tags))
         steady = (block.tags & DISQUALIFYING) == 0
         for point, waits in steps.waits.items():
@@ -122,23 +115,15 @@ class RunFolds:
                 chosen = steady & measured_by_all(point, block.tags)
                 self.lateness.add(point, waits, steps.walls_ns[chosen])
 
-    def _read_chosen(self, aligned: Replay) -> None:
-        """Read the ranks that have more to say: the first one, and those with a trace."""
-        places = {rank: place for place, rank in enumerate(self.run.ranks)}
+    def _read_lead(self, aligned: Replay, steps: Mapping[int, JobSteps]) -> None:
+        """Read the lowest rank of each attempt, which has more to say."""
         for attempt, files in enumerate(self.run.attempts):
-            common = aligned.attempts[attempt]
-            for file in files:
-                lead, place = file is files[0], places[file.rank]
-                if not (lead or place in self.traces.places):
-                    continue
-                for block in common.of_file(file):
-                    self.traces.observe_rank(place, block)
-                    if place == 0:
-                        self.utilisation.observe([block])
-                    if lead:
-                        self.times.observe([block])
-                        self.levels.observe([block])
-                        self.machine.observe(block, attempt)
+            done = 0
+            for block in aligned.attempts[attempt].of_file(files[0]):
+                self.levels.observe([block])
+                self.steps.observe(block, steps[attempt].walls_ns[done : done + len(block)])
+                self.machine.observe(block, attempt)
+                done += len(block)
 
     def _collectives(self) -> object:
         """What the first rank's file has told of them by now."""
@@ -192,7 +177,7 @@ class RunFolds:
         since = diverged(self.replay)
         if since:
             result[LOSS] = Reading(value=None, unit="1", reason=since)
-        return result | self.utilisation.readings()
+        return result | utilisation(self.steps, self.documents)
 
 
 def _skew(lateness: LatenessFold, info: RunInfo, fold: Fold) -> Reading:

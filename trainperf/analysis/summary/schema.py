@@ -27,15 +27,13 @@ from trainperf.analysis.summary.rank_schema import (
     WhoIsLate,
 )
 from trainperf.analysis.summary.step_schema import (
-    GrowingPause,
     LineShare,
     LongTerm,
     Moved,
-    NewLevel,
     PhaseLines,
     PlainCode,
     RecurringSteps,
-    SlowDrift,
+    RunChange,
 )
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
@@ -56,7 +54,6 @@ __all__ = [
     "Cause",
     "CauseFacts",
     "DeviceFacts",
-    "GrowingPause",
     "HostFacts",
     "HostShare",
     "LateRank",
@@ -65,15 +62,14 @@ __all__ = [
     "MachineFacts",
     "MachineWindow",
     "Moved",
-    "NewLevel",
     "PhaseLines",
     "PlainCode",
     "RankEnd",
     "RankState",
     "RecurringSteps",
     "Restarts",
+    "RunChange",
     "RunFacts",
-    "SlowDrift",
     "State",
     "Summary",
     "SyncPoint",
@@ -173,8 +169,6 @@ class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):
     last_step: int
     before_s: float | None
     after_s: float | None
-    ratio: float | None
-    """`after_s` over `before_s`."""
     slower: bool
     """More than 5 % slower afterwards, and the middle halves of the steps do not overlap."""
 
@@ -200,9 +194,8 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     answer: str
     """One sentence, of all ranks that were read together."""
-    comm_exposed_s: float | None
-    """Of a step: communication that no computation hides, to read with the all-reduce tail."""
     compared: tuple[TracedDuration, ...]
+    """Empty but for the lowest rank of a run that was never restarted."""
 
 
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):

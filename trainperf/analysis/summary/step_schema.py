@@ -88,64 +88,42 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     after: float
 
 
-class NewLevel(msgspec.Struct, frozen=True, kw_only=True):
-    """From a step on, steps take longer."""
+class RunChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps, or pauses of one kind, take longer: since a step, or bit by bit over the run."""
 
-    from_step: int
-    until_step: int | None
+    gap: str = ""
+    """The kind of pause; empty of steps."""
+    number: int = 0
+    """How many pauses of that kind there were."""
+    from_step: int = 0
+    """The first step that takes longer; 0 where they get longer bit by bit."""
+    until_step: int | None = None
     """The first that does no longer; `None` if it lasts to the end."""
-    before_s: float
-    after_s: float
-    """Medians of steady steps."""
+    begins_s: float
+    """Of a steady step, before and after: medians of the means of pieces of the run; where it is
+    bit by bit, means of the first sixteenth of the run and of the last.  Of pauses medians of the
+    first quarter and of the last."""
+    ends_s: float
     lost_s: float
-    """What all these steps take longer together."""
-    phase: str
-    phase_s: float
-    """What the phase takes longer in that rank."""
-    rank: int | None
-    """The rank whose phase that is; `None` if it is so on all, or there is one."""
-    alike: bool
+    """What all that come after take longer together."""
+    phase: str = ""
+    """The phase that grew most, on the rank whose own work that is."""
+    phase_begins_s: float = 0.0
+    phase_ends_s: float = 0.0
+    rank: int | None = None
+    """That rank; `None` if it is so on all, or there is one."""
+    hook: str = ""
+    """The user's hook whose time grew most; empty where none did."""
+    alike: bool = False
     """Whether forward, backward and optimizer grew by like factors: the machine, not the work."""
     moved: tuple[Moved, ...] = ()
 
 
-class SlowDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps get longer bit by bit, over all of the run."""
-
-    steps: int
-    begins_s: float
-    ends_s: float
-    """Mean step in the first sixteenth of the run, and in the last."""
-    lost_s: float
-    """What all steps take beyond those at first."""
-    phase: str
-    phase_begins_s: float
-    phase_ends_s: float
-    """Of the phase in that rank."""
-    rank: int | None = None
-    """The rank whose phase that is; `None` if it is so on all, or there is one."""
-    hook: str = ""
-    """The user's hook whose time grows most; empty where none does."""
-    hook_begins_s: float = 0.0
-    hook_ends_s: float = 0.0
-    alike: bool = False
-    """As in `NewLevel`."""
-    moved: tuple[Moved, ...] = ()
-
-
-class GrowingPause(msgspec.Struct, frozen=True, kw_only=True):
-    """Pauses of one kind that get longer."""
-
-    gap: str
-    number: int
-    begins_s: float
-    ends_s: float
-    lost_s: float
-
-
 class LongTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """All that; nothing where a run went on as it began."""
+    """Changes over a run; nothing where it went on as it began."""
 
-    levels: tuple[NewLevel, ...] = ()
-    drift: SlowDrift | None = None
-    pauses: tuple[GrowingPause, ...] = ()
+    levels: tuple[RunChange, ...] = ()
+    """From a step on."""
+    drift: RunChange | None = None
+    """Bit by bit."""
+    pauses: tuple[RunChange, ...] = ()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.schema import CaptureAftermath, Summary, TracedSteps
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
-from trainperf.core.formatting.table import or_unknown
+from trainperf.core.formatting.table import UNKNOWN, or_unknown
 from trainperf.core.formatting.units import duration, plural, step_range, times, words
 from trainperf.reports.html.components import finding_card, heading, missing, not_measured, shown
 from trainperf.reports.run.rows import no_trace
@@ -43,12 +43,20 @@ def _stretches(profiled: Sequence[CaptureAftermath]) -> Markup:
             step_range(capture.first_step, capture.last_step),
             or_unknown(capture.before_s, duration),
             or_unknown(capture.after_s, duration),
-            or_unknown(capture.ratio, times),
+            times(capture.after_s / capture.before_s)
+            if capture.before_s and capture.after_s
+            else UNKNOWN,
             "slower since" if capture.slower else "",
         )
         for capture in profiled
     ]
     return table(("profiled", "step before", "step after", "ratio", "\u00a0"), rows, words=(0, 4))
+
+
+def _ratio(capture: CaptureAftermath) -> str:
+    if not capture.before_s or not capture.after_s:
+        return UNKNOWN
+    return times(capture.after_s / capture.before_s)
 
 
 def _agreement(traces: Sequence[TracedSteps]) -> Markup:

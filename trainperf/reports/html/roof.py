@@ -95,11 +95,7 @@ def _on_host(evidence: Evidence) -> bool:
 
 
 def _spots(evidence: Evidence, light: Roofline) -> Iterator[_Spot]:
-    own = [
-        operator
-        for operator in light.operators
-        if operator.use.place == "device" and operator.use.flops
-    ]
+    own = [operator for operator in light.own if operator.use.flops]
     if _on_host(evidence):
         yield from (_of_row(operator) for operator in own if operator.use.host_s > 0)
         return

@@ -6,7 +6,8 @@ Only what was looked at has a table; why a single figure is missing stands in it
 from collections.abc import Iterator, Mapping, Sequence
 
 from trainperf.analysis.roofline.memory_savings import TEXTBOOK_BYTES, bytes_per_parameter, savings
-from trainperf.analysis.roofline.speed_of_light import OperatorSpeed, PhaseSpeed, SpeedOfLight
+from trainperf.analysis.roofline.roofline import PhaseFloor
+from trainperf.analysis.roofline.speed_of_light import OperatorSpeed, SpeedOfLight
 from trainperf.analysis.roofline.time_split import NAMES, Dimensions
 from trainperf.analysis.summary.schema import PhaseLines, Summary
 from trainperf.core.artifacts.compilation import Compilation
@@ -14,6 +15,7 @@ from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size, times
+from trainperf.core.readings import HFU, MFU
 from trainperf.reports.run.effort_view import of_effort
 from trainperf.reports.run.machine_view import of_machine
 from trainperf.reports.run.ranks_view import of_ranks
@@ -75,7 +77,7 @@ def of_step(summary: Summary) -> list[Table]:
     """What the step is spent on, and how far it is from the speed of light."""
     spent = [] if summary.dimensions is None else [_dimensions(summary, summary.dimensions)]
     light = summary.light
-    return spent if light is None else [*spent, _speed(light), _operators(light)]
+    return spent if light is None else [*spent, _speed(summary, light), _operators(light)]
 
 
 def of_lines(summary: Summary) -> list[Table]:
@@ -123,7 +125,8 @@ def light_line(summary: Summary) -> str:
         return ""
     lost_s = {each.name: each.measured_s - each.floor_s for each in phases if each.measured_s}
     most = f", most of the rest in {max(lost_s, key=lost_s.__getitem__)}" if lost_s else ""
-    used = "" if light.mfu is None else f" · MFU {share(light.mfu)}"
+    mfu = summary.value(MFU)
+    used = "" if mfu is None else f" · MFU {share(mfu)}"
     floor = duration(step.floor_s)
     return f"speed of light {floor}; the step takes {times(step.over)} that{most}{used}"
 
@@ -137,24 +140,24 @@ def _work(summary: Summary, name: str) -> str:
 
 def _dimensions(summary: Summary, split: Dimensions) -> Table:
     rows = [
-        (_work(summary, name) + (" ←" if name == split.dominant else ""), fine_share(value))
+        (_work(summary, name), fine_share(value))
         for name in NAMES
         if (value := split.shares.get(name)) is not None
     ]
-    evidence = f"← largest: {'; '.join(split.evidence)}" if split.evidence else ""
     return Table(
         title="What the step is spent on",
         head=("", "share"),
         rows=tuple(rows),
-        notes=tuple(filter(None, (_BASIS[split.basis], evidence))),
+        notes=(_BASIS[split.basis],),
     )
 
 
-def _speed(light: SpeedOfLight) -> Table:
+def _speed(summary: Summary, light: SpeedOfLight) -> Table:
     peak = f"{light.chip} ({light.source})"
     flops = f"{_flops(light.model_flops)}/step"
-    used = "" if light.mfu is None else f", MFU {share(light.mfu)}"
-    used += "" if light.hfu is None or light.hfu == light.mfu else f", HFU {share(light.hfu)}"
+    mfu, hfu = summary.value(MFU), summary.value(HFU)
+    used = "" if mfu is None else f", MFU {share(mfu)}"
+    used += "" if hfu is None or hfu == mfu else f", HFU {share(hfu)}"
     unknown = ", ".join(light.unknown_precisions)
     lacking = f"unknown peak for {unknown}: its arithmetic is in no floor" if unknown else ""
     return Table(
@@ -173,7 +176,7 @@ def _flops(number: int) -> str:
     return f"{number:,} FLOP"
 
 
-def _phase(phase: PhaseSpeed) -> tuple[str, ...]:
+def _phase(phase: PhaseFloor) -> tuple[str, ...]:
     return (
         phase.name,
         or_unknown(phase.measured_s, duration),
@@ -184,7 +187,7 @@ def _phase(phase: PhaseSpeed) -> tuple[str, ...]:
 
 
 def _operators(light: SpeedOfLight) -> Table:
-    near = any(operator.near_roof for operator in light.operators)
+    near = any(each.floor.near_roof(each.measured_s) for each in light.operators)
     step = "" if light.audited_step is None else f" {light.audited_step}"
     note = "* at 75 % of its roof or more: leave it alone, or fuse it away"
     return Table(
@@ -197,16 +200,17 @@ def _operators(light: SpeedOfLight) -> Table:
 
 
 def _operator(operator: OperatorSpeed) -> tuple[str, ...]:
-    name = operator.name.removeprefix("aten.").removesuffix(".default")
+    floor, use = operator.floor, operator.floor.use
+    name = use.name.removeprefix("aten.").removesuffix(".default")
     return (
-        name + ("*" if operator.near_roof else ""),
-        operator.line or operator.module or UNKNOWN,
-        operator.part,
-        operator.bound,
-        operator.precision,
-        count(operator.calls),
+        name + ("*" if floor.near_roof(operator.measured_s) else ""),
+        use.line or use.module or UNKNOWN,
+        use.part,
+        floor.bound,
+        use.precision,
+        count(use.calls),
         or_unknown(operator.measured_s, duration),
-        or_unknown(operator.floor_s or None, duration),
+        or_unknown(floor.floor_s or None, duration),
         fine_share(operator.share),
     )
 

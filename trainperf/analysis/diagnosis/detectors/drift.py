@@ -7,7 +7,7 @@ from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.schema import Moved, NewLevel, SlowDrift
+from trainperf.analysis.summary.schema import Moved, RunChange
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
@@ -90,30 +90,30 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def _unexplained(facts: Facts) -> Iterator[NewLevel]:
+def _unexplained(facts: Facts) -> Iterator[RunChange]:
     """Levels of which nothing is seen that the machine did."""
     for level in facts.long_term.levels:
         last = (facts.steps if level.until_step is None else level.until_step) - 1
-        slower = level.after_s / level.before_s - 1
+        slower = level.ends_s / level.begins_s - 1
         if not facts.machine_slowed(level.from_step, last, slower):
             yield level
 
 
-def _level(level: NewLevel) -> _Slower:
+def _level(level: RunChange) -> _Slower:
     """From a step on."""
     when = f"from step {level.from_step:,} on steps take"
     if level.until_step is not None:
         when = f"steps {level.from_step:,} to {level.until_step - 1:,} take"
-    what, more_s = f"{words(level.phase)}{_on(level)}", level.phase_s
+    what, more_s = f"{words(level.phase)}{_on(level)}", level.phase_ends_s - level.phase_begins_s
     if level.alike and level.rank is None:
-        what, more_s = _ALIKE, level.after_s - level.before_s
-    longer = share(level.after_s / level.before_s - 1)
+        what, more_s = _ALIKE, level.ends_s - level.begins_s
+    longer = share(level.ends_s / level.begins_s - 1)
     return _Slower(
         title=f"{when} {longer} longer: {what}, +{duration(more_s)}",
         evidence=(
             (
-                f"change point: a step takes {duration(level.before_s)} before and "
-                f"{duration(level.after_s)} after (medians of steady steps)"
+                f"change point: a step takes {duration(level.begins_s)} before and "
+                f"{duration(level.ends_s)} after (steady steps)"
             ),
             *_along(level.moved),
         ),
@@ -210,7 +210,7 @@ _GATHERING = {
 """What to change where a phase grew, at once and bit by bit."""
 
 
-def _changed(change: NewLevel | SlowDrift) -> str:
+def _changed(change: RunChange) -> str:
     """By what moved along, else by whether all phases did, else by the phase."""
     facts = {each.fact for each in change.moved}
     if facts & {"tokens_padded", "h2d_bytes", "samples"} and change.phase != "data_wait":
@@ -220,7 +220,7 @@ def _changed(change: NewLevel | SlowDrift) -> str:
     return _BY_PHASE.get(change.phase, "something_changed")
 
 
-def _on(change: NewLevel | SlowDrift) -> str:
+def _on(change: RunChange) -> str:
     return "" if change.rank is None else f" on rank {change.rank}"
 
 

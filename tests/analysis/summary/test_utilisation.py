@@ -7,9 +7,10 @@ import pytest
 from support.light import make_audit, make_use, write_audit
 from support.runs import WARMUP_STEPS, RankSpec, make_run_dir, make_step, make_steps
 
-from trainperf.analysis.roofline.utilisation import UtilisationFold
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.lead_steps import LeadSteps
+from trainperf.analysis.summary.utilisation import utilisation
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import read_documents
@@ -47,10 +48,11 @@ def steps(size: int = 512, audited_size: int = 512) -> list[StepRecord]:
 
 def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
     """Over two blocks."""
-    fold = UtilisationFold(read_documents(run))
+    steps = LeadSteps()
     for part in (records[:25], records[25:]):
-        fold.observe([StepBlock.from_records(part)])
-    return fold.readings()
+        block = StepBlock.from_records(part)
+        steps.observe(block, block.wall_ns)
+    return utilisation(steps, read_documents(run))
 
 
 def test_utilisation_is_the_audits_flops_over_the_steady_steps_time(tmp_path: Path) -> None:
@@ -102,18 +104,19 @@ def test_what_is_not_like_the_audited_step_is_not_put_beside_its_floors(
     product = make_use(name="aten.mm.default", flops=flops, kind="matmul", host_s=0.01)
     write_audit(run, product, step=30)
 
-    light = summarize(Run.open(run)).light
+    summary = summarize(Run.open(run))
+    light = summary.light
 
     assert light is not None
     # What one operator reached is of the audited step, whatever the others are like.
-    assert light.operators[0].floor_s == pytest.approx(1e-3 * audited_size / 128)
+    assert light.operators[0].floor.floor_s == pytest.approx(1e-3 * audited_size / 128)
     if alike:
         assert light.phases[0].floor_s == pytest.approx(1e-3)
         assert light.phases[0].over == pytest.approx(20, rel=1e-3)
-        assert light.mfu == pytest.approx(0.05, rel=1e-3)
+        assert summary.value("mfu") == pytest.approx(0.05, rel=1e-3)
     else:
         assert [phase.measured_s for phase in light.phases] == [None] * 4
-        assert light.mfu is None
+        assert summary.value("mfu") is None
 
 
 def test_what_does_not_grow_with_the_batch_does_not_grow() -> None:

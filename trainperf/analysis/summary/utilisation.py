@@ -1,0 +1,99 @@
+"""MFU and HFU of a run: FLOPs of an audited step over the time of steady steps.
+
+One step is counted and many are timed: the latest ones that are kept of the rank that audited.
+Where their batches differ a little in size the count is scaled; where they differ much nothing is
+reported.
+"""
+
+import numpy as np
+
+from trainperf.analysis.summary.lead_steps import HOST, INDEX, SAMPLES, TOKENS, LeadSteps
+from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.artifacts.folder import Documents
+from trainperf.core.machine.chips import chip_of
+from trainperf.core.phases import DISQUALIFYING
+from trainperf.core.readings import FLOPS_PER_S, HFU, MFU
+from trainperf.meters.fold import NO_STEADY_STATE, Reading
+
+
+NOT_AUDITED = "no FLOP count was made of this model"
+
+ALIKE = 0.10
+"""Relative difference in size up to which the audited step stands for a typical one."""
+
+_SIZES = {TOKENS: "tokens with padding", SAMPLES: "samples"}
+"""What gives the size of a step's batches; the first one that was measured counts."""
+
+
+def typical_audit(steps: LeadSteps, documents: Documents) -> StepAudit | None:
+    """The audit, scaled to a step as large as the steady ones; `None` if that is not possible.
+
+    Layers do work in proportion to their tokens or samples.  Attention scores do not: their share
+    is off by as much as the mean square of the lengths is from that of the audited step.
+    """
+    audit = documents.audit
+    if audit is None or _obstacle(steps, documents) is not None:
+        return None
+    sizes = _sizes(steps, audit)
+    return audit if sizes is None else audit.resized(sizes[1] / sizes[2])
+
+
+def utilisation(steps: LeadSteps, documents: Documents) -> dict[str, Reading]:
+    """`flops_per_s`, `mfu` and `hfu`, or why there are none."""
+    audit = typical_audit(steps, documents)
+    if audit is None:
+        reason = _obstacle(steps, documents)
+        return {
+            name: Reading(value=None, unit=unit, reason=reason)
+            for name, unit in ((FLOPS_PER_S, "FLOP/s"), (MFU, "1"), (HFU, "1"))
+        }
+    steady = steps.latest(DISQUALIFYING)
+    rate, number = len(steady) / float(steady[:, HOST:].sum()), len(steady)
+    return {
+        FLOPS_PER_S: Reading(value=audit.model_flops * rate, unit="FLOP/s", n=number),
+        MFU: _share(documents, audit, audit.model_flops * rate, number),
+        HFU: _share(documents, audit, audit.hardware_flops * rate, number),
+    }
+
+
+def _obstacle(steps: LeadSteps, documents: Documents) -> str | None:
+    """Why the audited step does not stand for the steady ones; `None` if it does."""
+    if documents.audit is None:
+        return documents.problems.get(StepAudit.file, NOT_AUDITED)
+    if not steps.latest(DISQUALIFYING)[:, HOST:].any():
+        return NO_STEADY_STATE
+    sizes = _sizes(steps, documents.audit)
+    if sizes is None or abs(sizes[1] / sizes[2] - 1) <= ALIKE:
+        return None
+    name, typical, audited = sizes
+    return (
+        f"the audited step differs from the others: {audited:,.0f} {name}, a steady step has "
+        f"{typical:,.0f} on average"
+    )
+
+
+def _sizes(steps: LeadSteps, audit: StepAudit) -> tuple[str, float, float] | None:
+    """Name of the size, in a mean steady step and in the audited one; `None` if not counted."""
+    rows, steady = steps.rows(), steps.latest(DISQUALIFYING)
+    for column, name in _SIZES.items():
+        audited = rows[rows[:, INDEX] == audit.step, column]
+        counted = steady[~np.isnan(steady[:, column]), column]
+        if len(counted) and (audited > 0).any():
+            return name, float(counted.mean()), float(audited[0])
+    return None
+
+
+def _share(documents: Documents, audit: StepAudit, flops_per_s: float, number: int) -> Reading:
+    """Of the peak in the chip table; of a chip that is not in it, of the measured one."""
+    listed, measured = chip_of(audit.device_name), documents.chip
+    chip = measured.chip if listed is None and measured is not None else listed
+    if chip is None:
+        reason = f"the peak of {audit.device_name} is not in the chip table"
+        return Reading(value=None, unit="1", reason=reason)
+    peak = chip.flops_per_s.get(audit.precision or "")
+    if peak is None:
+        reason = f"the peak of {chip.name} in {audit.precision} is not known"
+        return Reading(value=None, unit="1", reason=reason)
+    # Others used the machine when its peak was measured, if its steps are faster.
+    most = peak if listed is not None else max(peak, flops_per_s)
+    return Reading(value=flops_per_s / most, unit="1", n=number)
