@@ -22,7 +22,7 @@ from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.trials import TrialResult, Trials, in_order
 from trainperf.core.errors import RunError
 from trainperf.core.formatting.units import duration
-from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, words_in
+from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, signals_in
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.steps.records import FINISHED
@@ -199,8 +199,8 @@ def _attempt(options: AttemptOptions, trials: TrialLaunch) -> _Attempt:
     before = _run_directories(options.out)
     silent_s, interrupted = None, False
     with (
-        tempfile.TemporaryDirectory(prefix="trainperf-") as words,
-        _started(options.command, options.out, _launch(options, trials, words)) as process,
+        tempfile.TemporaryDirectory(prefix="trainperf-") as signals,
+        _started(options.command, options.out, _launch(options, trials, signals)) as process,
     ):
         try:
             silent_s = _watch(process, before, options)
@@ -210,7 +210,7 @@ def _attempt(options: AttemptOptions, trials: TrialLaunch) -> _Attempt:
         else:
             end_trainings([process], signal.SIGTERM)
         code = process.wait()
-        why = why_unrecorded(words_in(Path(words)))
+        why = why_unrecorded(signals_in(Path(signals)))
     return _Attempt(
         run=_new_run(options.out, before),
         output=_tail(options.out / OUTPUT),
@@ -221,9 +221,9 @@ def _attempt(options: AttemptOptions, trials: TrialLaunch) -> _Attempt:
     )
 
 
-def _launch(options: AttemptOptions, trials: TrialLaunch, words: str) -> LaunchOptions:
+def _launch(options: AttemptOptions, trials: TrialLaunch, signals: str) -> LaunchOptions:
     out = str(options.out.resolve())
-    return replace(options.launch, dirpath=out, trials=trials, words=words)
+    return replace(options.launch, dirpath=out, trials=trials, signals=signals)
 
 
 def _new_run(out: Path, before: set[Path]) -> Path | None:

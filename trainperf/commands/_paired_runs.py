@@ -21,7 +21,7 @@ from trainperf.commands.run import command_of, why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError, RunError
 from trainperf.core.interleaving import Participant, Referee, TurnsSoFar, new_address
-from trainperf.core.launch_environment import LaunchOptions, words_in
+from trainperf.core.launch_environment import LaunchOptions, signals_in
 
 
 SIDES = ("before", "after")
@@ -118,11 +118,11 @@ def _run_pair(
         enough = partial(options.enough, number)
         referee = stack.enter_context(Referee(address, options.steps, enough))
         temporary = (tempfile.TemporaryDirectory(prefix="trainperf-") for _ in SIDES)
-        words = [Path(stack.enter_context(folder)) for folder in temporary]
+        signals = [Path(stack.enter_context(folder)) for folder in temporary]
         trainings = []
         for side, (command, folder) in enumerate(zip(commands, folders, strict=True)):
             dirpath = str(folder.resolve())
-            launch = LaunchOptions(dirpath=dirpath, words=str(words[side]))
+            launch = LaunchOptions(dirpath=dirpath, signals=str(signals[side]))
             place = Participant(address=str(address), side=side, dirpath=dirpath)
             trainings.append(stack.enter_context(_training(command, folder, launch, place)))
         others = Others()
@@ -135,7 +135,7 @@ def _run_pair(
         end_trainings(trainings, signal.SIGINT)
         for side, (passed, folder) in enumerate(zip(referee.passed, folders, strict=True)):
             if not passed:
-                why = _why_no_turns(folder, words[side], options.steps)
+                why = _why_no_turns(folder, signals[side], options.steps)
                 raise TrainingError(side, f"{folder}: did not take turns: {why}")
     runs = (_run_in(folders[0], 0), _run_in(folders[1], 1))
     return PairOfRuns(
@@ -147,14 +147,14 @@ def _run_pair(
     )
 
 
-def _why_no_turns(folder: Path, words: Path, steps: int) -> str:
+def _why_no_turns(folder: Path, signals: Path, steps: int) -> str:
     """By what it has recorded, or what its processes have told."""
     if run_directory.has_begun(run_directory.record_file(folder / run_directory.NAME, 0)):
         return (
             f"it was over within its first turn of {steps} steps; train for more of them, or give "
             "--every a smaller number"
         )
-    return why_unrecorded(words_in(words)) or "nothing was recorded on this machine"
+    return why_unrecorded(signals_in(signals)) or "nothing was recorded on this machine"
 
 
 @contextmanager
