@@ -29,7 +29,7 @@ from scripts.bench.harness import machine_line, table
 SCRIPTS = Path(__file__).parent / "strangers"
 PAIRS = 3
 RESULT = "RESULT "
-SAID = ("id", "title", "advice", "action", "where", "called_at", "scope", "fraction")
+KEPT = ("id", "title", "advice", "action", "where", "called_at", "scope", "fraction")
 
 
 def main() -> None:
@@ -67,16 +67,16 @@ def predicted(name: str) -> dict[str, Any]:
         run = str(files[0].parent) if files else folder
         report = trained(folder, "-m", "trainperf", "report", run, "--format", "json")
         text = trained(folder, "-m", "trainperf", "report", run)
-    said = json.loads(report)
+    findings = json.loads(report)
     return {
         "first_line": " ".join(text.split("\n\n")[1].split()),
         "findings": [
-            {key: finding[key] for key in SAID}
+            {key: finding[key] for key in KEPT}
             | {"about": finding["gain"], "at_most": finding["gain_upper_bound"]}
             | {"changes": {c["id"]: [c["about"], c["at_most"]] for c in finding["changes"]}}
-            for finding in said["findings"]
+            for finding in findings["findings"]
         ],
-        "ordinary": said["ordinary"],
+        "ordinary": findings["ordinary"],
         "result": result_of(ran),
         "took_s": round(took_s, 1),
     }
@@ -113,8 +113,8 @@ def trained(folder: str, *command: str) -> str:
 def result_of(printed: str) -> dict[str, float]:
     """The times and the loss that a script prints last."""
     line = next(line for line in reversed(printed.splitlines()) if line.startswith(RESULT))
-    found: dict[str, float] = json.loads(line.removeprefix(RESULT))
-    return found
+    result: dict[str, float] = json.loads(line.removeprefix(RESULT))
+    return result
 
 
 def gains_of(turns: list[dict[str, Any]], scope: str) -> list[float]:
@@ -138,11 +138,11 @@ def show(kept: dict[str, Any], truth: dict[str, Any], verdicts: dict[str, Any]) 
         if planted["healthy"]:
             rows.append([*row, verdict["verdict"], "", "", ""])
             continue
-        found = next((f for f in kept[name]["findings"] if f["id"] == verdict["finding"]), None)
-        scope = found["scope"] if found else planted["scope"]
+        finding = next((f for f in kept[name]["findings"] if f["id"] == verdict["finding"]), None)
+        scope = finding["scope"] if finding else planted["scope"]
         gains = gains_of(kept[name]["turns"], scope)
         gain = math.exp(sum(map(math.log, gains)) / len(gains))
-        about, most = (None, None) if found is None else found["changes"].get(verdict["change"], ())
+        about, most = (None, None) if finding is None else finding["changes"][verdict["change"]]
         counts["planted"] += 1
         counts["first"] += verdict["verdict"] == "first"
         if most is not None:
@@ -152,8 +152,8 @@ def show(kept: dict[str, Any], truth: dict[str, Any], verdicts: dict[str, Any]) 
             counts["abouts"] += 1
             counts["near"] += about / 1.25 <= gain <= about * 1.25
         spread = f"{gain:.2f} ({min(gains):.2f}–{max(gains):.2f})"
-        said = [f"{each:.2f}" if each is not None else "" for each in (about, most)]
-        rows.append([*row, verdict["verdict"], *said, f"{spread} of the {scope}"])
+        bounds = [f"{each:.2f}" if each is not None else "" for each in (about, most)]
+        rows.append([*row, verdict["verdict"], *bounds, f"{spread} of the {scope}"])
     print(table(["script", "style", "first advice", "cause", "about", "at most", "gained"], rows))
     print(
         f"\ncause first in {counts['first']} of {counts['planted']}; at most kept, within 5 %, in "

@@ -529,14 +529,14 @@ def test_a_logger_that_is_silenced_is_still_there_for_the_model(tmp_path: Path) 
 
 @pytest.mark.real_clock
 def test_a_loader_that_sleeps_is_what_batches_from_memory_save(tmp_path: Path) -> None:
-    """10 ms of sleep and 10 ms of work: twice as fast, within a tenth."""
+    """30 ms of sleep and 30 ms of work: twice as fast, within a tenth."""
 
     def sleeping(rows: list[Any]) -> torch.Tensor:
-        time.sleep(0.010)
+        time.sleep(0.030)
         return torch.stack([row[0] for row in rows])
 
     model = Model()
-    model.in_forward = lambda: time.sleep(0.010)
+    model.in_forward = lambda: time.sleep(0.030)
     perf = TrainPerf(trials=[], trial_minutes=0.2, report=False, dirpath=str(tmp_path))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("trainperf.trials.start.builtin_trials", free_loader)

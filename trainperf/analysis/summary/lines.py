@@ -63,6 +63,8 @@ def slow_steps(steps: LeadSteps, lines: SampledLines | None) -> RecurringSteps |
     index, host_s = rows[:, INDEX].astype(int), rows[:, HOST:]
     walls_s = host_s.sum(axis=1)
     typical_s = float(np.median(walls_s))
+    if typical_s <= 0:
+        return None  # a clock that stood still
     every, which = _periodic(index, walls_s / typical_s)
     tag, lost_s = "", float((walls_s[which] - typical_s).sum())
     for cause in _CAUSES:
