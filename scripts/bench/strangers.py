@@ -1,7 +1,8 @@
 """Judgement on scripts by somebody who has read no detector, in `scripts/bench/strangers`.
 
     python -m scripts.bench.strangers predict FILE   # one `trainperf run` of each, as it is
-    python -m scripts.bench.strangers measure FILE   # then whole processes of each twin, in turns
+    python -m scripts.bench.strangers measure FILE   # then whole processes of each twin, in turns;
+                                                     # with more --pairs it goes on
     python -m scripts.bench.strangers table FILE
 
 What is said of a script is kept before any twin runs.  Whether that names the planted cause is
@@ -48,7 +49,8 @@ def main() -> None:
         if options.what == "predict" and name not in kept:
             kept[name] = predicted(name)
         elif options.what == "measure" and not truth[name]["healthy"]:
-            kept[name].setdefault("turns", measured(name, options.pairs))
+            turns = kept[name].setdefault("turns", [])
+            turns += measured(name, range(len(turns) // 2, options.pairs))
         kept["machine"] = machine_line()
         options.file.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
         print(name, json.dumps(kept[name], ensure_ascii=False)[:300], flush=True)
@@ -61,10 +63,10 @@ def predicted(name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(SCRIPTS / name / "train.py", folder)
         began = time.perf_counter()
-        ran = trained(folder, "-m", "trainperf", "run", "train.py")
+        # No option of what is measured: some scripts throw their folders away when they end.
+        run = str(Path(folder) / "run")
+        ran = trained(folder, "-m", "trainperf", "run", "--out", run, "train.py")
         took_s = time.perf_counter() - began
-        files = sorted(Path(folder).rglob("steps-rank0.jsonl*"))
-        run = str(files[0].parent) if files else folder
         report = trained(folder, "-m", "trainperf", "report", run, "--format", "json")
         text = trained(folder, "-m", "trainperf", "report", run)
     findings = json.loads(report)
@@ -82,10 +84,10 @@ def predicted(name: str) -> dict[str, Any]:
     }
 
 
-def measured(name: str, pairs: int) -> list[dict[str, Any]]:
+def measured(name: str, pairs: range) -> list[dict[str, Any]]:
     """Both sides in turns, A B B A …: what each printed of itself."""
     turns = []
-    for pair in range(pairs):
+    for pair in pairs:
         sides = ["train.py", "train_fixed.py"]
         for script in sides if pair % 2 == 0 else sides[::-1]:
             with tempfile.TemporaryDirectory() as folder:
@@ -119,13 +121,11 @@ def result_of(printed: str) -> dict[str, float]:
 
 def gains_of(turns: list[dict[str, Any]], scope: str) -> list[float]:
     """How many times faster the twin is in each pair, in a step or in the fit."""
-    name = "fit_s" if scope == "fit" else "step_s"
-    pairs = zip(turns[::2], turns[1::2], strict=True)
-    return [
-        {one["script"]: one[name], other["script"]: other[name]}["train.py"]
-        / {one["script"]: one[name], other["script"]: other[name]}["train_fixed.py"]
-        for one, other in pairs
-    ]
+    name, gains = ("fit_s" if scope == "fit" else "step_s"), []
+    for pair in zip(turns[::2], turns[1::2], strict=True):
+        times_s = {turn["script"]: turn[name] for turn in pair}
+        gains.append(times_s["train.py"] / times_s["train_fixed.py"])
+    return gains
 
 
 def show(kept: dict[str, Any], truth: dict[str, Any], verdicts: dict[str, Any]) -> None:
