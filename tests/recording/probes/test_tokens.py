@@ -10,7 +10,7 @@ import torch
 from support.live import HostFit
 
 from trainperf.core.steps.records import EXACT_LENGTHS
-from trainperf.recording.probes.tokens import TokensProbe
+from trainperf.recording.probes.tokens import TARGETS, TokensProbe
 
 
 class OnDevice(TokensProbe):
@@ -69,6 +69,22 @@ def test_without_it_labels_say_which_tokens_count(kind: type[TokensProbe]) -> No
     assert fit.facts("tokens_effective") == [5]
     assert fit.facts("tokens_padded") == [8]
     assert fit.totals.notes == {"tokens": "labels != -100"}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param([[-100, 6, -100, 8], [7, -100, -100, -100]], id="a masked language model"),
+        pytest.param([[-100, -100, 8, 9], [-100, 7, 8, -100]], id="answers after their prompts"),
+    ],
+)
+def test_labels_that_say_what_is_learned_are_no_mask(labels: list[list[int]]) -> None:
+    """What they leave out is computed, and no padding: nobody is told to pad less."""
+    fit, _ = counted(*({"labels": torch.tensor(labels)} for _ in range(3)))
+
+    assert fit.facts("tokens_effective") == [None] * 3
+    assert fit.totals.reasons["tokens_padded"] == TARGETS
+    assert fit.totals.notes == {}
 
 
 @KINDS

@@ -28,6 +28,11 @@ NO_MASK = (
     "the batch has no attention_mask of shape (batch, tokens) and no labels: pass "
     "tokens=lambda batch: mask"
 )
+TARGETS = (
+    "the batch has no attention_mask of shape (batch, tokens), and its labels leave out tokens "
+    "before others that count: those are no targets, and no padding either; pass "
+    "tokens=lambda batch: mask"
+)
 WINDOW = 64
 """Masks on the host that are kept and summed in a row, at the latest as their group is sealed."""
 _MOST_HELD = 1 << 20
@@ -59,7 +64,10 @@ def demand_mask(tokens: MaskFunction | None) -> None:
 class TokensProbe(RingProbe):
     """Effective and padded tokens of every step, this rank.
 
-    The mask is `attention_mask`, else `labels != -100`, else what *mask* returns.  A mask on the
+    The mask is `attention_mask`, else `labels != -100`, else what *mask* returns.  Labels that
+    leave out a token before another one that counts, as those of a masked language model or of an
+    answer after its prompt, say what is learned and not what is padding: they are no mask.  A mask
+    on the
     CPU is summed with those of the next steps; one on a device is summed there, row by row, and
     read later.
     """
@@ -74,6 +82,8 @@ class TokensProbe(RingProbe):
         self._user_mask = mask
         self._note = ""
         self._decided = False
+        self._targets: bool | None = None
+        """Whether labels say what is learned, by the first ones on the host."""
         self._length: int | None = None
         self._packed, self._to_look_into = False, _LOOKED_INTO
         self.longest_tokens = 0
@@ -157,7 +167,7 @@ class TokensProbe(RingProbe):
         """Why there are no tokens, if none were found."""
         if self._decided:
             return {}
-        return dict.fromkeys(self.facts, NO_MASK)
+        return dict.fromkeys(self.facts, TARGETS if self._targets else NO_MASK)
 
     def notes(self) -> dict[str, str]:
         """Which mask was used."""
@@ -192,11 +202,17 @@ class TokensProbe(RingProbe):
             self._usual = ("attention_mask", 0) if mask.numel() <= _MOST else None
             return self._using(mask, 0, "attention_mask")
         labels = batch.get("labels")
-        if isinstance(labels, torch.Tensor) and labels.ndim == 2:
+        if isinstance(labels, torch.Tensor) and labels.ndim == 2 and not self._are_targets(labels):
             return self._using(labels, IGNORE_INDEX, f"labels != {IGNORE_INDEX}")
         if self._length is None and "input_ids" in batch:
             self._length = _last(batch.get("input_ids"))
         return None
+
+    def _are_targets(self, labels: torch.Tensor) -> bool:
+        if self._targets is None and labels.is_cpu and self._reads_host:
+            counts = labels != IGNORE_INDEX
+            self._targets = bool((counts[:, 1:] & ~counts[:, :-1]).any())
+        return bool(self._targets)
 
     def _using(self, marks: torch.Tensor, ignored: int, note: str) -> tuple[torch.Tensor, int]:
         if not self._decided:
