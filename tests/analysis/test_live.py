@@ -192,6 +192,20 @@ def test_a_part_that_is_packed_meanwhile_is_read_once(tmp_path: Path, read: int)
     assert look.whole.ledger_s == reported(run.path).ledger_s
 
 
+def test_a_part_that_was_just_packed_is_read_from_its_end(tmp_path: Path) -> None:
+    """Or a look would have the few steps of the new part alone."""
+    run = GrowingRun(tmp_path / "run", even_ranks(1, 30_000, end=None))
+    watched = LiveRun(run.path, most_bytes=300_000)
+    run.finish()
+    before = watched.look(NOW_S).whole.run.steps
+
+    parts_of(run, 29_998)
+    after = watched.look(NOW_S).whole
+
+    assert after.run.steps >= before / 2
+    assert after.value(STEP_S) == reported(run.path).value(STEP_S)
+
+
 def test_a_rank_that_stays_behind_is_not_waited_for(
     tmp_path: Path,
 ) -> None:

@@ -15,7 +15,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.places import AnyPath, listed
 from trainperf.core.run_directory import machine_of, rank_and_attempt
-from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.traces.capture_files import CaptureReport, read_all
 
 
@@ -95,7 +95,7 @@ class LiveRun:
         run = replace(run, attempts=(tuple(replace(file, begun=0) for file in latest),))
         end = _in_memory(run, each)
         if next(Replay(end).blocks(), None) is None:  # a rank is far behind the others
-            end = _in_memory(run, None)
+            end = _as_far_as_all(run, end)
         documents, captures = self._beside()
         # The machines are joined with the latest steps alone.
         folds = RunFolds(Replay(end, machine_bytes=0), documents, captures)
@@ -143,6 +143,17 @@ def _in_memory(run: Run, most_bytes: int | None) -> Run:
     first = ends[0].chosen.first
     window = f"from step {first:,.0f} on" if first else ""
     return replace(run, attempts=(ends,), window=window)
+
+
+def _as_far_as_all(run: Run, ends: Run) -> Run:
+    """The latest steps up to the last one of the rank that is furthest behind, in memory."""
+    (files,) = run.attempts
+    lasts = [_held_steps(file).index.max(initial=-1.0) for file in ends.attempts[0]]
+    last = min(lasts)
+    chosen = ReadSteps(first=max(0.0, last - BLOCK_STEPS), last=last)
+    window = f"steps {chosen.first:,.0f} to {last:,.0f}"
+    common = tuple(held(replace(file, chosen=chosen)) for file in files)
+    return replace(run, attempts=(common,), window=window)
 
 
 def latest_of(run: Run) -> Run | None:

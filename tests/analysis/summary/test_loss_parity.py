@@ -65,6 +65,20 @@ def test_the_tolerance_is_two_per_cent(factor: float, verdict: str) -> None:
     assert up.difference == pytest.approx(factor - 1)
 
 
+@pytest.mark.parametrize(("steps", "every"), [(440, 10), (437, 1), (437, 10)])
+def test_work_without_a_loss_at_an_end_counts_as_none(steps: int, every: int) -> None:
+    """A log has a loss in every tenth step, and one run ends, or begins, between two of them."""
+
+    def logged(steps: int, every: int, since: int = 0) -> LossCurve:
+        number = np.arange(1, steps + 1)
+        there = (number % every == 0) & (number > since)
+        return LossCurve(loss=np.where(there, 2.0, np.nan), work={"samples": 8.0 * number})
+
+    assert compare_losses([logged(steps, every)], [logged(437, 10)]).verdict == "same"
+    late = compare_losses([logged(440, 1, since=300)], [logged(steps, every)])
+    assert late.verdict != "differs"
+
+
 def test_noise_larger_than_the_difference_decides_nothing() -> None:
     """Two runs that jump about by half their loss."""
     noisy = [curve(2.0, drop=0.0), curve(2.0, drop=0.0)]

@@ -20,7 +20,7 @@ from trainperf.core.artifacts.machine import (
     device_column,
 )
 from trainperf.core.places import AnyPath, listed
-from trainperf.core.run_directory import machine_of
+from trainperf.core.run_directory import machine_of, rank_and_attempt
 from trainperf.core.steps.block import Column
 from trainperf.core.steps.codec import matrix_of
 
@@ -60,10 +60,22 @@ class MachineSeries:
         """Values of a device's column."""
         return self.column(device_column(device, name))
 
+    def begins(self) -> npt.NDArray[np.bool_]:
+        """Which samples are the first of their attempt."""
+        return np.append(True, np.diff(self.at_ns) > attempt_ns(1) / 2)
+
     def since_ns(self) -> Column:
-        """From when on each sample speaks: from the one before."""
-        every_ns = np.median(np.diff(self.at_ns)) if len(self) > 1 else 0.0
-        return np.append(self.at_ns[0] - every_ns, self.at_ns[:-1])
+        """From when on each sample speaks: from the one before it in its attempt."""
+        apart_ns, begins = np.diff(self.at_ns), self.begins()
+        within = apart_ns[~begins[1:]]
+        every_ns = float(np.median(within)) if len(within) else 0.0
+        return np.where(begins, self.at_ns - every_ns, np.append(0.0, self.at_ns[:-1]))
+
+    def attempts_ns(self) -> list[tuple[float, float]]:
+        """From when to when each of its attempts was sampled."""
+        firsts = np.flatnonzero(self.begins())
+        lasts = np.append(firsts[1:], len(self)) - 1
+        return list(zip(self.since_ns()[firsts], self.at_ns[lasts], strict=True))
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> "MachineSeries":
         """The samples for which *chosen* is true."""
@@ -83,10 +95,13 @@ def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[Machine
     attempts: dict[tuple[int, int], MachineSeries] = {}
     problems: list[str] = []
     for place, files in enumerate(run.attempts):
+        # Attempts of runs that were joined are numbered anew; the names of their files are not.
+        writer = rank_and_attempt(files[0].path.name)
+        written = files[0].attempt if writer is None else writer[1]
         for parent in dict.fromkeys(file.path.parent for file in files):
             for (rank, attempt), parts in sorted(by_writer(listed(parent), machine_of).items()):
                 # A merged run has a copy next to it.
-                if attempt != files[0].attempt or (place, rank) in attempts:
+                if attempt != written or (place, rank) in attempts:
                     continue
                 try:
                     begins_ns = attempt_ns(place) + round(1e9 * _apart_s(files, rank))

@@ -16,7 +16,7 @@ from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
-from trainperf.core.steps.records import EndMark, GapRecord, RunInfo
+from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
 from trainperf.core.steps.segment import SegmentIndex, read_index
 from trainperf.core.steps.stretches import STRETCH, Stretches, names
 
@@ -215,9 +215,28 @@ def held(file: RecordFile, most_bytes: int | None = None) -> RecordFile:
     """
     if most_bytes is None or file.size_bytes <= most_bytes:
         return replace(file, held=list(file.entries()))
-    ending = list(read(file, most_bytes))
-    first = next((each.index[0] for each in ending if isinstance(each, StepBlock)), 1.0)
+    ending = list(_ending(file, most_bytes))
+    steps = [each.index for each in ending if isinstance(each, StepBlock)]
+    first, last = (steps[0][0], steps[-1][-1]) if steps else (1.0, math.inf)
+    # What is counted since the start is told from the first count that is there on.
+    counts = (each.at_step + 1.0 for each in ending if isinstance(each, Totals))
+    first = max([first, *(since for since in (next(counts, first),) if since <= last)])
     return replace(file, held=ending, chosen=ReadSteps(first=max(1.0, first)))
+
+
+def _ending(file: RecordFile, most_bytes: int) -> Iterator[Content]:
+    """About so much of the end of a file; where that begins in a packed part its last stretches."""
+    packed = [number for number, part in enumerate(file.parts) if part.path in file.indexes]
+    number = max(packed, default=-1)
+    left = most_bytes - sum(part.size_bytes for part in file.parts[number + 1 :])
+    if number < 0 or left <= 0:
+        yield from read(file, most_bytes)
+        return
+    part = file.parts[number]
+    firsts = file.indexes[part.path].stretches["first"]
+    wanted = max(1, min(len(firsts), int(len(firsts) * left / part.size_bytes)))
+    end = replace(file, parts=file.parts[number:], chosen=ReadSteps(first=firsts[-wanted]))
+    yield from end.entries()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

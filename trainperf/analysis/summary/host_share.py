@@ -21,7 +21,8 @@ def host_share(
     """
     on_hosts = Counter(map(host_of, infos))
     claims = Counter((host_of(info), cpu) for info in infos for cpu in _mask(info))
-    shares = [_share(info, on_hosts, claims) for info in infos]
+    cpus_on = Counter(host for host, _ in claims)
+    shares = [_share(info, on_hosts, claims, cpus_on) for info in infos]
     of_ranks = [share for share in shares if share is not None]
     least = min(of_ranks, key=lambda share: (share.cpus_per_rank, share.rank), default=None)
 
@@ -44,7 +45,10 @@ def host_share(
 
 
 def _share(
-    info: RunInfo, on_hosts: Mapping[str, int], claims: Mapping[tuple[str, int], int]
+    info: RunInfo,
+    on_hosts: Mapping[str, int],
+    claims: Mapping[tuple[str, int], int],
+    cpus_on: Mapping[str, int],
 ) -> HostShare | None:
     every, mask, host = _number(info, "host_cpus"), _mask(info), host_of(info)
     ranks = _ranks_here(info, on_hosts)
@@ -56,7 +60,7 @@ def _share(
         # that may, and a quota by all.  E.g. eight ranks that may all run on the same 16 of 64 CPUs
         # have 2 each, and so have eight with masks of two each.
         cpus = sum(1 / claims[host, cpu] for cpu in mask)
-        if every is not None and every < sum(each == host for each, _ in claims):
+        if every is not None and every < cpus_on[host]:
             cpus = min(cpus, every / ranks)
     on_device = info.device != "cpu"
     return HostShare(

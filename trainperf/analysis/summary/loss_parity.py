@@ -220,11 +220,13 @@ def _noise(ours: _Column, theirs: _Column) -> float:
 
 def _range(curves: Sequence[LossCurve], unit: Unit) -> tuple[float, float, int]:
     """Where the last work begins and ends that all have done, and the steps in it at least."""
-    start = float(max(curve.work[unit][0] for curve in curves))
-    end = float(min(curve.work[unit][-1] for curve in curves))
-    works = [
-        curve.work[unit][np.isfinite(curve.loss) & (curve.work[unit] <= end)] for curve in curves
-    ]
+    # Up to its first loss, and beyond its last, nothing is known of a curve.
+    measured = [curve.work[unit][np.isfinite(curve.loss)] for curve in curves]
+    if not all(map(len, measured)):
+        return 0.0, 0.0, 0
+    start = float(max(work[0] for work in measured))
+    end = float(min(work[-1] for work in measured))
+    works = [work[work <= end] for work in measured]
     enough = [float(work[-2 * CELLS]) for work in works if len(work) >= 2 * CELLS]
     since = max(min(end - RANGE * (end - start), *enough, end), (start + end) / 2)
     return since, end, min(int((work >= since).sum()) for work in works)

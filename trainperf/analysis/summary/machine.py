@@ -120,8 +120,10 @@ class _Stretches:
 
     def __init__(self, cause: Cause, device: int | None, series: MachineSeries, mask: Mask) -> None:
         self.cause, self.device, self.series = cause, device, series
-        begins, ends = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2).T
-        since_ns, until_ns = series.since_ns()[begins], series.at_ns[ends - 1]
+        anew = np.append(series.begins(), True)
+        begins = mask & (anew[:-1] | ~np.append(False, mask[:-1]))
+        ends = mask & (anew[1:] | ~np.append(mask[1:], False))
+        since_ns, until_ns = series.since_ns()[begins], series.at_ns[ends]
         apart = since_ns[1:] - until_ns[:-1] > TOGETHER_NS
         self.since_ns = since_ns[np.append(True, apart)]
         self.until_ns = until_ns[np.append(apart, True)]
@@ -195,7 +197,7 @@ class MachineFold:
 
     def __init__(self, series: Sequence[MachineSeries], *, window: bool = False) -> None:
         self._hosts, self._window = series, window
-        self._sampled_ns = [(host.since_ns()[0], host.at_ns[-1]) for host in series]
+        self._sampled_ns = [span for host in series for span in host.attempts_ns()]
         self._causes = [
             _Stretches(cause, device, host, mask)
             for host in series
@@ -234,7 +236,8 @@ class MachineFold:
         sampled = tuple(_host_facts(host) for host in hosts if len(host))
         if not sampled:
             return None
-        causes = [self._facts(each, each.inside) for each in self._causes if each.inside]
+        happened = [each for each in self._causes if each.inside and self._steady_s]
+        causes = [self._facts(each, each.inside) for each in happened if each.inside]
         causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
         return MachineFacts(hosts=sampled, causes=tuple(causes))
 

@@ -66,8 +66,8 @@ class TokensProbe(RingProbe):
 
     The mask is `attention_mask`, else `labels != -100`, else what *mask* returns.  Labels that
     leave out a token before another one that counts, as those of a masked language model or of an
-    answer after its prompt, say what is learned and not what is padding: they are no mask.  A mask
-    on the
+    answer after its prompt, say what is learned and not what is padding: they are no mask, which is
+    seen where they are on the host, and not of batches on a device.  A mask on the
     CPU is summed with those of the next steps; one on a device is summed there, row by row, and
     read later.
     """

@@ -117,4 +117,7 @@ def _at(moments_ns: Column, series: MachineSeries, values: Column) -> Column:
     if not there.any():
         return np.full(len(moments_ns), np.nan)
     sampled = series.at_ns[there]
-    return np.interp(moments_ns, sampled, values[there], left=np.nan, right=np.nan)
+    between = np.interp(moments_ns, sampled, values[there], left=np.nan, right=np.nan)
+    spans_ns = series.attempts_ns()
+    inside = [(moments_ns >= since) & (moments_ns <= until) for since, until in spans_ns]
+    return np.where(np.logical_or.reduce(inside), between, np.nan)
