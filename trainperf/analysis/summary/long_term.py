@@ -105,7 +105,7 @@ class LevelsFold:
         """Take the next steps: a block per rank, empty for one that took no part."""
         for place, block in enumerate(blocks):
             self.observe_rank(place, block)
-        while sum(map(len, self._rows[0])) > 2 * MOST_LEVELS:
+        while max(sum(map(len, rows)) for rows in self._rows) > 2 * MOST_LEVELS:
             self._rows = [
                 [joined(np.concatenate(rows), self._steps)] if rows else [] for rows in self._rows
             ]
@@ -301,7 +301,8 @@ def _growing_hook(journal: Journal, before: Levels, after: Levels) -> str:
     """The user's hook whose time per step grew most, to `GROWN` times or more; empty without."""
     if not journal.hooks:
         return ""
-    looks = [(before["first"][0], {}), *journal.hooks]
+    first = before["first"][0]
+    looks = [(first, {}), *(look for look in journal.hooks if look[0] > first)]
     steps = [step for step, _ in looks]
     edges = [(side["first"][0], side["last"][-1] + 1) for side in (before, after)]
     grown = {}
