@@ -168,7 +168,10 @@ def test_continuous_integration_runs_everything(installed: Path, tmp_path: Path)
 
     assert found.returncode == 0
     assert "no chromium" not in found.stderr
-    assert calls(installed)[-1] == "pytest -m slow or not slow"
+    assert calls(installed)[-2:] == [
+        "pytest -m not slow --numprocesses 2 --dist worksteal",
+        "pytest -m slow",
+    ]
     assert "apt-get" not in calls(installed)
 
 
