@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainperf.audit.grouping import memory_traffic, survives
-from trainperf.audit.operator_call import Access, Call, OperatorWork, Site
+from trainperf.audit.operator_call import Access, Call, CallKind, OperatorWork, Site
 from trainperf.core.artifacts.audit import Kind, Part
 
 
@@ -23,14 +23,16 @@ def write(storage: int, size: int = 100, *, new: bool = False) -> Access:
 def call(*accesses: Access, kind: Kind = "pointwise", part: Part = "forward") -> Call:
     """An operator call of which only the traffic matters."""
     return Call(
-        name="op",
         part=part,
         site=Site(module=None, line=None),
-        shapes=(),
-        dtypes=(),
-        precision="fp32",
-        devices=frozenset({"cpu"}),
-        work=OperatorWork(kind=kind, flops=0),
+        like=CallKind(
+            name="op",
+            shapes=(),
+            dtypes=(),
+            precision="fp32",
+            devices=frozenset({"cpu"}),
+            work=OperatorWork(kind=kind, flops=0),
+        ),
         accesses=accesses,
         host_ns=0,
     )

@@ -6,23 +6,20 @@ takes and frees within itself is not seen.
 
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
-from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Self
 
-from trainperf.audit.attribution import Attribution, Shield, as_it_is
-from trainperf.audit.operator_call import Operator
-from trainperf.audit.traffic import is_traced, tensors_in
+from trainperf.audit.attribution import Shield, as_it_is
+from trainperf.audit.operator_call import Site
 from trainperf.audit.update_hooks import UpdateHooks
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.artifacts.memory import Category
-from trainperf.core.machine.clocks import thread_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,63 +54,37 @@ class AllocationTimeline:
         return sum(self.optimizer_gradients_bytes.values())
 
 
-class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    """Follows storages while it is on, around the mode that attributes calls.
+class Allocations:
+    """Follows storages through the calls that it is told of, and updates while it is entered.
 
     Args:
-        where: Of that mode, which is entered before.
-        shield: Wraps what is done after each call, so that a fault of ours ends the audit only.
+        shield: Wraps what torch calls, so that a fault of ours ends the audit only.
     """
 
-    supports_higher_order_operators = True
-    """Operators that are given functions are one call like any other."""
-
-    def __init__(self, where: Attribution, shield: Shield = as_it_is) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # same
-        self._where = where
+    def __init__(self, shield: Shield = as_it_is) -> None:
         self.timeline = AllocationTimeline()
         """The allocations so far."""
         self._alive: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._part: Part = "forward"
-        self._observed = shield(self._observe)
         # After, because backward may run inside the update, as under Lightning.
         stepped = shield(self._update)
         self._updates = UpdateHooks(stepped, stepped)
 
     def __enter__(self) -> Self:
         self._updates.attach()
-        super().__enter__()  # type: ignore[no-untyped-call]  # same
         return self
 
     def __exit__(self, *exception: object) -> None:
-        super().__exit__(*exception)  # type: ignore[no-untyped-call]  # same
         self._updates.detach()
 
     def release(self) -> None:
         """Leave no hook behind, where `__exit__` came amid an update."""
         self._updates.release()
 
-    def __torch_dispatch__(
-        self,
-        func: Operator,
-        types: Sequence[type],
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        """Run the operator, then see what it allocated."""
-        del types
-        given = kwargs or {}
-        out = func(*args, **given)
-        if self._where.left_ns >= 0 and not is_traced(out):
-            begun = thread_ns()
-            self._observed(args, given, out)
-            self._where.left_ns -= thread_ns() - begun
-        return out
-
     def follow(self, tensors: Iterable[Tensor]) -> None:
         """Follow tensors that exist before the step and may be freed in it."""
         for tensor in tensors:
-            self._new(tensor, None)
+            self._new(tensor, None, None)
 
     def line_of(self, storage: int) -> str | None:
         """Where a storage was made, if it was in the step and is alive."""
@@ -134,36 +105,30 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         allocations = (self.timeline.allocations[number] for number in others)
         return sum(each.size_bytes for each in allocations if each.device != "cpu")
 
-    def _observe(self, args: Sequence[object], kwargs: Mapping[str, object], out: object) -> None:
-        part = self._where.last[0]
+    def observe(self, part: Part, site: Site, fresh: Iterable[Tensor]) -> None:
+        """Take a call: what it returned that is not in the memory of what it was given."""
         if part == "backward" and self._part == "forward":
             self.timeline.backwards.append(len(self.timeline.events))
         if part in ("forward", "backward"):
             self._part = part
-        fresh = [each for each in tensors_in(out) if _stored(each) and not self._knows(each)]
-        if not fresh:
-            return
-        inputs = set(map(storage_of, filter(_stored, tensors_in([*args, *kwargs.values()]))))
         for tensor in fresh:
-            if storage_of(tensor) not in inputs:
-                self._new(tensor, part)
+            self._new(tensor, part, site)
 
     def _knows(self, tensor: Tensor) -> bool:
         return storage_of(tensor) in self._alive
 
-    def _new(self, tensor: Tensor, part: Part | None) -> None:
+    def _new(self, tensor: Tensor, part: Part | None, site: Site | None) -> None:
         if not _stored(tensor) or self._knows(tensor):
             return
         key = storage_of(tensor)
         storage, number = tensor.untyped_storage(), len(self.timeline.allocations)
-        site = self._where.last[1]
         self.timeline.allocations.append(
             Allocation(
                 size_bytes=storage.nbytes(),
                 device=tensor.device.type,
                 part=part,
-                module=site.module if part else None,
-                line=site.line if part else None,
+                module=None if site is None else site.module,
+                line=None if site is None else site.line,
             )
         )
         self.timeline.events.append(number)

@@ -5,18 +5,20 @@ made it, and is assigned to the same place.  All of it uses torch's own hooks.
 """
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from types import FrameType
 from typing import Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+from torch.optim.optimizer import Optimizer
 from typing_extensions import ParamSpec, Self
 
 from trainperf.audit.operator_call import Site
@@ -61,16 +63,23 @@ class Attribution:
         self._shield = shield
         self._names: dict[int, tuple[str, nn.Module]] = {}
         """By identity: a metric of torchmetrics is a module whose hash changes with its state."""
-        self._running: list[nn.Module] = []
+        self._models: Counter[str] = Counter()
+        """Class of a model to how many there are."""
+        self._running: list[tuple[nn.Module, int]] = []
+        """Each with the number of graph nodes when it was called."""
+        self._fed: set[int] = set()
+        """Modules, by identity, that are given what needs a gradient."""
+        self._held: set[int] = set()
+        """Weights, by identity, of the optimizers that stepped."""
         self._updating = 0
         self._sites: dict[int, Site] = {}
         """Sequence number of a graph node to the call that made it."""
+        self._lines: dict[tuple[int, int, str, bool], Site] = {}
+        """Instruction of a code object, module, and whether it is logging, to their place."""
         self._hooks = ExitStack()
         self._updates = UpdateHooks(
             shield(partial(self._update, 1)), shield(partial(self._update, -1))
         )
-        self.last: tuple[Part, Site] = ("forward", Site(module=None, line=None))
-        """The last result of `here`."""
         self.left_ns = math.inf
         """Processor time that looking at operators may still take; below zero they are let pass.
 
@@ -78,7 +87,7 @@ class Attribution:
         """
 
     def __enter__(self) -> Self:
-        if self._root is not None:
+        if self._root is not None and id(self._root) not in self._names:
             self._learn(self._root)
         shield = self._shield
         for handle in (
@@ -100,47 +109,93 @@ class Attribution:
 
     def here(self) -> tuple[Part, Site]:
         """Part and place of the operator call that is being dispatched."""
-        self.last = self._here()
-        return self.last
-
-    def _here(self) -> tuple[Part, Site]:
         in_backward = torch._C._current_graph_task_id() != -1  # noqa: SLF001 no public name
-        owners, frame = _stack(beyond_user=in_backward)
         computing = torch.is_grad_enabled()
-        if in_backward and not (computing and (self._running or "checkpoint" in owners)):
-            return "backward", self._origin(frame)
-        module = self._names[id(self._running[-1])][0] if self._running else None
-        site = _site(frame, module, logs="logging" in owners)
+        if in_backward and not computing:
+            return "backward", self._origin()
+        owners, frame = _stack(beyond_user=in_backward)
+        if in_backward and not (self._running or "checkpoint" in owners):
+            return "backward", self._origin()
+        module = self._names[id(self._running[-1][0])][0] if self._running else None
+        site = self._site(frame, module, logs="logging" in owners)
         updates = "update" in owners or bool(self._updating)
         part: Part = "recompute" if in_backward else "forward"
         if updates and not computing and not in_backward and not in_closure():
             part = "optimizer"
         # The node of this call was made just before: its number is the last one given out.
-        self._sites.setdefault(torch._C._autograd._get_sequence_nr() - 1, site)  # noqa: SLF001 same
+        self._sites.setdefault(_nodes() - 1, site)
         return part, site
 
-    def _origin(self, frame: FrameType | None) -> Site:
+    def _site(self, frame: FrameType | None, module: str | None, *, logs: bool) -> Site:
+        """Of a line in a module's forward it is looked up once: its caller is the same one."""
+        if frame is None or module is None:
+            return _site(frame, module, logs=logs)
+        instruction = (id(frame.f_code), frame.f_lasti, module, logs)
+        if instruction not in self._lines:
+            self._lines[instruction] = _site(frame, module, logs=logs)
+        return self._lines[instruction]
+
+    def _origin(self) -> Site:
+        """Of the forward call that made the running node, else of the call of backward."""
         node = torch._C._current_autograd_node()  # noqa: SLF001 no public name
         site = None if node is None else self._sites.get(node._sequence_nr())  # noqa: SLF001 same
-        return site or _site(frame, None)
+        return site or _site(_stack(beyond_user=False)[1], None)
 
     def _learn(self, root: nn.Module) -> None:
         kept = getattr(root, "_orig_mod", root)  # what torch.compile wraps
-        for path, module in root.named_modules(prefix=type(kept).__name__):
+        name, number = type(kept).__name__, 1
+        if next(kept.parameters(), None) is not None:  # a loss may be made anew for each batch
+            self._models[name] = number = self._models[name] + 1
+        prefix = name if number == 1 else f"{name}-{number}"
+        for path, module in root.named_modules(prefix=prefix):
             self._names.setdefault(id(module), (path.replace("._orig_mod", ""), module))
 
     def _enter_module(self, module: nn.Module, *_: object) -> None:
         if id(module) not in self._names:
             self._learn(module)
-        self._running.append(module)
+        self._running.append((module, _nodes()))
 
     def _leave_module(self, module: nn.Module, *_: object) -> None:
         # An exception may have skipped modules inside this one.
-        while self._running and self._running.pop() is not module:
+        while self._running and self._running.pop()[0] is not module:
             pass
 
-    def _update(self, deeper: int, *_: object) -> None:
+    def feed(self, given: Iterable[Tensor]) -> None:
+        """Take what a call of forward is given: modules that were called after that was made."""
+        for tensor in given:
+            if not tensor.requires_grad or isinstance(tensor, nn.Parameter):
+                continue
+            made = -1 if tensor.grad_fn is None else tensor.grad_fn._sequence_nr()  # noqa: SLF001 no public name
+            for module, since in reversed(self._running):
+                if since <= made:
+                    break
+                self._fed.add(id(module))
+
+    def unheld(self) -> tuple[str, ...]:
+        """Paths of modules with gradients for nothing.
+
+        No optimizer that stepped holds any weight of theirs that has a gradient, and nothing that
+        they are given needs one.  Empty where no optimizer stepped that holds weights of others.
+        """
+        own = [
+            (path, weights)
+            for path, module in self._names.values()
+            if id(module) not in self._fed
+            and (weights := {id(p) for p in module.parameters() if p.requires_grad})
+        ]
+        if not any(weights & self._held for _, weights in own):
+            return ()
+        return tuple(path for path, weights in own if not weights & self._held)
+
+    def _update(self, deeper: int, optimizer: Optimizer, *_: object) -> None:
         self._updating += deeper
+        if deeper > 0:
+            self._held.update(id(p) for group in optimizer.param_groups for p in group["params"])
+
+
+def _nodes() -> int:
+    """How many nodes of graphs this thread has made."""
+    return int(torch._C._autograd._get_sequence_nr())  # noqa: SLF001 no public name
 
 
 def _site(frame: FrameType | None, module: str | None, *, logs: bool = False) -> Site:

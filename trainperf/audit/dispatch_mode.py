@@ -11,10 +11,19 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Self
 
+from trainperf.audit.allocations import Allocations
 from trainperf.audit.attribution import Attribution, Shield, as_it_is
 from trainperf.audit.flops import work_of
-from trainperf.audit.operator_call import Access, Call, Operator, OperatorWork, name_of
-from trainperf.audit.traffic import accesses_of, is_traced, storages_of, tensors_in
+from trainperf.audit.nested import tensors_in
+from trainperf.audit.operator_call import (
+    Access,
+    Call,
+    CallKind,
+    Operator,
+    OperatorWork,
+    name_of,
+)
+from trainperf.audit.traffic import accesses_of, is_traced, layout_of, storages_of
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.machine.clocks import monotonic_ns, thread_ns
 
@@ -24,17 +33,23 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
     Args:
         where: Attributes calls; entered by the caller.
+        allocations: Told of all calls.
         shield: Wraps what is done after each call, so that a fault of ours ends the audit only.
     """
 
     supports_higher_order_operators = True
     """Operators that are given functions, such as flex attention, are one call like any other."""
 
-    def __init__(self, where: Attribution, shield: Shield = as_it_is) -> None:
+    def __init__(
+        self, where: Attribution, allocations: Allocations, shield: Shield = as_it_is
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls: list[Call] = []
         self.views = 0
         self._where = where
+        self._allocations = allocations
+        self._known: dict[tuple[object, ...], CallKind] = {}
+        """Operator, and layouts of tensors, to what such calls are."""
         self._constants = Constants()
         self._between = _Between()
         self._observed = shield(self._observe)
@@ -88,34 +103,66 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         took: "_Took",
     ) -> None:
         part, site = self._where.here()
-        accesses = accesses_of(func, args, kwargs, out)
-        before_ns = self._between.take(part, took, counts=bool(accesses))
-        if not accesses:
+        given, results = tensors_in(args) + tensors_in(kwargs), tensors_in(out)
+        layouts, storages = [], []
+        for tensor in given + results:
+            layout, storage = layout_of(tensor)
+            layouts.append(layout)
+            storages.append(storage)
+        # What a call is, is looked at once: a step has many times as many calls as kinds of them.
+        alike = (func, len(given), tuple(map(storages.index, storages)), *layouts)
+        like = self._known.get(alike)
+        if like is None:
+            like = self._known[alike] = _like(func, args, kwargs, out, storages)
+        before_ns = self._between.take(part, took, counts=bool(like.places))
+        inputs = set(storages[: len(given)])
+        fresh = [
+            t for t, key in zip(results, storages[len(given) :], strict=True) if key not in inputs
+        ]
+        self._allocations.observe(part, site, fresh)
+        if not like.places:
             self.views += 1
             self._constants.allocated(func, out)
             return
-        given = [*tensors_in(args), *tensors_in(list(kwargs.values()))]
-        touched = given or list(tensors_in(out))
-        work = work_of(func, args, kwargs, out)
+        if part == "forward":
+            self._where.feed(given)
+        accesses = tuple(Access(storages[place], *touched) for place, *touched in like.places)
         self.calls.append(
             Call(
-                name=str(func),
                 part=part,
                 site=site,
-                shapes=tuple(tuple(tensor.shape) for tensor in given),
-                dtypes=tuple(dtype_name(tensor.dtype) for tensor in given),
-                precision=_precision(touched, work, str(func)),
-                devices=frozenset(_devices(given, out)),
-                work=work,
+                like=like,
                 accesses=accesses,
                 host_ns=took.host_ns,
                 busy_ns=min(took.busy_ns, took.host_ns),
                 before_ns=before_ns,
-                constant=self._constants.made_by(func, accesses),
-                result_dtype=next((dtype_name(tensor.dtype) for tensor in tensors_in(out)), None),
-                channels_last=channels_last(func, given),
+                constant=self._constants.made_by(like, accesses),
             )
         )
+
+
+def _like(
+    func: Operator,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    out: object,
+    storages: Sequence[int],
+) -> CallKind:
+    given, results = tensors_in(args) + tensors_in(kwargs), tensors_in(out)
+    work = work_of(func, args, kwargs, out)
+    accesses = accesses_of(func, args, kwargs, out)
+    return CallKind(
+        name=str(func),
+        draws=isinstance(func, OpOverload) and torch.Tag.nondeterministic_seeded in func.tags,
+        places=tuple(each._replace(storage=storages.index(each.storage)) for each in accesses),
+        shapes=tuple(tuple(tensor.shape) for tensor in given),
+        dtypes=tuple(dtype_name(tensor.dtype) for tensor in given),
+        precision=_precision(given or results, work, str(func)),
+        devices=frozenset(_devices(given, results)),
+        work=work,
+        result_dtype=next((dtype_name(tensor.dtype) for tensor in results), None),
+        channels_last=channels_last(func, given),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,10 +260,10 @@ def channels_last(func: Operator, given: Sequence[torch.Tensor]) -> bool | None:
     return image.is_contiguous(memory_format=torch.channels_last)
 
 
-def _devices(given: Sequence[torch.Tensor], out: object) -> set[str]:
+def _devices(given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> set[str]:
     """Device types involved; a number in a tensor of no dimensions moves nothing between them."""
     wide = [tensor for tensor in given if tensor.dim()] or given
-    return {tensor.device.type for tensor in (*wide, *tensors_in(out))}
+    return {tensor.device.type for tensor in (*wide, *results)}
 
 
 class Constants:
@@ -234,13 +281,12 @@ class Constants:
         if name_of(func).startswith(("empty", "new_empty", "lift", "resize", "set")):
             self._held.difference_update(storages_of(out))
 
-    def made_by(self, func: Operator, accesses: Sequence[Access]) -> bool:
+    def made_by(self, like: CallKind, accesses: Sequence[Access]) -> bool:
         """Whether the call's result is constant; remembers it."""
         read = {access.storage for access in accesses if not access.writes}
         written = {access.storage for access in accesses if access.writes}
         kept = {a.storage for a in accesses if a.writes and not (a.whole or a.new)}
-        draws = isinstance(func, OpOverload) and torch.Tag.nondeterministic_seeded in func.tags
-        constant = bool(written) and not draws and (read | kept) <= self._held
+        constant = bool(written) and not like.draws and (read | kept) <= self._held
         if constant:
             self._held |= written
         else:

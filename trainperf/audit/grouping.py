@@ -20,8 +20,18 @@ from trainperf.audit.operator_call import Call
 from trainperf.core.artifacts.audit import OperatorUse, Place
 
 
-def rows_of(calls: Sequence[Call], device: str, cache_bytes: int | None) -> tuple[OperatorUse, ...]:
-    """The rows of a step, in the order of their first call."""
+def rows_of(
+    calls: Sequence[Call], device: str, cache_bytes: int | None, unheld: Sequence[str] = ()
+) -> tuple[OperatorUse, ...]:
+    """The rows of a step, in the order of their first call.
+
+    Args:
+        calls: In their order.
+        device: Type of the one that computed.
+        cache_bytes: Of its last cache; `None` where that is not known.
+        unheld: Modules with gradients for nothing.
+    """
+    inside = tuple(f"{module}." for module in unheld)
     own = [call for call in calls if place_of(call, device) == "device"]
     memory = memory_traffic(own, cache_bytes)
     moved = {
@@ -36,7 +46,12 @@ def rows_of(calls: Sequence[Call], device: str, cache_bytes: int | None) -> tupl
     for call in calls:
         alike.setdefault((*_kind_of(call), place_of(call, device)), []).append(call)
     return tuple(
-        _row(same, device, [moved.get(id(call), _NOTHING) for call in same])
+        _row(
+            same,
+            device,
+            [moved.get(id(call), _NOTHING) for call in same],
+            unheld=f"{same[0].site.module}.".startswith(inside),
+        )
         for same in alike.values()
     )
 
@@ -55,8 +70,9 @@ _NOTHING = _Moved()
 
 def _kind_of(call: Call) -> tuple[object, ...]:
     """What calls of one row have in common."""
-    result = (call.result_dtype, call.constant, call.channels_last)
-    return (call.name, call.part, call.site, call.shapes, call.dtypes, *result)
+    like = call.like
+    given = (like.shapes, like.dtypes, like.result_dtype, like.channels_last)
+    return (like.name, call.part, call.site, call.constant, *given)
 
 
 def _sizes(call: Call) -> list[int]:
@@ -65,29 +81,34 @@ def _sizes(call: Call) -> list[int]:
 
 def place_of(call: Call, device: str) -> Place:
     """Where it runs; on a CPU everything is the device."""
-    if call.devices == {device}:
+    if call.like.devices == {device}:
         return "device"
-    return "link" if device in call.devices and len(call.devices) > 1 else "host"
+    return "link" if device in call.like.devices and len(call.like.devices) > 1 else "host"
 
 
-def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> OperatorUse:
+def _row(
+    calls: Sequence[Call], device: str, moved: Sequence[_Moved], *, unheld: bool
+) -> OperatorUse:
     first = calls[0]
+    like = first.like
     return OperatorUse(
-        name=first.name,
+        name=like.name,
         part=first.part,
-        kind=first.work.kind,
+        kind=like.work.kind,
         place=place_of(first, device),
         module=first.site.module,
         line=first.site.line,
         called_at=first.site.called_at,
-        shapes=first.shapes,
-        dtypes=first.dtypes,
-        precision=first.precision,
+        shapes=like.shapes,
+        dtypes=like.dtypes,
+        precision=like.precision,
         calls=len(calls),
-        flops=sum(call.work.flops for call in calls),
-        matmul_flops=sum(call.work.matmul_flops for call in calls),
+        flops=sum(call.like.work.flops for call in calls),
+        matmul_flops=sum(call.like.work.matmul_flops for call in calls),
         repeated_flops=sum(
-            call.work.matmul_flops if call.part == "recompute" else call.work.repeated_flops
+            call.like.work.matmul_flops
+            if call.part == "recompute"
+            else call.like.work.repeated_flops
             for call in calls
         ),
         read_bytes=sum(_bytes(call, writes=False) for call in calls),
@@ -96,12 +117,13 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> Operato
         fused_bytes=sum(each.fused_bytes for each in moved),
         inner_bytes=sum(each.inner_bytes for each in moved),
         constant=first.constant,
-        result_dtype=first.result_dtype,
-        channels_last=first.channels_last,
+        result_dtype=like.result_dtype,
+        channels_last=like.channels_last,
         host_s=sum(call.host_ns for call in calls) / 1e9,
         busy_s=sum(call.busy_ns for call in calls) / 1e9,
         before_s=sum(call.before_ns for call in calls) / 1e9,
         logs=first.site.logs,
+        unheld=unheld,
     )
 
 
@@ -227,7 +249,7 @@ def _chains(calls: Sequence[Call]) -> Iterator[int | None]:
     chain = 0
     before: Call | None = None
     for call in calls:
-        fused = call.work.kind in _FUSED
+        fused = call.like.work.kind in _FUSED
         if not fused or (before is not None and before.part != call.part):
             chain += 1
         before = call

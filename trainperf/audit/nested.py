@@ -32,5 +32,21 @@ def walker(*kinds: type[T], attributes: bool = False) -> Callable[[object], Iter
     return walk
 
 
+def tensors_in(value: object) -> list[torch.Tensor]:
+    """Every tensor of an argument of an operator, lists flattened."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    found: list[torch.Tensor] = []
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for inner in value:
+            if isinstance(inner, torch.Tensor):
+                found.append(inner)
+            elif isinstance(inner, list | tuple | dict):
+                found += tensors_in(inner)
+    return found
+
+
 tensors: Callable[[object], Iterable[torch.Tensor]] = walker(torch.Tensor, attributes=True)
 """The tensors in a batch of nested mappings, sequences and objects with attributes."""

@@ -1,6 +1,7 @@
 """Record of one operator call: the memory it touched and what it computed."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch._ops import HigherOrderOperator, OpOverload
 
@@ -21,8 +22,7 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(NamedTuple):
     """One tensor that a call read or wrote."""
 
     storage: int
@@ -61,18 +61,34 @@ class OperatorWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One operator call of the audited step."""
+class CallKind:
+    """What calls of one operator have in common that are given tensors of the same layouts."""
 
     name: str
-    part: Part
-    site: Site
+    """E.g. `aten.addmm.default`."""
+    draws: bool = False
+    """Whether its result is drawn at random."""
+    places: tuple[Access, ...] = ()
+    """What a call touches, with places among its tensors, given and returned, for storages."""
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     precision: str
     devices: frozenset[str]
     """Types of the devices of its tensors."""
     work: OperatorWork
+    result_dtype: str | None = None
+    """Of the first tensor that it returns."""
+    channels_last: bool | None = None
+    """Whether a convolution was given its channels last in memory; `None` for other operators."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One operator call of the audited step."""
+
+    part: Part
+    site: Site
+    like: CallKind
     accesses: tuple[Access, ...]
     host_ns: int
     busy_ns: int = 0
@@ -81,7 +97,3 @@ class Call:
     """Between the call before it, in the same part and thread, and this one; the audit excluded."""
     constant: bool = False
     """Whether it computes with numbers and with results of such calls only."""
-    result_dtype: str | None = None
-    """Of the first tensor that it returns."""
-    channels_last: bool | None = None
-    """Whether a convolution was given its channels last in memory; `None` for other operators."""

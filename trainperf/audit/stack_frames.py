@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 
-Owner = Literal["user", "framework", "torch", "checkpoint", "update", "logging"]
+Owner = Literal["user", "framework", "torch", "checkpoint", "update", "logging", "audit"]
 """`checkpoint` and `update` are torch's own: activation checkpointing, and the work of an update
 (optimizers, gradient clipping, unscaling); `logging` is the part of a framework that keeps and
 writes metrics."""
@@ -52,8 +52,9 @@ def frames() -> Iterator[tuple[Owner, FrameType]]:
     """The running frames from the innermost one, those of the audit excluded."""
     frame = inspect.currentframe()
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_AUDIT):
-            yield owner(frame.f_code), frame
+        whose = owner(frame.f_code)
+        if whose != "audit":
+            yield whose, frame
         frame = frame.f_back
 
 
@@ -92,9 +93,19 @@ def is_torchmetrics(frame: FrameType) -> bool:
     return f"{os.sep}torchmetrics{os.sep}" in frame.f_code.co_filename
 
 
-@lru_cache(maxsize=4096)
+_owners: dict[int, tuple[CodeType, Owner]] = {}
+"""By identity, as the hash of code is that of all its instructions; it is kept alive for that."""
+
+
 def owner(code: CodeType) -> Owner:
     """Whose code that is, by its file."""
+    known = _owners.get(id(code))
+    if known is None:
+        known = _owners[id(code)] = code, _owner(code)
+    return known[1]
+
+
+def _owner(code: CodeType) -> Owner:
     name = code.co_filename
     if name.startswith("<"):
         return "user" if name.startswith(("<ipython", "<stdin")) else "framework"
@@ -102,7 +113,7 @@ def owner(code: CodeType) -> Owner:
     if path.is_relative_to(_TORCH):
         return _part_of_torch(path.relative_to(_TORCH).as_posix(), code.co_name)
     if path.is_relative_to(_OURS):
-        return "framework"
+        return "audit" if name.startswith(_AUDIT) else "framework"
     package = _package(path)
     if package in _FRAMEWORKS:
         logs = _LOGGING in path.parts or (path.name == "module.py" and code.co_name in _LOG)

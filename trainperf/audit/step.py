@@ -54,10 +54,10 @@ class Audit:
     ) -> None:
         self._where = Attribution(model, shield)
         self._where.left_ns = math.inf if most_ns is None else most_ns
-        self._mode = AuditMode(self._where, shield)
-        self._model = model
-        self.allocations = Allocations(self._where, shield)
+        self.allocations = Allocations(shield)
         """The memory that was taken meanwhile."""
+        self._mode = AuditMode(self._where, self.allocations, shield)
+        self._model = model
         self._entered = ExitStack()
         self._start_ns = 0
         self._wall_ns = 0
@@ -72,10 +72,10 @@ class Audit:
         # Torch warns that our hooks hear a compiled module twice: as itself and as its wrapper.
         warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when")
         self._entered.enter_context(self._where)
-        self._entered.enter_context(self._mode)
         if self._model is not None:
             self.allocations.follow(gradients(self._model))
         self._entered.enter_context(self.allocations)
+        self._entered.enter_context(self._mode)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -95,16 +95,16 @@ class Audit:
     def result(self, *, step: int | None = None, micro_batches: int = 1) -> StepAudit:
         """What was seen; after `__exit__`."""
         calls = self._mode.calls
-        device = computing(kind for call in calls for kind in call.devices)
+        device = computing(kind for call in calls for kind in call.like.devices)
         cache = cache_bytes(device)
-        uncounted = {call.name for call in calls if not call.work.counted}
+        uncounted = {call.like.name for call in calls if not call.like.work.counted}
         return StepAudit(
             step=step,
             micro_batches=micro_batches,
             device=device,
             device_name=device_name(device),
             cache_bytes=cache,
-            operators=rows_of(calls, device, cache),
+            operators=rows_of(calls, device, cache, self._where.unheld()),
             views=self._mode.views,
             uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,

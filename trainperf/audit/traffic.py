@@ -12,12 +12,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from trainperf.audit.nested import walker
+from trainperf.audit.nested import tensors_in
 from trainperf.audit.operator_call import Access, Operator, name_of, names
-
-
-tensors_in = walker(Tensor)
-"""Every tensor of an argument, lists flattened."""
 
 
 def is_traced(out: object) -> bool:
@@ -27,7 +23,7 @@ def is_traced(out: object) -> bool:
 
 def storages_of(value: object) -> set[int]:
     """Addresses of the storages of every tensor of an argument."""
-    return {_key(tensor) for tensor in tensors_in(value)}
+    return {storage_key(tensor) for tensor in tensors_in(value)}
 
 
 def accesses_of(
@@ -36,8 +32,8 @@ def accesses_of(
     """What the call read and wrote; empty for a view or an allocation."""
     name = name_of(func)
     inputs = list(_inputs(func, args, kwargs))
-    storages = {_key(tensor) for tensor, _ in inputs}
-    results = [tensor for tensor in tensors_in(out) if _key(tensor) not in storages]
+    storages = {storage_key(tensor) for tensor, _ in inputs}
+    results = [tensor for tensor in tensors_in(out) if storage_key(tensor) not in storages]
     written = [tensor for tensor, writes in inputs if writes]
     reshapes = isinstance(func, OpOverload) and torch.Tag.inplace_view in func.tags  # in place
     works = bool(results or written) or name in _READS_ONLY
@@ -89,7 +85,7 @@ def _inputs(
 def _access(tensor: Tensor, size: int, *, writes: bool = False, new: bool = False) -> Access:
     held = tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else 0
     return Access(
-        storage=_key(tensor),
+        storage=storage_key(tensor),
         size_bytes=size,
         writes=writes,
         whole=size >= held,
@@ -97,16 +93,24 @@ def _access(tensor: Tensor, size: int, *, writes: bool = False, new: bool = Fals
     )
 
 
-def _key(tensor: Tensor) -> int:
+def storage_key(tensor: Tensor) -> int:
+    """Address of the memory behind a tensor, or its identity where it has none."""
+    return layout_of(tensor)[1]
+
+
+def layout_of(tensor: Tensor) -> tuple[tuple[object, ...], int]:
+    """What of a tensor decides what a call with it computes and moves, and its `storage_key`."""
+    layout = (tensor.shape, tensor.dtype, tensor.device, tensor.layout)
     if tensor.layout is not torch.strided:
-        return id(tensor)
+        return layout, id(tensor)
     storage = tensor.untyped_storage()
     identity: int = storage._cdata  # noqa: SLF001 the only identity of a storage
     try:
         # Tensors without data, on the meta device, have no address.
-        return storage.data_ptr() or identity
+        address = storage.data_ptr() or identity
     except RuntimeError:  # it wraps another tensor, which has the memory: sharded, or on its way
-        return identity
+        address = identity
+    return (*layout, tensor.stride(), storage.nbytes()), address
 
 
 # -- look-ups: what is read of a table is what comes out ---------------------------------------

@@ -1,0 +1,84 @@
+"""Gradients of weights that no optimizer holds, in audits of real steps."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from trainperf.audit import audit_step
+
+
+def model() -> nn.Sequential:
+    """Two layers."""
+    return nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
+
+
+BATCH = torch.ones(8, 16)
+
+
+def unheld(
+    loss_of: Callable[[nn.Module, nn.Module], torch.Tensor], *, both: bool = False
+) -> dict[str, set[str]]:
+    """Parts of the rows that are so marked, by the model's name, of a step of a student alone."""
+    student, teacher = model(), model()
+    weights = [*student.parameters(), *(teacher.parameters() if both else ())]
+    optimizer = torch.optim.SGD(weights, lr=0.1)
+
+    def step() -> None:
+        loss_of(student, teacher).backward()
+        optimizer.step()
+
+    marked: dict[str, set[str]] = {}
+    for row in audit_step(step).operators:
+        if row.unheld:
+            marked.setdefault((row.module or "").partition(".")[0], set()).add(row.part)
+    return marked
+
+
+def apart(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
+    """Both are given the batch."""
+    return (student(BATCH) - teacher(BATCH)).square().mean()
+
+
+def test_a_teacher_that_runs_with_gradients_has_them_for_nothing() -> None:
+    """Its name tells it from the student, which is of the same class."""
+    assert unheld(apart) == {"Sequential-2": {"forward", "backward"}}
+
+
+def test_a_teacher_whose_weights_are_held_has_not() -> None:
+    """Both are trained."""
+    assert unheld(apart, both=True) == {}
+
+
+def test_nor_one_that_the_students_gradients_pass() -> None:
+    """As a perceptual loss does: without its backward the student learns nothing."""
+    assert unheld(lambda student, teacher: teacher(student(BATCH)).square().mean()) == {}
+
+
+def test_nor_one_that_runs_without() -> None:
+    """Frozen as it should be."""
+
+    def quiet(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
+        teacher.requires_grad_(requires_grad=False)
+        return apart(student, teacher)
+
+    assert unheld(quiet) == {}
+
+
+def test_nor_one_whose_input_is_what_is_learned() -> None:
+    """As an adversarial example is."""
+    given = BATCH.clone().requires_grad_()
+
+    def learned(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
+        return student(BATCH).mean() + teacher(given).mean()
+
+    assert unheld(learned) == {}
+
+
+def test_where_no_optimizer_steps_nothing_is_said() -> None:
+    """Nobody knows what one would hold."""
+    only = model()
+
+    assert not any(
+        row.unheld for row in audit_step(lambda: only(BATCH).mean().backward()).operators
+    )
