@@ -274,7 +274,15 @@ def crowded(  # noqa: PLR0913 what is counted
         workers_ran=workers_ran if workers else None,
     )
     device = on_gpu(data_s=stall / 1e3) if stall else None
-    account = step(forward=20, data_wait=stall, cpus=cpus, device=device)
+    computed = (workers_ran or 0.0) * (20 + stall)
+    account = step(
+        forward=20,
+        data_wait=stall,
+        cpus=cpus,
+        device=device,
+        model_threads=threads,
+        loader=loading(workers, computed, least=computed) if workers else None,
+    )
     return seen(account, host=host, ranks=ranks)
 
 
@@ -360,6 +368,14 @@ CROWDS = (
         0.006,
         "fewer_threads",
         words=("torch.set_num_threads(4)",),
+    ),
+    Case(
+        "oversubscription",
+        "a worker computes most of the time on CPUs that the model's threads use",
+        crowded(0.3, cpus=2.0, threads=2, workers=1, workers_ran=0.8),
+        0.006,
+        "cheaper_sample",
+        words=("cache or preprocess what __getitem__ and collate_fn computes",),
     ),
     Case(
         "epoch_start",

@@ -8,6 +8,7 @@ from trainperf.analysis.diagnosis.account import DeviceAccount
 from trainperf.analysis.summary.schema import LateRank, SyncPoint, WhatIf
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
+from trainperf.meters.fold import Reading
 from trainperf.traces.results import Collective, RankTrace, Straggler, TraceTotals
 
 
@@ -123,6 +124,27 @@ LATE = (
             "on_batch_end (hooks.py:3): 70 % of that in 60 samples",
         ),
         shows={"where": "hooks.py:3"},
+    ),
+    Case(
+        "straggler",
+        "late in backward, and in forward too, where nobody waits: it has more work",
+        late(
+            point(20, lags(1, cause="backward")),
+            readings={"phase_forward_s": Reading(value=0.03, unit="s", per_rank=(0.02, 0.04))},
+        ),
+        0.020,
+        "even_work",
+        words=("forward takes 40.0 ms there and 20.0 ms on the others",),
+    ),
+    Case(
+        "straggler",
+        "late in backward alone: a piece of code of its own",
+        late(
+            point(20, lags(1, cause="backward")),
+            readings={"phase_forward_s": Reading(value=0.02, unit="s", per_rank=(0.02, 0.023))},
+        ),
+        0.020,
+        "look_at_rank",
     ),
     Case(
         "straggler",

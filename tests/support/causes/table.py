@@ -1,10 +1,19 @@
 """All cases of all causes."""
 
-from support.causes import broken, fit, host, loader, machine, operators, ranks
+from support.causes import (
+    broken,
+    fit,
+    host,
+    loader,
+    machine,
+    needless,
+    operators,
+    ranks,
+)
 
 
 CASES = tuple(
     case
-    for subject in (broken, fit, host, loader, machine, operators, ranks)
+    for subject in (broken, fit, host, loader, machine, needless, operators, ranks)
     for case in subject.CASES
 )

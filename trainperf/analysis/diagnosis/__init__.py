@@ -46,6 +46,8 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "operators:constant_rebuilt",
             "operators:recompute",
             "padding:padding",
+            "needless:unheld_gradients",
+            "needless:sparse_gradients",
             "operators:attention",
             "operators:optimizer_not_fused",
             "precision:autocast_casts",

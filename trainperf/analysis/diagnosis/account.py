@@ -136,6 +136,8 @@ class StepAccount:
     regions: tuple[Region, ...] = ()
     """Empty without an audit.  Their seconds are the host's where it decides, else the device's."""
     regions_basis: Basis = "audited"
+    unexplained_s: Mapping[str, float] = field(default_factory=dict)
+    """Slot to the seconds in which regions may take longer, or less, than they are said to."""
     device: DeviceAccount | None = None
     """`None` where the host itself computes."""
     loader: LoaderAccount | None = None

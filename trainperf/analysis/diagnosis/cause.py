@@ -24,7 +24,7 @@ class Use:
     realises: float | None = None
     """Share of the removed seconds that it saves with these values; by default the catalogue's."""
     step_s: float | None = None
-    """The step with it, where the law says more than that seconds are gone."""
+    """The step with all of it realised, where the law says more than that seconds are gone."""
     least_s: float | None = None
     """The step with it at its best; by default without what the cause removes."""
 

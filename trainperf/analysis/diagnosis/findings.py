@@ -83,7 +83,8 @@ def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeG
     if claim is not None and (account.step_s or claim.pauses_s) and _fraction(claim, account):
         realises = change.realises if use.realises is None else use.realises
         if use.step_s is not None and account.step_s:
-            likely = account.step_s / use.step_s
+            saved_s = account.step_s - use.step_s
+            likely = account.step_s / (account.step_s - (realises or 1.0) * saved_s)
         elif realises is not None:
             likely = about(account, claim, realises)
         if cause.bounded and change.bounded:

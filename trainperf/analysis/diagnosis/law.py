@@ -13,8 +13,9 @@ take it over (`transport`) is hidden by nothing:
     step = max(rest, making / W) + transport
 
 **CPUs.** On a CPU the model's threads, the workers, other threads and other processes share the
-cores: *threads + workers ≤ CPUs*, else each takes longer.  A model that gives up threads computes
-longer, at most in proportion, at least not at all: *about* takes the middle.
+cores: *threads + workers ≤ CPUs*, else each takes longer: a CPU second of a worker is then one
+that the model's threads lack, shared by all CPUs.  A model that gives up threads computes longer,
+at most in proportion, at least not at all: *about* takes the middle.
 
 **Other threads.** A thread that vanishes with a cause gives back what it computed.  While it runs
 it may hold the interpreter and one of the model's cores, so that the rest of the step waits for
@@ -82,6 +83,8 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
         whole_s, removes_s = account.fit_s, sum(claim.pauses_s.values())
     if claim.at_most_s is not None:
         removes_s = claim.at_most_s
+    slots = {region.slot for region in claim.regions}
+    removes_s += sum(account.unexplained_s.get(slot, 0.0) for slot in slots)
     rest_s = whole_s - removes_s
     threads_s = HELD_UP * sum(account.threads_s.get(name, 0.0) for name in claim.threads)
     warm_s = 0.0
@@ -173,3 +176,12 @@ def without_workers_s(account: StepAccount) -> float:
     """The step if the training thread made its batches itself."""
     making_s = 0.0 if account.loader is None else account.loader.making_s
     return account.step_s - account.spent("data_wait") + making_s
+
+
+def workers_take_s(account: StepAccount) -> float:
+    """What the workers' own computing takes from a model that needs all CPUs; 0 beside a device."""
+    loader = account.loader
+    if loader is None or not loader.workers or account.device is not None or not account.cpus:
+        return 0.0
+    crowded = account.model_threads + loader.workers > account.cpus
+    return min(loader.least_making_s / account.cpus, account.step_s / 2) if crowded else 0.0

@@ -16,7 +16,7 @@ from trainperf.analysis.diagnosis.account import (
 )
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import ROUND_TRIP_S
-from trainperf.analysis.diagnosis.regions import on_device, on_host, pooled
+from trainperf.analysis.diagnosis.regions import on_device, on_host, pooled, unexplained_s
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
 from trainperf.analysis.summary.schema import Summary, SyncPoint
@@ -99,14 +99,17 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         step_s = sum(loop_s.values())
     device = None if summary.run.device == "cpu" else _device(evidence, facts, step_s)
     regions, basis = _regions(evidence, facts, loop_s, device)
+    beyond_s: dict[str, float] = {}
     if basis == "audited":
         loop_s = pooled(regions, loop_s)
+        beyond_s = unexplained_s(regions, loop_s)
     waits_s = summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
     return StepAccount(
         step_s=step_s,
         loop_s=loop_s,
         regions=regions,
         regions_basis=basis,
+        unexplained_s=beyond_s,
         device=device,
         loader=_loader(facts, loop_s, step_s, device) if step_s else None,
         threads_s=_threads_s(summary),

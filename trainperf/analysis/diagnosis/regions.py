@@ -76,6 +76,20 @@ def on_host(
     )
 
 
+def unexplained_s(regions: Iterable[Region], loop_s: Mapping[str, float]) -> dict[str, float]:
+    """Slot to the seconds that a mean step takes longer in it than the audited one did.
+
+    Whose they are nothing tells: of operators on what grows from step to step, for instance, they
+    are those of these alone, though each region has its part of them.
+    """
+    seen_s: dict[str, float] = {}
+    for region in regions:
+        use = region.use
+        audited_s = (use.busy_s or use.host_s) + use.before_s
+        seen_s[region.slot] = seen_s.get(region.slot, 0.0) + audited_s
+    return {slot: max(0.0, loop_s.get(slot, 0.0) - spent_s) for slot, spent_s in seen_s.items()}
+
+
 def pooled(regions: Sequence[Region], loop_s: Mapping[str, float]) -> dict[str, float]:
     """The slots, in one where regions ran in others than they say; what is left is in none."""
     inside_s = dict.fromkeys(loop_s, 0.0)

@@ -124,7 +124,8 @@ CHANGES: tuple[Change, ...] = (
         advice="Lighten {name}",
         how="if it changes gradients or weights: one call for all (clip_grad_norm_, "
         "AveragedModel(model, multi_avg_fn=…)); if it only watches: every n-th step; if it makes "
-        "the batch: in the loader's workers",
+        "the batch: of whole arrays (torch.from_numpy(np.stack(…)), no lists), or in the loader's "
+        "workers",
         realises=0.8,
         source=TWINS,
         confirm=PHASE,

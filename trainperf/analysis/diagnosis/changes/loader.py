@@ -49,7 +49,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="cheaper_sample",
-        of=(_LOADER,),
+        of=(_LOADER, "oversubscription"),
         advice="Make a sample cheaper",
         how="cache or preprocess what {part} computes, or fetch a batch at once (__getitems__, one "
         "index into a tensor) instead of sample by sample",

@@ -42,6 +42,25 @@ CHANGES: tuple[Change, ...] = (
         confirm="the next audit has no softmax between two bmm",
     ),
     Change(
+        id="no_gradients",
+        of=("unheld_gradients",),
+        advice="Compute {name} without gradients",
+        how="with torch.no_grad(): around its call, or requires_grad_(False) on it once",
+        confirm="phase_backward_s falls by about that much; the next audit has none of it",
+    ),
+    Change(
+        id="sparse_gradients",
+        of=("sparse_gradients",),
+        advice="Give the tables sparse gradients",
+        how="nn.Embedding(…, sparse=True), updated by torch.optim.SparseAdam (Adagrad and SGD take "
+        "them, too) beside another optimizer for the rest",
+        effort="hours",
+        realises=None,
+        source="an update of rows costs more for each of them, by how much differs",
+        confirm="the next audit has no embedding_dense_backward",
+        costs="rows that no batch looks up keep their momentum: another training",
+    ),
+    Change(
         id="fused_optimizer",
         of=("optimizer_not_fused",),
         advice="Fuse the optimizer",

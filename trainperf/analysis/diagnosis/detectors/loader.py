@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.diagnosis.law import ROUND_TRIP_S, without_workers_s, worker_plan
+from trainperf.analysis.diagnosis.law import (
+    HELD_UP,
+    ROUND_TRIP_S,
+    without_workers_s,
+    worker_plan,
+    workers_take_s,
+)
 from trainperf.analysis.summary.schema import HostShare
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import LIMITS
@@ -74,21 +80,31 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
             workers_waited and f"workers had none {share(workers_waited)} of theirs",
             quota and f"the quota was used up in {share(quota)} of its periods",
         ),
-        changes=(_fewer(account, host),),
+        changes=tuple(_fewer(account, host)),
         claim=claim,
     )
 
 
-def _fewer(account: StepAccount, host: HostShare) -> Use:
-    """Fewer workers, then fewer threads; where even one is too many, CPUs."""
+def _fewer(account: StepAccount, host: HostShare) -> Iterator[Use]:
+    """Fewer workers, then a cheaper sample or fewer threads; where even one is too many, CPUs."""
     own = int(account.cpus or 0)
     if own < 1:
-        return Use(change="more_cpus", values={"ranks": host.ranks})
-    workers = min(host.workers, own // 2)
+        yield Use(change="more_cpus", values={"ranks": host.ranks})
+        return
+    workers, cpus = min(host.workers, own // 2), plural(own, "CPU")
     if workers < host.workers:
-        return Use(change="fewer_workers", values={"number": workers, "cpus": plural(own, "CPU")})
+        yield Use(change="fewer_workers", values={"number": workers, "cpus": cpus})
+        return
+    takes_s = workers_take_s(account)
+    if account.share(takes_s) >= LIMITS.notable:
+        yield Use(
+            change="cheaper_sample",
+            values={"part": "__getitem__ and collate_fn"},
+            step_s=account.step_s - takes_s,
+            least_s=account.step_s - HELD_UP * takes_s,
+        )
     threads = min(host.threads, max(1, own - workers))
-    return Use(change="fewer_threads", values={"threads": threads, "cpus": plural(own, "CPU")})
+    yield Use(change="fewer_threads", values={"threads": threads, "cpus": cpus})
 
 
 def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from math import ceil, inf
+from statistics import median
 
-from trainperf.analysis.diagnosis.account import Claim, StepAccount
+from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
@@ -17,6 +18,7 @@ from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import LineShare, SyncPoint
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size
+from trainperf.core.readings import phase_reading
 
 
 BUCKET_MB = 25
@@ -44,6 +46,7 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
     if account.share(habit_s) < least:
         return None
     line = _line(named[0], facts) if named else None
+    more = _works_more(named[0], facts) if named else ""
     predicted, without = facts.what_if, list[str]()
     if predicted is not None and predicted.ranks:
         instead = f"{duration(predicted.without_ranks_s)} instead of {duration(predicted.step_s)}"
@@ -56,14 +59,41 @@ def straggler(account: StepAccount, facts: Facts) -> Cause | None:
             *(lateness(point, facts.settings) for point in points),
             *without,
             *sampled(line),
+            *of_evidence(more),
         ),
-        changes=(_mend(named[0], line, facts) if named else Use(change="even_work"),),
+        changes=(
+            _mend(named[0], line, facts)
+            if named and not more
+            # Of what a named rank does too much the others get their part.
+            else Use(
+                change="even_work",
+                realises=1 - len(named[0].late) / facts.ranks if more else None,
+            ),
+        ),
         claim=Claim(
             owns_s=_late_and_waiting(account), removes_s=lost_s, device=_waits(account, lost_s)
         ),
         where="" if line is None else line.where,
         confidence="high" if named else "medium",
     )
+
+
+def _works_more(point: SyncPoint, facts: Facts) -> str:
+    """How much longer a rank takes for forward, too, where it is late in computing; else empty.
+
+    Nobody waits in forward: what is longer there as well is no wait, and no single piece of code.
+    """
+    late = {each.rank for each in point.late}
+    reading = facts.reading(phase_reading("forward"))
+    spent = dict(enumerate(() if reading is None else reading.per_rank))
+    own_s = [s for rank, s in spent.items() if rank in late and s is not None]
+    others_s = [s for rank, s in spent.items() if rank not in late and s is not None]
+    if {each.cause for each in point.late} - set(WORK) or not own_s or not others_s:
+        return ""
+    if min(own_s) < (1 + LIMITS.critical) * median(others_s):
+        return ""
+    takes, others = duration(min(own_s)), duration(median(others_s))
+    return f"forward takes {takes} there and {others} on the others: more work, or slower CPUs"
 
 
 def _line(point: SyncPoint, facts: Facts) -> LineShare | None:

@@ -1,0 +1,79 @@
+"""Gradients that nobody needs: of weights that no optimizer holds, and of whole tables."""
+
+from support.accounts import Seen, audit_of, light, region, seen, step
+from support.causes.case import CauseCase as Case
+
+from trainperf.analysis.diagnosis.account import Region
+
+
+OWN = region("mm", 30, ideal=30, part="backward", kind="matmul", module="Net.0", line="net.py:9")
+
+
+def sixty(*rows: Region) -> Seen:
+    """Sixty milliseconds: these operators, and 30 of products in backward."""
+    account = step(*rows, OWN, forward=20, backward=30, optimizer=10)
+    return seen(account, documents=audit_of(*rows, OWN), light=light())
+
+
+def of_teacher(ms: float, *, part: str = "backward", unheld: bool = True) -> Region:
+    """Operators of a model that no optimizer holds."""
+    inside = {"module": "Teacher.layers.0", "line": "net.py:40", "unheld": unheld}
+    return region("mm", ms, python=1, part=part, kind="matmul", **inside)
+
+
+def table(looked_up: int, ms: float = 10) -> Region:
+    """The gradient of a table of 60,000 rows of 64 numbers, of which a batch looks some up."""
+    return region(
+        "embedding_dense_backward",
+        ms,
+        part="backward",
+        line="net.py:31",
+        shapes=((looked_up, 64), (looked_up,)),
+        dtypes=("fp32", "int64"),
+        read_bytes=looked_up * (64 * 4 + 8),
+        written_bytes=60_000 * 64 * 4,
+        calls=1,
+    )
+
+
+def update(*shapes: tuple[int, ...], ms: float = 10) -> Region:
+    """An update of weights of these shapes."""
+    return region("_foreach_addcdiv_", ms, part="optimizer", line="fit.py:3", shapes=shapes)
+
+
+TABLE = (60_000, 64)
+
+CASES = (
+    Case(
+        "unheld_gradients",
+        "a teacher's backward; its forward makes the graph",
+        sixty(of_teacher(11), of_teacher(8, part="forward")),
+        0.012,
+        "no_gradients",
+        (
+            sixty(of_teacher(11, unheld=False)),
+            sixty(of_teacher(11, part="forward")),
+            sixty(of_teacher(4)),
+        ),
+        words=(
+            "20 % of the step computes gradients of weights that no optimizer holds",
+            "Compute Teacher without gradients",
+            "net.py:40: 12.0 ms per step",
+        ),
+        shows={"where": "net.py:40"},
+    ),
+    Case(
+        "sparse_gradients",
+        "a fiftieth of the rows is looked up, and the update walks over all",
+        sixty(table(1_200), update(TABLE, (256, 80))),
+        0.98 * (0.010 + 0.010 * 60_000 * 64 / (60_000 * 64 + 256 * 80)),
+        "sparse_gradients",
+        (
+            sixty(table(45_000), update(TABLE)),  # a batch that looks most of them up
+            sixty(table(1_200, ms=1), update((4_000, 2_000), TABLE)),  # other weights are larger
+            sixty(update(TABLE)),  # a gradient that is not made of a table
+        ),
+        words=("33 % of the step", "a step leaves 98 % of such a table's rows as they are"),
+        shows={"where": "net.py:31"},
+    ),
+)

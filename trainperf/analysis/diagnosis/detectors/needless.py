@@ -1,0 +1,97 @@
+"""Detectors of gradients that nobody needs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from trainperf.analysis.diagnosis.account import StepAccount, of_regions
+from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_operators
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import plural, share
+
+
+def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
+    """Backward goes through a model whose weights no optimizer holds, and nothing before it learns.
+
+    A teacher, an encoder that was frozen by leaving its weights out of the optimizer.  Removed is
+    its backward; at most also what passes around the calls of its forward, where the graph is made.
+
+    Wrong where: an optimizer that holds these weights steps in other steps only.
+    To confirm: `trainperf prove` with `torch.no_grad()` around its call, and the same loss.
+    """
+    rows = [region for region in account.regions if region.use.unheld]
+    backward = [region for region in rows if region.use.part == "backward"]
+    around_s = sum(region.python_s for region in rows if region.use.part == "forward")
+    claim = of_regions(backward)
+    name = min((region.use.module or "" for region in backward), key=len, default="")
+    return cause_in_operators(
+        Cause(
+            id="unheld_gradients",
+            title="{part} of the step computes gradients of weights that no optimizer holds",
+            evidence=(),
+            changes=(Use(change="no_gradients", values={"name": name.partition(".")[0]}),),
+            claim=replace(claim, at_most_s=claim.removes_s + around_s),
+        ),
+        backward,
+        account,
+        facts,
+        detail=f", in {plural(len({r.use.module for r in backward}), 'module')}",
+    )
+
+
+def sparse_gradients(account: StepAccount, facts: Facts) -> Cause | None:
+    """Gradients of large tables are made and applied whole, though few rows were looked up.
+
+    Of the operators that make such gradients, and of an update that works mostly on such tables,
+    only the part of the rows that were looked up has to stay.
+
+    Wrong where: momentum or weight decay shall change rows that no batch looks up.
+    To confirm: `trainperf prove` with `sparse=True`, and a loss that falls as well.
+    """
+    made = [r for r in account.regions if r.use.short_name == "embedding_dense_backward"]
+    tables = dict(table for region in made if (table := _table(region.use)) is not None)
+    needless = {
+        id(region): sum(prod(shape) * tables.get(shape, 0.0) for shape in shapes)
+        / max(1, sum(map(prod, shapes)))
+        for region in account.regions
+        if (shapes := _worked_on(region.use))
+    }
+    rows = [region for region in account.regions if needless.get(id(region), 0) >= LIMITS.mostly]
+    stays_s = sum((1.0 - needless[id(region)]) * region.seconds for region in rows)
+    untouched = share(max(tables.values(), default=0.0))
+    return cause_in_operators(
+        Cause(
+            id="sparse_gradients",
+            title="gradients of whole tables take {part} of the step",
+            evidence=(),
+            changes=(Use(change="sparse_gradients"),),
+            claim=of_regions(rows, stays_s=stays_s),
+        ),
+        rows,
+        account,
+        facts,
+        detail=f"; a step leaves {untouched} of such a table's rows as they are",
+        at=made,
+    )
+
+
+def _table(use: OperatorUse) -> tuple[tuple[int, ...], float] | None:
+    """Shape of the table that a gradient is made of, and the share of it that stays as it is."""
+    if len(use.shapes) < 2 or not use.calls:
+        return None
+    looked_up, width = prod(use.shapes[1]), use.shapes[0][-1]
+    # Of a gradient in the table's own dtype, beside places of eight bytes each.
+    element = (use.read_bytes / use.calls / looked_up - 8) / width
+    length = round(use.written_bytes / use.calls / element / width) if element > 0 else 0
+    return ((length, width), max(0.0, 1 - looked_up / length)) if length else None
+
+
+def _worked_on(use: OperatorUse) -> Sequence[tuple[int, ...]]:
+    """Shapes of the weights that an operator makes gradients of, or updates."""
+    if use.short_name == "embedding_dense_backward":
+        table = _table(use)
+        return () if table is None else (table[0],)
+    return use.shapes if use.part == "optimizer" else ()
