@@ -165,9 +165,9 @@ class Attribution:
         for tensor in given:
             if not tensor.requires_grad or isinstance(tensor, nn.Parameter):
                 continue
-            made = -1 if tensor.grad_fn is None else tensor.grad_fn._sequence_nr()  # noqa: SLF001 no public name
+            node = -1 if tensor.grad_fn is None else tensor.grad_fn._sequence_nr()  # noqa: SLF001 no public name
             for module, since in reversed(self._running):
-                if since <= made:
+                if since <= node:
                     break
                 self._fed.add(id(module))
 

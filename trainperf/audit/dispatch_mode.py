@@ -48,7 +48,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self.views = 0
         self._where = where
         self._allocations = allocations
-        self._known: dict[tuple[object, ...], CallKind] = {}
+        self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""
         self._constants = Constants()
         self._between = _Between()
@@ -111,9 +111,9 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             storages.append(storage)
         # What a call is, is looked at once: a step has many times as many calls as kinds of them.
         alike = (func, len(given), tuple(map(storages.index, storages)), *layouts)
-        like = self._known.get(alike)
+        like = self._kinds.get(alike)
         if like is None:
-            like = self._known[alike] = _like(func, args, kwargs, out, storages)
+            like = self._kinds[alike] = _like(func, args, kwargs, out, storages)
         before_ns = self._between.take(part, took, counts=bool(like.places))
         inputs = set(storages[: len(given)])
         fresh = [

@@ -36,16 +36,16 @@ def tensors_in(value: object) -> list[torch.Tensor]:
     """Every tensor of an argument of an operator, lists flattened."""
     if isinstance(value, torch.Tensor):
         return [value]
-    found: list[torch.Tensor] = []
+    inside: list[torch.Tensor] = []
     if isinstance(value, dict):
         value = [*value.values()]
     if isinstance(value, list | tuple):
         for inner in value:
             if isinstance(inner, torch.Tensor):
-                found.append(inner)
+                inside.append(inner)
             elif isinstance(inner, list | tuple | dict):
-                found += tensors_in(inner)
-    return found
+                inside += tensors_in(inner)
+    return inside
 
 
 tensors: Callable[[object], Iterable[torch.Tensor]] = walker(torch.Tensor, attributes=True)

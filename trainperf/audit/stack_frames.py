@@ -99,10 +99,10 @@ _owners: dict[int, tuple[CodeType, Owner]] = {}
 
 def owner(code: CodeType) -> Owner:
     """Whose code that is, by its file."""
-    known = _owners.get(id(code))
-    if known is None:
-        known = _owners[id(code)] = code, _owner(code)
-    return known[1]
+    kept = _owners.get(id(code))
+    if kept is None:
+        kept = _owners[id(code)] = code, _owner(code)
+    return kept[1]
 
 
 def _owner(code: CodeType) -> Owner:

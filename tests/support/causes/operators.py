@@ -408,14 +408,15 @@ def room(number: int, capacity: float | None = 64) -> dict[str, Scalar]:
     }
 
 
-def tiny_micro_batches(loop: LoopKind = PLAIN) -> Seen:
+def tiny_micro_batches(**known: object) -> Seen:
     """Eight micro-batches of tiny operators: 20 of 60 ms."""
     each = {"ms": 2 / 150, "python": 18 / 150, "calls": 8}
     rows = [region("add", line=f"net.py:{place}", **each) for place in range(150)]
     held = {"resident_peak_bytes": 6 * GIB}
     product = region("mm", 40, kind="matmul", ideal=40)
     documents = audit_of(*rows, product, micro_batches=8)
-    return launching(20, *rows, documents=documents, readings=held, settings=room(8), loop=loop)
+    seen_besides = {"documents": documents, "readings": held, "settings": room(8), **known}
+    return launching(20, *rows, **seen_besides)
 
 
 WAITING = (
@@ -460,6 +461,23 @@ WAITING = (
             ("eight times 7 GiB do not fit", accumulating(used=11)),
             ("what fits into an unknown memory nobody knows", accumulating(capacity=None)),
         )
+    ),
+    Case(
+        "small_micro_batches",
+        "18 of 20 ms around the calls of eight micro-batches: for one an eighth of it",
+        tiny_micro_batches(loop=HUGGING_FACE),
+        0.018 * 7 / 8,
+        "larger_micro_batches",
+        (
+            tiny_micro_batches(settings=room(1)),
+            tiny_micro_batches(settings=room(8, None)),
+            tiny_micro_batches(device=on_gpu()),
+        ),
+        words=(
+            "8 micro-batches pay for 1,201 calls, where one would fit",
+            "18.0 ms of it around the calls",
+            "gradient_accumulation_steps=1",
+        ),
     ),
     Case(
         "launch_bound",

@@ -52,6 +52,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "operators:optimizer_not_fused",
             "precision:autocast_casts",
             "operators:layout_copies",
+            "launches:small_micro_batches",
             "launches:launch_bound",
             "operators:elementwise_chain",
             "precision:half_sensitive",

@@ -124,7 +124,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="larger_micro_batches",
-        of=("launch_bound",),
+        of=("small_micro_batches", "launch_bound"),
         advice="Take larger micro-batches",
         how="a micro-batch {number} times as large, without {loop.accumulation}: the same samples "
         "in each update",

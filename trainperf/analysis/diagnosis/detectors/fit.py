@@ -25,17 +25,13 @@ from trainperf.core.readings import (
 from trainperf.meters.fold import not_covered
 
 
-AIM = 0.05
-"""Of the fit: so much a pause may take."""
-
-
 def _pause(
     account: StepAccount, facts: Facts, kind: str, rarer: str, least: float, *further: Use
 ) -> Cause | None:
     """A cause where pauses of one kind can be made shorter.
 
-    From `least` of the fit on they can be rarer, so that they take `AIM` of it.  What further can
-    be changed costs nothing, and is said as soon as they matter at all.
+    From `least` of the fit on they can be rarer, so that they take `LIMITS.worth` of it.  What
+    further can be changed costs nothing, and is said as soon as they matter at all.
     """
     number, line = facts.gaps.get(kind, 0), facts.owner(kind)
     claim = of_pause(account, kind, number)
@@ -44,7 +40,10 @@ def _pause(
     changes = list(further)
     if lost >= least:
         # Rounded first: half a millionth must not make a whole number the next one.
-        fewer = max(2, math.ceil(round(lost * (1 - AIM) / (max(1 - lost, 0.001) * AIM), 6)))
+        fewer = max(
+            2,
+            math.ceil(round(lost * (1 - LIMITS.worth) / (max(1 - lost, 0.001) * LIMITS.worth), 6)),
+        )
         values = {"fewer": fewer, "part": f"{1 / fewer:.2g}"}
         changes.append(Use(change=rarer, values=values, realises=1 - 1 / fewer))
     if not changes or not number or lost < LIMITS.worth:

@@ -1,10 +1,12 @@
 """Detectors of launches: tiny operators, Python loops, an idle device."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import (
     Claim,
     StepAccount,
+    of_python,
     of_regions,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use
@@ -24,6 +26,37 @@ from trainperf.core.readings import SAMPLES_PER_S
 
 MANY_CALLS = 100
 """Launching so many takes about a millisecond, Python and autograd around them included."""
+
+
+def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
+    """An update is made of micro-batches that would fit into the memory as one.
+
+    What passes around the calls of their operators, Python and dispatch, is paid in each of them:
+    for one it would be paid once.  What larger products gain besides has no bound.  On a device
+    launches that come too late are `launch_bound`.
+
+    Wrong where: micro-batches are so small for another reason than memory, e.g. unlike lengths.
+    To confirm: `trainperf prove` with one batch of as many samples, and the same loss.
+    """
+    number, rows = facts.micro_batches, passes(account)
+    if account.device is not None or number < 2 or room_for(account, facts, number) is None:
+        return None
+    around = of_python(rows)
+    claim = replace(around, removes_s=(1 - 1 / number) * around.removes_s)
+    return cause_in_operators(
+        Cause(
+            id="small_micro_batches",
+            title=f"{number} micro-batches pay for {count(calls_of(rows))} calls, where one would "
+            "fit",
+            evidence=(),
+            changes=(_one_micro_batch(account, facts, claim.removes_s),),
+            claim=claim,
+        ),
+        rows,
+        account,
+        facts,
+        detail=f", {duration(around.removes_s)} of it around the calls",
+    )
 
 
 def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
@@ -83,15 +116,19 @@ def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> Iterat
     """What makes a step launch less for its samples, as far as the memory allows it."""
     number = facts.micro_batches
     if number > 1 and room_for(account, facts, number) is not None:
-        samples = (facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.world_size
-        yield Use(
-            change="larger_micro_batches",
-            values={"number": count(number), "rows": max(1, round(samples))},
-            step_s=account.step_s - lost_s * (1 - 1 / number),
-        )
+        yield _one_micro_batch(account, facts, lost_s * (1 - 1 / number))
     yield Use(change="compile_step")
     if room_for(account, facts, 2) is not None:
         yield Use(change="larger_batch")
+
+
+def _one_micro_batch(account: StepAccount, facts: Facts, saved_s: float) -> Use:
+    samples = (facts.value(SAMPLES_PER_S) or 0.0) * account.step_s / facts.world_size
+    return Use(
+        change="larger_micro_batches",
+        values={"number": count(facts.micro_batches), "rows": max(1, round(samples))},
+        step_s=account.step_s - saved_s,
+    )
 
 
 def _idle_device(account: StepAccount, facts: Facts) -> Cause | None:

@@ -1,6 +1,7 @@
 """Detectors of memory: it ran out, grows, or is at its limit."""
 
 import math
+from datetime import timedelta
 
 from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
@@ -28,7 +29,7 @@ primitives grew by megabytes a step over 72 steps, and by nothing over 1,500."""
 GROWN_BYTES = 32 << 20
 """Less may be an allocator's (TraceML looks from 100 MB on)."""
 
-DAY_S = 86_400.0
+DAY_S = timedelta(days=1).total_seconds()
 
 
 def out_of_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds

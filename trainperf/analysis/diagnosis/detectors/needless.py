@@ -51,8 +51,8 @@ def sparse_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: momentum or weight decay shall change rows that no batch looks up.
     To confirm: `trainperf prove` with `sparse=True`, and a loss that falls as well.
     """
-    made = [r for r in account.regions if r.use.short_name == "embedding_dense_backward"]
-    tables = dict(table for region in made if (table := _table(region.use)) is not None)
+    gradients = [r for r in account.regions if r.use.short_name == "embedding_dense_backward"]
+    tables = dict(table for region in gradients if (table := _table(region.use)) is not None)
     needless = {
         id(region): sum(prod(shape) * tables.get(shape, 0.0) for shape in shapes)
         / max(1, sum(map(prod, shapes)))
@@ -74,7 +74,7 @@ def sparse_gradients(account: StepAccount, facts: Facts) -> Cause | None:
         account,
         facts,
         detail=f"; a step leaves {untouched} of such a table's rows as they are",
-        at=made,
+        at=gradients,
     )
 
 
