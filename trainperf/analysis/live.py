@@ -100,7 +100,7 @@ class LiveRun:
         # The machines are joined with the latest steps alone.
         folds = RunFolds(Replay(end, machine_bytes=0), documents, captures)
         whole = _summary(folds, now_s)
-        levels = folds.levels.levels(0, None)
+        levels = folds.levels.levels(0)
         minute, latest_minute = latest_of(end), None
         if minute is not None:
             replay = Replay(minute, machine_bytes=EDGE_BYTES)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -25,13 +25,7 @@ from trainperf.analysis.summary.captures import captures, disagreements, traces
 from trainperf.analysis.summary.host_share import host_share
 from trainperf.analysis.summary.lines import phase_lines, slow_steps
 from trainperf.analysis.summary.ranks import FEW_RANKS, what_if
-from trainperf.analysis.summary.run_facts import (
-    count_unread,
-    restarts,
-    run_facts,
-    unread_exclusions,
-    warnings_of,
-)
+from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.analysis.summary.utilisation import typical_audit
@@ -94,7 +88,6 @@ def read_steps(
         folds.read_apart(observers, engine)
     else:
         folds.read(observers)
-    count_unread(folds.meters, folds.replay.journals.values())
 
 
 def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Evidence:
@@ -148,7 +141,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         readings=all_readings,
         ledger_s=first.ledger_s(),
         gaps={gap: len(pauses) for gap, pauses in first.pauses.items()},
-        excluded=_added(folds.excluded, unread_exclusions(first)),
+        excluded={tag.label: n for tag in TAGS if (n := folds.excluded[tag.label])},
         synchronisation=folds.lateness.points(_hosts(run)),
         captures=captures(folds.steps),
         traces=traced,
@@ -186,12 +179,6 @@ def _hosts(run: Run) -> dict[int, str]:
         for files in run.attempts
         for file in files
     }
-
-
-def _added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """In the order of tags."""
-    labels = (tag.label for tag in TAGS if tag.label in counts or tag.label in more)
-    return {label: counts.get(label, 0) + more.get(label, 0) for label in labels}
 
 
 def _sequence_lengths(replay: Replay) -> dict[int, int]:

@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
 
-from trainperf.analysis.run import window
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import FEW_RANKS, summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap
-from trainperf.core.run_directory import record_file, record_part
-from trainperf.core.steps.packing import pack_parts
 from trainperf.core.steps.records import StepRecord
 
 
@@ -207,24 +204,6 @@ def test_a_machine_that_wanders_gives_no_finding(tmp_path: Path, seed: int) -> N
     steps = steps_with(lambda _: {}, seed=seed, wander=0.2)
     summary = summary_with(tmp_path, steps, gaps=gaps)
     assert not LONG_TERM & {each.id for each in summary.findings}
-
-
-def test_a_change_in_steps_that_are_not_read_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The index of a packed part has the level of every stretch."""
-    steps = steps_with(lambda i: {"data_wait": 9.0 * (i >= 4_000)})
-    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps, info=make_info())])
-    first = record_file(run, 0)
-    lines = first.read_bytes().splitlines(keepends=True)
-    for part, begin in enumerate(range(0, len(lines), 5_200)):
-        (run / record_part(first.name, part)).write_bytes(b"".join(lines[begin : begin + 5_200]))
-    pack_parts(first)
-    monkeypatch.setattr(window, "MOST_ROWS", 2_500)
-    summary = summarize(Run.open(run))
-    assert summary.run.unread_steps > 0
-    (level,) = summary.long_term.levels
-    assert abs(level.from_step - 4_000) <= 1_024
 
 
 def test_time_is_not_counted_twice(tmp_path: Path) -> None:

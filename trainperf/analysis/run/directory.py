@@ -3,7 +3,7 @@
 A run is a directory, or a folder in object storage, with one record file per rank, and further
 ones for each attempt after a restart.  A file may be in several parts, packed or not, and
 elsewhere, where a manifest names it.  Files are streamed: a run of any length is read in constant
-memory, and of a run of days only as many stretches as its statistics need.
+memory.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import IO
 
 from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, by_writer
 from trainperf.analysis.run.record_file import RecordFile
-from trainperf.analysis.run.window import numbered_on, thinned, within
+from trainperf.analysis.run.window import numbered_on, within
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.errors import RunError
@@ -208,7 +208,7 @@ def _opened(directory: AnyPath, content: Sequence[ListedFile]) -> Run:
         warnings.append(only_here)
     files.sort(key=lambda file: (file.attempt, file.rank))
     attempts = tuple(tuple(of) for _, of in groupby(files, lambda file: file.attempt))
-    return Run(path=directory, attempts=thinned(numbered_on(attempts)), warnings=tuple(warnings))
+    return Run(path=directory, attempts=numbered_on(attempts), warnings=tuple(warnings))
 
 
 def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:

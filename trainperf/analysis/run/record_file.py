@@ -1,7 +1,7 @@
 """Record files: what one rank wrote during one attempt, streamed part by part.
 
 A part is lines, or packed (`core.steps.segment`); of a packed one those stretches are read that are
-wanted, and of the others the sums are known.
+wanted.
 """
 
 import math
@@ -18,7 +18,7 @@ from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
 from trainperf.core.steps.segment import SegmentIndex, read_index
-from trainperf.core.steps.stretches import STRETCH, Stretches, names
+from trainperf.core.steps.stretches import Stretches
 
 
 T = TypeVar("T")
@@ -31,8 +31,8 @@ class Damaged:
     lines: int
 
 
-Content = StepBlock | Entry | Damaged | Stretches
-"""What a record file holds, but for its header: of stretches that are not read the sums."""
+Content = StepBlock | Entry | Damaged
+"""What a record file holds, but for its header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,6 @@ class ReadSteps:
     first: float = 0
     last: float = math.inf
     """Both ends are in it."""
-    stretches: frozenset[int] | None = None
-    """Numbers of the stretches that are read where they can be told apart; `None` for all."""
 
     @property
     def is_window(self) -> bool:
@@ -62,20 +60,13 @@ class ReadSteps:
         block = content.select(inside)
         return block if len(block) else None
 
-    def split(self, stretches: Stretches) -> tuple[Stretches, Stretches]:
-        """The stretches to read, and those of which the sums are enough."""
+    def touched(self, stretches: Stretches) -> Stretches:
+        """The stretches that have some of them."""
         first, last = stretches["first"], stretches["last"]
-        inside = (last >= self.first) & (first <= self.last)
-        wanted = np.ones(len(stretches), bool)
-        if self.stretches is not None:
-            cut = (first < self.first) | (last > self.last)
-            wanted = cut | np.isin((first // STRETCH).astype(int), list(self.stretches))
-        return stretches.select(inside & wanted), stretches.select(inside & ~wanted)
+        return stretches.select((last >= self.first) & (first <= self.last))
 
 
 EVERY_STEP = ReadSteps()
-
-_NO_STRETCHES = Stretches((), np.empty((0, len(names(())))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +114,7 @@ class RecordFile:
 
     def stretches(self) -> Stretches:
         """Those of its packed parts, in order."""
-        parts = [index.stretches for index in self.indexes.values()]
-        return Stretches.joined(parts) or _NO_STRETCHES
+        return Stretches.joined([index.stretches for index in self.indexes.values()])
 
 
 def read(file: RecordFile, most_bytes: int | None = None) -> Iterator[Content]:
@@ -164,10 +154,8 @@ def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
     with part.open("rb") as packed:
         try:
             index = file.indexes.get(part) or read_index(packed)
-            wanted, unread = file.chosen.split(index.stretches)
+            wanted = file.chosen.touched(index.stretches)
             steps = int(wanted["steps"].sum()) or 1
-            if len(unread):
-                yield unread
             yield from (decode_entry(line) or Damaged(1) for line in index.others(packed))
             yield from index.blocks(packed, wanted)
         except (RunError, ValueError):

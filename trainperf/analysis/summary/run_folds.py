@@ -25,7 +25,7 @@ from trainperf.core.phases import DISQUALIFYING
 from trainperf.core.readings import ALLREDUCE_SKEW_S, LOSS
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import RunInfo
-from trainperf.core.steps.stretches import Stretches, excluded
+from trainperf.core.steps.stretches import excluded
 from trainperf.meters import METERS
 from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
 from trainperf.meters.own import across
@@ -157,7 +157,7 @@ class RunFolds:
         """How the run changed, by the ranks whose levels were read."""
         journals = self.replay.journals
         levels = {
-            rank: self.levels.levels(place, Stretches.joined(journals[rank].unread))
+            rank: self.levels.levels(place)
             for place, rank in enumerate(self.run.ranks)
             if place == 0 or self.levels.has(place)
         }
