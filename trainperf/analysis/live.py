@@ -9,7 +9,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.parts import EDGE_BYTES
 from trainperf.analysis.run.record_file import EVERY_STEP, ReadSteps, RecordFile, end_of, held
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summarize import diagnosed, read_steps, summary_of
+from trainperf.analysis.summarize import diagnosed, summary_of
 from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import Documents, read_documents
@@ -186,5 +186,5 @@ def _latest_from(block: StepBlock) -> float:
 
 
 def _summary(folds: RunFolds, now_s: float) -> Summary:
-    read_steps(folds)
+    folds.read()
     return diagnosed(folds, summary_of(folds, now_s=now_s), folds.documents).summary

@@ -9,7 +9,7 @@ import pytest
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summarize import FEW_RANKS, summarize
+from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap
@@ -261,38 +261,3 @@ def test_what_grows_with_the_square_of_the_step_is_told(tmp_path: Path) -> None:
     assert drift.ends_s == pytest.approx(0.05 + 0.4 * (31 / 32) ** 2, rel=0.05)
     whole = sum(0.4 * (i / STEPS) ** 2 for i in range(STEPS))
     assert drift.lost_s == pytest.approx(whole, rel=0.05)
-
-
-MANY = FEW_RANKS + 4
-
-
-@pytest.mark.parametrize("shape", ["level", "drift"])
-def test_of_many_ranks_the_one_that_changed_is_read_too(tmp_path: Path, shape: str) -> None:
-    """Rank 17 of 20 loads slower from the middle on, or slower and slower; the others wait."""
-
-    def more(i: int) -> float:
-        return 9.0 * (i >= 600) if shape == "level" else 12.0 * i / 1_200
-
-    def rank(number: int) -> RankSpec:
-        slow = number == 17
-        noise = np.random.default_rng(number).standard_normal(1_200) * 0.3
-        steps = [
-            make_step(
-                i,
-                tags=int(i < 12),
-                start_ns=i * 60 * MS,
-                facts={"tail_ns": round((2.0 + (0 if slow else more(i))) * MS)},
-                data_wait=2.0 + slow * more(i),
-                forward=15.0 + noise[i] / 10,
-                backward=28.0 + noise[i] + (0 if slow else more(i)),
-            )
-            for i in range(1_200)
-        ]
-        return RankSpec(steps=steps, info=make_info(rank=number, world_size=MANY))
-
-    run = make_run_dir(tmp_path / "run", map(rank, range(MANY)))
-    summary = summarize(Run.open(run))
-
-    change = summary.long_term.levels[0] if shape == "level" else summary.long_term.drift
-    assert change is not None
-    assert (change.rank, change.phase) == (17, "data_wait")

@@ -8,8 +8,9 @@ import pytest
 from scripts.simulation import records
 from scripts.simulation.arrivals import Job, Plant
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import FEW_RANKS
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.ranks import FEW_RANKS, MOST_GROUPS, RankMap, rank_map
+from trainperf.analysis.summary.ranks import MOST_GROUPS, RankMap, rank_map
 
 
 def mapped(path: Path, ranks: int, *plants: Plant, device: str = "cpu") -> RankMap:

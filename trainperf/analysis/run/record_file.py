@@ -7,11 +7,10 @@ wanted.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 
-from trainperf.analysis.run.parts import EDGE_BYTES, Parts, contents
+from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, Parts, contents
 from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
@@ -19,9 +18,6 @@ from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
 from trainperf.core.steps.segment import SegmentIndex, read_index
 from trainperf.core.steps.stretches import Stretches
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +97,13 @@ class RecordFile:
         """When it was last written to, seconds since 1970 by the storage's clock."""
         return max(part.modified_s for part in self.parts)
 
-    def entries(self) -> Iterator[Content]:
-        """Its contents, as far as they are chosen; steps in blocks, in order.
+    def entries(self, at_once: int = BLOCK_STEPS) -> Iterator[Content]:
+        """Its contents, as far as they are chosen; steps in blocks of so many, in order.
 
         Other entries may come before steps that were written earlier; their fields place them.
         Cumulative ones are not those of a window: what they grew by in it is.
         """
-        for content in read(self) if self.held is None else self.held:
+        for content in read(self, at_once=at_once) if self.held is None else self.held:
             chosen = self.chosen.part_of(content)
             if chosen is not None:
                 yield chosen
@@ -117,24 +113,28 @@ class RecordFile:
         return Stretches.joined([index.stretches for index in self.indexes.values()])
 
 
-def read(file: RecordFile, most_bytes: int | None = None) -> Iterator[Content]:
-    """The contents of a record file; steps in blocks of `BLOCK_STEPS`.
+def read(
+    file: RecordFile, most_bytes: int | None = None, at_once: int = BLOCK_STEPS
+) -> Iterator[Content]:
+    """The contents of a record file.
 
     Every step comes after all before it: any other line was written twice, or is damaged.
 
     Args:
         file: Of which stretches that are not chosen are not read.
         most_bytes: About how much of it is read, from its end; `None` for all.
+        at_once: Steps of a block.
 
     Raises:
         OSError: A part cannot be read.
     """
-    return pieces(_rising(_decoded(file, most_bytes)), BLOCK_STEPS)
+    chunk_bytes = CHUNK_BYTES * at_once // BLOCK_STEPS
+    return _in_blocks(_rising(_decoded(file, most_bytes, chunk_bytes)), at_once)
 
 
-def _decoded(file: RecordFile, most_bytes: int | None) -> Iterator[Content]:
+def _decoded(file: RecordFile, most_bytes: int | None, chunk_bytes: int) -> Iterator[Content]:
     schema = StepSchema(file.info.columns, file.info.device)
-    for content in contents(file.parts, most_bytes):
+    for content in contents(file.parts, most_bytes, chunk_bytes=chunk_bytes):
         if not isinstance(content, list):
             yield from _unpacked(file, content)
             continue
@@ -176,7 +176,7 @@ def _rising(contents: Iterable[Content]) -> Iterator[Content]:
             yield Damaged(len(content) - len(rising))
 
 
-def pieces(contents: Iterable[StepBlock | T], size: int) -> Iterator[StepBlock | T]:
+def _in_blocks(contents: Iterable[Content], size: int) -> Iterator[Content]:
     """The same steps, *size* at a time, the last may be fewer; what is no step comes at once."""
     rest: StepBlock | None = None
     for content in contents:

@@ -31,9 +31,7 @@ class LeadSteps:
         if len(single) < len(block):
             # Of an imported log those that show no mean, on the rank that it is of.
             block, slowest_ns = single, single.wall_ns
-        missing = np.full(len(block), np.nan)
-        facts = (block.fact(name) for name in ("tokens_padded", "samples", "tail_ns"))
-        tokens, samples, tails = (missing if fact is None else fact for fact in facts)
+        tokens, samples, tails = map(block.values, ("tokens_padded", "samples", "tail_ns"))
         host_ns = [block.host_ns(phase) for phase in PHASES]
         sizes = [block.index, block.tags, tokens, samples]
         rows = np.column_stack([*sizes, slowest_ns, tails, *host_ns])

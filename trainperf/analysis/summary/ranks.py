@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.analysis.run.job_block import FEW_RANKS
 from trainperf.analysis.summary.schema import (
     MOST_RANKS,
     Summary,
@@ -32,9 +33,6 @@ from trainperf.core.readings import (
     phase_reading,
 )
 
-
-FEW_RANKS = 16
-"""Up to so many ranks a run is read in one pass by one process, and each has a row in the map."""
 
 MOST_GROUPS = 32
 
