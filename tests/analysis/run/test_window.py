@@ -108,7 +108,7 @@ def test_a_window_without_a_step_is_told_when_the_run_was(tmp_path: Path) -> Non
     """Whoever asks by time cannot do anything with the numbers of steps."""
     spec = RankSpec(steps=make_steps(100, forward=10), info=make_info())
     (tmp_path / "steps-rank0.jsonl").write_bytes(encode_rank(spec))
-    there = "the run has steps 0 to 99, from 2026-11-01T12:00:00 to 2026-11-01T12:00:01 UTC"
+    there = "the run has steps 0 to 99, and began at 2026-11-01T12:00:00"
 
     for window in (
         RunWindow(first=100),

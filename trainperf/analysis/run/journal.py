@@ -125,17 +125,13 @@ class Journal:
     def _add_totals(self, totals: Totals) -> None:
         """Of a window, what they grew by in it; what was learned of the loop holds in all of it."""
         step, chosen = totals.at_step, self._chosen
-        if not chosen.is_window:
-            self.learned = totals
-        elif chosen.first <= step <= chosen.last:
-            self.learned = _since(self._before, totals)
-        elif step < chosen.first or self.learned is _NO_TOTALS:
-            self._before = totals
-            self.learned = Totals(
-                at_step=step, notes=totals.notes, reasons=totals.reasons, config=totals.config
-            )
-        else:
+        after = step > chosen.last
+        if after and self.learned is not _NO_TOTALS:
             return
+        # Where those before the window were not read, the first ones count for them.
+        if after or step < chosen.first or (chosen.first > 0 and self._before is _NO_TOTALS):
+            self._before = totals
+        self.learned = _since(self._before, totals) if chosen.is_window else totals
         self.totals = _continued(self._earlier, self.learned)
         if step >= max(0, chosen.first):
             self.hooks.append((step + self._begun, self.totals.actions_ns))

@@ -95,13 +95,9 @@ def _chunks(parts: Parts, offset: int, chunk_bytes: int) -> Iterator[bytes | Any
 
 
 def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:
-    """The part, and the place in it, from which on there are so many bytes.
-
-    A packed part is read as a whole, or not at all.
-    """
+    """The part, and the place in it, from which on there are so many bytes; a packed one whole."""
     for number in reversed(range(len(parts))):
         most_bytes -= parts[number].size_bytes
         if most_bytes < 0:
-            packed = is_packed(parts[number].path.name)
-            return (number + 1, 0) if packed else (number, -most_bytes)
+            return number, 0 if is_packed(parts[number].path.name) else -most_bytes
     return 0, 0

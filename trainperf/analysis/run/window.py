@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from trainperf.analysis.run.record_file import EVERY_STEP, ReadSteps, RecordFile, end_of
+from trainperf.analysis.run.record_file import ReadSteps, RecordFile, end_of
 from trainperf.core.errors import RunError
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.window import RunWindow
@@ -49,36 +49,29 @@ def within(attempts: Attempts, window: RunWindow) -> Attempts:
     Raises:
         RunError: There is no step in it.
     """
-    whole = tuple(tuple(replace(file, chosen=EVERY_STEP) for file in files) for files in attempts)
-    latest = whole[-1][0]
+    latest = attempts[-1][0]
     since, until = (
         _at(latest, end_of(latest).at_ns) - when if isinstance(when, timedelta) else when
         for when in (window.since, window.until)
     )
     chosen: list[tuple[RecordFile, ...]] = []
-    for files in whole:
-        first = (window.first or 0) - files[0].begun
-        last = math.inf if window.last is None else window.last - files[0].begun
-        begins = 0.0 if since is None else _first_at(files[0], since)
-        ends = math.inf if until is None else _first_at(files[0], until + _MICROSECOND) - 1
-        part = ReadSteps(first=max(0.0, first, begins), last=min(last, ends))
+    for files in attempts:
+        lead, begun = files[0], files[0].begun
+        first = 0.0 if since is None else _first_at(lead, since)
+        last = math.inf if until is None else _first_at(lead, until + _MICROSECOND) - 1
+        part = ReadSteps(
+            first=max(first, (window.first or 0) - begun),
+            last=last if window.last is None else min(last, window.last - begun),
+        )
         chosen.append(tuple(replace(file, chosen=part) for file in files))
     if not any(
         file.chosen.first <= min(file.chosen.last, end_of(file).step) for file, *_ in chosen
     ):
-        steps = latest.begun + max(end_of(file).step for file in whole[-1]) + 1
+        steps = latest.begun + max(end_of(file).step for file in attempts[-1]) + 1
         there = f"steps 0 to {steps - 1:,}" if steps else "no step at all"
-        raise RunError(f"no step in this window: the run has {there}{_times(whole[0][0], latest)}")
+        began = attempts[0][0].info.started_at
+        raise RunError(f"no step in this window: the run has {there}, and began at {began}")
     return tuple(chosen)
-
-
-def _times(first: RecordFile, latest: RecordFile) -> str:
-    """From when to when a run has steps, for whoever asks by time; empty where it does not say."""
-    if _NO_TIME in (_at(first, 0), _at(latest, 0)):
-        return ""
-    moments = (_at(first, 0), _at(latest, end_of(latest).at_ns))
-    begins, ends = (f"{at.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%S}" for at in moments)
-    return f", from {begins} to {ends} UTC"
 
 
 def _at(file: RecordFile, ns: int) -> datetime:
