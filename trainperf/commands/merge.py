@@ -22,12 +22,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="run directory to make, by path or URL (required)",
     )
-    parser.add_argument(
-        "--copy",
-        action="store_true",
-        help="copy the record files and traces, so that the parts are no longer needed; "
-        "otherwise the new directory names them where they are",
-    )
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -37,7 +31,7 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.reports.html.run import load_page_data, save
     from trainperf.reports.run.formats import rendered
 
-    run = merge([Run.open(part) for part in given.parts], given.out, copy=given.copy)
+    run = merge([Run.open(part) for part in given.parts], given.out)
     data = load_page_data(run)
     save_summary(data.evidence.summary, run.path)
     save(data, run.path)
@@ -47,7 +41,7 @@ def _run(given: argparse.Namespace) -> str:
 COMMAND = Command(
     name="merge",
     about="Make one run of the directories that ranks wrote on machines without shared storage.",
-    examples=("machine0 machine1 --out runs/job", "s3://bucket/runs/a --copy --out runs/a"),
+    examples=("machine0 machine1 --out runs/job", "s3://bucket/runs/a --out runs/a"),
     add_arguments=_add_arguments,
     run=_run,
 )
