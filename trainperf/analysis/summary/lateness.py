@@ -325,7 +325,8 @@ class _Judge:
         if before is not None and before is not Phase.BACKWARD:
             # What the point before has not absorbed of phases that came earlier.
             earlier = [each for each in self._since(before, self.cycle)[0] if each not in lost_s]
-            carried_s = float(excess_s[earlier].sum() - self.late_s[before][place])
+            gone_s = float(self.work_s[point][place][earlier].sum())
+            carried_s = gone_s - self.late_s[before][place]
             lost_s |= {e: min(float(excess_s[e]), rest_s, carried_s) for e in earlier}
         return lost_s
 
