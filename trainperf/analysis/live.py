@@ -13,6 +13,7 @@ from trainperf.analysis.summarize import diagnosed, summary_of
 from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import read_documents
+from trainperf.core.findings import LIMITS
 from trainperf.core.places import AnyPath
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.window import RunWindow
@@ -24,8 +25,7 @@ MOST_BYTES = 4 << 20
 but `EDGE_BYTES` of each at least."""
 
 LATEST_S = 60.0
-LEAST_LATEST = 64
-"""The latest steps are those of a minute, and so many at least."""
+"""The latest steps are those of a minute, and as many as a diagnosis needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _latest(run: Run) -> Run:
     lead = run.attempts[0][0]
     steps = StepBlock.joined([each for each in lead.entries() if isinstance(each, StepBlock)])
     late = steps.start_ns >= steps.start_ns[-1] - LATEST_S * 1e9
-    first = int(steps.index[min(int(late.argmax()), max(0, len(steps) - LEAST_LATEST))])
+    first = int(steps.index[min(int(late.argmax()), max(0, len(steps) - LIMITS.steps))])
     return replace(run, warnings=()).within(RunWindow(first=first))
 
 

@@ -42,11 +42,8 @@ from trainperf.core.steps.block import StepBlock
 
 
 LEAST_LATE_S = 0.001
-"""Healthy ranks differ by up to 0.2 ms (measured, traps 41)."""
-
-
-LEAST_LATE_FRACTION = LIMITS.worth
-"""Of the step: below it the delay is not what makes the step slow."""
+"""Healthy ranks differ by up to 0.2 ms (measured, traps 41); less than `LIMITS.worth` of a
+step is not what makes it slow."""
 
 
 _STEP = (
@@ -165,7 +162,7 @@ class PointFold:
         self.totals_ns += [each.sum() for each in totals]
         self.sums_ns[:, 0] += waits_ns.sum(axis=1)
         self.sums_ns[:, 1:] += [own_ns(block) for block in blocks]
-        clearly = late_ns >= np.maximum(1e9 * LEAST_LATE_S, LEAST_LATE_FRACTION * walls_ns)
+        clearly = late_ns >= np.maximum(1e9 * LEAST_LATE_S, LIMITS.worth * walls_ns)
         np.add.at(self.late_steps, last[clearly], 1)
         np.add.at(self.held_ns, last[clearly], held_ns[clearly])
         left_ns = walls_ns - np.where(clearly, held_ns, 0.0)
@@ -176,7 +173,7 @@ class PointFold:
     @property
     def enough_s(self) -> float:
         """From so much on a rank is clearly late."""
-        return max(LEAST_LATE_S, LEAST_LATE_FRACTION * float(self.totals_ns[-1]) / self.n / 1e9)
+        return max(LEAST_LATE_S, LIMITS.worth * float(self.totals_ns[-1]) / self.n / 1e9)
 
 
 class _Judge:

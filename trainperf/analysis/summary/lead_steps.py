@@ -11,7 +11,8 @@ MOST_STEPS = 65_536
 """The latest ones are kept, up to twice as many."""
 
 NEIGHBOURS = 100
-"""Steps on either side of a profiled or audited one that are kept."""
+"""Steps on either side of a profiled or audited one that are kept; half as many steady ones of them
+are compared."""
 
 INDEX, TAGS, TOKENS, SAMPLES, SLOWEST, TAIL, HOST = range(7)
 """Columns: number, tags and sizes of a step (tokens with padding), its wall time on the slowest
