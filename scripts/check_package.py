@@ -213,11 +213,11 @@ def read(clean: Clean) -> None:
     clean.expect("a finding of a run", "explain", "data_wait")
     clean.expect('"$id"', "explain", "--schema", "summary")
     clean.expect("workers_N", "try", "--list")
-    clean.expect("trainperf · ", "merge", run, "--copy", "--out", "runs/copied")
+    clean.expect("trainperf · ", "merge", run, "--out", "runs/copied")
     clean.run("bash", "-c", "source <(trainperf completion bash) && complete -p trainperf")
     for module in EXTRAS:
         clean.run("python", "-c", f"import {module}", code=1)
-    clean.expect("", "report", run, "--engine", "dask://127.0.0.1:1", code=2)
+    clean.expect("", "compare", run, run, "--engine", "dask://127.0.0.1:1", code=2)
     clean.expect("", "watch", run, code=2)
 
 

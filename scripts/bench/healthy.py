@@ -348,7 +348,7 @@ def judged(out: Path) -> tuple[dict[str, Any], npt.NDArray[np.float32]]:
     replay, fold = Replay(run), LevelsFold(1)
     for blocks in replay.blocks():
         fold.observe(blocks)
-    pieces = fold.levels(0, None)
+    pieces = fold.levels(0)
     floor_s, long_term.LEAST_LASTS_S = long_term.LEAST_LASTS_S, FLOOR_S
     strict = summarize(run)
     long_term.LEAST_LASTS_S = floor_s

@@ -88,13 +88,10 @@ def _sources(content: bytes, slower_ms: float) -> tuple[_Source, _Source]:
 
 def _source(info: RunInfo, block: StepBlock) -> _Source:
     pieces = cut(block)
-    stretches = Stretches.of(pieces)
-    if stretches is None:
-        raise SystemExit("no step was simulated")
     return _Source(
         info=info,
         blocks=pieces,
-        stretches=stretches,
+        stretches=Stretches.of(pieces),
         columns=[stretch_columns(piece) for piece in pieces],
     )
 
@@ -123,7 +120,7 @@ def _write_rank(job: LongJob, rank: int, sources: tuple[_Source, _Source], run: 
                 )
                 others.append(encode_entry(gap)[:-1])
                 clock += VALIDATION_NS
-        stretches = Stretches(info.columns, np.array(rows))
+        stretches = Stretches(np.array(rows))
         path = packed_part(first.with_name(record_part(first.name, part)))
         Path(str(path)).write_bytes(assembled(info, stretches, others, columns))
         others, part = [], part + 1

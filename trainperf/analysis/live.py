@@ -7,27 +7,25 @@ from dataclasses import dataclass, replace
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.parts import EDGE_BYTES
-from trainperf.analysis.run.record_file import EVERY_STEP, ReadSteps, RecordFile, end_of, held
+from trainperf.analysis.run.record_file import end_of, held
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summarize import diagnosed, read_steps, summary_of
+from trainperf.analysis.summarize import diagnosed, summary_of
 from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.folder import Documents, read_documents
-from trainperf.core.places import AnyPath, listed
-from trainperf.core.run_directory import machine_of, rank_and_attempt
-from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
-from trainperf.traces.capture_files import CaptureReport, read_all
+from trainperf.core.artifacts.folder import read_documents
+from trainperf.core.findings import LIMITS
+from trainperf.core.places import AnyPath
+from trainperf.core.steps.block import StepBlock
+from trainperf.core.window import RunWindow
+from trainperf.traces.capture_files import read_all
 
 
 MOST_BYTES = 4 << 20
-"""Of all record files together, that are read in a look: the end of each, as it is on the disk."""
-
-LEAST_BYTES = 1 << 18
-"""Of one file: some thousand steps."""
+"""Of all record files together, that are read in a look: the end of each, as it is on the disk;
+but `EDGE_BYTES` of each at least."""
 
 LATEST_S = 60.0
-LEAST_LATEST = 64
-"""The latest steps are those of a minute, and so many at least."""
+"""The latest steps are those of a minute, and as many as a diagnosis needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,6 @@ class LiveRun:
     def __init__(self, path: AnyPath, most_bytes: int = MOST_BYTES) -> None:
         self._path = Run.open(path).path
         self._most_bytes = most_bytes
-        self._stamp: object = None
 
     def look(self, now_s: float) -> LiveLook:
         """Read the run as it is by now, and sum up.
@@ -91,25 +88,25 @@ class LiveRun:
         run = Run.open(self._path)
         *before, latest = run.attempts
         ended = end_of(before[-1][0]).mark if before else None
-        each = max(LEAST_BYTES, self._most_bytes // len(latest))
-        run = replace(run, attempts=(tuple(replace(file, begun=0) for file in latest),))
-        end = _in_memory(run, each)
-        if next(Replay(end).blocks(), None) is None:  # a rank is far behind the others
-            end = _as_far_as_all(run, end)
-        documents, captures = self._beside()
+        each = max(EDGE_BYTES, self._most_bytes // len(latest))
+        # Lines and audits are numbered by the attempt's own steps.
+        files = tuple(held(replace(file, begun=0), each) for file in latest)
+        first = files[0].chosen.first
+        window = f"from step {first:,.0f} on" if first else ""
+        end = replace(run, attempts=(files,), window=window)
+        documents, captures = read_documents(self._path), tuple(read_all(self._path))
         # The machines are joined with the latest steps alone.
         folds = RunFolds(Replay(end, machine_bytes=0), documents, captures)
-        whole = _summary(folds, now_s)
-        levels = folds.levels.levels(0, None)
-        minute, latest_minute = latest_of(end), None
-        if minute is not None:
-            replay = Replay(minute, machine_bytes=EDGE_BYTES)
+        whole, minute = _summary(folds, now_s), None
+        levels = folds.levels.levels(0)
+        if whole.run.steps:
+            replay = Replay(_latest(end), machine_bytes=EDGE_BYTES)
             # Its traces are those of the whole run.
             documents = replace(documents, lines=None, problems={})
-            latest_minute = _summary(RunFolds(replay, documents, ()), now_s)
+            minute = _summary(RunFolds(replay, documents, ()), now_s)
         return LiveLook(
             whole=whole,
-            latest=latest_minute,
+            latest=minute,
             step_times_s=tuple(levels.walls_s.tolist()),
             first_step=int(levels["first"][0]) if len(levels) else 0,
             last_step=int(levels["last"][-1]) if len(levels) else 0,
@@ -121,70 +118,16 @@ class LiveRun:
             ),
         )
 
-    def _beside(self) -> tuple[Documents, tuple[CaptureReport, ...]]:
-        """What is in the directory but records and machines, read anew where it changed."""
-        stamp = [
-            (file.path.name, 0 if file.is_dir else file.size_bytes, file.modified_s)
-            for file in listed(self._path)
-            if not file.path.name.startswith(".")
-            and not machine_of(file.path.name)
-            and not rank_and_attempt(file.path.name)
-        ]
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._documents = read_documents(self._path), tuple(read_all(self._path))
-        return self._documents
 
-
-def _in_memory(run: Run, most_bytes: int | None) -> Run:
-    """The end of the one attempt of a run."""
-    (files,) = run.attempts
-    ends = tuple(held(replace(file, chosen=EVERY_STEP), most_bytes) for file in files)
-    first = ends[0].chosen.first
-    window = f"from step {first:,.0f} on" if first else ""
-    return replace(run, attempts=(ends,), window=window)
-
-
-def _as_far_as_all(run: Run, ends: Run) -> Run:
-    """The latest steps up to the last one of the rank that is furthest behind, in memory."""
-    (files,) = run.attempts
-    lasts = [_held_steps(file).index.max(initial=-1.0) for file in ends.attempts[0]]
-    last = min(lasts)
-    chosen = ReadSteps(first=max(0.0, last - BLOCK_STEPS), last=last)
-    window = f"steps {chosen.first:,.0f} to {last:,.0f}"
-    common = tuple(held(replace(file, chosen=chosen)) for file in files)
-    return replace(run, attempts=(common,), window=window)
-
-
-def latest_of(run: Run) -> Run | None:
-    """The latest minute of the one attempt of a run that is held; `None` before the first step."""
-    (files,) = run.attempts
-    blocks = [_held_steps(file) for file in files]
-    last = min((float(block.index[-1]) if len(block) else -1.0 for block in blocks), default=-1.0)
-    common = [block.select(block.index <= last) for block in blocks]
-    if not all(map(len, common)):
-        return None
-    first = max(map(_latest_from, common))
-    chosen = ReadSteps(first=first, last=last)
-    return replace(
-        run,
-        attempts=(tuple(replace(file, chosen=chosen) for file in files),),
-        window=f"steps {first:,.0f} to {last:,.0f}",
-        warnings=(),
-    )
-
-
-def _held_steps(file: RecordFile) -> StepBlock:
-    blocks = [content for content in file.entries() if isinstance(content, StepBlock)]
-    return StepBlock.joined(blocks) if blocks else StepBlock.from_rows(StepSchema(), [])
-
-
-def _latest_from(block: StepBlock) -> float:
-    """The first of the steps of so long a time, and of `LEAST_LATEST` at least."""
-    late = block.start_ns >= block.start_ns[-1] - LATEST_S * 1e9
-    return float(block.index[min(int(late.argmax()), max(0, len(block) - LEAST_LATEST))])
+def _latest(run: Run) -> Run:
+    """The latest minute of the one attempt of a run that is held, by its lowest rank."""
+    lead = run.attempts[0][0]
+    steps = StepBlock.joined([each for each in lead.entries() if isinstance(each, StepBlock)])
+    late = steps.start_ns >= steps.start_ns[-1] - LATEST_S * 1e9
+    first = int(steps.index[min(int(late.argmax()), max(0, len(steps) - LIMITS.steps))])
+    return replace(run, warnings=()).within(RunWindow(first=first))
 
 
 def _summary(folds: RunFolds, now_s: float) -> Summary:
-    read_steps(folds)
+    folds.read()
     return diagnosed(folds, summary_of(folds, now_s=now_s), folds.documents).summary

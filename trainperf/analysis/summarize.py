@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -24,19 +24,12 @@ from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import captures, disagreements, traces
 from trainperf.analysis.summary.host_share import host_share
 from trainperf.analysis.summary.lines import phase_lines, slow_steps
-from trainperf.analysis.summary.ranks import FEW_RANKS, what_if
-from trainperf.analysis.summary.run_facts import (
-    count_unread,
-    restarts,
-    run_facts,
-    unread_exclusions,
-    warnings_of,
-)
+from trainperf.analysis.summary.ranks import what_if
+from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.folder import Documents, read_documents
-from trainperf.core.engines.base import Engine
 from trainperf.core.phases import TAGS
 from trainperf.core.places import AnyPath
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
@@ -44,9 +37,9 @@ from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.traces.capture_files import read_all
 
 
-def summarize(run: Run, *, now_s: float | None = None, engine: Engine | None = None) -> Summary:
+def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     """The summary of `examine`, findings included."""
-    return examine(run, now_s=now_s, engine=engine).summary
+    return examine(run, now_s=now_s).summary
 
 
 _EARLIER_OWN_HOOK = re.compile(
@@ -62,12 +55,8 @@ def examine(
     now_s: float | None = None,
     replay: Replay | None = None,
     observers: Sequence[StepObserver] = (),
-    engine: Engine | None = None,
 ) -> Evidence:
     """Read a run in constant memory: its summary, and all that findings are based on.
-
-    Up to `FEW_RANKS` ranks are read once and together.  Of more ranks each file is read by itself,
-    by the *engine* where there is one: the results are the same, byte for byte, whichever it is.
 
     Args:
         run: The opened run directory.
@@ -75,26 +64,14 @@ def examine(
             without it only one whose process is seen to be gone counts as killed.
         replay: The pass itself, for observers that need its journals; a new one by default.
         observers: Fed with every step.
-        engine: Where the files of many ranks are read; in this process without one.
     """
     folds = RunFolds(replay or Replay(run), read_documents(run.path), tuple(read_all(run.path)))
-    read_steps(folds, observers, engine)
+    folds.read(observers)
     summary = summary_of(folds, now_s=now_s)
     documents = folds.documents
     if documents.trials is None and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
         documents = replace(documents, trials=beside.trials, trials_from=str(beside.run))
     return diagnosed(folds, summary, documents)
-
-
-def read_steps(
-    folds: RunFolds, observers: Sequence[StepObserver] = (), engine: Engine | None = None
-) -> None:
-    """Feed the folds with the steps of their run; see `examine`."""
-    if len(folds.run.ranks) > FEW_RANKS:
-        folds.read_apart(observers, engine)
-    else:
-        folds.read(observers)
-    count_unread(folds.meters, folds.replay.journals.values())
 
 
 def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Evidence:
@@ -148,7 +125,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         readings=all_readings,
         ledger_s=first.ledger_s(),
         gaps={gap: len(pauses) for gap, pauses in first.pauses.items()},
-        excluded=_added(folds.excluded, unread_exclusions(first)),
+        excluded={tag.label: n for tag in TAGS if (n := folds.excluded[tag.label])},
         synchronisation=folds.lateness.points(_hosts(run)),
         captures=captures(folds.steps),
         traces=traced,
@@ -186,12 +163,6 @@ def _hosts(run: Run) -> dict[int, str]:
         for files in run.attempts
         for file in files
     }
-
-
-def _added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """In the order of tags."""
-    labels = (tag.label for tag in TAGS if tag.label in counts or tag.label in more)
-    return {label: counts.get(label, 0) + more.get(label, 0) for label in labels}
 
 
 def _sequence_lengths(replay: Replay) -> dict[int, int]:

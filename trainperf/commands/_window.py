@@ -21,7 +21,7 @@ def add_steps_option(parser: argparse.ArgumentParser, meaning: str, default: str
 
 
 def add_window_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--steps`, `--since`, `--until` and `--every-step`."""
+    """Add `--steps`, `--since` and `--until`."""
     add_steps_option(parser, "only these steps", "all")
     for option, end, step in (("--since", "from", "first"), ("--until", "up to", "last")):
         parser.add_argument(
@@ -31,23 +31,12 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
             help=f"only {end} then: 2h, 90m or 1d before the last step, or a time in UTC such as "
             f"2026-11-22T14:00 (default: the {step} step)",
         )
-    parser.add_argument(
-        "--every-step",
-        action="store_true",
-        help="read every step of a run of days, rather than evenly spaced stretches; takes longer",
-    )
 
 
 def window_of(given: argparse.Namespace) -> RunWindow | None:
     """What was asked for; `None` for the whole run."""
     first, last = given.steps or (None, None)
-    window = RunWindow(
-        first=first,
-        last=last,
-        since=given.since,
-        until=given.until,
-        every_step=given.every_step,
-    )
+    window = RunWindow(first=first, last=last, since=given.since, until=given.until)
     return None if window == RunWindow() else window
 
 

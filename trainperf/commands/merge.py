@@ -3,7 +3,6 @@
 import argparse
 import sys
 
-from trainperf.commands._engine import add_engine_option, is_large
 from trainperf.commands.cli import Command
 from trainperf.core.places import path_of
 
@@ -23,26 +22,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="run directory to make, by path or URL (required)",
     )
-    parser.add_argument(
-        "--copy",
-        action="store_true",
-        help="copy the record files and traces, so that the parts are no longer needed; "
-        "otherwise the new directory names them where they are",
-    )
-    add_engine_option(parser)
 
 
 def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import merge
     from trainperf.analysis.summarize import save_summary
-    from trainperf.core.engines import engine_of
     from trainperf.reports.html.run import load_page_data, save
     from trainperf.reports.run.formats import rendered
 
-    run = merge([Run.open(part) for part in given.parts], given.out, copy=given.copy)
-    with engine_of(given.engine, large=is_large(run)) as engine:
-        data = load_page_data(run, engine=engine)
+    run = merge([Run.open(part) for part in given.parts], given.out)
+    data = load_page_data(run)
     save_summary(data.evidence.summary, run.path)
     save(data, run.path)
     return f"{rendered(data.evidence.summary, sys.stdout)}\n  {run.path}\n"
@@ -51,7 +41,7 @@ def _run(given: argparse.Namespace) -> str:
 COMMAND = Command(
     name="merge",
     about="Make one run of the directories that ranks wrote on machines without shared storage.",
-    examples=("machine0 machine1 --out runs/job", "s3://bucket/runs/a --copy --out runs/a"),
+    examples=("machine0 machine1 --out runs/job", "s3://bucket/runs/a --out runs/a"),
     add_arguments=_add_arguments,
     run=_run,
 )

@@ -3,7 +3,6 @@
 import argparse
 import sys
 
-from trainperf.commands._engine import add_engine_option, is_large
 from trainperf.commands._options import add_format_option
 from trainperf.commands._window import add_window_options, window_of
 from trainperf.commands.cli import Command
@@ -27,7 +26,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --format text: print every section; the other formats always have them",
     )
     add_window_options(parser)
-    add_engine_option(parser)
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -36,21 +34,18 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import joined
     from trainperf.analysis.summarize import summarize
-    from trainperf.core.engines import engine_of
     from trainperf.reports.run.formats import FORMATS, rendered
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     window = window_of(given)
     runs = [Run.open(path, window if len(given.runs) == 1 else None) for path in given.runs]
     run = runs[0] if len(runs) == 1 else joined(runs, window)
-    with engine_of(given.engine, large=is_large(run)) as engine:
-        if given.format == "html":
-            from trainperf.core.formatting.html.markup import portable
-            from trainperf.reports.html.run import load_page_data, render
+    if given.format == "html":
+        from trainperf.core.formatting.html.markup import portable
+        from trainperf.reports.html.run import load_page_data, render
 
-            data = load_page_data(run, now_s=now_s, engine=engine)
-            return portable(render(data))
-        summary = summarize(run, now_s=now_s, engine=engine)
+        return portable(render(load_page_data(run, now_s=now_s)))
+    summary = summarize(run, now_s=now_s)
     if given.format == "text":
         return rendered(summary, sys.stdout, full=given.full)
     return FORMATS[given.format](summary)

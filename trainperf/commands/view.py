@@ -66,7 +66,7 @@ def _log_directory(run: AnyPath) -> Path:
     if isinstance(run, RemotePath):
         raise ConfigError(
             f"{run}: TensorBoard reads directories of this machine; copy it with `trainperf merge "
-            f"--copy {run} --out {run.name}`"
+            f"{run} --out {run.name}`"
         )
     try:
         opened = Run.open(run)

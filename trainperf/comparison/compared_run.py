@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.job_block import JobBlock
+from trainperf.analysis.run.job_block import FEW_RANKS, JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
@@ -19,7 +19,6 @@ from trainperf.analysis.summary.run_folds import StepObserver
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.fit_clock import CycleFold
 from trainperf.comparison.pace_fold import PaceFold
-from trainperf.core.engines.base import Engine
 from trainperf.core.places import AnyPath
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import (
@@ -89,15 +88,12 @@ def read_run(path: AnyPath, window: RunWindow | None = None) -> ComparedRun:
     return read_opened(Run.open(path, window))
 
 
-def read_opened(
-    run: Run, observers: Sequence[StepObserver] = (), engine: Engine | None = None
-) -> ComparedRun:
+def read_opened(run: Run, observers: Sequence[StepObserver] = ()) -> ComparedRun:
     """Read a run whose directory was found.
 
     Args:
         run: The opened run directory.
         observers: Fed with its steps as well.
-        engine: Where the files of many ranks are read; in this process without one.
     """
     sample, losses, paces = SampleFold(), LossFold(), PaceFold()
     replay = Replay(run)
@@ -106,7 +102,6 @@ def read_opened(
         run,
         replay=replay,
         observers=(sample, losses, paces, cycles, *observers),
-        engine=engine,
     )
     summary = evidence.summary
     values = {
@@ -157,7 +152,9 @@ class SampleFold:
         """Take the next steps of all ranks; of many ranks those of the typical ones are kept."""
         if not job.everybody:
             return  # after an elastic restart with fewer ranks: other work than the rest
-        steady = [block.steady().means() for block in job.of_typical()]
+        every = list(job.blocks.values())
+        typical = np.linspace(0, len(every) - 1, min(len(every), FEW_RANKS)).astype(int)
+        steady = [every[place].steady().means() for place in typical]
         if not self._blocks or self._blocks[0][0].schema != steady[0].schema:
             self._blocks = [[] for _ in steady]
             self._stride, self._passed, self._kept = 1, 0, 0

@@ -16,7 +16,7 @@ from itertools import compress, repeat
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.job_block import CYCLE, GAP, JobBlock
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.journal import Journal
 from trainperf.core.phases import Tag
 from trainperf.core.readings import (
@@ -92,13 +92,10 @@ class CycleFold:
 
     def observe(self, job: JobBlock) -> None:
         """Take the next steps of all ranks."""
-        if CYCLE in job.over.largest:
-            seconds, gaps = job.over.largest[CYCLE] / 1e9, job.over.largest[GAP] / 1e9
-        else:
-            seconds, gaps = self._with_gaps(job)
+        seconds, gaps = self._with_gaps(job)
         chosen = (job.first.tags & _APART) == 0
         self._counted = job.first.index[chosen]
-        work = [job.over.total(fact) for fact in _FACTS.values()]
+        work = [job.total(fact) for fact in _FACTS.values()]
         columns = [seconds, np.ones(len(seconds)), *work, gaps]
         cells = self._of_means(np.stack(columns, axis=1)[chosen], job.first.select(chosen))
         self._cells.append(cells if self._together == 1 else _added(cells, self._together))

@@ -7,7 +7,7 @@ writes there, or looks for, is made or parsed here.
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -233,8 +233,8 @@ def write_atomically(target: AnyPath, content: bytes) -> None:
         draft.write_bytes(content)
 
 
-def copy_joined(sources: Sequence[AnyPath], target: AnyPath) -> None:
-    """Copy files, one behind the other, into one file, whole or not at all; piece by piece.
+def copy_file(source: AnyPath, target: AnyPath) -> None:
+    """Copy a file, whole or not at all; piece by piece.
 
     Raises:
         OSError: A file cannot be read or written.
@@ -242,19 +242,17 @@ def copy_joined(sources: Sequence[AnyPath], target: AnyPath) -> None:
     if isinstance(target, Path):
         target.parent.mkdir(parents=True, exist_ok=True)
         with drafted(target) as draft:
-            _append(sources, draft)
+            _copy(source, draft)
         return
-    if len(sources) == 1 and isinstance(sources[0], Path):
-        target.put(sources[0])
+    if isinstance(source, Path):
+        target.put(source)
         return
     with TemporaryDirectory(prefix="trainperf-copy-") as folder:
         whole = Path(folder) / target.name
-        _append(sources, whole)
+        _copy(source, whole)
         target.put(whole)
 
 
-def _append(sources: Sequence[AnyPath], target: Path) -> None:
-    with target.open("wb") as written:
-        for source in sources:
-            with source.open("rb") as file:
-                shutil.copyfileobj(file, written, 1 << 20)
+def _copy(source: AnyPath, target: Path) -> None:
+    with source.open("rb") as file, target.open("wb") as written:
+        shutil.copyfileobj(file, written, 1 << 20)

@@ -16,8 +16,6 @@ class RunWindow:
     since: timedelta | datetime | None = None
     until: timedelta | datetime | None = None
     """Moments, or how long before the end of what is recorded."""
-    every_step: bool = False
-    """Whether all of its steps are read, however many these are."""
 
     @property
     def text(self) -> str:

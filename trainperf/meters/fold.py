@@ -78,13 +78,6 @@ class Fold:
             if len(chosen):
                 self._merge(meter.name, meter.observe(chosen))
 
-    def add_unread(self, steps: int, steady: int, reductions: Mapping[str, Reduction]) -> None:
-        """Count steps that no meter observed, and what sums tell of them, by meter."""
-        self.steps += steps
-        self.steady_steps += steady
-        for name, reduction in reductions.items():
-            self._merge(name, reduction)
-
     def reduction(self, name: str) -> Reduction | None:
         """What one meter has folded so far."""
         return self._state.get(name)

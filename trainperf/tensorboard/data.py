@@ -19,7 +19,6 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
 from trainperf.core.loop_kind import LOOPS
@@ -247,7 +246,7 @@ def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
     records = [
         path
         for path in sorted(directory.iterdir())
-        if rank_and_attempt(path.name) or path.name in (Trials.file, Manifest.file)
+        if rank_and_attempt(path.name) or path.name == Trials.file
     ]
     captured = captures.listing()
     traces = [(file, 0, size, 0) for file, size in captured.traces.items()]

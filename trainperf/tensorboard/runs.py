@@ -12,7 +12,6 @@ from pathlib import Path
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.record_file import held
 from trainperf.core import run_directory
-from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.steps.block import StepBlock
 
 
@@ -93,7 +92,7 @@ def _looked_at(directory: Path) -> tuple[list[Path], float | None]:
                 if entry.is_dir():
                     if entry.name not in _NEVER and not entry.name.startswith("."):
                         below.append(directory / entry.name)
-                elif run_directory.rank_and_attempt(entry.name) or entry.name == Manifest.file:
+                elif run_directory.rank_and_attempt(entry.name):
                     written_s = max(written_s or 0.0, entry.stat().st_mtime)
     except OSError:
         # Removed or forbidden meanwhile: there is no run to show in it.

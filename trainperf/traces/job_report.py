@@ -12,8 +12,6 @@ from functools import partial
 
 import msgspec
 
-from trainperf.core.artifacts import read_document
-from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.engines import engine_of
 from trainperf.core.engines.base import in_order
 from trainperf.core.errors import TraceError
@@ -93,11 +91,8 @@ def _begins_within(name: str, first: int | None, last: int | None) -> bool:
 
 
 def _inside(directory: AnyPath) -> list[AnyPath]:
-    """The trace files of a directory, or of the directory `traces` of a run, or of a manifest."""
+    """The trace files of a directory, or of the directory `traces` of a run."""
     traces = directory / TRACES
-    manifest = read_document(Manifest, directory)
-    if manifest is not None and manifest.traces:
-        return [path_of(trace) for trace in manifest.traces]
     where = traces if traces.is_dir() else directory
     return [
         file.path

@@ -1,4 +1,4 @@
-"""Many ranks, file by file: the same summary as all ranks together, in any order of work."""
+"""Many ranks: the same summary however few of their steps are in memory at the same time."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,16 +6,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from support.engines import Shuffled
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
 
-from trainperf.analysis import summarize as module
 from trainperf.analysis.run import replay
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.replay import file_batches
-from trainperf.analysis.summarize import FEW_RANKS, summarize
+from trainperf.analysis.run.job_block import FEW_RANKS
+from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary, encode_summary
-from trainperf.core.engines.base import Engine
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import Totals
 
@@ -73,9 +70,9 @@ JOBS = {
 
 
 def rounded(value: object) -> object:
-    """The same to ten digits: blocks of another size sum floats in another order."""
+    """The same to seven digits: blocks of another size sum floats in another order."""
     if isinstance(value, float):
-        return float(f"{value:.9e}")
+        return float(f"{value:.6e}")
     if isinstance(value, dict):
         return {key: rounded(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -89,17 +86,16 @@ def plain(summary: Summary) -> object:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_files_read_by_themselves_give_what_all_ranks_together_give(
+def test_how_many_steps_are_in_memory_does_not_show(
     job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every figure of the summary, findings included."""
     run = Run.open(make_run_dir(tmp_path / "run", JOBS[job]))
 
-    apart = summarize(run, now_s=0.0)
-    monkeypatch.setattr(module, "FEW_RANKS", MANY)
-    together = summarize(run, now_s=0.0)
+    whole = summarize(run, now_s=0.0)
+    monkeypatch.setattr(replay, "BLOCK_STEPS", 14)
 
-    assert plain(apart) == plain(together)
+    assert plain(summarize(run, now_s=0.0)) == plain(whole)
 
 
 def test_the_late_rank_of_many_is_named(tmp_path: Path) -> None:
@@ -110,38 +106,3 @@ def test_the_late_rank_of_many_is_named(tmp_path: Path) -> None:
 
     assert (backward.straggler, backward.cause) == (LATE, "forward")
     assert backward.late_s == pytest.approx(0.015, rel=0.02)
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_order_of_work_does_not_show(seed: int, tmp_path: Path) -> None:
-    """The same bytes from an engine that works in an order of its own."""
-    run = Run.open(make_run_dir(tmp_path / "run", JOBS["restarted with fewer"]))
-    engine = Shuffled(seed)
-
-    shuffled = summarize(run, now_s=0.0, engine=Engine(executor=engine, workers=2))
-
-    assert encode_summary(shuffled) == encode_summary(summarize(run, now_s=0.0))
-    assert engine.most_in_flight > 1
-
-
-@pytest.mark.parametrize("at_once", [1, 3, MANY])
-def test_how_many_files_a_task_has_does_not_show(
-    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same bytes from tasks of any size."""
-    run = Run.open(make_run_dir(tmp_path / "run", JOBS["restarted with fewer"]))
-    usual = encode_summary(summarize(run, now_s=0.0))
-
-    monkeypatch.setattr(replay, "FILES_AT_ONCE", at_once)
-
-    engine = Engine(executor=Shuffled(3), workers=2)
-    assert encode_summary(summarize(run, now_s=0.0, engine=engine)) == usual
-
-
-def test_a_task_has_several_ranks_and_a_worker_several_tasks(tmp_path: Path) -> None:
-    """Each costs the engine's scheduler some milliseconds; the last one keeps others waiting."""
-    info = make_info(world_size=20)
-    specs = [RankSpec(steps=[], info=msgspec.structs.replace(info, rank=r)) for r in range(20)]
-    run = Run.open(make_run_dir(tmp_path / "run", specs))
-
-    assert [len(task) for task in file_batches(run)] == [8, 8, 4]

@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
 
-from trainperf.analysis.run import window
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summarize import FEW_RANKS, summarize
+from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap
-from trainperf.core.run_directory import record_file, record_part
-from trainperf.core.steps.packing import pack_parts
 from trainperf.core.steps.records import StepRecord
 
 
@@ -209,24 +206,6 @@ def test_a_machine_that_wanders_gives_no_finding(tmp_path: Path, seed: int) -> N
     assert not LONG_TERM & {each.id for each in summary.findings}
 
 
-def test_a_change_in_steps_that_are_not_read_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The index of a packed part has the level of every stretch."""
-    steps = steps_with(lambda i: {"data_wait": 9.0 * (i >= 4_000)})
-    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps, info=make_info())])
-    first = record_file(run, 0)
-    lines = first.read_bytes().splitlines(keepends=True)
-    for part, begin in enumerate(range(0, len(lines), 5_200)):
-        (run / record_part(first.name, part)).write_bytes(b"".join(lines[begin : begin + 5_200]))
-    pack_parts(first)
-    monkeypatch.setattr(window, "MOST_ROWS", 2_500)
-    summary = summarize(Run.open(run))
-    assert summary.run.unread_steps > 0
-    (level,) = summary.long_term.levels
-    assert abs(level.from_step - 4_000) <= 1_024
-
-
 def test_time_is_not_counted_twice(tmp_path: Path) -> None:
     """Milliseconds of a planted change are what is lost, per step."""
     summary = summary_with(tmp_path, steps_with(lambda i: {"data_wait": 9.0 * (i >= 4_000)}))
@@ -282,38 +261,3 @@ def test_what_grows_with_the_square_of_the_step_is_told(tmp_path: Path) -> None:
     assert drift.ends_s == pytest.approx(0.05 + 0.4 * (31 / 32) ** 2, rel=0.05)
     whole = sum(0.4 * (i / STEPS) ** 2 for i in range(STEPS))
     assert drift.lost_s == pytest.approx(whole, rel=0.05)
-
-
-MANY = FEW_RANKS + 4
-
-
-@pytest.mark.parametrize("shape", ["level", "drift"])
-def test_of_many_ranks_the_one_that_changed_is_read_too(tmp_path: Path, shape: str) -> None:
-    """Rank 17 of 20 loads slower from the middle on, or slower and slower; the others wait."""
-
-    def more(i: int) -> float:
-        return 9.0 * (i >= 600) if shape == "level" else 12.0 * i / 1_200
-
-    def rank(number: int) -> RankSpec:
-        slow = number == 17
-        noise = np.random.default_rng(number).standard_normal(1_200) * 0.3
-        steps = [
-            make_step(
-                i,
-                tags=int(i < 12),
-                start_ns=i * 60 * MS,
-                facts={"tail_ns": round((2.0 + (0 if slow else more(i))) * MS)},
-                data_wait=2.0 + slow * more(i),
-                forward=15.0 + noise[i] / 10,
-                backward=28.0 + noise[i] + (0 if slow else more(i)),
-            )
-            for i in range(1_200)
-        ]
-        return RankSpec(steps=steps, info=make_info(rank=number, world_size=MANY))
-
-    run = make_run_dir(tmp_path / "run", map(rank, range(MANY)))
-    summary = summarize(Run.open(run))
-
-    change = summary.long_term.levels[0] if shape == "level" else summary.long_term.drift
-    assert change is not None
-    assert (change.rank, change.phase) == (17, "data_wait")

@@ -8,8 +8,9 @@ import pytest
 from scripts.simulation import records
 from scripts.simulation.arrivals import Job, Plant
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import FEW_RANKS
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.ranks import FEW_RANKS, MOST_GROUPS, RankMap, rank_map
+from trainperf.analysis.summary.ranks import RankMap, rank_map
 
 
 def mapped(path: Path, ranks: int, *plants: Plant, device: str = "cpu") -> RankMap:
@@ -51,19 +52,13 @@ def test_each_of_a_few_ranks_has_a_row(tmp_path: Path) -> None:
 
     assert list(of.shown) == list(range(FEW_RANKS))
     assert not of.differing
-    assert of.groups == ()
 
 
-def test_of_many_ranks_groups_hold_the_largest_figure_of_each(tmp_path: Path) -> None:
-    """Whole hosts, so few that they can be shown, and the late rank among them is told."""
+def test_of_many_ranks_those_that_differ_are_shown(tmp_path: Path) -> None:
+    """One of 300."""
     of = mapped(tmp_path, 300, Plant(ranks=(137,), piece="optimizer", delay_ms=20))
-    group = next(places for places in of.groups if 137 in places)
-    (column,) = (each for each in of.columns if (each.kind, each.name) == ("phase", "optimizer"))
 
-    assert len(of.groups) <= MOST_GROUPS
-    assert [len(places) for places in of.groups[:-1]] == [16] * (len(of.groups) - 1)
-    assert max(group, key=column.excess.__getitem__) == 137
-    assert figures(of, group)["phase optimizer"] == pytest.approx(23, abs=1)
+    assert figures(of, [137])["phase optimizer"] == pytest.approx(23, abs=1)
     assert list(of.shown) == [137]
 
 

@@ -199,7 +199,7 @@ def test_the_transfer_is_what_even_the_last_rank_waits() -> None:
 
     assert backward.transfer_s == pytest.approx(0.003)
     assert backward.skew_s == pytest.approx(0.010, rel=0.002)
-    assert backward.wait_s == (pytest.approx(0.003), pytest.approx(0.013))
+    assert backward.wait_s == (pytest.approx(0.003), pytest.approx(0.013, rel=0.01))
 
 
 def test_a_delay_below_a_millisecond_or_a_twentieth_of_the_step_is_not_worth_a_name() -> None:
@@ -435,6 +435,25 @@ def test_ranks_that_meet_in_forward_are_judged_there(rank: int) -> None:
     assert (found["forward"].straggler, found["forward"].cause) == (rank, "data_wait")
     assert found["forward"].cause_s == pytest.approx(0.020, rel=0.02)
     assert found["backward"].late == ()
+
+
+def test_what_a_point_has_not_absorbed_explains_the_next_one_too() -> None:
+    """Ranks 3 and 4 are 16 ms late; the others wait 13 of them in forward, and 3 in backward."""
+    ranks: list[list[StepRecord]] = [[] for _ in range(5)]
+    for index in range(STEPS):
+        for place, steps in enumerate(ranks):
+            late = place >= 3
+            own = {**BASE, "forward": 23.0 - 13 * late, "backward": 24.0 - 3 * late}
+            own |= {"data_wait": 2.0 + 13 * late, "h2d": 3.0 * late}
+            steps.append(make_step(index, facts={"tail_ns": (4 - 3 * late) * MS}, **own))
+
+    found = with_collectives(ranks, "forward 1, backward 1")
+
+    assert [(late.rank, late.cause) for late in found["forward"].late] == [
+        (3, "data_wait"),
+        (4, "data_wait"),
+    ]
+    assert [(late.rank, late.cause) for late in found["backward"].late] == [(3, "h2d"), (4, "h2d")]
 
 
 def gathered(rank: int, ms: float, *, late: str = "data_wait") -> list[list[StepRecord]]:

@@ -1,54 +1,36 @@
-"""Waits per step: merged in any order, and the typical rank of very many."""
-
-from itertools import permutations
+"""Waits per step: who comes last, by how much, and how long the first rank waits for it."""
 
 import numpy as np
 import pytest
 from support.runs import MS, make_step
 
-from trainperf.analysis.summary.waits import Waits, typical_places
+from trainperf.analysis.summary.lateness import PointFold
+from trainperf.core.phases import Phase
 from trainperf.core.steps.block import StepBlock, StepSchema
 
 
-WAITS_MS = [(9, 5), (1, 5), (8, 5), (9, 7)]
+WAITS_MS = np.array([(9, 5), (1, 5), (8, 5), (9, 7)])
 """Of four ranks in two steps."""
 
 
-def of_rank(place: int) -> Waits:
-    """The waits of one of them in backward."""
-    records = [
-        make_step(step, facts={"tail_ns": ms * MS}) for step, ms in enumerate(WAITS_MS[place])
+def test_the_last_rank_is_held_against_the_median_of_the_others() -> None:
+    """The worked example: rank 1 is 8 ms late, and one that waits 8 ms was the first held up."""
+    schema = StepSchema(("tail_ns",))
+    blocks = [
+        StepBlock.from_records(
+            [make_step(step, backward=20, facts={"tail_ns": int(ms) * MS}) for step, ms in of_rank],
+            schema,
+        )
+        for of_rank in map(enumerate, WAITS_MS)
     ]
-    block = StepBlock.from_records(records, StepSchema(("tail_ns",)))
-    return Waits.of("backward", place, block, typical=range(4))
+    fold = PointFold(Phase.BACKWARD, 4)
 
+    fold.observe(WAITS_MS * float(MS), blocks)
 
-@pytest.mark.parametrize("order", list(permutations(range(4)))[::5])
-def test_waits_merge_in_any_order(order: tuple[int, ...]) -> None:
-    """The worked example: rank 1 is 8 ms late; of three that are last the lowest is named."""
-    waits = of_rank(order[0])
-    for place in order[1:]:
-        waits = waits.merge(of_rank(place))
-
-    assert waits.least_ns.tolist() == [1 * MS, 5 * MS]
-    assert waits.last.tolist() == [1, 0]
-    assert waits.most_ns.tolist() == [9 * MS, 7 * MS]
-    assert waits.late_ns().tolist() == [8 * MS, 0]
-    assert {place: sums_ns[0] for place, sums_ns in waits.sums_ns.items()} == {
-        place: sum(ms) * MS for place, ms in enumerate(WAITS_MS)
-    }
-
-
-def test_up_to_64_ranks_all_stand_for_the_typical_one() -> None:
-    """The median is exact."""
-    assert typical_places(64) == frozenset(range(64))
-
-
-@pytest.mark.parametrize("ranks", [65, 1000, 1024, 100_000])
-def test_of_more_ranks_64_do_from_all_over_the_job(ranks: int) -> None:
-    """One from each 64th of the job, and not always the same one of a host with eight."""
-    places = typical_places(ranks)
-
-    assert len(places) == 64
-    assert max(np.diff([-1, *sorted(places), ranks])) <= 2 * ranks / 64 + 1
-    assert max(np.bincount([place % 8 for place in places])) < 24
+    assert fold.late_steps.tolist() == [0, 1, 0, 0]
+    assert fold.held_ns.tolist() == [0, 7 * MS, 0, 0]
+    assert fold.totals_ns.tolist() == [6 * MS, 10 * MS, 8 * MS, 40 * MS]
+    assert fold.sums_ns[:, 0].tolist() == [ms * MS for ms in (14, 6, 13, 16)]
+    assert fold.sums_ns[:, 1 + Phase.BACKWARD] == pytest.approx(
+        [(40 - ms) * MS for ms in (14, 6, 13, 16)]
+    )

@@ -1,4 +1,4 @@
-"""A real Dask cluster over a real S3 protocol server: the same bytes as this machine alone."""
+"""A real Dask cluster: the same results as this machine alone."""
 
 import socket
 from collections.abc import Iterator
@@ -6,24 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from s3fs import S3FileSystem
 from support.engines import killed_once
-from support.object_store import BUCKET, ObjectStore, object_store
 from support.planted import planted_steps
-from support.runs import RankSpec, encode_rank, make_info, make_steps
 from support.traces import write_trace
 
-from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.schema import encode_summary
 from trainperf.core.engines import dask, engine_of
 from trainperf.core.engines.base import Engine, in_order
 from trainperf.core.errors import ConfigError
-from trainperf.reports.html.run import load_page_data, render
 from trainperf.traces.job_report import report
 
-
-__all__ = ["object_store"]
 
 distributed = pytest.importorskip("distributed")
 
@@ -51,32 +42,6 @@ def cluster() -> Iterator[Engine]:
     ):
         assert engine is not None
         yield engine
-
-
-def rank_bytes(rank: int) -> bytes:
-    """The records of one of 20 ranks; rank 4's tail is short."""
-    facts = {"tail_ns": 1_000_000 if rank == 4 else 21_000_000 + rank}
-    steps = make_steps(50, forward=10, backward=30, loop=1, facts=facts)
-    return encode_rank(RankSpec(steps=steps, info=make_info(rank=rank, world_size=20)))
-
-
-def test_a_run_in_a_bucket_is_the_same_from_dask_as_from_this_process(
-    object_store: ObjectStore,
-) -> None:
-    """Byte for byte; and an object that has gone is named."""
-    folder = object_store.bucket / "job" / "trainperf"
-    for rank in range(20):
-        (folder / f"steps-rank{rank}.jsonl").write_bytes(rank_bytes(rank))
-    run = Run.open(folder)
-    alone = encode_summary(summarize(run, now_s=0.0))
-    page = render(load_page_data(run, now_s=0.0))
-
-    with cluster() as engine:
-        assert encode_summary(summarize(run, now_s=0.0, engine=engine)) == alone
-        assert render(load_page_data(run, now_s=0.0, engine=engine)) == page
-        S3FileSystem().rm(f"{BUCKET}/job/trainperf/steps-rank7.jsonl")
-        with pytest.raises(OSError, match=r"steps-rank7\.jsonl"):
-            summarize(run, now_s=0.0, engine=engine)
 
 
 def test_a_worker_that_is_killed_costs_nothing(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """Run directories: finding one, and streaming its record files.
 
 A run is a directory, or a folder in object storage, with one record file per rank, and further
-ones for each attempt after a restart.  A file may be in several parts, packed or not, and
-elsewhere, where a manifest names it.  Files are streamed: a run of any length is read in constant
-memory, and of a run of days only as many stretches as its statistics need.
+ones for each attempt after a restart.  A file may be in several parts, packed or not.  Files are
+streamed: a run of any length is read in constant memory.
 """
 
 import re
@@ -16,16 +15,13 @@ from typing import IO
 
 from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, by_writer
 from trainperf.analysis.run.record_file import RecordFile
-from trainperf.analysis.run.window import numbered_on, thinned, within
-from trainperf.core.artifacts import read_document
-from trainperf.core.artifacts.manifest import Manifest
+from trainperf.analysis.run.window import numbered_on, within
 from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath, ListedFile, first_bytes, listed, path_of
 from trainperf.core.run_directory import (
     NAME,
     RECORD_FILES,
     is_packed,
-    packed_part,
     part_number,
     rank_and_attempt,
 )
@@ -119,7 +115,7 @@ def _open(path: AnyPath) -> Run:
     below = dict(_runs_below(content))
     if not below:
         raise RunError(f"{path}: not a run directory: no {RECORD_FILES} in or below it")
-    newest = max(below, key=lambda run: _began(run, below[run]))
+    newest = max(below, key=lambda run: _began(below[run]))
     run = _opened(newest, below[newest])
     if len(below) == 1:
         return run
@@ -128,10 +124,7 @@ def _open(path: AnyPath) -> Run:
 
 
 def _is_run(content: Sequence[ListedFile]) -> bool:
-    return any(
-        not file.is_dir and (rank_and_attempt(file.path.name) or file.path.name == Manifest.file)
-        for file in content
-    )
+    return any(not file.is_dir and rank_and_attempt(file.path.name) for file in content)
 
 
 def _runs_below(
@@ -146,9 +139,9 @@ def _runs_below(
             yield from _runs_below(files, levels - 1)
 
 
-def _began(directory: AnyPath, content: Sequence[ListedFile]) -> tuple[str, float]:
+def _began(content: Sequence[ListedFile]) -> tuple[str, float]:
     """Start of a run by its own clock: copying a directory changes the files' times."""
-    records, _ = record_files(directory, content)
+    records, _ = _record_files(content)
     files, _ = _readable({writer: parts[:1] for writer, parts in records.items()})
     started = (file.info.started_at for file in files)
     return max(started, default=""), max(file.modified_s for file in content)
@@ -158,13 +151,9 @@ RecordParts = dict[tuple[int, int], list[ListedFile]]
 """Rank and attempt to the parts of the record file."""
 
 
-def record_files(
-    directory: AnyPath, content: Sequence[ListedFile]
-) -> tuple[RecordParts, list[str]]:
+def _record_files(content: Sequence[ListedFile]) -> tuple[RecordParts, list[str]]:
     """The record files of a run, and what is wrong with others."""
     problems: list[str] = []
-    if any(file.path.name == Manifest.file for file in content):
-        content, problems = _elsewhere(directory)
     records: RecordParts = {}
     for writer, parts in sorted(by_writer(content, rank_and_attempt).items()):
         whole = [file for number, file in enumerate(parts) if part_number(file.path.name) == number]
@@ -178,27 +167,8 @@ def record_files(
     return records, problems
 
 
-def _elsewhere(directory: AnyPath) -> tuple[list[ListedFile], list[str]]:
-    """The record files that the manifest of a merged run names, as they are now.
-
-    Raises:
-        RunError: The manifest is damaged, or nothing that it names is left.
-    """
-    manifest = read_document(Manifest, directory) or Manifest(records=())
-    paths = [path_of(part) for records in manifest.records for part in records.parts]
-    there: dict[AnyPath, ListedFile] = {}
-    for folder in {path.parent for path in paths}:
-        with suppress(FileNotFoundError):
-            there.update((file.path, file) for file in listed(folder))
-    named = {path: there.get(packed_part(path)) or there.get(path) for path in paths}
-    files = [file for file in named.values() if file is not None]
-    if not files:
-        raise RunError(f"{directory}: nothing that its {Manifest.file} names is left: {paths[:1]}")
-    return files, [f"{path}: no longer there" for path, file in named.items() if file is None]
-
-
 def _opened(directory: AnyPath, content: Sequence[ListedFile]) -> Run:
-    records, problems = record_files(directory, content)
+    records, problems = _record_files(content)
     files, unreadable = _readable(records)
     problems += unreadable
     if not files:
@@ -208,7 +178,7 @@ def _opened(directory: AnyPath, content: Sequence[ListedFile]) -> Run:
         warnings.append(only_here)
     files.sort(key=lambda file: (file.attempt, file.rank))
     attempts = tuple(tuple(of) for _, of in groupby(files, lambda file: file.attempt))
-    return Run(path=directory, attempts=thinned(numbered_on(attempts)), warnings=tuple(warnings))
+    return Run(path=directory, attempts=numbered_on(attempts), warnings=tuple(warnings))
 
 
 def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -11,9 +10,8 @@ import msgspec
 from trainperf.analysis.run.record_file import EVERY_STEP, Content, RecordFile
 from trainperf.analysis.run.window import start_time
 from trainperf.core.phases import GAPS, PHASES, Gap
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import EndMark, GapRecord, Totals
-from trainperf.core.steps.stretches import Stretches
 
 
 UNATTRIBUTED = "unattributed"
@@ -64,8 +62,6 @@ class Journal:
         """Of all attempts together."""
         self.learned = _NO_TOTALS
         """Of the latest attempt alone."""
-        self.unread: list[Stretches] = []
-        """Steps that are counted here and were not read, numbered as the replay does."""
         self.pauses: dict[str, list[tuple[int, int]]] = {}
         """Gap to the step before it and its nanoseconds, in order."""
         self.hooks: list[tuple[int, dict[str, int]]] = []
@@ -105,14 +101,13 @@ class Journal:
     def add(self, content: Content) -> None:
         """Count what a file holds."""
         if isinstance(content, StepBlock):
-            spent_ns = [content.total_ns(phase) for phase in PHASES]
-            ends_ns = content.start_ns + content.wall_ns
-            self._add_steps(len(content), spent_ns, content.start_ns, ends_ns)
-        elif isinstance(content, Stretches):
-            spent_ns = [content[f"sum:{phase.label}"].sum() for phase in PHASES]
-            steps = int(content["steps"].sum())
-            self._add_steps(steps, spent_ns, content["start_ns"], content["end_ns"])
-            self.unread.append(content.renumbered(self._begun))
+            spent_ns = [int(content.total_ns(phase)) for phase in PHASES]
+            self.steps += len(content)
+            self.phase_ns = [ns + more for ns, more in zip(self.phase_ns, spent_ns, strict=True)]
+            self._attributed_ns += sum(spent_ns)
+            self._origin_ns = min(self._origin_ns, int(content.start_ns.min()))
+            reached_ns = int((content.start_ns + content.wall_ns).max())
+            self._reached_ns = max(self._reached_ns, reached_ns)
         elif isinstance(content, GapRecord):
             step = content.after_step + self._begun
             self.pauses.setdefault(content.gap, []).append((step, content.duration_ns))
@@ -127,29 +122,16 @@ class Journal:
         else:
             self.damaged_lines += content.lines
 
-    def _add_steps(
-        self, steps: int, spent_ns: Sequence[float], starts_ns: Column, ends_ns: Column
-    ) -> None:
-        self.steps += steps
-        self.phase_ns = [ns + int(more) for ns, more in zip(self.phase_ns, spent_ns, strict=True)]
-        self._attributed_ns += int(sum(spent_ns))
-        self._origin_ns = min(self._origin_ns, int(starts_ns.min()))
-        self._reached_ns = max(self._reached_ns, int(ends_ns.max()))
-
     def _add_totals(self, totals: Totals) -> None:
         """Of a window, what they grew by in it; what was learned of the loop holds in all of it."""
         step, chosen = totals.at_step, self._chosen
-        if not chosen.is_window:
-            self.learned = totals
-        elif chosen.first <= step <= chosen.last:
-            self.learned = _since(self._before, totals)
-        elif step < chosen.first or self.learned is _NO_TOTALS:
-            self._before = totals
-            self.learned = Totals(
-                at_step=step, notes=totals.notes, reasons=totals.reasons, config=totals.config
-            )
-        else:
+        after = step > chosen.last
+        if after and self.learned is not _NO_TOTALS:
             return
+        # Where those before the window were not read, the first ones count for them.
+        if after or step < chosen.first or (chosen.first > 0 and self._before is _NO_TOTALS):
+            self._before = totals
+        self.learned = _since(self._before, totals) if chosen.is_window else totals
         self.totals = _continued(self._earlier, self.learned)
         if step >= max(0, chosen.first):
             self.hooks.append((step + self._begun, self.totals.actions_ns))

@@ -92,28 +92,24 @@ def read_machines(run: Run, most_bytes: int | None = None) -> tuple[list[Machine
 
     Of each file about *most_bytes* are read, from its end; `None` for all.
     """
-    attempts: dict[tuple[int, int], MachineSeries] = {}
+    hosts: dict[tuple[str, int], list[MachineSeries]] = {}
     problems: list[str] = []
     for place, files in enumerate(run.attempts):
+        path = files[0].path
+        there = by_writer(listed(path.parent), machine_of)
         # Attempts of runs that were joined are numbered anew; the names of their files are not.
-        writer = rank_and_attempt(files[0].path.name)
-        written = files[0].attempt if writer is None else writer[1]
-        for parent in dict.fromkeys(file.path.parent for file in files):
-            for (rank, attempt), parts in sorted(by_writer(listed(parent), machine_of).items()):
-                # A merged run has a copy next to it.
-                if attempt != written or (place, rank) in attempts:
-                    continue
-                try:
-                    begins_ns = attempt_ns(place) + round(1e9 * _apart_s(files, rank))
-                    read = _series(_lines(parts, most_bytes), begins_ns)
-                except (OSError, msgspec.DecodeError, ValueError) as error:
-                    problems.append(f"{parts[0].path.name}: cannot be read ({error})")
-                    continue
-                if read is not None and len(read):
-                    attempts[place, rank] = read
-    hosts: dict[tuple[str, int], list[MachineSeries]] = {}
-    for series in attempts.values():
-        hosts.setdefault((series.header.host, series.header.rank), []).append(series)
+        _, written = rank_and_attempt(path.name) or (0, files[0].attempt)
+        for (rank, attempt), parts in sorted(there.items()):
+            if attempt != written:
+                continue
+            try:
+                begins_ns = attempt_ns(place) + round(1e9 * _apart_s(files, rank))
+                read = _series(_lines(parts, most_bytes), begins_ns)
+            except (OSError, msgspec.DecodeError, ValueError) as error:
+                problems.append(f"{parts[0].path.name}: cannot be read ({error})")
+                continue
+            if read is not None and len(read):
+                hosts.setdefault((read.header.host, read.header.rank), []).append(read)
     return list(map(_joined, hosts.values())), problems
 
 

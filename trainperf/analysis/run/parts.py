@@ -38,7 +38,11 @@ def by_writer(
 
 
 def contents(
-    parts: Parts, most_bytes: int | None = None, *, header: bool = True
+    parts: Parts,
+    most_bytes: int | None = None,
+    *,
+    header: bool = True,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[list[bytes] | AnyPath]:
     """What is in the parts of a file, up to the last whole line.
 
@@ -48,6 +52,7 @@ def contents(
         parts: What there is of it.
         most_bytes: About how much of that is read, from its end; `None` for all.
         header: Whether its first line is one that is not wanted.
+        chunk_bytes: About how much of lines comes at a time.
 
     Raises:
         OSError: A part cannot be read.
@@ -55,7 +60,7 @@ def contents(
     number, offset = (0, 0) if most_bytes is None else _place(parts, most_bytes)
     # What is before the first end of a line is the header, or the rest of a line.
     rest, skips = b"", offset > 0 or (header and number == 0)
-    for chunk in _chunks(parts[number:], offset):
+    for chunk in _chunks(parts[number:], offset, chunk_bytes):
         if not isinstance(chunk, bytes):
             rest, skips = b"", False
             yield chunk
@@ -70,7 +75,7 @@ def contents(
         yield lines
 
 
-def _chunks(parts: Parts, offset: int) -> Iterator[bytes | AnyPath]:
+def _chunks(parts: Parts, offset: int, chunk_bytes: int) -> Iterator[bytes | AnyPath]:
     """The bytes of parts, the first one from a place on, and packed parts."""
     for part in parts:
         path = part.path
@@ -78,7 +83,7 @@ def _chunks(parts: Parts, offset: int) -> Iterator[bytes | AnyPath]:
             try:
                 with path.open("rb") as file:
                     file.seek(offset)
-                    while chunk := file.read(CHUNK_BYTES):
+                    while chunk := file.read(chunk_bytes):
                         yield chunk
             except FileNotFoundError:  # packed meanwhile
                 path = packed_part(path)
@@ -90,13 +95,9 @@ def _chunks(parts: Parts, offset: int) -> Iterator[bytes | AnyPath]:
 
 
 def _place(parts: Parts, most_bytes: int) -> tuple[int, int]:
-    """The part, and the place in it, from which on there are so many bytes.
-
-    A packed part is read as a whole, or not at all.
-    """
+    """The part, and the place in it, from which on there are so many bytes; a packed one whole."""
     for number in reversed(range(len(parts))):
         most_bytes -= parts[number].size_bytes
         if most_bytes < 0:
-            packed = is_packed(parts[number].path.name)
-            return (number + 1, 0) if packed else (number, -most_bytes)
+            return number, 0 if is_packed(parts[number].path.name) else -most_bytes
     return 0, 0

@@ -1,27 +1,23 @@
 """Record files: what one rank wrote during one attempt, streamed part by part.
 
 A part is lines, or packed (`core.steps.segment`); of a packed one those stretches are read that are
-wanted, and of the others the sums are known.
+wanted.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 
-from trainperf.analysis.run.parts import EDGE_BYTES, Parts, contents
+from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, Parts, contents
 from trainperf.core.errors import RunError
 from trainperf.core.places import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
-from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
+from trainperf.core.steps.records import EndMark, GapRecord, RunInfo
 from trainperf.core.steps.segment import SegmentIndex, read_index
-from trainperf.core.steps.stretches import STRETCH, Stretches, names
-
-
-T = TypeVar("T")
+from trainperf.core.steps.stretches import Stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +27,8 @@ class Damaged:
     lines: int
 
 
-Content = StepBlock | Entry | Damaged | Stretches
-"""What a record file holds, but for its header: of stretches that are not read the sums."""
+Content = StepBlock | Entry | Damaged
+"""What a record file holds, but for its header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +38,6 @@ class ReadSteps:
     first: float = 0
     last: float = math.inf
     """Both ends are in it."""
-    stretches: frozenset[int] | None = None
-    """Numbers of the stretches that are read where they can be told apart; `None` for all."""
 
     @property
     def is_window(self) -> bool:
@@ -62,20 +56,16 @@ class ReadSteps:
         block = content.select(inside)
         return block if len(block) else None
 
-    def split(self, stretches: Stretches) -> tuple[Stretches, Stretches]:
-        """The stretches to read, and those of which the sums are enough."""
+    def touched(self, stretches: Stretches) -> Stretches:
+        """The stretches that have some of them."""
         first, last = stretches["first"], stretches["last"]
-        inside = (last >= self.first) & (first <= self.last)
-        wanted = np.ones(len(stretches), bool)
-        if self.stretches is not None:
-            cut = (first < self.first) | (last > self.last)
-            wanted = cut | np.isin((first // STRETCH).astype(int), list(self.stretches))
-        return stretches.select(inside & wanted), stretches.select(inside & ~wanted)
+        return stretches.select((last >= self.first) & (first <= self.last))
 
 
 EVERY_STEP = ReadSteps()
 
-_NO_STRETCHES = Stretches((), np.empty((0, len(names(())))))
+STEP_BYTES = 128
+"""Of a step's line, or a little more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +82,8 @@ class RecordFile:
     begun: int = 0
     """Steps of earlier attempts, from which on its own are numbered."""
     chosen: ReadSteps = EVERY_STEP
+    most_bytes: int | None = None
+    """About how much of it is read, from its end; `None` for all."""
     held: Sequence[Content] | None = None
     """What it holds, where that is in memory; else it is read."""
 
@@ -110,41 +102,31 @@ class RecordFile:
         """When it was last written to, seconds since 1970 by the storage's clock."""
         return max(part.modified_s for part in self.parts)
 
-    def entries(self) -> Iterator[Content]:
-        """Its contents, as far as they are chosen; steps in blocks, in order.
+    def entries(self, at_once: int = BLOCK_STEPS) -> Iterator[Content]:
+        """Its contents, as far as they are chosen; steps in blocks of so many, in order.
 
         Other entries may come before steps that were written earlier; their fields place them.
-        Cumulative ones are not those of a window: what they grew by in it is.
+        Cumulative ones are not those of a window: what they grew by in it is.  Every step comes
+        after all before it: any other line was written twice, or is damaged.
+
+        Raises:
+            OSError: A part cannot be read.
         """
-        for content in read(self) if self.held is None else self.held:
+        read = _in_blocks(_rising(_decoded(self, at_once)), at_once)
+        for content in read if self.held is None else self.held:
             chosen = self.chosen.part_of(content)
             if chosen is not None:
                 yield chosen
 
     def stretches(self) -> Stretches:
         """Those of its packed parts, in order."""
-        parts = [index.stretches for index in self.indexes.values()]
-        return Stretches.joined(parts) or _NO_STRETCHES
+        return Stretches.joined([index.stretches for index in self.indexes.values()])
 
 
-def read(file: RecordFile, most_bytes: int | None = None) -> Iterator[Content]:
-    """The contents of a record file; steps in blocks of `BLOCK_STEPS`.
-
-    Every step comes after all before it: any other line was written twice, or is damaged.
-
-    Args:
-        file: Of which stretches that are not chosen are not read.
-        most_bytes: About how much of it is read, from its end; `None` for all.
-
-    Raises:
-        OSError: A part cannot be read.
-    """
-    return pieces(_rising(_decoded(file, most_bytes)), BLOCK_STEPS)
-
-
-def _decoded(file: RecordFile, most_bytes: int | None) -> Iterator[Content]:
+def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
     schema = StepSchema(file.info.columns, file.info.device)
-    for content in contents(file.parts, most_bytes):
+    chunk_bytes = CHUNK_BYTES * at_once // BLOCK_STEPS
+    for content in contents(file.parts, file.most_bytes, chunk_bytes=chunk_bytes):
         if not isinstance(content, list):
             yield from _unpacked(file, content)
             continue
@@ -164,10 +146,8 @@ def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
     with part.open("rb") as packed:
         try:
             index = file.indexes.get(part) or read_index(packed)
-            wanted, unread = file.chosen.split(index.stretches)
+            wanted = file.chosen.touched(index.stretches)
             steps = int(wanted["steps"].sum()) or 1
-            if len(unread):
-                yield unread
             yield from (decode_entry(line) or Damaged(1) for line in index.others(packed))
             yield from index.blocks(packed, wanted)
         except (RunError, ValueError):
@@ -188,7 +168,7 @@ def _rising(contents: Iterable[Content]) -> Iterator[Content]:
             yield Damaged(len(content) - len(rising))
 
 
-def pieces(contents: Iterable[StepBlock | T], size: int) -> Iterator[StepBlock | T]:
+def _in_blocks(contents: Iterable[Content], size: int) -> Iterator[Content]:
     """The same steps, *size* at a time, the last may be fewer; what is no step comes at once."""
     rest: StepBlock | None = None
     for content in contents:
@@ -213,30 +193,15 @@ def held(file: RecordFile, most_bytes: int | None = None) -> RecordFile:
     Raises:
         OSError: It cannot be read.
     """
-    if most_bytes is None or file.size_bytes <= most_bytes:
-        return replace(file, held=list(file.entries()))
-    ending = list(_ending(file, most_bytes))
-    steps = [each.index for each in ending if isinstance(each, StepBlock)]
-    first, last = (steps[0][0], steps[-1][-1]) if steps else (1.0, math.inf)
-    # What is counted since the start is told from the first count that is there on.
-    counts = (each.at_step + 1.0 for each in ending if isinstance(each, Totals))
-    first = max([first, *(since for since in (next(counts, first),) if since <= last)])
-    return replace(file, held=ending, chosen=ReadSteps(first=max(1.0, first)))
-
-
-def _ending(file: RecordFile, most_bytes: int) -> Iterator[Content]:
-    """About so much of the end of a file; where that begins in a packed part its last stretches."""
-    packed = [number for number, part in enumerate(file.parts) if part.path in file.indexes]
-    number = max(packed, default=-1)
-    left = most_bytes - sum(part.size_bytes for part in file.parts[number + 1 :])
-    if number < 0 or left <= 0:
-        yield from read(file, most_bytes)
-        return
-    part = file.parts[number]
-    firsts = file.indexes[part.path].stretches["first"]
-    wanted = max(1, min(len(firsts), int(len(firsts) * left / part.size_bytes)))
-    end = replace(file, parts=file.parts[number:], chosen=ReadSteps(first=firsts[-wanted]))
-    yield from end.entries()
+    first = 0.0
+    if most_bytes is not None and file.size_bytes > most_bytes:
+        first = max(1.0, end_of(file).step - most_bytes // STEP_BYTES)
+        file = replace(file, most_bytes=most_bytes, chosen=ReadSteps(first=first))
+    entries = list(file.entries())
+    if first:
+        first = next((each.index[0] for each in entries if isinstance(each, StepBlock)), first)
+        file = replace(file, chosen=ReadSteps(first=max(1.0, first)))
+    return replace(file, held=entries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,22 +216,25 @@ class FileEnd:
 
 
 def end_of(file: RecordFile) -> FileEnd:
-    """The end of a file, by its last lines; all of them only where these have no step.
+    """The end of a file, by its last lines; all that is not packed where these have no step.
 
     Raises:
         OSError: It cannot be read.
     """
     stretches = file.stretches()
-    step, at_ns = stretches["last"].max(initial=-1), stretches["end_ns"].max(initial=0)
-    rest = replace(file, chosen=ReadSteps(first=step + 1))
-    mark = None
+    last, at_ns = stretches["last"].max(initial=-1), stretches["end_ns"].max(initial=0)
+    entries: list[Content] = []
+    steps: list[StepBlock] = []
     for most_bytes in (EDGE_BYTES, None):
-        for entry in read(rest, most_bytes):
-            if isinstance(entry, StepBlock):
-                step = max(step, entry.index[-1])
-                at_ns = max(at_ns, (entry.start_ns + entry.wall_ns).max())
-            elif isinstance(entry, EndMark):
-                at_ns, mark = max(at_ns, entry.fit_ns), entry
-        if step >= 0:
+        rest = replace(file, most_bytes=most_bytes, chosen=ReadSteps(first=last + 1))
+        entries = list(rest.entries())
+        steps = [entry for entry in entries if isinstance(entry, StepBlock)]
+        if steps:
             break
-    return FileEnd(step=int(step), at_ns=int(at_ns), mark=mark)
+    marks = [entry for entry in entries if isinstance(entry, EndMark)]
+    ends_ns = [block.start_ns[-1] + block.wall_ns[-1] for block in steps]
+    return FileEnd(
+        step=int(steps[-1].index[-1] if steps else last),
+        at_ns=int(max([at_ns, *ends_ns, *(mark.fit_ns for mark in marks)])),
+        mark=marks[-1] if marks else None,
+    )

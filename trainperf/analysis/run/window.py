@@ -1,31 +1,21 @@
 """Windows of a run: which steps of each file are read.
 
-A window is given by steps or by time.  What is inside of it, or of a whole run of days, may still
-be more than statistics need: then evenly spaced stretches of steps are read, the same of every
-rank, and of the others the sums that the index of a packed part holds.
+A window is given by steps or by time, and read by steps: of packed parts only the stretches that
+are in it.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import accumulate
 
 import numpy as np
 
-from trainperf.analysis.run.record_file import EVERY_STEP, ReadSteps, RecordFile, end_of
+from trainperf.analysis.run.record_file import ReadSteps, RecordFile, end_of
 from trainperf.core.errors import RunError
 from trainperf.core.steps.block import StepBlock
-from trainperf.core.steps.stretches import STRETCH, Stretches
 from trainperf.core.window import RunWindow
 
-
-MOST_ROWS = 1 << 20
-"""Steps times ranks that are read of packed parts: a median of them is right to a thousandth of
-what single steps differ by, and a report takes seconds."""
-
-MOST_TRACED = 32
-"""Stretches with traced steps that are read for their traces."""
 
 Attempts = tuple[tuple[RecordFile, ...], ...]
 
@@ -59,36 +49,29 @@ def within(attempts: Attempts, window: RunWindow) -> Attempts:
     Raises:
         RunError: There is no step in it.
     """
-    whole = tuple(tuple(replace(file, chosen=EVERY_STEP) for file in files) for files in attempts)
-    latest = whole[-1][0]
+    latest = attempts[-1][0]
     since, until = (
         _at(latest, end_of(latest).at_ns) - when if isinstance(when, timedelta) else when
         for when in (window.since, window.until)
     )
     chosen: list[tuple[RecordFile, ...]] = []
-    for files in whole:
-        first = (window.first or 0) - files[0].begun
-        last = math.inf if window.last is None else window.last - files[0].begun
-        begins = 0.0 if since is None else _first_at(files[0], since)
-        ends = math.inf if until is None else _first_at(files[0], until + _MICROSECOND) - 1
-        part = ReadSteps(first=max(0.0, first, begins), last=min(last, ends))
+    for files in attempts:
+        lead, begun = files[0], files[0].begun
+        first = 0.0 if since is None else _first_at(lead, since)
+        last = math.inf if until is None else _first_at(lead, until + _MICROSECOND) - 1
+        part = ReadSteps(
+            first=max(first, (window.first or 0) - begun),
+            last=last if window.last is None else min(last, window.last - begun),
+        )
         chosen.append(tuple(replace(file, chosen=part) for file in files))
     if not any(
         file.chosen.first <= min(file.chosen.last, end_of(file).step) for file, *_ in chosen
     ):
-        steps = latest.begun + max(end_of(file).step for file in whole[-1]) + 1
+        steps = latest.begun + max(end_of(file).step for file in attempts[-1]) + 1
         there = f"steps 0 to {steps - 1:,}" if steps else "no step at all"
-        raise RunError(f"no step in this window: the run has {there}{_times(whole[0][0], latest)}")
-    return tuple(chosen) if window.every_step else thinned(tuple(chosen))
-
-
-def _times(first: RecordFile, latest: RecordFile) -> str:
-    """From when to when a run has steps, for whoever asks by time; empty where it does not say."""
-    if _NO_TIME in (_at(first, 0), _at(latest, 0)):
-        return ""
-    moments = (_at(first, 0), _at(latest, end_of(latest).at_ns))
-    begins, ends = (f"{at.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%S}" for at in moments)
-    return f", from {begins} to {ends} UTC"
+        began = attempts[0][0].info.started_at
+        raise RunError(f"no step in this window: the run has {there}, and began at {began}")
+    return tuple(chosen)
 
 
 def _at(file: RecordFile, ns: int) -> datetime:
@@ -107,27 +90,3 @@ def _first_at(file: RecordFile, moment: datetime) -> float:
         if isinstance(entry, StepBlock) and entry.start_ns[-1] >= at_ns:
             return float(entry.index[(entry.start_ns >= at_ns).argmax()])
     return math.inf
-
-
-def thinned(attempts: Attempts) -> Attempts:
-    """The same, of which `MOST_ROWS` are read as far as packed parts allow."""
-    rows = sum(int(_packed(file)["steps"].sum()) for files in attempts for file in files)
-    if rows <= MOST_ROWS:
-        return attempts
-    return tuple(_every(files, -(-rows // MOST_ROWS)) for files in attempts)
-
-
-def _every(files: Sequence[RecordFile], stride: int) -> tuple[RecordFile, ...]:
-    """One stretch of *stride*, the first, the last, and what traces are read with."""
-    packed = list(map(_packed, files))
-    numbers = np.concatenate([each["first"] // STRETCH for each in packed]).astype(int)
-    traced = np.concatenate([each["tag:profiled"] + each["tag:audited"] for each in packed]) > 0
-    beside = np.unique(numbers[traced])[:MOST_TRACED, None] + [-1, 0, 1]
-    every = np.unique(numbers)
-    read = frozenset([*every[::stride], *every[:1], *every[-1:], *beside.ravel()])
-    return tuple(replace(file, chosen=replace(file.chosen, stretches=read)) for file in files)
-
-
-def _packed(file: RecordFile) -> Stretches:
-    """What is chosen of its packed parts."""
-    return file.chosen.split(file.stretches())[0]

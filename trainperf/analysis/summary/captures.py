@@ -4,7 +4,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from trainperf.analysis.summary.lead_steps import HOST, INDEX, SLOWEST, TAIL, LeadSteps, tagged
+from trainperf.analysis.summary.lead_steps import (
+    HOST,
+    INDEX,
+    NEIGHBOURS,
+    SLOWEST,
+    TAIL,
+    LeadSteps,
+    tagged,
+)
 from trainperf.analysis.summary.schema import CaptureAftermath, TracedDuration, TracedSteps
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, step_range
@@ -13,9 +21,6 @@ from trainperf.core.steps.block import Column
 from trainperf.traces.capture_files import CaptureReport, rank_of
 from trainperf.traces.results import RankTrace
 
-
-NEIGHBOURS = 50
-"""Steady steps compared on either side of a capture."""
 
 FEWEST = 5
 """Fewest steps on a side that have quartiles."""
@@ -42,8 +47,8 @@ def captures(steps: LeadSteps) -> tuple[CaptureAftermath, ...]:
     usual = np.flatnonzero(~profiled)
     aftermaths = []
     for stretch, end in zip(stretches, ends, strict=True):
-        before = usual[: np.searchsorted(usual, stretch[0])][-NEIGHBOURS:]
-        after = np.arange(stretch[-1] + 1, end)[:NEIGHBOURS]
+        before = usual[: np.searchsorted(usual, stretch[0])][-NEIGHBOURS // 2 :]
+        after = np.arange(stretch[-1] + 1, end)[: NEIGHBOURS // 2]
         numbers = rows[[stretch[0], stretch[-1]], INDEX]
         aftermaths.append(_aftermath(numbers, rows[before, SLOWEST], rows[after, SLOWEST]))
     return tuple(aftermaths)

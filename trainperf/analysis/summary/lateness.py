@@ -28,32 +28,22 @@ only rank 3 exceeds them in a phase that is its own work, by 5 ms in `callbacks`
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
 
 from trainperf.analysis.summary.schema import MOST_RANKS, LateRank, SyncPoint, WhoIsLate
-from trainperf.analysis.summary.waits import (
-    Numbers,
-    Waits,
-    phase_of,
-    sync_points,
-    typical_places,
-    wait_at,
-)
+from trainperf.analysis.summary.waits import Numbers, own_ns, phase_of, sync_points, wait_ns
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.quantiles import Distribution, joined
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.block import StepBlock
 
 
 LEAST_LATE_S = 0.001
-"""Healthy ranks differ by up to 0.2 ms (measured, traps 41)."""
-
-
-LEAST_LATE_FRACTION = LIMITS.worth
-"""Of the step: below it the delay is not what makes the step slow."""
+"""Healthy ranks differ by up to 0.2 ms (measured, traps 41); less than `LIMITS.worth` of a
+step is not what makes it slow."""
 
 
 _STEP = (
@@ -95,31 +85,20 @@ class LatenessFold:
         self._points = partial(sync_points, loop_waits=loop_waits, tail=tail)
         self._collectives = collectives
         self._folds: dict[str, PointFold] = {}
-        self._typical = typical_places(len(self._ranks))
 
     def observe(self, blocks: Sequence[StepBlock]) -> None:
         """Take the same steps of every rank."""
         steady = [block.steady() for block in blocks]
         if len(blocks) < 2 or not all(map(len, steady)):
             return
-        walls_ns = np.maximum.reduce([block.wall_ns for block in steady])
-        for point in self.points_now():
-            steps = ~np.logical_or.reduce([np.isnan(wait_at(point, block)) for block in steady])
-            if steps.any():
-                waits = (
-                    Waits.of(point, place, block.select(steps), self._typical)
-                    for place, block in enumerate(steady)
+        for point in self._points(collectives=self._collectives()):
+            waits_ns = np.stack([wait_ns(point, block) for block in steady])
+            measured = np.logical_not(np.isnan(waits_ns).any(axis=0))
+            if measured.any():
+                fold = self._folds.setdefault(point, PointFold(phase_of(point), len(blocks)))
+                fold.observe(
+                    np.rint(waits_ns[:, measured]), [each.select(measured) for each in steady]
                 )
-                self.add(point, reduce(Waits.merge, waits), walls_ns[steps])
-
-    def points_now(self) -> tuple[str, ...]:
-        """The points at which ranks may wait for each other, by what is known of collectives."""
-        return self._points(collectives=self._collectives())
-
-    def add(self, point: str, waits: Waits, walls_ns: Column) -> None:
-        """Take the waits of all ranks at a point in the next steps, and the longest wall times."""
-        fold = self._folds.setdefault(point, PointFold(phase_of(point), len(self._ranks)))
-        fold.add(waits, walls_ns)
 
     def points(self, hosts: Mapping[int, str] | None = None) -> tuple[SyncPoint, ...]:
         """The points at which the ranks meet, in the order of the step.
@@ -146,10 +125,11 @@ class PointFold:
         """Steps in which a rank was clearly the last."""
         self.held_ns = np.zeros(ranks)
         """How long it held others up in those."""
-        self.sums_ns = np.zeros((ranks, 1 + len(PHASES)), np.int64)
+        self.sums_ns = np.zeros((ranks, 1 + len(PHASES)))
+        """Of the waits of each rank, and of what it spends in each phase."""
         self.totals_ns = np.zeros(4)
         """Of the least wait, the largest skew, the last rank's lateness and the longest wall time.
-        Halves of nanoseconds at most: their sums are exact in any order."""
+        """
         self.skews: Distribution | None = None
         self.late: Distribution | None = None
         """By how much the last rank came after the typical other one, where it clearly did."""
@@ -159,30 +139,41 @@ class PointFold:
         self.whole_step = False
         """Whether the ranks may have met at this very point before, within the step."""
 
-    def add(self, waits: Waits, walls_ns: Column) -> None:
-        """Take the waits of all ranks in the next steps."""
-        self.n += len(waits)
-        self.synchronous = waits.synchronous
-        several = waits.accumulates or not waits.synchronous
-        self.whole_step |= self.phase is not Phase.BACKWARD and several
-        skew_ns, late_ns = waits.most_ns - waits.least_ns, waits.late_ns()
-        held_ns = waits.held_ns(late_ns)
-        self.totals_ns += [each.sum() for each in (waits.least_ns, skew_ns, late_ns, walls_ns)]
-        for place, sums_ns in waits.sums_ns.items():
-            self.sums_ns[place] += sums_ns
+    def observe(self, waits_ns: Numbers, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps of all ranks, and their waits in these, a row per rank.
+
+        E.g. in one step four ranks wait 9, 1, 8 and 9 ms: the second one comes last, and is 8 ms
+        late, since the median of the others' waits is 9.  The first rank that it held up waits 7
+        ms longer than it does.
+        """
+        walls_ns = np.maximum.reduce([block.wall_ns for block in blocks])
+        self.n += len(walls_ns)
+        self.synchronous = all(block.schema.synchronous for block in blocks)
+        several = any((block.micro_batches > 1).any() for block in blocks)
+        self.whole_step |= self.phase is not Phase.BACKWARD and (several or not self.synchronous)
+        ordered, ranks = np.sort(waits_ns, axis=0), len(blocks)
+        least_ns, last = ordered[0], waits_ns.argmin(axis=0)
         # The *typical* other rank waits so long: one early rank is no fault of the others.
-        clearly = late_ns >= np.maximum(1e9 * LEAST_LATE_S, LEAST_LATE_FRACTION * walls_ns)
-        np.add.at(self.late_steps, waits.last[clearly], 1)
-        np.add.at(self.held_ns, waits.last[clearly], held_ns[clearly])
+        late_ns = (ordered[ranks // 2] + ordered[(ranks + 1) // 2]) / 2 - least_ns
+        # Not held are other ranks that are as late, or that the point lets pass.
+        beyond_ns = waits_ns - least_ns
+        held_ns = np.where(2 * beyond_ns >= late_ns, beyond_ns, late_ns).min(axis=0)
+        totals = (least_ns, ordered[-1] - least_ns, late_ns, walls_ns)
+        self.totals_ns += [each.sum() for each in totals]
+        self.sums_ns[:, 0] += waits_ns.sum(axis=1)
+        self.sums_ns[:, 1:] += [own_ns(block) for block in blocks]
+        clearly = late_ns >= np.maximum(1e9 * LEAST_LATE_S, LIMITS.worth * walls_ns)
+        np.add.at(self.late_steps, last[clearly], 1)
+        np.add.at(self.held_ns, last[clearly], held_ns[clearly])
         left_ns = walls_ns - np.where(clearly, held_ns, 0.0)
-        self.skews = joined((self.skews, Distribution.of(skew_ns / 1e9)))
+        self.skews = joined((self.skews, Distribution.of(totals[1] / 1e9)))
         self.late = joined((self.late, Distribution.of(late_ns[clearly] / 1e9)))
         self.left = joined((self.left, Distribution.of(left_ns / 1e9)))
 
     @property
     def enough_s(self) -> float:
         """From so much on a rank is clearly late."""
-        return max(LEAST_LATE_S, LEAST_LATE_FRACTION * float(self.totals_ns[-1]) / self.n / 1e9)
+        return max(LEAST_LATE_S, LIMITS.worth * float(self.totals_ns[-1]) / self.n / 1e9)
 
 
 class _Judge:
@@ -331,7 +322,8 @@ class _Judge:
         if before is not None and before is not Phase.BACKWARD:
             # What the point before has not absorbed of phases that came earlier.
             earlier = [each for each in self._since(before, self.cycle)[0] if each not in lost_s]
-            carried_s = float(excess_s[earlier].sum() - self.late_s[before][place])
+            gone_s = float(self.work_s[point][place][earlier].sum())
+            carried_s = gone_s - self.late_s[before][place]
             lost_s |= {e: min(float(excess_s[e]), rest_s, carried_s) for e in earlier}
         return lost_s
 

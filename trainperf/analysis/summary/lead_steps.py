@@ -11,7 +11,8 @@ MOST_STEPS = 65_536
 """The latest ones are kept, up to twice as many."""
 
 NEIGHBOURS = 100
-"""Steps on either side of a profiled or audited one that are kept."""
+"""Steps on either side of a profiled or audited one that are kept; half as many steady ones of them
+are compared."""
 
 INDEX, TAGS, TOKENS, SAMPLES, SLOWEST, TAIL, HOST = range(7)
 """Columns: number, tags and sizes of a step (tokens with padding), its wall time on the slowest
@@ -31,9 +32,7 @@ class LeadSteps:
         if len(single) < len(block):
             # Of an imported log those that show no mean, on the rank that it is of.
             block, slowest_ns = single, single.wall_ns
-        missing = np.full(len(block), np.nan)
-        facts = (block.fact(name) for name in ("tokens_padded", "samples", "tail_ns"))
-        tokens, samples, tails = (missing if fact is None else fact for fact in facts)
+        tokens, samples, tails = map(block.values, ("tokens_padded", "samples", "tail_ns"))
         host_ns = [block.host_ns(phase) for phase in PHASES]
         sizes = [block.index, block.tags, tokens, samples]
         rows = np.column_stack([*sizes, slowest_ns, tails, *host_ns])

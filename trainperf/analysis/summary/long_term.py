@@ -1,8 +1,7 @@
 """Changes of a run while it goes on: steps, or pauses, that take longer than before.
 
 Levels are what a step took in each of up to 1,024 consecutive pieces of the run, per rank: of
-steady steps the means of phases and of some facts.  Pieces get longer with the run; of steps that
-are not read the index of a packed part has the same.
+steady steps the means of phases and of some facts.  Pieces get longer with the run.
 
 A change is two sides of the run, before and after: on either side of a step from which on it
 takes longer, or the beginning and the end of a run that gets slower bit by bit.  What differs
@@ -25,7 +24,6 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.phases import DISQUALIFYING, PHASES, Phase
 from trainperf.core.stats.changes import LEAST_CHANGE, LEAST_LEVELS, change_points, drift
 from trainperf.core.steps.block import Column, StepBlock
-from trainperf.core.steps.stretches import Stretches
 
 
 LEAST_LASTS_S = 30.0
@@ -127,16 +125,11 @@ class LevelsFold:
         """Whether there are steps of the rank at a place."""
         return bool(self._rows[place])
 
-    def levels(self, place: int, unread: Stretches | None) -> Levels:
-        """Those of the rank at a place, with what is known of its *unread* steps."""
+    def levels(self, place: int) -> Levels:
+        """Those of the rank at a place."""
         rows = [np.empty((0, len(COLUMNS))), *self._rows[place]]
-        if unread is not None:
-            absent = np.full(len(unread), np.nan)
-            columns = [unread[name] if unread.has(name) else absent for name in COLUMNS]
-            rows.append(np.column_stack(columns))
         matrix, steps = np.concatenate(rows), self._steps
-        matrix = matrix[matrix[:, _STEADY] > 0]
-        matrix = joined(matrix[np.argsort(matrix[:, _FIRST], kind="stable")], steps)
+        matrix = joined(matrix[matrix[:, _STEADY] > 0], steps)
         while len(matrix) > MOST_LEVELS:
             steps *= 2
             matrix = joined(matrix, steps)

@@ -102,7 +102,7 @@ class LossFold:
         """Take the next steps of all ranks."""
         self._parts["loss"].append(job.mean_of_those_having("loss"))
         for fact in _FACTS.values():
-            self._parts[fact].append(job.over.total(fact))
+            self._parts[fact].append(job.total(fact))
 
     def curve(self, run: Run, diverged: str) -> LossCurve:
         """The curve of *run*; *diverged* says since when its loss is not finite."""

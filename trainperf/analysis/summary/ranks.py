@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.analysis.run.job_block import FEW_RANKS
 from trainperf.analysis.summary.schema import (
     MOST_RANKS,
     Summary,
@@ -32,11 +33,6 @@ from trainperf.core.readings import (
     phase_reading,
 )
 
-
-FEW_RANKS = 16
-"""Up to so many ranks a run is read in one pass by one process, and each has a row in the map."""
-
-MOST_GROUPS = 32
 
 Numbers = npt.NDArray[np.float64]
 
@@ -125,8 +121,6 @@ class RankMap:
     """Places of the ranks to show: all of a few; of many those that matter, most first."""
     differing: Sequence[int]
     """Places of those that are late, or spend notably more than the typical rank in a phase."""
-    groups: Sequence[range]
-    """Places of neighbours, all of many ranks; empty for a few."""
 
 
 def rank_map(summary: Summary) -> RankMap | None:
@@ -138,13 +132,8 @@ def rank_map(summary: Summary) -> RankMap | None:
     # More of a wait is no fault of the rank that waits.
     guilty = [column.excess for column in columns if column.kind != "wait"]
     differing = _differing(summary, np.max(guilty, axis=0))
-    every, few = range(number), number <= FEW_RANKS
-    return RankMap(
-        columns=columns,
-        shown=every if few else differing[:MOST_RANKS],
-        differing=differing,
-        groups=() if few else _groups(summary, every),
-    )
+    shown = range(number) if number <= FEW_RANKS else differing[:MOST_RANKS]
+    return RankMap(columns=columns, shown=shown, differing=differing)
 
 
 def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
@@ -184,11 +173,3 @@ def _differing(summary: Summary, worst: Numbers) -> list[int]:
 def notably_late(point: SyncPoint) -> dict[int, float]:
     """Ranks that are late at a point in a notable share of the steps, and that share."""
     return {rank: share for rank, share in point.often_late.items() if share >= LIMITS.worth}
-
-
-def _groups(summary: Summary, every: range) -> list[range]:
-    """Neighbours: whole hosts, where the ranks of one are known."""
-    here = summary.run.hardware.get("local_world_size")
-    unit = here if isinstance(here, int) and here > 0 else 1
-    size = math.ceil(len(every) / MOST_GROUPS / unit) * unit
-    return [every[begin : begin + size] for begin in every[::size]]

@@ -1,17 +1,14 @@
 """Facts of a run: its identity, how far it came, how it ended, and warnings about its files.
 
-A rank ended by its end mark, by its process where that can be seen, else by silence.  Of a run of
-days steps that are not read are counted: medians, shares and rates stand on those that are, but
-what is added up over a fit, and the largest of something, is known of all, by the index of their
-packed part.  An attempt that resumes from a checkpoint says at which step of the job it goes on;
-steps after it that the attempt before had done are done again.
+A rank ended by its end mark, by its process where that can be seen, else by silence.  An attempt
+that resumes from a checkpoint says at which step of the job it goes on; steps after it that the
+attempt before had done are done again.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
@@ -27,13 +24,10 @@ from trainperf.analysis.summary.schema import (
     State,
 )
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import count, duration, plural
+from trainperf.core.formatting.units import duration, plural
 from trainperf.core.machine.processes import has_died
-from trainperf.core.phases import DISQUALIFYING, TAGS, Gap
-from trainperf.core.stats.reductions import Maximum, Reduction, Total
+from trainperf.core.phases import Gap
 from trainperf.core.steps.records import NOT_CLOSED, EndMark, RunInfo
-from trainperf.core.steps.stretches import Stretches
-from trainperf.meters import Meter
 from trainperf.meters.fold import Fold
 
 
@@ -94,7 +88,6 @@ def run_facts(
         steps=fold.steps,
         steady_steps=fold.steady_steps,
         left_out_steps=replay.left_out,
-        unread_steps=sum(int(stretches["steps"].sum()) for stretches in first.unread),
         window=run.window,
         fit_s=first.fit_ns / 1e9,
         earlier=info.totals,
@@ -122,12 +115,6 @@ def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
         if journal.damaged_lines:
             lines = plural(journal.damaged_lines, "damaged line")
             warnings.append(f"rank {journal.rank}: {lines} skipped")
-    if facts.unread_steps:
-        read = count(facts.steps - facts.unread_steps)
-        warnings.append(
-            f"medians, shares and rates stand on {read} of {count(facts.steps)} steps, in evenly "
-            "spaced stretches; counts and the time of the fit on all (--every-step reads them all)"
-        )
     # While a run is being written its ranks have flushed different steps: nothing is wrong.
     if facts.left_out_steps and facts.state != "running":
         steps = plural(facts.left_out_steps, "step")
@@ -263,7 +250,7 @@ def _endings(ends: Sequence[RankEnd], most: int) -> list[str]:
     return sentences
 
 
-# Restarts, and steps that are not read.
+# Restarts.
 
 
 def restarts(run: Run, journal: Journal) -> Restarts | None:
@@ -290,40 +277,3 @@ def restarts(run: Run, journal: Journal) -> Restarts | None:
         lost_s=without_s + sum(spent for _, spent in startups) / 1e9 + (again or 0) * step_s,
         again_steps=again,
     )
-
-
-def count_unread(folds: Sequence[Fold], journals: Iterable[Journal]) -> None:
-    """Add the unread steps of each rank to its meters, as far as sums and maxima tell."""
-    for fold, journal in zip(folds, journals, strict=True):
-        for stretches in journal.unread:
-            added = {
-                meter.name: _added(meter, fold.reduction(meter.name), stretches)
-                for meter in fold.meters
-            }
-            reductions = {name: each for name, each in added.items() if each is not None}
-            steps, steady = (int(stretches[name].sum()) for name in ("steps", "steady"))
-            fold.add_unread(steps, steady, reductions)
-
-
-def _added(meter: Meter, observed: Reduction | None, stretches: Stretches) -> Reduction | None:
-    """What the sums of a fact add to a meter that adds up, or takes the largest."""
-    fact = meter.needs[0] if meter.needs else ""
-    if not stretches.has(f"sum:{fact}"):
-        return None
-    steps = int(stretches["steps"].sum())
-    if isinstance(observed, Total):
-        scale = 1e9 if meter.unit == "s" and fact.endswith("_ns") else 1.0
-        return Total(float(stretches[f"sum:{fact}"].sum()) / scale, steps)
-    if isinstance(observed, Maximum) and not np.isnan(most := stretches[f"most:{fact}"]).all():
-        return Maximum(float(np.nanmax(most)), steps)
-    return None
-
-
-def unread_exclusions(journal: Journal) -> dict[str, int]:
-    """Tag to the unread steps that are excluded for it, by the rank's own tags."""
-    counts = {
-        tag.label: sum(int(stretches[f"tag:{tag.label}"].sum()) for stretches in journal.unread)
-        for tag in TAGS
-        if tag & DISQUALIFYING
-    }
-    return {label: number for label, number in counts.items() if number}

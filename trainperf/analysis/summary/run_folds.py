@@ -1,31 +1,24 @@
 """Folds of a whole run: everything that is computed from its steps, fed in one pass over them."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
-import numpy as np
-
-from trainperf.analysis.run.job_block import JobBlock
+from trainperf.analysis.run.job_block import FEW_RANKS, JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.lateness import LatenessFold
 from trainperf.analysis.summary.lead_steps import LeadSteps
 from trainperf.analysis.summary.long_term import LevelsFold, long_term
 from trainperf.analysis.summary.machine import MachineFold
-from trainperf.analysis.summary.rank_folds import JobSteps, job_blocks, measured_by_all, read_ranks
-from trainperf.analysis.summary.ranks import FEW_RANKS
 from trainperf.analysis.summary.run_facts import completed_info, diverged
 from trainperf.analysis.summary.schema import LongTerm
 from trainperf.analysis.summary.utilisation import utilisation
-from trainperf.analysis.summary.waits import COLLECTIVES, typical_places
+from trainperf.analysis.summary.waits import COLLECTIVES
 from trainperf.core.artifacts.folder import Documents
-from trainperf.core.engines.base import Engine
 from trainperf.core.loop_kind import LIGHTNING, loop_of
-from trainperf.core.phases import DISQUALIFYING
 from trainperf.core.readings import ALLREDUCE_SKEW_S, LOSS
-from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import RunInfo
-from trainperf.core.steps.stretches import Stretches, excluded
+from trainperf.core.steps.stretches import excluded
 from trainperf.meters import METERS
 from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
 from trainperf.meters.own import across
@@ -70,94 +63,30 @@ class RunFolds:
         machines, self.machine_problems = replay.machines
         self.machine = MachineFold(machines, window=bool(run.window))
 
-    def read(self, observers: Sequence[StepObserver]) -> None:
+    def read(self, observers: Sequence[StepObserver] = ()) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
         for blocks in self.replay.blocks():
             for fold, block in zip(self.meters, blocks, strict=True):
                 fold.observe(block)
             self.lateness.observe(blocks)
-            # Half a megabyte per rank: of many ranks that are followed the first alone.
+            # Half a megabyte per rank: of many ranks the first alone.
             self.levels.observe(blocks if len(blocks) <= FEW_RANKS else blocks[:1])
-            if observers:
-                job = JobBlock.of(blocks)
-                for observer in observers:
-                    observer.observe(job)
-            present = [block for block in blocks if len(block)]
-            slowest_ns = np.maximum.reduce([block.wall_ns for block in present])
-            self.steps.observe(present[0], slowest_ns)
-            self.excluded.update(excluded(present[0].tags))
-            self.machine.observe(present[0], self.replay.attempt)
-
-    def read_apart(self, observers: Sequence[StepObserver], engine: Engine | None) -> None:
-        """Read each file by itself, and what the ranks did together from what that gives."""
-        aligned = self.replay
-        aligned.align(engine)
-        points = self.lateness.points_now()
-        whole = read_ranks(self.run, aligned, points, engine, observed=bool(observers))
-        self.meters = [whole.meters[rank] for rank in self.run.ranks]
-        for place in sorted(whole.steps):
-            keys = aligned.attempts[place]
-            self._add_job(StepBlock.numbered(keys.index, keys.tags), whole.steps[place])
-        self._read_lead(aligned, whole.steps)
-        self._read_changed(aligned)
-        if observers:
-            typical = typical_places(len(self.run.ranks), FEW_RANKS)
-            for job in job_blocks(aligned, whole, typical, self._often_late()):
-                for observer in observers:
-                    observer.observe(job)
-
-    def _add_job(self, block: StepBlock, steps: JobSteps) -> None:
-        """Take what is known of an attempt's steps over all ranks."""
-        self.excluded.update(excluded(block.tags))
-        steady = (block.tags & DISQUALIFYING) == 0
-        for point, waits in steps.waits.items():
-            if len(waits):
-                chosen = steady & measured_by_all(point, block.tags)
-                self.lateness.add(point, waits, steps.walls_ns[chosen])
-
-    def _read_lead(self, aligned: Replay, steps: Mapping[int, JobSteps]) -> None:
-        """Read the lowest rank of each attempt, which has more to say."""
-        for attempt, files in enumerate(self.run.attempts):
-            done = 0
-            for block in aligned.attempts[attempt].of_file(files[0]):
-                self.levels.observe([block])
-                self.steps.observe(block, steps[attempt].walls_ns[done : done + len(block)])
-                self.machine.observe(block, attempt)
-                done += len(block)
+            job = JobBlock.of(blocks)
+            for observer in observers:
+                observer.observe(job)
+            self.steps.observe(job.first, job.slowest_ns)
+            self.excluded.update(excluded(job.first.tags))
+            self.machine.observe(job.first, self.replay.attempt)
 
     def _collectives(self) -> object:
         """What the first rank's file has told of them by now."""
         return self.replay.journals[self.run.ranks[0]].totals.config.get(COLLECTIVES)
 
-    def _read_changed(self, aligned: Replay) -> None:
-        """Read the ranks that may be why, where the first one changed over the run.
-
-        Of many ranks those that were late most often, and as many that stand for the typical one:
-        so that of eight ranks of one host none is taken for all.
-        """
-        change = self.long_term()
-        if not change.levels and change.drift is None:
-            return
-        suspects = self._often_late()
-        places = {rank: place for place, rank in enumerate(self.run.ranks)}
-        typical = typical_places(len(places), len(suspects))
-        for place in sorted({*suspects, *typical} - {0}):
-            for attempt, files in enumerate(self.run.attempts):
-                for file in files:
-                    if places[file.rank] == place:
-                        for block in aligned.attempts[attempt].of_file(file):
-                            self.levels.observe_rank(place, block)
-
-    def _often_late(self) -> frozenset[int]:
-        """Places of the ranks that were late most often, some at each point."""
-        late = {rank for point in self.lateness.points() for rank in point.often_late}
-        return frozenset(map(self.run.ranks.index, late))
-
     def long_term(self) -> LongTerm:
         """How the run changed, by the ranks whose levels were read."""
         journals = self.replay.journals
         levels = {
-            rank: self.levels.levels(place, Stretches.joined(journals[rank].unread))
+            rank: self.levels.levels(place)
             for place, rank in enumerate(self.run.ranks)
             if place == 0 or self.levels.has(place)
         }

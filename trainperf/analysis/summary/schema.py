@@ -129,8 +129,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     steady_steps: int
     left_out_steps: int
     """Steps that only some ranks recorded."""
-    unread_steps: int = 0
-    """Of a run of days: steps that evenly spaced stretches of others stand for."""
     window: str = ""
     """What was asked for of the run, e.g. `steps 10,000-20,000`; empty for all of it."""
     fit_s: float

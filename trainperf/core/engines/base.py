@@ -1,11 +1,11 @@
 """An engine: somebody else's executor, and how tasks are given to it and their results taken."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 
 Task = TypeVar("Task")
@@ -20,19 +20,11 @@ class Engine:
     """Python's, or that of the package whose scheduler it is."""
     workers: int
     """Tasks that run at the same time."""
-    around: Callable[[Callable[[Any], Any], Any], Any] | None = None
-    """Calls the work of a task, where that process needs something before and after it."""
 
     @property
     def ahead(self) -> int:
         """Tasks in flight: their results are in memory until those before them are taken."""
         return 2 * self.workers + 2
-
-    def submit(self, work: Callable[[Task], Result], task: Task) -> Future[Result]:
-        """Begin a task."""
-        if self.around is None:
-            return self.executor.submit(work, task)
-        return self.executor.submit(self.around, work, task)
 
 
 def in_order(
@@ -60,7 +52,7 @@ def in_order(
             while True:
                 for task in islice(left, engine.ahead - len(begun)):
                     begun.append(task)
-                    flying.append(engine.submit(work, task))
+                    flying.append(engine.executor.submit(work, task))
                 if not flying:
                     return
                 result = flying[0].result()
@@ -73,8 +65,3 @@ def in_order(
             for future in flying:
                 future.cancel()
     yield from map(work, left)
-
-
-def batches(items: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
-    """The items in order, *size* at a time."""
-    return (items[begin : begin + size] for begin in range(0, len(items), size))

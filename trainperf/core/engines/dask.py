@@ -10,7 +10,6 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 
 from trainperf.core.engines.base import Engine
-from trainperf.core.engines.kept_memory import keeping_memory
 from trainperf.core.errors import ConfigError
 
 
@@ -52,7 +51,7 @@ def open_engine(where: str) -> Iterator[Engine]:
         workers = sum(client.nthreads().values())  # type: ignore[no-untyped-call]
         try:
             with client.get_executor(pure=False) as executor:  # type: ignore[no-untyped-call]
-                yield Engine(executor=executor, workers=workers, around=keeping_memory)
+                yield Engine(executor=executor, workers=workers)
         except KilledWorker as error:
             raise ConfigError(
                 f"{named}: several workers ended while they did the same work, perhaps for want "

@@ -73,13 +73,6 @@ class StepBlock:
         return cls.from_rows(schema, [row_of(step, schema) for step in steps])
 
     @classmethod
-    def numbered(cls, index: npt.NDArray[np.int64], tags: npt.NDArray[np.int64]) -> "StepBlock":
-        """Steps of which no more is known than their numbers and tags."""
-        matrix = np.zeros((len(index), _FIRST_FACT))
-        matrix[:, 0], matrix[:, 2] = index, tags
-        return cls(StepSchema(), matrix)
-
-    @classmethod
     def joined(cls, blocks: "Sequence[StepBlock]") -> "StepBlock":
         """The steps of several blocks of one schema as one block."""
         if len(blocks) == 1:
@@ -166,6 +159,11 @@ class StepBlock:
         if place is None or self._missing[place] == len(self):
             return None
         return self._matrix[:, _FIRST_FACT + place]
+
+    def values(self, name: str) -> Column:
+        """Values of a fact, NaN where missing."""
+        values = self.fact(name)
+        return np.full(len(self), np.nan) if values is None else values
 
     def total(self, name: str) -> float:
         """Sum of a fact that every step has: ask a block that came from `having`."""

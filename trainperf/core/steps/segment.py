@@ -2,7 +2,7 @@
 
 A part that is no longer written to is packed: line 1 is the `RunInfo` of the record file, line 2
 says how long what follows is: the index (`Stretches`), the lines that are no steps, and the packed
-columns of each stretch.  So a reader takes the stretches it needs, and knows sums of the others.
+columns of each stretch.  So a reader takes the stretches it needs.
 Of the cumulative `Totals`, each of which holds what the one before it held, only some are kept.
 
 Places of columns are counted from the end of the other lines.  In a stretch, steps are numbered
@@ -24,7 +24,7 @@ from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.codec import decode_entry, decode_info, decode_steps, encode_entry
 from trainperf.core.steps.columns import Matrix, pack, unpack
 from trainperf.core.steps.records import CORE_COLUMNS, RunInfo, Totals
-from trainperf.core.steps.stretches import STRETCH, Stretches, cut, names
+from trainperf.core.steps.stretches import NAMES, STRETCH, Stretches, cut
 
 
 SEGMENT_VERSION = 1
@@ -103,15 +103,14 @@ def read_index(file: IO[bytes]) -> SegmentIndex:
             f"{SEGMENT_VERSION}; install the release that wrote it"
         )
     packed = file.read(layout.index_bytes)
-    width = len(names(info.columns))
     try:
-        cells = np.frombuffer(zlib.decompress(packed), "<f8")
-        matrix = cells.reshape(width, layout.stretches).T.copy()
+        cells = np.frombuffer(zlib.decompress(packed), "<f8")[: len(NAMES) * layout.stretches]
+        matrix = cells.reshape(len(NAMES), layout.stretches).T.copy()
     except (zlib.error, ValueError) as error:
         raise RunError(f"damaged index: {error}") from None
     return SegmentIndex(
         info=info,
-        stretches=Stretches(info.columns, matrix),
+        stretches=Stretches(matrix),
         others_at=file.tell(),
         others_bytes=layout.others_bytes,
     )
@@ -129,10 +128,7 @@ def packed_segment(info: RunInfo, lines: Sequence[bytes]) -> bytes | None:
         return None
     pieces = cut(block) if len(block) else []
     columns = [stretch_columns(piece) for piece in pieces]
-    stretches = Stretches.of(pieces) or Stretches(
-        info.columns, np.empty((0, len(names(info.columns))))
-    )
-    content = assembled(info, stretches, others, columns)
+    content = assembled(info, Stretches.of(pieces), others, columns)
     return content if _same(content, block, others) else None
 
 
@@ -148,7 +144,7 @@ def assembled(
     joined = b"\n".join(others)
     rest = zlib.compress(joined) if joined else b""
     sizes = [len(column) for column in columns]
-    place = names(info.columns).index("offset")
+    place = NAMES.index("offset")
     stretches.matrix[:, place] = np.cumsum([0, *sizes])[:-1]
     stretches.matrix[:, place + 1] = sizes
     index = zlib.compress(np.ascontiguousarray(stretches.matrix.T, "<f8").tobytes())

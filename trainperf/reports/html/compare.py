@@ -8,7 +8,6 @@ import numpy as np
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.loss_parity import LossCurve, Parity, Unit
-from trainperf.analysis.summary.ranks import FEW_RANKS
 from trainperf.comparison.compared_run import ComparedRun, read_opened
 from trainperf.comparison.results import Comparison, ReadingChange, TraceDifference
 from trainperf.core.engines.base import Engine, in_order
@@ -86,19 +85,14 @@ class Pair:
 
 
 def read(sides: Sequence[Sequence[Run]], engine: Engine | None = None) -> list[RunSide]:
-    """Read the repeats of each side; by the *engine*, where there is one, several runs at a time.
-
-    Runs of many ranks are read one after the other, several files at a time.
-    """
-    every = [run for side in sides for run in side]
-    small = in_order(engine, _read, [run for run in every if len(run.ranks) <= FEW_RANKS])
-    runs = (next(small) if len(run.ranks) <= FEW_RANKS else _read(run, engine) for run in every)
+    """Read the repeats of each side; where there is an *engine*, several runs at a time."""
+    runs = in_order(engine, _read, [run for side in sides for run in side])
     return [RunSide.of(list(islice(runs, len(side)))) for side in sides]
 
 
-def _read(run: Run, engine: Engine | None = None) -> tuple[ComparedRun, WallsFold]:
+def _read(run: Run) -> tuple[ComparedRun, WallsFold]:
     walls = WallsFold()
-    return read_opened(run, observers=[walls], engine=engine), walls
+    return read_opened(run, observers=[walls]), walls
 
 
 def render(pairs: Sequence[Pair]) -> str:

@@ -1,9 +1,6 @@
-"""Ranks on the page: all of them at a glance, and those that matter."""
-
-from collections.abc import Iterator
+"""Ranks on the page: those that matter."""
 
 from trainperf.analysis.summary.schema import Summary, SyncPoint
-from trainperf.core.formatting.html.figures import HeatLane, heat_lanes, keys
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, text
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.loop_kind import meeting_place
@@ -48,36 +45,15 @@ def _point(point: SyncPoint, summary: Summary) -> Markup:
 
 
 def _map(summary: Summary, view: RanksView) -> Markup:
-    overview = list(_overview(view))
-    every = plural(len(summary.run.ranks), "rank")
-    title = "The ranks that differ most" if view.groups else "A steady step, rank by rank"
+    few = len(view.ranks) == len(summary.run.ranks)
     rows = [(row.label, *map(_cell, row.cells)) for row in view.ranks]
-    colours = keys([("more than the typical rank", "hot"), ("waits longer", "waits")])
     return Markup(
-        (heading(f"All {every}") + heat_lanes(overview, f"{every} at a glance") if overview else "")
-        + (colours if overview else "")
-        + heading(title)
+        heading("A steady step, rank by rank" if few else "The ranks that differ most")
         + table(("rank", *view.columns), [("typical", *view.typical), *rows])
         + paragraph(
             ". ".join(note[:1].upper() + note[1:] for note in view.notes) + ".", "soft small"
         )
     )
-
-
-def _overview(view: RanksView) -> Iterator[HeatLane]:
-    """A row per figure, a cell per group of neighbours: the largest among them."""
-    for place, name in enumerate(view.columns):
-        cells = [group.cells[place] for group in view.groups]
-        hints = [
-            f"ranks {group.label}: {name} up to {cell.value} (rank {cell.rank:,})"
-            for group, cell in zip(view.groups, cells, strict=True)
-        ]
-        if cells:
-            yield HeatLane(
-                name=name,
-                kind="waits" if cells[0].waits else "hot",
-                cells=tuple((cell.heat, hint) for cell, hint in zip(cells, hints, strict=True)),
-            )
 
 
 def _cell(cell: HeatCell) -> Markup | str:

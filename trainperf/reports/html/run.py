@@ -9,7 +9,6 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import MemoryLedger
-from trainperf.core.engines.base import Engine
 from trainperf.core.formatting.html.figures import bar, keys
 from trainperf.core.formatting.html.markup import (
     Markup,
@@ -83,12 +82,11 @@ def load_page_data(
     run: Run,
     *,
     now_s: float | None = None,
-    engine: Engine | None = None,
 ) -> PageData:
-    """Read a run once, in constant memory; *now_s* and *engine* as for `examine`."""
+    """Read a run once, in constant memory; *now_s* as for `examine`."""
     replay, walls = Replay(run), WallsFold()
     fold = SeriesFold(most=MOST_GROUPS, beside=MachineTracks(replay).columns)
-    evidence = examine(run, now_s=now_s, replay=replay, observers=(fold, walls), engine=engine)
+    evidence = examine(run, now_s=now_s, replay=replay, observers=(fold, walls))
     charts = series(fold.groups, evidence.summary, None)
     return PageData(evidence=evidence, series=charts, walls=walls)
 

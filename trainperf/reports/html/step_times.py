@@ -6,7 +6,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.job_block import WALL, JobBlock
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.core.formatting.html.figures import (
     Axis,
     Frame,
@@ -51,7 +51,7 @@ class WallsFold:
             job = job.select(single == 1)
         if not len(job.first):
             return
-        walls = job.over.largest[WALL] / 1e9
+        walls = job.slowest_ns / 1e9
         left = job.first.tags & DISQUALIFYING
         self.steady = _with(self.steady, walls[left == 0])
         for tag in TAGS:

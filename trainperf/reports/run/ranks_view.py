@@ -37,12 +37,10 @@ class HeatCell(msgspec.Struct, frozen=True, kw_only=True):
     """0 to 1: beyond the typical rank by so much of a quarter of the step."""
     waits: bool
     """Whether it is a wait: then much of it means that others are late."""
-    rank: int
-    """Whose it is."""
 
 
 class HeatRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank; or neighbours, with the largest figure among them."""
+    """A rank."""
 
     label: str
     stands_out: bool
@@ -57,8 +55,6 @@ class RanksView(msgspec.Struct, frozen=True, kw_only=True):
     """The median of each column."""
     ranks: list[HeatRow]
     """Each of a few; of many those that matter."""
-    groups: list[HeatRow]
-    """Of many, all by neighbours."""
     notes: list[str]
 
 
@@ -74,8 +70,7 @@ def ranks_view(summary: Summary) -> RanksView | None:
             UNKNOWN if column.kind == "late" else scale.say(column.typical_s)
             for column, scale in zip(of.columns, scales, strict=True)
         ],
-        ranks=[_row([place], of, scales, summary) for place in of.shown],
-        groups=[_row(places, of, scales, summary) for places in of.groups],
+        ranks=[_row(place, of, scales, summary) for place in of.shown],
         notes=_notes(summary, of),
     )
 
@@ -115,25 +110,19 @@ def _head(column: RankColumn) -> str:
     return {"phase": name, "wait": f"wait at {name}", "late": f"late at {name}"}[column.kind]
 
 
-def _row(places: Sequence[int], of: RankMap, scales: Sequence[Scale], summary: Summary) -> HeatRow:
-    """A rank, or neighbours, and of them in each column the one that has most."""
-    ranks, cells = summary.run.ranks, []
+def _row(place: int, of: RankMap, scales: Sequence[Scale], summary: Summary) -> HeatRow:
+    cells = []
     for column, scale in zip(of.columns, scales, strict=True):
-        most = max(places, key=column.excess.__getitem__)
-        excess = float(column.excess[most])
+        excess = float(column.excess[place])
         cells.append(
             HeatCell(
-                value=_value(float(column.values_s[most]), column.kind, excess, scale),
+                value=_value(float(column.values_s[place]), column.kind, excess, scale),
                 heat=_heat(excess),
                 waits=column.kind == "wait",
-                rank=ranks[most],
             )
         )
-    first, last = ranks[places[0]], ranks[places[-1]]
     return HeatRow(
-        label=f"{first:,}–{last:,}" if last > first else f"{first:,}",
-        stands_out=len(places) == 1 and places[0] in of.differing,
-        cells=cells,
+        label=f"{summary.run.ranks[place]:,}", stands_out=place in of.differing, cells=cells
     )
 
 
@@ -156,7 +145,7 @@ def _notes(summary: Summary, of: RankMap) -> list[str]:
     ]
     if any(point.point == "other" for point in summary.synchronisation):
         notes.append(f"at other: at {meeting_place('other', summary.run.config)}")
-    if of.groups:
+    if len(of.shown) < len(summary.run.ranks):
         number = plural(len(summary.run.ranks), "rank")
         which = f"the {len(of.shown)} that differ most" if of.shown else "none differs notably"
         notes.insert(0, f"of {number} {which}")

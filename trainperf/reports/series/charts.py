@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from trainperf.analysis.summary.ranks import FEW_RANKS
 from trainperf.analysis.summary.schema import MOST_RANKS, Summary
 from trainperf.core import readings
 from trainperf.core.formatting.units import plural
@@ -238,12 +237,10 @@ def _rank_lines(key: str) -> Callable[[Groups, Summary], list[Line | None]]:
 
 def _rank_note(key: str) -> Callable[[Groups, Summary], str]:
     def note(groups: Groups, summary: Summary) -> str:
-        # Of many ranks only those that are late most often, or stand for all, have a column.
         number = len(summary.run.ranks)
         if number <= MOST_RANKS or not _rank_spans(groups, summary, key):
             return ""
-        among = " of the latest and the typical ones" if number > FEW_RANKS else ""
-        return f"{MOST_RANKS} of {plural(number, 'rank')}: those that wait least and most{among}"
+        return f"{MOST_RANKS} of {plural(number, 'rank')}: those that wait least and most"
 
     return note
 

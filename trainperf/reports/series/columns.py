@@ -15,13 +15,16 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.job_block import LARGEST, WALL, JobBlock, OverRanks, fact
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS, Phase
 from trainperf.core.steps.block import Column, StepBlock
 
 
 MOST_GROUPS = 1024
 """A group or two a pixel; joining pairs leaves at least half as many."""
+
+MEMORY = ("allocated_bytes", "reserved_bytes", "peak_bytes", "resident_bytes")
+"""Facts of which the largest over ranks is drawn."""
 
 Ints = npt.NDArray[np.int64]
 Kind = TypeVar("Kind", np.float64, np.int64)
@@ -209,12 +212,13 @@ def columns(job: JobBlock, lead: int | None) -> dict[str, Column]:
     Without one they are the mean over ranks.  Where the leading one took no part in these steps,
     they have no phases.
     """
-    if lead is None:
-        mine: OverRanks | None = job.over
+    if lead is not None:
+        blocks = {lead: job.blocks[lead]} if lead in job.blocks else {}
+        mine = JobBlock(blocks=blocks, everybody=False)
     else:
-        mine = OverRanks.of(job.blocks[lead]) if lead in job.blocks else None
-    slowest_s = job.over.largest[WALL] / 1e9
-    own = {} if mine is None else {**_phases(mine, job.first), **_device(mine, job.first)}
+        mine = job
+    slowest_s = job.slowest_ns / 1e9
+    own = {**_phases(mine), **_device(mine)} if mine.blocks else {}
     return {
         **own,
         **_tags(job.first, slowest_s),
@@ -226,23 +230,24 @@ def columns(job: JobBlock, lead: int | None) -> dict[str, Column]:
     }
 
 
-def _phases(mine: OverRanks, first: StepBlock) -> dict[str, Column]:
-    drawn = {f"phase:{phase.label}": mine.total(phase.label) / mine.ranks / 1e9 for phase in PHASES}
-    wall_s = _walls_ns(mine) / mine.ranks / 1e9
-    steady = (first.tags & DISQUALIFYING) == 0
+def _phases(mine: JobBlock) -> dict[str, Column]:
+    ranks = len(mine.blocks)
+    drawn = {f"phase:{phase.label}": mine.total(phase.label) / ranks / 1e9 for phase in PHASES}
+    wall_s = _walls_ns(mine) / ranks / 1e9
+    steady = (mine.first.tags & DISQUALIFYING) == 0
     return {**drawn, "wall": wall_s, "steady_wall": np.where(steady, wall_s, np.nan)}
 
 
-def _walls_ns(over: OverRanks) -> Column:
+def _walls_ns(job: JobBlock) -> Column:
     """Time of all ranks together per step."""
-    return sum((over.sums[phase.label] for phase in PHASES), np.zeros(len(over.least_tail_ns)))
+    return sum((block.wall_ns for block in job.blocks.values()), np.zeros(len(job.first)))
 
 
-def _device(mine: OverRanks, first: StepBlock) -> dict[str, Column]:
-    if first.schema.synchronous:
+def _device(mine: JobBlock) -> dict[str, Column]:
+    if mine.first.schema.synchronous:
         return {}
     names = ("data_stall_ns", "h2d_device_ns", "tail_ns")
-    return {name: mine.total(name) / mine.ranks / 1e9 for name in names}
+    return {name: mine.total(name) / len(mine.blocks) / 1e9 for name in names}
 
 
 def _tags(block: StepBlock, slowest_s: Column) -> dict[str, Column]:
@@ -256,8 +261,8 @@ def _tags(block: StepBlock, slowest_s: Column) -> dict[str, Column]:
 
 
 def _shares(job: JobBlock) -> dict[str, Column]:
-    waited, stalled = job.over.total(Phase.DATA_WAIT.label), job.over.total("data_stall_ns")
-    wall = _walls_ns(job.over)
+    waited, stalled = job.total(Phase.DATA_WAIT.label), job.total("data_stall_ns")
+    wall = _walls_ns(job)
     return {
         "waited": waited,
         "stalled": stalled,
@@ -271,7 +276,7 @@ def _shares(job: JobBlock) -> dict[str, Column]:
 def _rates(job: JobBlock, slowest_s: Column) -> dict[str, Column]:
     rates: dict[str, Column] = {}
     for name in ("tokens_effective", "tokens_padded", "samples"):
-        amount = job.over.total(name)
+        amount = job.total(name)
         rates[name] = amount
         rates[f"{name}_per_s"] = over(amount, slowest_s)
         for place, block in job.blocks.items():
@@ -283,21 +288,21 @@ def _rates(job: JobBlock, slowest_s: Column) -> dict[str, Column]:
 
 def _scaler(job: JobBlock) -> dict[str, Column]:
     return {
-        "attempts": job.over.total("attempts"),
-        "overflows": job.over.total("overflows"),
-        "loss_scale": fact(job.first, "loss_scale"),
+        "attempts": job.total("attempts"),
+        "overflows": job.total("overflows"),
+        "loss_scale": job.first.values("loss_scale"),
     }
 
 
 def _state(job: JobBlock) -> dict[str, Column]:
-    largest = {name: job.over.largest[name] for name in LARGEST}
-    return {**largest, "loss": job.over.total("loss") / job.over.ranks}
+    largest = {name: job.largest(name) for name in MEMORY}
+    return {**largest, "loss": job.total("loss") / len(job.blocks)}
 
 
 def _tails(job: JobBlock) -> dict[str, Column]:
-    waits = {place: fact(block, "tail_ns") / 1e9 for place, block in job.blocks.items()}
+    waits = {place: block.values("tail_ns") / 1e9 for place, block in job.blocks.items()}
     tails = {f"tail:{place}": wait for place, wait in waits.items()}
-    if job.over.ranks < 2:
+    if len(waits) < 2:
         return tails
-    least = job.over.least_tail_ns / 1e9
+    least = np.minimum.reduce(list(waits.values()))
     return {**tails, **{f"skew:{place}": wait - least for place, wait in waits.items()}}

@@ -221,44 +221,6 @@ def lanes(rows: Iterable[Lane]) -> Markup:
     return tag("div", column, _stretched(height, marks), kind="plot lanes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatLane:
-    """A row of cells of equal width, the deeper in colour the hotter."""
-
-    name: str
-    kind: str
-    """Class of the style."""
-    cells: tuple[tuple[float, str], ...]
-    """How hot from 0 to 1, and what is said of it; nothing is drawn of a cold cell."""
-
-
-def heat_lanes(rows: Iterable[HeatLane], label: str) -> Markup:
-    """Rows of cells, one below the other."""
-    names, marks, height = [], [], 0
-    for row in rows:
-        names.append(f'<span style="top:{height + LANE // 2}px">{text(row.name)}</span>')
-        wide = WIDE / max(1, len(row.cells))
-        marks += [
-            _shade((place * wide, height + 1), (wide, LANE - 2), f"{row.kind}", heat, hint)
-            for place, (heat, hint) in enumerate(row.cells)
-            if heat > 0
-        ]
-        # Cold cells are seen to be there.
-        marks.append(Markup(f'<path class="grid-line" d="M0 {height + LANE - 0.5}H{WIDE}"/>'))
-        height += LANE
-    if not height:
-        return Markup("")
-    column = Markup(f'<div class="up">{"".join(names)}</div>')
-    return tag("div", column, _stretched(height, marks, label), kind="plot lanes")
-
-
-def _shade(corner: Point, size: Point, kind: str, heat: float, label: str) -> Markup:
-    return Markup(
-        f'<rect class="{kind}" x="{corner[0]:.1f}" y="{corner[1]}" width="{size[0]:.1f}" '
-        f'height="{size[1]}" fill-opacity="{heat:.2f}">{tag("title", text(label))}</rect>'
-    )
-
-
 def bar(
     parts: Sequence[tuple[float, int, str]], label: str, whole: float = 0.0, height: int = 30
 ) -> Markup:
