@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
+from support.runs import MS, RankSpec, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run import window
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summarize import FEW_RANKS, summarize
+from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
-from trainperf.core.phases import Gap
 from trainperf.core.run_directory import record_file, record_part
 from trainperf.core.steps.packing import pack_parts
 from trainperf.core.steps.records import StepRecord
@@ -52,10 +51,10 @@ def steps_with(
     return steps
 
 
-def summary_with(tmp_path: Path, *ranks: list[StepRecord], **spec: object) -> Summary:
+def summary_with(tmp_path: Path, *ranks: list[StepRecord]) -> Summary:
     """Of a run with these steps."""
     specs = [
-        RankSpec(steps=steps, info=make_info(rank=rank, world_size=len(ranks)), **spec)
+        RankSpec(steps=steps, info=make_info(rank=rank, world_size=len(ranks)))
         for rank, steps in enumerate(ranks)
     ]
     return summarize(Run.open(make_run_dir(tmp_path / "run", specs)))
@@ -180,32 +179,10 @@ def test_a_log_file_that_is_rewritten_drifts_and_memory_grows_with_it(tmp_path: 
     assert any("memory in use grew with it" in line for line in shown.evidence)
 
 
-def test_checkpoints_that_grow_are_told(tmp_path: Path) -> None:
-    """From 2 to 8 s over 20 checkpoints."""
-    gaps = [
-        make_gap(
-            Gap.CHECKPOINT, 2_000 + 300 * number, start_ns=number * 10**10, after_step=number * 300
-        )
-        for number in range(1, 20)
-    ]
-    summary = summary_with(tmp_path, steps_with(lambda _: {}), gaps=gaps)
-    (pause,) = summary.long_term.pauses
-    assert (pause.gap, pause.number) == ("checkpoint", 19)
-    assert finding(summary, "slower_since").title.startswith("pauses for checkpoint get longer")
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_machine_that_wanders_gives_no_finding(tmp_path: Path, seed: int) -> None:
-    """Nor do checkpoints of unlike length."""
-    draws = np.random.default_rng(seed)
-    gaps = [
-        make_gap(
-            Gap.CHECKPOINT, 2_000 * draws.lognormal(0, 0.4), start_ns=n * 10**10, after_step=n * 300
-        )
-        for n in range(1, 20)
-    ]
-    steps = steps_with(lambda _: {}, seed=seed, wander=0.2)
-    summary = summary_with(tmp_path, steps, gaps=gaps)
+    """By a fifth over the run."""
+    summary = summary_with(tmp_path, steps_with(lambda _: {}, seed=seed, wander=0.2))
     assert not LONG_TERM & {each.id for each in summary.findings}
 
 
@@ -282,38 +259,3 @@ def test_what_grows_with_the_square_of_the_step_is_told(tmp_path: Path) -> None:
     assert drift.ends_s == pytest.approx(0.05 + 0.4 * (31 / 32) ** 2, rel=0.05)
     whole = sum(0.4 * (i / STEPS) ** 2 for i in range(STEPS))
     assert drift.lost_s == pytest.approx(whole, rel=0.05)
-
-
-MANY = FEW_RANKS + 4
-
-
-@pytest.mark.parametrize("shape", ["level", "drift"])
-def test_of_many_ranks_the_one_that_changed_is_read_too(tmp_path: Path, shape: str) -> None:
-    """Rank 17 of 20 loads slower from the middle on, or slower and slower; the others wait."""
-
-    def more(i: int) -> float:
-        return 9.0 * (i >= 600) if shape == "level" else 12.0 * i / 1_200
-
-    def rank(number: int) -> RankSpec:
-        slow = number == 17
-        noise = np.random.default_rng(number).standard_normal(1_200) * 0.3
-        steps = [
-            make_step(
-                i,
-                tags=int(i < 12),
-                start_ns=i * 60 * MS,
-                facts={"tail_ns": round((2.0 + (0 if slow else more(i))) * MS)},
-                data_wait=2.0 + slow * more(i),
-                forward=15.0 + noise[i] / 10,
-                backward=28.0 + noise[i] + (0 if slow else more(i)),
-            )
-            for i in range(1_200)
-        ]
-        return RankSpec(steps=steps, info=make_info(rank=number, world_size=MANY))
-
-    run = make_run_dir(tmp_path / "run", map(rank, range(MANY)))
-    summary = summarize(Run.open(run))
-
-    change = summary.long_term.levels[0] if shape == "level" else summary.long_term.drift
-    assert change is not None
-    assert (change.rank, change.phase) == (17, "data_wait")

@@ -99,7 +99,6 @@ class RunFolds:
             keys = aligned.attempts[place]
             self._add_job(StepBlock.numbered(keys.index, keys.tags), whole.steps[place])
         self._read_lead(aligned, whole.steps)
-        self._read_changed(aligned)
         if observers:
             typical = typical_places(len(self.run.ranks), FEW_RANKS)
             for job in job_blocks(aligned, whole, typical, self._often_late()):
@@ -129,25 +128,6 @@ class RunFolds:
         """What the first rank's file has told of them by now."""
         return self.replay.journals[self.run.ranks[0]].totals.config.get(COLLECTIVES)
 
-    def _read_changed(self, aligned: Replay) -> None:
-        """Read the ranks that may be why, where the first one changed over the run.
-
-        Of many ranks those that were late most often, and as many that stand for the typical one:
-        so that of eight ranks of one host none is taken for all.
-        """
-        change = self.long_term()
-        if not change.levels and change.drift is None:
-            return
-        suspects = self._often_late()
-        places = {rank: place for place, rank in enumerate(self.run.ranks)}
-        typical = typical_places(len(places), len(suspects))
-        for place in sorted({*suspects, *typical} - {0}):
-            for attempt, files in enumerate(self.run.attempts):
-                for file in files:
-                    if places[file.rank] == place:
-                        for block in aligned.attempts[attempt].of_file(file):
-                            self.levels.observe_rank(place, block)
-
     def _often_late(self) -> frozenset[int]:
         """Places of the ranks that were late most often, some at each point."""
         late = {rank for point in self.lateness.points() for rank in point.often_late}
@@ -161,7 +141,7 @@ class RunFolds:
             for place, rank in enumerate(self.run.ranks)
             if place == 0 or self.levels.has(place)
         }
-        return long_term(levels, journals)
+        return long_term(levels)
 
     @property
     def longest(self) -> Fold:
