@@ -13,6 +13,7 @@ from trainperf.analysis.summarize import diagnosed, read_steps, summary_of
 from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import Documents, read_documents
+from trainperf.core.findings import LIMITS
 from trainperf.core.places import AnyPath, listed
 from trainperf.core.run_directory import machine_of, rank_and_attempt
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
@@ -22,12 +23,8 @@ from trainperf.traces.capture_files import CaptureReport, read_all
 MOST_BYTES = 4 << 20
 """Of all record files together, that are read in a look: the end of each, as it is on the disk."""
 
-LEAST_BYTES = 1 << 18
-"""Of one file: some thousand steps."""
-
 LATEST_S = 60.0
-LEAST_LATEST = 64
-"""The latest steps are those of a minute, and so many at least."""
+"""The latest steps are those of a minute, and twice as many at least as a diagnosis needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +88,7 @@ class LiveRun:
         run = Run.open(self._path)
         *before, latest = run.attempts
         ended = end_of(before[-1][0]).mark if before else None
-        each = max(LEAST_BYTES, self._most_bytes // len(latest))
+        each = max(EDGE_BYTES, self._most_bytes // len(latest))
         run = replace(run, attempts=(tuple(replace(file, begun=0) for file in latest),))
         end = _in_memory(run, each)
         if next(Replay(end).blocks(), None) is None:  # a rank is far behind the others
@@ -180,9 +177,9 @@ def _held_steps(file: RecordFile) -> StepBlock:
 
 
 def _latest_from(block: StepBlock) -> float:
-    """The first of the steps of so long a time, and of `LEAST_LATEST` at least."""
+    """The first of the steps of so long a time, and of so many at least."""
     late = block.start_ns >= block.start_ns[-1] - LATEST_S * 1e9
-    return float(block.index[min(int(late.argmax()), max(0, len(block) - LEAST_LATEST))])
+    return float(block.index[min(int(late.argmax()), max(0, len(block) - 2 * LIMITS.steps))])
 
 
 def _summary(folds: RunFolds, now_s: float) -> Summary:

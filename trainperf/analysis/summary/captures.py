@@ -4,7 +4,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from trainperf.analysis.summary.lead_steps import HOST, INDEX, SLOWEST, TAIL, LeadSteps, tagged
+from trainperf.analysis.summary.lead_steps import (
+    HOST,
+    INDEX,
+    NEIGHBOURS,
+    SLOWEST,
+    TAIL,
+    LeadSteps,
+    tagged,
+)
 from trainperf.analysis.summary.schema import CaptureAftermath, TracedDuration, TracedSteps
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, step_range
@@ -13,9 +21,6 @@ from trainperf.core.steps.block import Column
 from trainperf.traces.capture_files import CaptureReport, rank_of
 from trainperf.traces.results import RankTrace
 
-
-NEIGHBOURS = 50
-"""Steady steps compared on either side of a capture."""
 
 FEWEST = 5
 """Fewest steps on a side that have quartiles."""

@@ -10,8 +10,8 @@ from trainperf.core.steps.block import Column, StepBlock
 MOST_STEPS = 65_536
 """The latest ones are kept, up to twice as many."""
 
-NEIGHBOURS = 100
-"""Steps on either side of a profiled or audited one that are kept."""
+NEIGHBOURS = 50
+"""Steps on either side of a profiled or audited one that are kept, and compared."""
 
 INDEX, TAGS, TOKENS, SAMPLES, SLOWEST, TAIL, HOST = range(7)
 """Columns: number, tags and sizes of a step (tokens with padding), its wall time on the slowest
