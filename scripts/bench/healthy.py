@@ -30,7 +30,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from scripts.bench.harness import machine_line, table, write_json
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import long_term
@@ -402,7 +401,7 @@ def _with(values: npt.NDArray[np.float32], phase: str, more_ns: npt.NDArray[Any]
 
 
 def _change_of(matrix: Column) -> LongTerm:
-    return long_term.long_term({0: Levels(matrix)}, {0: Journal(0)})
+    return long_term.long_term({0: Levels(matrix)})
 
 
 def _named(summary: Summary) -> list[str]:

@@ -84,7 +84,10 @@ def _floors(audit: StepAudit, light: Roofline) -> dict[str, object]:
 
 
 def _speed(audit: StepAudit, light: Roofline, step_s: float) -> dict[str, object]:
-    speed, peak = speed_of_light(light, audit, {"step": step_s}), light.peak_flops_per_s
+    speed, peak = (
+        speed_of_light(light, audit, {"step": step_s}),
+        light.chip.flops_per_s.get(audit.precision or ""),
+    )
     return {
         "over_floor": speed.phases[0].over,
         "mfu": None if peak is None else audit.model_flops / step_s / peak,

@@ -37,9 +37,17 @@ ERROR = 'RuntimeError: no more data (File "/jobs/train.py", line 30, in <module>
         f"step 1\nstep 2\n{TRACEBACK}{REPORT}",
         f"{TRACEBACK}{LAUNCHER}",
         "".join(f"[rank1]: {line}\n" for line in TRACEBACK.splitlines()) + LAUNCHER,
+        "".join(f"[default1]:{line}\n" for line in TRACEBACK.splitlines()) + LAUNCHER,
         f"{REPORT}{TRACEBACK}",
     ],
-    ids=["alone", "before our report", "under torchrun", "of a rank", "after our report"],
+    ids=[
+        "alone",
+        "before our report",
+        "under torchrun",
+        "of a rank",
+        "of a rank, redirected",
+        "after our report",
+    ],
 )
 def test_the_error_is_quoted_and_not_what_was_printed_after_it(output: str) -> None:
     """Our report comes last, and says nothing of why the script has failed."""

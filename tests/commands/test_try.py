@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from scripts.render_docs import SCHEMAS
-from trainperf.commands._attempts import AttemptOptions, last_error, try_out
+from trainperf.commands._attempts import AttemptOptions, try_out
 from trainperf.core.errors import RunError
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
 
@@ -101,7 +101,8 @@ def test_a_trial_that_ends_the_script_costs_only_itself(tmp_path: Path) -> None:
     (trials,) = (tmp_path / "runs").rglob("trials.json")
     found = results(trials.read_text(encoding="utf-8"))
     assert found["optimizer_fused"]["verdict"] == "failed"
-    assert found["optimizer_fused"]["reason"] == "AssertionError: no fused optimizer here"
+    why = found["optimizer_fused"]["reason"]
+    assert why.startswith("AssertionError: no fused optimizer here (File ")
     assert found["optimizer_fused"]["title"] == "AdamW with fused=True"
     assert found["no_update"]["pairs"] >= 8
     assert len([path for path in (tmp_path / "runs/try").iterdir() if path.is_dir()]) == 1
@@ -216,21 +217,6 @@ def test_an_interrupt_ends_the_script_and_shows_what_is_known(tmp_path: Path) ->
     assert output.startswith("trainperf try · train.py")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text(encoding="utf-8")), 0)
-
-
-def test_the_last_error_is_the_script_s_own() -> None:
-    """Not that of what launched it, and without the mark of its rank."""
-    output = """
-[rank1]: Traceback (most recent call last):
-[rank1]:   File "train.py", line 9, in <module>
-[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.
-Traceback (most recent call last):
-torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-train.py FAILED
-"""
-
-    assert last_error(output).startswith("torch.OutOfMemoryError: CUDA out of memory")
-    assert last_error("first\nlast words\n\n") == "last words"
 
 
 def test_what_cannot_be_tried_is_refused_in_one_line(tmp_path: Path) -> None:

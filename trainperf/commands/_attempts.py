@@ -15,12 +15,15 @@ from pathlib import Path
 import msgspec
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.parts import EDGE_BYTES
+from trainperf.commands._last_words import last_words
 from trainperf.commands._paired_runs import end_trainings, sigterm_as_interrupt, unused_folder
-from trainperf.commands.run import why_unrecorded
+from trainperf.commands.run import POLL_S, why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.trials import TrialResult, Trials, in_order
 from trainperf.core.errors import RunError
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, signals_in
 from trainperf.core.loop_kind import LoopKind, loop_of
@@ -31,25 +34,12 @@ from trainperf.core.steps.records import FINISHED
 OUTPUT = "output.txt"
 """What the script printed, next to its run directory."""
 
-MOST_RESTARTS = 8
-
 SILENT_S = 600.0
 """Without a step, a trial or a word from the script: then a trial has hung it."""
-
-LEAST_MINUTES = 0.25
-"""That an attempt has for the trials which are left."""
 
 SILENCED = {"WANDB_MODE": "disabled", "COMET_AUTO_LOG_DISABLE": "1"}
 """Variables by which trackers leave no run of a training that is thrown away.  MLflow has none."""
 
-_POLL_S = 0.25
-_TAIL_BYTES = 1 << 16
-_END_MARK_BYTES = 400
-_LONGEST_WHY = 240
-
-_ERROR = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Unsupported)\b(?::.*)?$")
-_OF_RANK = re.compile(r"^\[?(?:default\d+|rank\d+)\]?:\s?")
-_OF_LAUNCHER = "ChildFailedError"
 _MEMORY = re.compile(r"out of memory|OutOfMemory|MemoryError|can't allocate memory", re.IGNORECASE)
 _RANK_SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
 
@@ -113,7 +103,7 @@ def _until_it_ends(options: AttemptOptions) -> TriedRun:
     ended_by: dict[str, str] = {}
     attempt = latest = _attempt(options, options.trials)
     while culprit := attempt.culprit:
-        again = culprit in ended_by or len(ended_by) == MOST_RESTARTS
+        again = culprit in ended_by
         ended_by.setdefault(culprit, attempt.why())
         latest = attempt
         if again:
@@ -157,7 +147,7 @@ class _Attempt:
         if self.run is None:
             return False
         records = _tail(run_directory.last_part(run_directory.record_file(self.run, 0)))
-        return f'"reason":"{FINISHED}"'.encode() in records[-_END_MARK_BYTES:]
+        return f'"reason":"{FINISHED}"'.encode() in b"".join(records.splitlines()[-1:])
 
     def why(self) -> str:
         """How it ended, in a few words."""
@@ -168,7 +158,7 @@ class _Attempt:
         if by_signal:
             memory = ", as the system does when memory is out" if by_signal == "SIGKILL" else ""
             return f"ended by {by_signal}{memory}"
-        error = last_error(output)
+        error = last_words(output)
         if _MEMORY.search(error):
             return f"out of memory: {error}"
         return error or f"exit code {self.code}"
@@ -179,14 +169,6 @@ class _Attempt:
             return signal.Signals(-self.code).name
         of_rank = _RANK_SIGNAL.search(output)
         return of_rank[1] if of_rank and of_rank[1] != "SIGTERM" else ""
-
-
-def last_error(output: str) -> str:
-    """The last line of the last traceback in what a script printed; else its last line."""
-    lines = [_OF_RANK.sub("", line).strip() for line in output.splitlines()]
-    errors = [line for line in lines if _ERROR.match(line) and _OF_LAUNCHER not in line]
-    last = next(iter(errors[-1:] or [line for line in lines if line][-1:]), "")
-    return last if len(last) <= _LONGEST_WHY else f"{last[:_LONGEST_WHY]}…"
 
 
 def _run_directories(folder: Path) -> set[Path]:
@@ -271,7 +253,7 @@ def _watch(
         silent_s = (monotonic_ns() - heard_ns) / 1e9
         if trials is not None and trials.trying and silent_s > options.silent_s:
             return silent_s
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
     return None
 
 
@@ -288,7 +270,7 @@ def _remaining(trials: TrialLaunch, latest: _Attempt, ended_by: dict[str, str]) 
     spent = sum(trial.took_s for trial in results) / 60
     return replace(
         trials,
-        minutes=max(trials.minutes - spent, LEAST_MINUTES),
+        minutes=max(trials.minutes - spent, LIMITS.notable * trials.minutes),
         earlier=None if latest.run is None else str(latest.run.resolve()),
         ended_by=dict(ended_by),
     )
@@ -348,7 +330,7 @@ def _never_tried(last: _Attempt) -> str:
 def _tail(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            file.seek(max(0, path.stat().st_size - EDGE_BYTES))
             return file.read()
     except FileNotFoundError:
         return b""

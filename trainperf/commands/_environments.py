@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainperf.commands._last_words import last_words
 from trainperf.commands._paired_runs import TrainingCommand
 from trainperf.comparison.bisection import PackageDifference, State
 from trainperf.core.errors import ConfigError
@@ -38,7 +39,6 @@ print(json.dumps({
     "packages": packages,
 }))
 """
-_LAST_LINES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,7 @@ class Environment:
         except OSError as error:
             raise ConfigError(f"--python {python}: {error.strerror}") from None
         if ended.returncode:
-            lines = " | ".join(ended.stderr.strip().splitlines()[-_LAST_LINES:])
-            raise ConfigError(f"--python {python}: does not run: {lines}")
+            raise ConfigError(f"--python {python}: does not run: {last_words(ended.stderr)}")
         facts = json.loads(ended.stdout)
         packages = {name: _package(each) for name, each in facts["packages"].items()}
         return cls(python=path, kind=facts["python"], packages=packages)

@@ -9,7 +9,7 @@ _LAST_LINES = 5
 _TRACEBACK = "Traceback (most recent call last):"
 _REPORT = "trainperf · "
 """Begins what we print when a training ends, also one that has failed."""
-_RANK = re.compile(r"^\[rank\d+\]:\s?")
+_RANK = re.compile(r"^(?:\[?default\d+\]?:)?(?:\[?rank\d+\]?:\s?)?")
 _LAUNCHER = "ChildFailedError"
 """Of torchrun: that a rank has failed, whose own error is further up."""
 

@@ -14,10 +14,8 @@ from pathlib import Path
 MOST_FILES = 4000
 """A folder that has more, with those before it, is linked as a whole."""
 
-COPIED_BYTES = 1 << 20
-"""Up to so large a file is copied, as long as all copies have less than `MOST_BYTES`."""
-
-MOST_BYTES = 256 << 20
+COPIED_BYTES = 1 << 16
+"""Up to so large a file is copied: all copies together have 256 MiB at most."""
 
 Stamp = tuple[int, int]
 """Size, and time of the last change in ns."""
@@ -29,8 +27,6 @@ class LinkedData:
 
     stamps: dict[Path, Stamp] = field(default_factory=dict)
     files: int = 0
-    copied: int = 0
-    """Bytes."""
 
     @classmethod
     def into(cls, checkout: Path, root: Path, paths: Sequence[Path]) -> "LinkedData":
@@ -55,10 +51,8 @@ class LinkedData:
         """Copy a small file, link anything else."""
         self.files += 1
         stat = source.stat()
-        small = stat.st_size <= COPIED_BYTES and self.copied + stat.st_size <= MOST_BYTES
-        if small and source.is_file():
+        if stat.st_size <= COPIED_BYTES and source.is_file():
             shutil.copy2(source, target)
-            self.copied += stat.st_size
             return
         target.symlink_to(source)
         if source.is_file():

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from trainperf.commands._comparison import ComparisonOptions, compare_sides, compared
-from trainperf.commands._others import NOTABLE_CPUS, typical
+from trainperf.commands._others import typical
 from trainperf.commands._paired_runs import (
     PairOfRuns,
     PairOptions,
@@ -22,6 +22,7 @@ from trainperf.comparison.clocks import gate
 from trainperf.comparison.compare import TOO_FEW
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison, FirstSteps, ProofEnd, ProofFacts
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import encodable
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.interleaving import TurnsSoFar
@@ -257,10 +258,10 @@ class Proof:
                 "; trainings were ended when the change was clear or more steps would have shown "
                 "nothing new, so what happens less often is not included (--to-the-end)"
             )
-        others = typical(self.others_cpus)
-        if others is not None and others >= NOTABLE_CPUS:
+        others, cpus = typical(self.others_cpus), psutil.cpu_count() or 1
+        if others is not None and others >= LIMITS.notable * cpus:
             sentence += (
-                f"; other processes kept {others:.1f} of {psutil.cpu_count()} CPUs busy meanwhile: "
+                f"; other processes kept {others:.1f} of {cpus} CPUs busy meanwhile: "
                 "a quieter machine takes fewer pairs"
             )
         return f"{sentence}."

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from trainperf.core.errors import ConfigError
 
 
-_PAIRS = 10
-_STEPS = 10
-
 _FORMATS = {
     "text": "for people",
     "markdown": "for issues and pull requests",
@@ -66,16 +63,16 @@ def add_turn_options(parser: argparse.ArgumentParser) -> None:
         "--pairs",
         metavar="N",
         type=int,
-        default=_PAIRS,
+        default=10,
         help="most pairs of trainings for one decision; fewer are run where they decide it "
-        f"(default: {_PAIRS})",
+        "(default: 10)",
     )
     parser.add_argument(
         "--every",
         metavar="N",
         type=int,
-        default=_STEPS,
-        help=f"fewest steps before it is the other training's turn (default: {_STEPS})",
+        default=10,
+        help="fewest steps before it is the other training's turn (default: 10)",
     )
     parser.add_argument(
         "--to-the-end",
@@ -91,10 +88,10 @@ def check_turns(given: argparse.Namespace) -> None:
         ConfigError: No pair, or no step but the first.
     """
     if given.pairs < 1:
-        raise ConfigError(f"--pairs {given.pairs}: must be at least 1; try {_PAIRS}")
+        raise ConfigError(f"--pairs {given.pairs}: must be at least 1; try 10")
     if given.every < 2:
         raise ConfigError(
-            f"--every {given.every}: must be at least 2, the first step is excluded; try {_STEPS}"
+            f"--every {given.every}: must be at least 2, the first step is excluded; try 10"
         )
 
 

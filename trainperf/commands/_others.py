@@ -12,9 +12,6 @@ from trainperf.core.machine.limits import busy_s
 EVERY_S = 3.0
 """Between two looks, each of which takes some milliseconds."""
 
-NOTABLE_CPUS = 0.25
-"""From so many busy CPUs on they are mentioned."""
-
 
 class Others:
     """How many CPUs are kept busy by processes that are neither this one nor started by it.

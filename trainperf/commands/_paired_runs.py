@@ -17,7 +17,7 @@ from pathlib import Path
 
 from trainperf.commands._last_words import last_words
 from trainperf.commands._others import Others
-from trainperf.commands.run import command_of, why_unrecorded
+from trainperf.commands.run import POLL_S, command_of, why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError, RunError
 from trainperf.core.interleaving import Participant, Referee, TurnsSoFar, new_address
@@ -25,9 +25,6 @@ from trainperf.core.launch_environment import LaunchOptions, signals_in
 
 
 SIDES = ("before", "after")
-
-_POLL_S = 0.05
-"""Between two checks whether a training has ended."""
 
 _GRACE_S = 10.0
 """Time for a training to end after a signal."""
@@ -209,7 +206,7 @@ def _wait(
         for side, why in list(referee.refused.items()):
             raise TrainingError(side, f"{folders[side]}: {why}")
         others.look()
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
 
 
 def end_trainings(trainings: Sequence[Training], how: signal.Signals) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from trainperf.core.formatting.escape import encodable, plain
 
 
 UNUSABLE = 2
-INTERRUPTED = 130
+SIGNALLED = 128
+"""Added by a shell to the number of the signal that ended a process."""
+INTERRUPTED = SIGNALLED + signal.SIGINT
 
 ABOUT = """\
 Where every millisecond of a PyTorch training step goes, and what to change first.

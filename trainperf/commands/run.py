@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainperf.commands._options import add_launch_options, check_launch
-from trainperf.commands.cli import Command, CommandResult
+from trainperf.commands.cli import SIGNALLED, Command, CommandResult
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions, LaunchSignal, signals_in
 from trainperf.core.places import storage
@@ -21,11 +21,8 @@ from trainperf.core.places import storage
 _UNRECORDED = "trainperf: nothing was recorded: "
 _REMEDY = "measure the loop itself with trainperf.loop.LoopMonitor"
 
-_SIGNALLED = 128
-"""Added by a shell to the number of the signal that ended a process."""
-
-_LATEST_S = 1.0
-"""A signal that comes right before we wait is passed on after so long."""
+POLL_S = 0.1
+"""Between two checks whether what was started has ended, or a signal is to be passed on."""
 
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 """Signals that a scheduler sends to what it started, which is us.
@@ -141,13 +138,13 @@ def _exit_code(command: Sequence[str], environment: dict[str, str]) -> int:
     ):
         while True:
             try:
-                code = process.wait(_LATEST_S)
+                code = process.wait(POLL_S)
             except subprocess.TimeoutExpired:
                 continue
             except KeyboardInterrupt:
                 # The terminal interrupts the script as well: it ends its fit by itself.
                 continue
-            return code if code >= 0 else _SIGNALLED - code
+            return code if code >= 0 else SIGNALLED - code
 
 
 @contextmanager

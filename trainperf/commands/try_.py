@@ -12,9 +12,6 @@ from trainperf.core.places import local_path
 from trainperf.reports import NAMES
 
 
-_MINUTES = 2.0
-
-
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
@@ -26,9 +23,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minutes",
         metavar="N",
         type=float,
-        default=_MINUTES,
+        default=2.0,
         help="minutes that all trials together may take, without the start of the script "
-        f"(default: {_MINUTES:g})",
+        "(default: 2)",
     )
     parser.add_argument(
         "--only",
@@ -137,7 +134,7 @@ def _check(given: argparse.Namespace) -> None:
     if given.script is None:
         raise ConfigError("no SCRIPT: give a Python file, or --list to see what can be tried")
     if given.minutes <= 0:
-        raise ConfigError(f"--minutes {given.minutes:g}: must be above 0; try {_MINUTES:g}")
+        raise ConfigError(f"--minutes {given.minutes:g}: must be above 0; try 2")
     check_launch(given)
     both = sorted({*given.only} & {*given.without})
     if both:

@@ -14,7 +14,6 @@ from trainperf.core.run_directory import RECORD_FILES
 HOST = "127.0.0.1"
 
 _TAB = "#trainperf"
-_LAST_PORT = 65535
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +33,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _port(text: str) -> int:
     port = int(text) if text.isdecimal() else -1
-    if not 0 <= port <= _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text}: must be a number from 0 to {_LAST_PORT}")
+    if not 0 <= port < 2**16:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number from 0 to 65535")
     return port
 
 

@@ -10,9 +10,6 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.places import path_of
 
 
-_LEAST_S = 0.5
-
-
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
@@ -34,8 +31,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _seconds(text: str) -> float:
     seconds = number(text)
-    if not _LEAST_S <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text}: must be at least {_LEAST_S} seconds; try 2")
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: must be above 0; try 2")
     return seconds
 
 

@@ -13,13 +13,14 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Difference
 from trainperf.comparison.variables import THREADS, as_without, variables
+from trainperf.core.findings import LIMITS
 from trainperf.core.loop_kind import NOT_TOLD, STEP_CLOCK, imported_from
 from trainperf.core.machine.surroundings import NEW_FACTS, PACKAGES, VARIABLES
 from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, SAMPLES_PER_S, STEP_MEAN_S, STEP_S
 from trainperf.core.steps.records import Scalar
 
 
-SAME_SIZE = 0.05
+SAME_SIZE = LIMITS.worth
 """Relative difference in parameters up to which it is the same model, its vocabulary padded; and
 in a step's work up to which a run is a repeat: texts have chance lengths."""
 

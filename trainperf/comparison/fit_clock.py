@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.journal import Journal
+from trainperf.comparison.pace_fold import MOST
 from trainperf.core.phases import Tag
 from trainperf.core.readings import (
     EFFECTIVE_TOKENS_PER_S,
@@ -62,9 +63,6 @@ FIT_BETTER: Mapping[str, str] = {
     FIT_SAMPLES_PER_S: "higher",
 }
 
-MOST_CELLS = 4096
-"""Cycles that are kept one by one; of longer runs neighbours are added up."""
-
 _APART = int(Tag.WARMUP | Tag.PROFILED | Tag.AUDITED | Tag.RECOMPILED | Tag.OUT_OF_TURN | Tag.TRIAL)
 """Tags of steps that are no part of the fit clock, with the gaps that follow them."""
 
@@ -100,7 +98,7 @@ class CycleFold:
         cells = self._of_means(np.stack(columns, axis=1)[chosen], job.first.select(chosen))
         self._cells.append(cells if self._together == 1 else _added(cells, self._together))
         self._kept += len(self._cells[-1])
-        while self._kept > MOST_CELLS:
+        while self._kept > MOST:
             halved = _added(np.concatenate(self._cells), 2)
             self._cells, self._kept, self._together = [halved], len(halved), 2 * self._together
 

@@ -12,7 +12,7 @@ from trainperf.core.steps.block import StepBlock, StepSchema
 
 
 MOST = 4096
-"""Steps kept, and timings; at least half as many of a long run."""
+"""Steps kept, timings, and cycles of the fit clock; at least half as many of a long run."""
 
 
 class PaceFold:

@@ -7,16 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from trainperf.comparison.results import TraceDifference, Where
+from trainperf.core.findings import LIMITS
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace
 from trainperf.traces.thresholds import THRESHOLDS
 
-
-MOST = 12
-"""Differences that are listed."""
-
-LEAST = 0.005
-"""Share of the step that a difference must be to be listed."""
 
 _TIMES = {
     "compute": "compute_s",
@@ -48,8 +43,9 @@ def trace_differences(
     old = ranks_before[min(shared or ranks_before)]
     new = ranks_after[min(shared or ranks_after)]
     every = [*_of_times(_times(old), _times(new)), *_of_operators(old, new)]
-    large = [difference for difference in every if _size_s(difference) >= LEAST * old.totals.step_s]
-    return tuple(sorted(large, key=_size_s, reverse=True)[:MOST])
+    least_s = LIMITS.trifle * old.totals.step_s
+    large = [difference for difference in every if _size_s(difference) >= least_s]
+    return tuple(sorted(large, key=_size_s, reverse=True))
 
 
 def _size_s(difference: TraceDifference) -> float:

@@ -326,7 +326,13 @@ def test_neighbours_take_cpus_where_they_do_most_of_the_time(
 ) -> None:
     """Not for a moment."""
     busy = CauseFacts(
-        cause="host shared", host="a", fraction=fraction, steps=9, values={"others_cpus": 1.4}
+        cause="host shared",
+        host="a",
+        fraction=fraction,
+        steps=9,
+        first_step=0,
+        last_step=8,
+        values={"others_cpus": 1.4},
     )
     machine = MachineFacts(hosts=(), causes=(busy,))
 

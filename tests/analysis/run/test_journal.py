@@ -23,7 +23,6 @@ from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.replay import Replay
 from trainperf.core.phases import GAPS, PHASES, Gap
 from trainperf.core.steps.block import StepBlock
-from trainperf.core.steps.records import Totals
 
 
 def journal(path: Path, ranks: list[RankSpec]) -> Journal:
@@ -165,19 +164,3 @@ def test_a_hole_before_the_last_gap_of_a_running_fit_shows(tmp_path: Path) -> No
 
     assert found.fit_ns == 400 * MS
     assert found.ledger_s()[UNATTRIBUTED] == 0.2
-
-
-def test_what_hooks_took_is_numbered_on_with_the_steps_of_its_attempt(tmp_path: Path) -> None:
-    """Else, of many ranks that restarted, a hook would seem to take next to nothing per step."""
-    looks = [Totals(at_step=5, actions_ns={"Slow.on_train_batch_end": spent}) for spent in (1, 2)]
-    ranks = [
-        RankSpec(steps=make_steps(7, forward=10), totals=totals, end=None, attempt=attempt)
-        for attempt, totals in enumerate(looks)
-    ]
-
-    found = journal(tmp_path, ranks)
-
-    assert found.hooks == [
-        (5, {"Slow.on_train_batch_end": 1}),
-        (12, {"Slow.on_train_batch_end": 3}),
-    ]

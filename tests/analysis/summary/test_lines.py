@@ -234,22 +234,6 @@ def test_steps_that_are_slow_by_chance_have_no_period(tmp_path: Path) -> None:
     assert summary_of(tmp_path, steps).slow_steps is None
 
 
-def test_steps_after_validation_are_found_by_their_tag(tmp_path: Path) -> None:
-    """They come at no regular distance."""
-    after = {40, 97, 150, 222, 301}
-    steps = [
-        make_step(
-            i,
-            tags=int(Tag.WARMUP) * (i < 12) | int(Tag.AFTER_VALIDATION) * (i in after),
-            forward=300.0 if i in after else 30.0,
-        )
-        for i in range(400)
-    ]
-    slow = summary_of(tmp_path, steps).slow_steps
-    assert slow is not None
-    assert (slow.every, slow.tag, slow.steps) == (None, "after_validation", 5)
-
-
 def test_steps_that_another_rule_owns_are_not_slow_steps(tmp_path: Path) -> None:
     """The garbage collector has a rule of its own."""
     for tag in (Tag.GC, Tag.TURN_BOUNDARY):

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
+from support.runs import MS, RankSpec, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
-from trainperf.core.phases import Gap
 from trainperf.core.steps.records import StepRecord
 
 
@@ -49,10 +48,10 @@ def steps_with(
     return steps
 
 
-def summary_with(tmp_path: Path, *ranks: list[StepRecord], **spec: object) -> Summary:
+def summary_with(tmp_path: Path, *ranks: list[StepRecord]) -> Summary:
     """Of a run with these steps."""
     specs = [
-        RankSpec(steps=steps, info=make_info(rank=rank, world_size=len(ranks)), **spec)
+        RankSpec(steps=steps, info=make_info(rank=rank, world_size=len(ranks)))
         for rank, steps in enumerate(ranks)
     ]
     return summarize(Run.open(make_run_dir(tmp_path / "run", specs)))
@@ -177,32 +176,10 @@ def test_a_log_file_that_is_rewritten_drifts_and_memory_grows_with_it(tmp_path: 
     assert any("memory in use grew with it" in line for line in shown.evidence)
 
 
-def test_checkpoints_that_grow_are_told(tmp_path: Path) -> None:
-    """From 2 to 8 s over 20 checkpoints."""
-    gaps = [
-        make_gap(
-            Gap.CHECKPOINT, 2_000 + 300 * number, start_ns=number * 10**10, after_step=number * 300
-        )
-        for number in range(1, 20)
-    ]
-    summary = summary_with(tmp_path, steps_with(lambda _: {}), gaps=gaps)
-    (pause,) = summary.long_term.pauses
-    assert (pause.gap, pause.number) == ("checkpoint", 19)
-    assert finding(summary, "slower_since").title.startswith("pauses for checkpoint get longer")
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_machine_that_wanders_gives_no_finding(tmp_path: Path, seed: int) -> None:
-    """Nor do checkpoints of unlike length."""
-    draws = np.random.default_rng(seed)
-    gaps = [
-        make_gap(
-            Gap.CHECKPOINT, 2_000 * draws.lognormal(0, 0.4), start_ns=n * 10**10, after_step=n * 300
-        )
-        for n in range(1, 20)
-    ]
-    steps = steps_with(lambda _: {}, seed=seed, wander=0.2)
-    summary = summary_with(tmp_path, steps, gaps=gaps)
+    """By a fifth over the run."""
+    summary = summary_with(tmp_path, steps_with(lambda _: {}, seed=seed, wander=0.2))
     assert not LONG_TERM & {each.id for each in summary.findings}
 
 

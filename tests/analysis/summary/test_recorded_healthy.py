@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.summary import long_term
 from trainperf.analysis.summary.long_term import Levels
 from trainperf.analysis.summary.schema import LongTerm
@@ -22,7 +21,7 @@ with np.load(Path(__file__).with_name("recorded_healthy.npz")) as recorded:
 
 def told(levels: Levels) -> LongTerm:
     """What is said of a fit of one rank."""
-    return long_term.long_term({0: levels}, {0: Journal(0)})
+    return long_term.long_term({0: levels})
 
 
 def test_they_are_of_unlike_kinds_and_long_enough_to_be_judged() -> None:

@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
 from trainperf.analysis.run.machine import _series
+from trainperf.core.artifacts.machine import MachineEnd
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.run_directory import machine_file
 from trainperf.recording.machine.probe import MachineProbe
@@ -72,13 +74,14 @@ def test_it_samples_the_clock_of_the_fit_and_closes_its_file(
     until(lambda: lines(path) >= 5, "no samples")
     probe.detach()
     elapsed_ns = monotonic_ns() - probe.recorder.zero_ns
-    series = _series([path.read_bytes().splitlines()], 0)
+    written = path.read_bytes().splitlines()
+    series = _series([written], 0)
     assert series is not None
 
     assert child.returncode == 0
     assert gone(child.pid)
-    assert series.end is not None
-    assert series.end.samples == len(series) >= 4
+    ending = msgspec.json.decode(written[-1], type=MachineEnd)
+    assert ending.samples == len(series) >= 4
     assert (series.at_ns[1:] > series.at_ns[:-1]).all()
     assert 0 < series.at_ns[0] < series.at_ns[-1] < elapsed_ns
     assert (series.column("memory_free") > 0).all()

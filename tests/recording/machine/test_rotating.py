@@ -68,7 +68,7 @@ def test_parts_that_were_left_are_packed_and_read_as_one_file(tmp_path: Path) ->
     on_disk = sum((run / name).stat().st_size for name in (*packed, last))
     assert on_disk < sum(map(len, lines)) / 2
     series, other = only(run), only(as_one)
-    assert (series.header, series.end) == (other.header, other.end)
+    assert series.header == other.header
     assert (series.at_ns == other.at_ns).all()
     assert np.array_equal(series.values, other.values, equal_nan=True)
 

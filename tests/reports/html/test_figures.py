@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.audits import capture_of, evidence_of, product, use
 from support.doctor import Planted, make_capture
 from support.pages import Page
 from support.runs import RankSpec, make_info, make_run_dir, make_step, make_steps
@@ -17,11 +15,10 @@ from scripts.simulation import records
 from scripts.simulation.arrivals import Job, Plant
 from trainperf.analysis.run.directory import Run
 from trainperf.core.artifacts.memory import MemoryLedger
-from trainperf.core.formatting.html.figures import WIDE, Axis, Unit, moment, short
+from trainperf.core.formatting.html.figures import Axis, Unit, moment, short
 from trainperf.core.phases import Tag
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.steps.records import StepRecord
-from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.run import MOST_GROUPS, PageData, load_page_data, render
 from trainperf.reports.html.step_times import Bins, histogram
 from trainperf.traces.results import TraceTotals
@@ -157,45 +154,10 @@ def test_the_page_of_many_ranks_is_no_larger_than_that_of_some(tmp_path: Path) -
     assert '<td class="text">37</td>' in pages[512]
 
 
-def test_an_operator_at_half_its_roof_is_drawn_there(tmp_path: Path) -> None:
-    """1 TFLOP/s under the chip's 1 TFLOP/s and 10 GB/s; 10 GFLOP in 20 ms are half of it."""
-    gemm = product("mm", 20.0, flops=10_000_000_000, read_bytes=5_000_000, memory_bytes=5_000_000)
-    chain = use("mul", 4.0, flops=1_000_000, read_bytes=10_000_000, memory_bytes=10_000_000)
-    evidence = evidence_of(tmp_path / "trainperf", [gemm, chain])
-    assert evidence.light is not None
-    drawn = roof(evidence, evidence.light)
-    dots = {
-        name: (float(x), float(y))
-        for x, y, name in re.findall(r'd="M([\d.]+) ([\d.]+)h.01"><title>aten.(\w+)', drawn)
-    }
-    corner = re.findall(r'class="curve roof" d="M[\d.]+ [\d.]+L([\d.]+) ([\d.]+)"', drawn)[0]
-
-    assert "of its roof" in drawn
-    assert "50 % of its roof" in drawn
-    # Right of the ridge (100 FLOP a byte) the first, left of it the second; lower than the roof.
-    assert dots["mul"][0] < float(corner[0]) < dots["mm"][0] < WIDE
-    assert dots["mm"][1] > float(corner[1])
-
-
-def test_on_a_device_the_times_of_the_roofline_are_those_of_a_trace(tmp_path: Path) -> None:
-    """The audit times launches there: without a trace of the same calls nothing is drawn."""
-    gemm = product("mm", 0.01, flops=10_000_000_000, read_bytes=5_000_000, memory_bytes=5_000_000)
-    alone = evidence_of(tmp_path, [gemm], device="cuda")
-    traced = replace(alone, captures=(capture_of({"mm": (1, 40.0)}),))
-    assert alone.light is not None
-
-    assert roof(alone, alone.light) == ""
-    assert "timed by a trace" in why_not(alone, alone.light)
-    assert "mm: 40.0 ms in 1 call, 25 % of its roof" in roof(traced, alone.light)
-
-
-def test_a_roofline_that_cannot_be_drawn_says_why(tmp_path: Path) -> None:
-    """Without an audit, and without an operator that computes."""
-    nothing = evidence_of(tmp_path / "a" / "trainperf", [use("copy_", 1.0, read_bytes=1000)])
+def test_the_speed_of_light_needs_an_audit_and_says_so(tmp_path: Path) -> None:
+    """With how to get one."""
     page = render(seen_of(tmp_path, steps_of(30)))
 
-    assert nothing.light is not None
-    assert roof(nothing, nothing.light) == ""
     assert "not measured: needs an audit of one step: " in words_of(page)
 
 

@@ -174,18 +174,13 @@ FULL = """\
     optimizer: exp_avg_sq  3.81 MiB                  4.0
     activations            10.0 MiB                    –
       in GPT.blocks.0      6.00 MiB                    –
-    16.0 bytes per parameter for the model and its update; the textbook figure is 16 for half
-    precision with Adam; under 16-mixed parameters stay in fp32: 4 + 4 + 4 + 4, no master copy
     peak of the audited step 30.0 MiB: activations 10.0 MiB, parameters 3.81 MiB
     capacity 32.0 GiB
     GPT.losses (gpt.py:12) accumulated 3 tensors, 12 B, 3 with a graph
 
   What would need less memory
                                                  saves at most
-    an optimizer sharded over 8 ranks (ZeRO-1)        6.68 MiB
     half the micro-batch, twice as many of them       5.00 MiB
-    an optimizer sharded over 8 ranks (ZeRO-1): torch.distributed.optim.ZeroRedundancyOptimizer; the
-    updated parameters are broadcast each step
     half the micro-batch, twice as many of them: batch_size // 2, gradients accumulated over
     2 micro-batches; smaller products, and twice the launches
     estimated from the ledger, not measured with the change made

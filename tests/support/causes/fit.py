@@ -160,30 +160,6 @@ PAUSES = (
 )
 
 
-def grows(gap: str, lost_s: float) -> Seen:
-    """Pauses that get longer."""
-    pause = RunChange(gap=gap, number=40, begins_s=0.1, ends_s=0.4, lost_s=lost_s)
-    return paused(gap, 10.0, 40, long_term=LongTerm(pauses=(pause,)))
-
-
-GROWING = tuple(
-    Case(
-        "slower_since",
-        f"{gap} takes a second more than it did at first",
-        grows(gap, 1.0),
-        1.0,
-        change,
-        (grows(gap, 0.19),),
-        words=("get longer: 100 ms at first, 400 ms at last",),
-    )
-    for gap, change in (
-        ("checkpoint", "growing_checkpoint"),
-        ("epoch_boundary", "growing_epoch_boundary"),
-        ("validation", "growing_pause"),
-    )
-)
-
-
 # -- steps ------------------------------------
 
 
@@ -200,14 +176,13 @@ def unsettled(
 
 
 def recurring(
-    *, every: int | None = 50, lost_s: float = 2.0, phase: str = "callbacks", **more: object
+    *, every: int = 50, lost_s: float = 2.0, phase: str = "callbacks", **more: object
 ) -> Seen:
     """Of two hundred steps of 100 ms four take 600."""
     settings = more.pop("settings", {})
     slow = RecurringSteps(
         **{
             "every": every,
-            "tag": "" if every else "after_validation",
             "steps": 4,
             "of_steps": 200,
             "slow_s": 0.6,
@@ -313,14 +288,6 @@ STEPS = (
         words=("what every 50th step does",),
     ),
     Case(
-        "slow_steps",
-        "those after validation",
-        recurring(every=None),
-        2.0,
-        "do_less_often",
-        words=("the step after validation takes",),
-    ),
-    Case(
         "slower_since",
         "60 ms instead of 50 in each of the 95 steps after a capture",
         after_capture(slower=True),
@@ -380,9 +347,7 @@ def both(*each: Seen) -> Seen:
     return seen(one.account, long_term=one.facts.long_term, aftermath=other.facts.aftermath)
 
 
-def drifting(
-    phase: str = "loop", *moved: Moved, lost_s: float = 2.0, hook: str = "", **known: object
-) -> Seen:
+def drifting(phase: str = "loop", *moved: Moved, lost_s: float = 2.0, **known: object) -> Seen:
     """Steps of 100 ms become steps of 140."""
     drift = RunChange(
         begins_s=0.1,
@@ -391,7 +356,6 @@ def drifting(
         phase=phase,
         phase_begins_s=0.01,
         phase_ends_s=0.05,
-        hook=hook,
         alike=bool(known.pop("alike", False)),
         moved=moved,
     )
@@ -459,8 +423,8 @@ TIME = (
         "callbacks",
         "clear_what_gathers",
         "a list was found that has something of each step",
-        drifting("callbacks", hook="Keeps.on_end", documents=held(200, 0, 1)),
-        "callbacks (Keeps.on_end) grows",
+        drifting("callbacks", documents=held(200, 0, 1)),
+        "callbacks grows",
         "list Model.kept holds 200 tensors or arrays",
         "clear Model.kept after use",
     ),
@@ -691,4 +655,4 @@ COMPILING = (
     ),
 )
 
-CASES = (*PAUSES, *GROWING, *STEPS, *TIME, *COMPILING)
+CASES = (*PAUSES, *STEPS, *TIME, *COMPILING)

@@ -311,7 +311,6 @@ def returning(every: int = 20, **settings: Scalar) -> Seen:
     """From outside: every 20th step waits 200 ms more; 640 samples are 20 batches of 32."""
     slow = RecurringSteps(
         every=every,
-        tag="",
         steps=10,
         of_steps=200,
         slow_s=0.21,

@@ -3,7 +3,7 @@
 from support.accounts import Seen, on_gpu, seen, step
 from support.causes.case import CauseCase as Case
 
-from trainperf.analysis.summary.schema import CauseFacts, MachineFacts, MachineWindow
+from trainperf.analysis.summary.schema import CauseFacts, MachineFacts
 
 
 def trouble(
@@ -17,18 +17,18 @@ def trouble(
     **values: float,
 ) -> Seen:
     """Steps of 100 ms, of which 40 were slower while the machine did so."""
-    window = MachineWindow(first_step=40, last_step=79, steps=40, seconds=4.0, slower=slower)
     facts = CauseFacts(
         cause=cause,
         host="a",
         fraction=fraction,
         steps=40,
+        first_step=40,
+        last_step=79,
         slower=slower,
         lost_fraction=lost,
         shown=shown,
         values=values,
         who=("ffmpeg (99)",) if cause == "host shared" else (),
-        windows=(window,),
     )
     machine = MachineFacts(hosts=(), causes=(facts,))
     return seen(

@@ -148,10 +148,8 @@ class Facts:
     def machine_slowed(self, first_step: int, last_step: int, slower: float) -> bool:
         """Whether the machine is why just these steps are slower, by so much."""
         for cause in self.slowed_by:
-            inside = sum(
-                max(0, min(last_step, window.last_step) - max(first_step, window.first_step) + 1)
-                for window in cause.windows
-            )
+            between = min(last_step, cause.last_step) - max(first_step, cause.first_step) + 1
+            inside = min(between, cause.steps)
             most = inside >= LIMITS.regular * (last_step - first_step + 1)
             if most and (cause.slower or 0.0) >= LIMITS.regular * slower:
                 return True

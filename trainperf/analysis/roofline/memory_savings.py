@@ -10,13 +10,6 @@ from dataclasses import dataclass
 from trainperf.core.artifacts.memory import MemoryLedger
 
 
-TEXTBOOK_BYTES = 16
-"""Per parameter under mixed precision with Adam: 2 + 2 for a half-precision parameter and its
-gradient, 4 for the master copy, 4 + 4 for the two moments (ZeRO, arXiv 1910.02054, section 3.1)."""
-
-SHARDED_OVER = 8
-"""Ranks assumed for a sharded optimizer where the run has one rank."""
-
 _BLOCK = re.compile(r"^(.*?)\.(\d+)(?:\.|$)")
 """A path through one of several modules that are numbered, e.g. in an `nn.ModuleList`."""
 
@@ -33,16 +26,6 @@ class Saving:
     """What it saves at most, on each rank."""
     costs: str
     """What it costs."""
-
-
-def bytes_per_parameter(ledger: MemoryLedger) -> float | None:
-    """Parameters, gradients, master weights and optimizer state; `None` without parameters.
-
-    Compare with `TEXTBOOK_BYTES`.
-    """
-    if not ledger.parameters:
-        return None
-    return (ledger.static_bytes - ledger.buffers_bytes) / ledger.parameters
 
 
 def savings(ledger: MemoryLedger) -> tuple[Saving, ...]:
@@ -82,8 +65,8 @@ def _accumulation(ledger: MemoryLedger) -> Saving | None:
     )
 
 
-def _sharding(ledger: MemoryLedger) -> Saving | None:
-    ranks = ledger.world_size if ledger.world_size > 1 else SHARDED_OVER
+def _sharding(ledger: MemoryLedger) -> Saving:
+    ranks = ledger.world_size
     return Saving(
         what=f"an optimizer sharded over {ranks} ranks (ZeRO-1)",
         how="torch.distributed.optim.ZeroRedundancyOptimizer",

@@ -50,17 +50,9 @@ class OperatorFloor(msgspec.Struct, frozen=True, kw_only=True):
     fused_floor_s: float = 0.0
     """The floor when each chain of elementwise operators is one kernel."""
 
-    def share_of_roof(self, measured_s: float | None) -> float | None:
-        """Floor over measured time: from 0.75 on there is little to gain; `None` without a floor.
-
-        Above 1 the measured time is not that of the calls, or the chip is faster than specified.
-        """
-        return self.floor_s / measured_s if measured_s and self.floor_s > 0 else None
-
-    def near_roof(self, measured_s: float | None) -> bool | None:
+    def near_roof(self, measured_s: float | None) -> bool:
         """Whether a faster kernel would gain little: leave it alone, or fuse it away."""
-        share = self.share_of_roof(measured_s)
-        return None if share is None else share >= NEAR_ROOF
+        return bool(measured_s and self.floor_s >= NEAR_ROOF * measured_s)
 
 
 class PhaseFloor(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,8 +88,6 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     """Longest floor first."""
     unknown_precisions: tuple[str, ...]
     """Precisions of contractions for which the chip has no peak: their arithmetic is no floor."""
-    peak_flops_per_s: float | None
-    """Peak of the precision that most contractions are computed in."""
 
     @property
     def own(self) -> tuple[OperatorFloor, ...]:
@@ -108,7 +98,6 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
 def roofline(audit: StepAudit, chip: Chip) -> Roofline:
     """The floors of an audited step on a chip."""
     floors = [_floor(use, chip) for use in audit.operators]
-    main = audit.precision
     matmuls = (use for use in audit.operators if use.matmul_flops)
     return Roofline(
         chip=chip,
@@ -118,7 +107,6 @@ def roofline(audit: StepAudit, chip: Chip) -> Roofline:
         unknown_precisions=tuple(
             sorted({use.precision for use in matmuls} - chip.flops_per_s.keys())
         ),
-        peak_flops_per_s=None if main is None else chip.flops_per_s.get(main),
     )
 
 

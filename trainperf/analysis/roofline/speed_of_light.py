@@ -1,4 +1,4 @@
-"""Measured times of a step against their floors, by the records and by a trace of the same fit.
+"""Measured times of a step against their floors, and the operators of a trace of the same fit.
 
 A trace has times and no sizes, an audit has sizes and no device times: they are joined by the name
 of the operator, both per step.
@@ -9,16 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainperf.analysis.roofline.roofline import NEAR_ROOF, OperatorFloor, PhaseFloor, Roofline
+from trainperf.analysis.roofline.roofline import OperatorFloor, PhaseFloor, Roofline
 from trainperf.core.artifacts.audit import StepAudit, short_name
 from trainperf.traces.capture_files import CaptureReport
 
 
 MOST_OPERATORS = 12
 """Operators listed."""
-
-SAME_CALLS = 0.1
-"""Relative difference in calls per step up to which trace and audit are of the same work."""
 
 _COPY, _CONVOLUTION = "copy_", "convolution"
 _FAMILIES = {
@@ -55,7 +52,6 @@ class SpeedOfLight(msgspec.Struct, frozen=True, kw_only=True):
     operators: tuple[OperatorSpeed, ...]
     """Those that take longest, first."""
     model_flops: int
-    hardware_flops: int
     unknown_precisions: tuple[str, ...] = ()
     """Precisions of contractions without a known peak: their arithmetic is in no floor."""
 
@@ -88,7 +84,6 @@ def speed_of_light(
         ),
         operators=_operators(light, timed=audit.timed),
         model_flops=audit.model_flops,
-        hardware_flops=audit.hardware_flops,
         unknown_precisions=light.unknown_precisions,
     )
 
@@ -118,33 +113,6 @@ class TracedOperator(msgspec.Struct, frozen=True, kw_only=True):
     calls: float
     measured_s: float
     """Self time on the device; on the CPU where there is no device."""
-    share_of_roof: float | None = None
-    """Floor in the audit over measured time; `None` where the calls differ."""
-
-    @property
-    def near_roof(self) -> bool | None:
-        """Whether a better kernel would gain little: leave it alone, or fuse it away."""
-        return None if self.share_of_roof is None else self.share_of_roof >= NEAR_ROOF
-
-
-def achieved(light: Roofline, captures: Sequence[CaptureReport]) -> tuple[TracedOperator, ...]:
-    """The operators in both the trace and the audit, the longest first; empty without a trace."""
-    floors: dict[str, list[OperatorFloor]] = {}
-    for floor in light.own:
-        floors.setdefault(family(floor.use.name), []).append(floor)
-    joined = [
-        msgspec.structs.replace(each, share_of_roof=_share_of_roof(each, floors[each.name]))
-        for each in traced_operators(captures)
-        if each.name in floors
-    ]
-    return tuple(sorted(joined, key=lambda operator: -operator.measured_s))
-
-
-def _share_of_roof(traced: TracedOperator, floors: Sequence[OperatorFloor]) -> float | None:
-    calls = sum(floor.use.calls for floor in floors)
-    floor_s = sum(floor.floor_s for floor in floors)
-    same_work = abs(traced.calls - calls) <= SAME_CALLS * calls
-    return floor_s / traced.measured_s if same_work and floor_s and traced.measured_s else None
 
 
 def traced_operators(captures: Sequence[CaptureReport]) -> tuple[TracedOperator, ...]:

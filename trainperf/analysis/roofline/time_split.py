@@ -144,8 +144,8 @@ def _computing_s(
 
 def _split(work: float, weights: Mapping[str, float] | None) -> dict[str, float | None]:
     """The work of operators in proportion to *weights*; undivided without them."""
-    total = sum(weights.values()) if weights is not None else 0.0
-    if weights is None or total <= 0:
+    total = sum(weights.values()) if weights else 0.0
+    if not weights or total <= 0:
         return {**dict.fromkeys(MODELLED), "undivided": work}
     return {**{name: work * weights[name] / total for name in MODELLED}, "undivided": None}
 
@@ -160,22 +160,15 @@ def _weights(light: Roofline | None, work_s: float, *, timed: bool) -> dict[str,
     if light is None:
         return None
     spent_s = dict.fromkeys(MODELLED, 0.0)
-    ran_s = 0.0
     for floor in light.own:
         moving_s = floor.use.moved_bytes / light.chip.memory_bytes_per_s
         bound = "compute" if (floor.compute_s or 0.0) >= moving_s else "memory"
-        if timed and floor.use.host_s > 0:
-            taken_s = floor.use.host_s
-            launch_s = min(floor.launch_s, taken_s)
-            ran_s += taken_s
-        else:
-            # Launches hide behind the work of a device that is behind the host, and only there.
-            taken_s = max(floor.floor_s, floor.launch_s)
-            launch_s = taken_s if floor.launch_s > floor.floor_s else 0.0
+        taken_s = floor.use.host_s if timed else max(floor.floor_s, floor.launch_s)
+        # Launches hide behind the work of a device that is behind the host, and only there.
+        hidden = not timed and floor.launch_s <= floor.floor_s
+        launch_s = 0.0 if hidden else min(floor.launch_s, taken_s)
         spent_s["launch"] += launch_s
         spent_s[bound] += taken_s - launch_s
-    if sum(spent_s.values()) <= 0:
-        return None
-    if ran_s > 0:
-        spent_s["launch"] += max(0.0, work_s - ran_s)
-    return spent_s
+    ran_s = sum(spent_s.values())
+    spent_s["launch"] += max(0.0, work_s - ran_s) if timed else 0.0
+    return spent_s if ran_s > 0 else None

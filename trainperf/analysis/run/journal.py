@@ -30,8 +30,6 @@ NOT_RECURRING = frozenset(
 )
 """Gaps that happen once in a fit or are not its own work; all others belong to a step's cycle."""
 
-MOST_HOOK_LOOKS = 128
-
 _NO_TOTALS = Totals(at_step=-1)
 
 _COUNTS = ("actions_ns", "threads_ns", "sequence_lengths", "dropped", "contention")
@@ -64,8 +62,6 @@ class Journal:
         """Of the latest attempt alone."""
         self.pauses: dict[str, list[tuple[int, int]]] = {}
         """Gap to the step before it and its nanoseconds, in order."""
-        self.hooks: list[tuple[int, dict[str, int]]] = []
-        """Step to what the user's hooks had taken by then, now and then."""
         self._earlier = self._before = _NO_TOTALS
         self._begun, self._chosen = 0, EVERY_STEP
         self._started: datetime | None = None
@@ -133,10 +129,6 @@ class Journal:
             self._before = totals
         self.learned = _since(self._before, totals) if chosen.is_window else totals
         self.totals = _continued(self._earlier, self.learned)
-        if step >= max(0, chosen.first):
-            self.hooks.append((step + self._begun, self.totals.actions_ns))
-        if len(self.hooks) > MOST_HOOK_LOOKS:
-            del self.hooks[1::2]
 
     def ledger_s(self) -> dict[str, float]:
         """Seconds per phase and gap, with what is left over: they sum to the fit exactly."""

@@ -37,10 +37,11 @@ class MachineSeries:
     at_ns: Column
     """Of each sample, since the start of the fit on the run's lowest rank, and of its attempt
     (`attempt_ns`)."""
+    since_ns: Column
+    """From when on each sample speaks: from the one before it in its attempt."""
     values: npt.NDArray[np.float32]
     """A row per sample, in the order of the header's columns, without the first."""
     neighbours: tuple[Neighbour, ...] = ()
-    end: MachineEnd | None = None
 
     def __len__(self) -> int:
         return len(self.at_ns)
@@ -60,26 +61,16 @@ class MachineSeries:
         """Values of a device's column."""
         return self.column(device_column(device, name))
 
-    def begins(self) -> npt.NDArray[np.bool_]:
-        """Which samples are the first of their attempt."""
-        return np.append(True, np.diff(self.at_ns) > attempt_ns(1) / 2)
-
-    def since_ns(self) -> Column:
-        """From when on each sample speaks: from the one before it in its attempt."""
-        apart_ns, begins = np.diff(self.at_ns), self.begins()
-        within = apart_ns[~begins[1:]]
-        every_ns = float(np.median(within)) if len(within) else 0.0
-        return np.where(begins, self.at_ns - every_ns, np.append(0.0, self.at_ns[:-1]))
-
-    def attempts_ns(self) -> list[tuple[float, float]]:
-        """From when to when each of its attempts was sampled."""
-        firsts = np.flatnonzero(self.begins())
-        lasts = np.append(firsts[1:], len(self)) - 1
-        return list(zip(self.since_ns()[firsts], self.at_ns[lasts], strict=True))
+    def place_of(self, moments_ns: Column) -> npt.NDArray[np.int64]:
+        """The sample that speaks of each moment; -1 where none does."""
+        place = np.searchsorted(self.at_ns, moments_ns).clip(max=len(self) - 1)
+        sampled = (self.since_ns[place] < moments_ns) & (moments_ns <= self.at_ns[place])
+        return np.where(sampled, place, -1)
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> "MachineSeries":
         """The samples for which *chosen* is true."""
-        return replace(self, at_ns=self.at_ns[chosen], values=self.values[chosen])
+        columns = {name: getattr(self, name)[chosen] for name in ("at_ns", "since_ns", "values")}
+        return replace(self, **columns)
 
 
 def attempt_ns(place: int) -> int:
@@ -120,6 +111,7 @@ def _joined(attempts: Sequence[MachineSeries]) -> MachineSeries:
     return replace(
         attempts[-1],
         at_ns=np.concatenate([each.at_ns for each in attempts]),
+        since_ns=np.concatenate([each.since_ns for each in attempts]),
         values=np.concatenate(values).astype(np.float32),
         neighbours=tuple(neighbour for each in attempts for neighbour in each.neighbours),
     )
@@ -174,14 +166,18 @@ def _series(chunks: Iterable[Sequence[bytes]], begins_ns: int) -> MachineSeries 
     if header.schema != MACHINE_VERSION:
         raise ValueError(f"version {header.schema}; this trainperf reads {MACHINE_VERSION}")
     matrix = np.concatenate(blocks) if blocks else np.empty((0, len(header.columns)))
+    at_ns = matrix[:, 0] + begins_ns
+    apart_ns = np.diff(at_ns)
+    usual_ns = float(np.median(apart_ns)) if len(apart_ns) else 0.0
     return MachineSeries(
         header=header,
-        at_ns=matrix[:, 0] + begins_ns,
+        at_ns=at_ns,
+        # The first one speaks for as long as any other.
+        since_ns=at_ns - np.append(usual_ns, apart_ns),
         values=matrix[:, 1:].astype(np.float32),
         neighbours=tuple(
             msgspec.structs.replace(each, at_ns=each.at_ns + begins_ns)
             for each in others
             if isinstance(each, Neighbour)
         ),
-        end=next((entry for entry in others if isinstance(entry, MachineEnd)), None),
     )

@@ -12,9 +12,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps, tagged
+from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps
 from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode, RecurringSteps
-from trainperf.core.artifacts.lines import Sample, SampledLines, SampledStack
+from trainperf.core.artifacts.lines import SampledLines, SampledStack
+from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Tag
 from trainperf.core.stats.quantiles import wilson
 from trainperf.core.steps.block import Column
@@ -22,15 +23,8 @@ from trainperf.core.steps.block import Column
 
 FEWEST_SAMPLES = 10
 """Fewer of a phase name no line."""
-MOST_LINES = 5
-"""Of a phase that are kept."""
-NEARLY_ALL = 0.95
-"""Of the samples of steps: a frame that they share is around the loop.  Of those of a function, if
-they are of one phase: it belongs to that, and does not run the loop."""
-SLOW = (1.5, 3.0, 10.0)
-"""A step so many times as long as the median is slow; the first of these that shows a period."""
-REGULAR = 0.7
-"""Share of the slow steps that another one must follow a period later."""
+SLOW = 1.5
+"""A step so many times as long as the median is slow."""
 FEWEST_SLOW = 4
 _OWNED = int(
     Tag.WARMUP
@@ -45,18 +39,19 @@ _OWNED = int(
     | Tag.TRIAL
 )
 """Steps that other rules speak about."""
-_CAUSES = (Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
 
 _PHASES = {phase.label for phase in PHASES}
 
 Mask = npt.NDArray[np.bool_]
 Function = tuple[str, str]
 Stacks = Counter[tuple[int, ...]]
+WeighedStack = tuple[SampledStack, int]
+"""What was running in a sample, and the microseconds that it stands for."""
 K = TypeVar("K", bound=Hashable)
 
 
 def slow_steps(steps: LeadSteps, lines: SampledLines | None) -> RecurringSteps | None:
-    """Those that cost most, of the ones that come back by number or after a pause."""
+    """Those that come back at a regular distance."""
     rows = steps.latest(_OWNED)
     if len(rows) < 3 * FEWEST_SLOW:
         return None
@@ -66,14 +61,7 @@ def slow_steps(steps: LeadSteps, lines: SampledLines | None) -> RecurringSteps |
     if typical_s <= 0:
         return None  # a clock that stood still
     every, which = _periodic(index, walls_s / typical_s)
-    tag, lost_s = "", float((walls_s[which] - typical_s).sum())
-    for cause in _CAUSES:
-        after = tagged(rows, cause)
-        more_s = walls_s[after] - typical_s
-        often = len(more_s) >= FEWEST_SLOW and np.median(more_s) > (SLOW[0] - 1) * typical_s
-        if often and float(more_s.sum()) > lost_s:
-            every, tag, which, lost_s = None, cause.label, after, float(more_s.sum())
-    if not which.any():
+    if not every:
         return None
     more_s = np.median(host_s[which], axis=0) - np.median(host_s[~which], axis=0)
     longer_s = float(more_s.clip(min=0).sum())
@@ -83,32 +71,34 @@ def slow_steps(steps: LeadSteps, lines: SampledLines | None) -> RecurringSteps |
     slow, ordinary = (frozenset(index[some].tolist()) for some in (which, ~which))
     return RecurringSteps(
         every=every,
-        tag=tag,
         steps=len(slow),
         of_steps=len(rows),
         slow_s=float(np.median(walls_s[which])),
         typical_s=typical_s,
-        lost_s=lost_s,
+        lost_s=float((walls_s[which] - typical_s).sum()),
         phase=phase,
         phase_fraction=float(more_s.max()) / longer_s,
         line=_SampledCode(lines).beyond(phase, slow, ordinary) if lines else None,
     )
 
 
-def _periodic(index: npt.NDArray[np.int64], medians: Column) -> tuple[int | None, Mask]:
-    """Steps from a slow one to the next, and which these are, by the medians that they take."""
-    for times in SLOW:
-        slow = medians > times
-        numbers = index[slow]
-        if FEWEST_SLOW <= len(numbers) <= len(index) / 3:
-            period = _period(numbers, index)
-            if period is not None:
-                return period, slow & np.isin(index, [numbers + period, numbers - period])
-    return None, np.zeros(len(index), dtype=bool)
+def _periodic(index: npt.NDArray[np.int64], medians: Column) -> tuple[int, Mask]:
+    """Steps from a slow one to the next, 0 without any, and which these are.
+
+    Where steps are slow by chance as well, those that come back may be longer still: the bar is
+    doubled until a period shows, or hardly any is left above it.
+    """
+    bar = SLOW
+    while (slow := medians > bar).sum() >= FEWEST_SLOW:
+        numbers, bar = index[slow], 2 * bar
+        period = _period(numbers, index) if 3 * len(numbers) <= len(index) else 0
+        if period:
+            return period, slow & np.isin(index, [numbers + period, numbers - period])
+    return 0, np.zeros(len(index), dtype=bool)
 
 
-def _period(numbers: npt.NDArray[np.int64], index: npt.NDArray[np.int64]) -> int | None:
-    """Steps between slow ones, where most are followed by another so many steps later.
+def _period(numbers: npt.NDArray[np.int64], index: npt.NDArray[np.int64]) -> int:
+    """Steps between slow ones, where most are followed by another so many steps later; else 0.
 
     Those are not counted after which the step in question is not among the ones looked at.
     """
@@ -116,9 +106,9 @@ def _period(numbers: npt.NDArray[np.int64], index: npt.NDArray[np.int64]) -> int
     for period, _ in sorted(apart.most_common(5)):
         could = numbers[np.isin(numbers + period, index) & (numbers + period <= numbers[-1])]
         followed = np.isin(could + period, numbers)
-        if len(could) >= FEWEST_SLOW - 1 and followed.mean() >= REGULAR:
-            return period if period > 1 else None  # one after the other: a slow stretch
-    return None
+        if len(could) >= FEWEST_SLOW - 1 and followed.mean() >= LIMITS.regular:
+            return period if period > 1 else 0  # one after the other: a slow stretch
+    return 0
 
 
 def phase_lines(lines: SampledLines | None, steady: Collection[int]) -> tuple[PhaseLines, ...]:
@@ -140,13 +130,14 @@ class _SampledCode:
         self._lines = lines
         stacks = [lines.stacks[sample.stack] for sample in lines.samples]
         stacks = [stack for stack in stacks if stack.slot in _PHASES]
+        nearly_all = 1 - LIMITS.worth
         # Outer frames that nearly all samples of steps share: the call that trains runs in every
         # phase, and says nothing about any of them.
         self._base = 0
         frames = [_frames(stack) for stack in stacks]
         while True:
             places = Counter(each[self._base] for each in frames if len(each) > self._base)
-            if max(places.values(), default=0) < max(1, NEARLY_ALL * len(frames)):
+            if max(places.values(), default=0) < max(1, nearly_all * len(frames)):
                 break
             self._base += 1
         # Functions that run the loop: outside of modules they are seen in several phases.
@@ -157,7 +148,7 @@ class _SampledCode:
         self._around = {
             function
             for function, samples in phases.items()
-            if max(samples.values()) < NEARLY_ALL * samples.total()
+            if max(samples.values()) < nearly_all * samples.total()
         }
 
     def named(self, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
@@ -168,31 +159,30 @@ class _SampledCode:
         if number < FEWEST_SAMPLES or not whole:
             return None
         tops = _summed((frames[-1], weight) for frames, weight in stacks.items() if frames)
-        loads = [self._lines.stacks[sample.stack].loads for sample in samples]
-        spent_us = [sample.stands_for_us for sample in samples]
-        loading = float(np.average([*map(bool, loads)], weights=spent_us))
+        loads = [stack.loads for stack, _ in samples]
+        loading = float(np.average([*map(bool, loads)], weights=[spent for _, spent in samples]))
         return PhaseLines(
             slot=slot,
             samples=number,
             owner=self._owner(stacks, number, self._around),
             lines=tuple(
                 self._line(place, weight / whole, number)
-                for place, weight in tops.most_common(MOST_LINES)
+                for place, weight in tops.most_common()
+                if weight >= LIMITS.worth * whole
             ),
             host=self._plain_code(samples),
             loader_fraction=None if None in loads else loading,
         )
 
-    def _plain_code(self, samples: Sequence[Sample]) -> PlainCode | None:
+    def _plain_code(self, samples: Sequence[WeighedStack]) -> PlainCode | None:
         """What is no tensor operation there, and the innermost function that most of it is in."""
-        sampled = [(self._lines.stacks[sample.stack], sample.stands_for_us) for sample in samples]
-        plain = [(stack, spent_us) for stack, spent_us in sampled if stack.host_work]
+        plain = [(stack, spent_us) for stack, spent_us in samples if stack.host_work]
         stacks = _summed((stack.frames, spent_us) for stack, spent_us in plain)
         owner = self._owner(stacks, len(samples), self._around)
         if owner is None:
             return None
         names = _summed((stack.host_work, spent_us) for stack, spent_us in plain)
-        weights = np.array([spent_us for _, spent_us in sampled], dtype=np.float64)
+        weights = np.array([spent_us for _, spent_us in samples], dtype=np.float64)
         fraction = owner.fraction * stacks.total() / float(weights.sum())
         # Samples stand for unlike times: so many equal ones would be as sure.
         low, high = wilson(fraction, float(weights.sum() ** 2 / (weights**2).sum()))
@@ -222,20 +212,17 @@ class _SampledCode:
         running = {name for name in part if 10 * usual_part[name] * per_step >= part[name]}
         return self._owner(excess, len(samples), running | self._around, outermost=True)
 
-    def _samples(self, slot: str, steps: Collection[int] | None) -> list[Sample]:
+    def _samples(self, slot: str, steps: Collection[int] | None) -> list[WeighedStack]:
         return [
-            sample
+            (stack, sample.stands_for_us)
             for sample in self._lines.samples
-            if self._lines.stacks[sample.stack].slot == slot
+            if (stack := self._lines.stacks[sample.stack]).slot == slot
             and (steps is None or sample.step in steps)
         ]
 
-    def _time(self, samples: Iterable[Sample]) -> Stacks:
+    def _time(self, samples: Iterable[WeighedStack]) -> Stacks:
         """Time of each stack, without the frames that all share."""
-        return _summed(
-            (_frames(self._lines.stacks[sample.stack])[self._base :], sample.stands_for_us)
-            for sample in samples
-        )
+        return _summed((_frames(stack)[self._base :], spent_us) for stack, spent_us in samples)
 
     def _by_function(self, stacks: Stacks) -> Counter[Function]:
         """Time of each function, with what it calls."""

@@ -1,11 +1,11 @@
-"""Changes of a run while it goes on: steps, or pauses, that take longer than before.
+"""Changes of a run while it goes on: steps that take longer than before.
 
 Levels are what a step took in each of up to 1,024 consecutive pieces of the run, per rank: of
 steady steps the means of phases and of some facts.  Pieces get longer with the run.
 
 A change is two sides of the run, before and after: on either side of a step from which on it
 takes longer, or the beginning and the end of a run that gets slower bit by bit.  What differs
-between them, a phase on a rank, a hook, a fact, is the same question of both.
+between them, a phase on a rank or a fact, is the same question of both.
 
 Changes are told from the steps of the lowest rank: ranks that wait for each other have the same.
 Of several ranks the cause is looked for on the one whose own work changed most, because the others
@@ -13,31 +13,24 @@ wait for it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from trainperf.analysis.run.journal import NOT_RECURRING, Journal
 from trainperf.analysis.summary.schema import LongTerm, Moved, RunChange
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import DISQUALIFYING, PHASES, Phase
-from trainperf.core.stats.changes import LEAST_CHANGE, LEAST_LEVELS, change_points, drift
+from trainperf.core.stats.changes import LEAST_LEVELS, change_points, drift
 from trainperf.core.steps.block import Column, StepBlock
 
 
 LEAST_LASTS_S = 30.0
 """How long a level lasts, or a drift goes on, that is told of."""
 
-GROWN = 1.5
-"""Times as long as at first are the pauses of the last quarter, or a hook, if they grow."""
-
-ALIKE = 0.3
-"""Phases that grow by factors no further apart grow alike."""
-
 MOST_LEVELS = 1024
 LEAST_STEPS = 16
-"""Of a piece, and pauses: a median of fewer is that of single ones."""
+"""Of a piece: a mean of fewer is that of single ones."""
 
 FACTS = (
     "pace_ns",
@@ -92,6 +85,10 @@ class Levels:
         return walls_s
 
 
+Sides = Mapping[int, tuple[Levels, Levels]]
+"""Rank to its pieces before and after."""
+
+
 class LevelsFold:
     """Takes the steps of all ranks, or of one; a later attempt goes on."""
 
@@ -101,25 +98,14 @@ class LevelsFold:
 
     def observe(self, blocks: Sequence[StepBlock]) -> None:
         """Take the next steps: a block per rank, empty for one that took no part."""
-        for place, block in enumerate(blocks):
-            self.observe_rank(place, block)
+        for rows, block in zip(self._rows, blocks, strict=False):
+            if len(block):
+                rows.append(joined(_rows(block), self._steps))
         while max(sum(map(len, rows)) for rows in self._rows) > 2 * MOST_LEVELS:
             self._rows = [
                 [joined(np.concatenate(rows), self._steps)] if rows else [] for rows in self._rows
             ]
             self._steps *= 2
-
-    def observe_rank(self, place: int, block: StepBlock) -> None:
-        """Take the next steps of a rank alone, after those of the first rank."""
-        if not len(block):
-            return
-        missing = np.full(len(block), np.nan)
-        facts = [block.fact(name) for name in FACTS]
-        host_ns = [block.host_ns(phase) for phase in PHASES]
-        steady = (block.tags & DISQUALIFYING) == 0
-        rows = [block.index, block.index, steady, *host_ns]
-        rows += [missing if fact is None else fact for fact in facts]
-        self._rows[place].append(joined(np.column_stack(rows), self._steps))
 
     def has(self, place: int) -> bool:
         """Whether there are steps of the rank at a place."""
@@ -136,6 +122,15 @@ class LevelsFold:
         return Levels(matrix)
 
 
+def _rows(block: StepBlock) -> Column:
+    """A piece per step."""
+    missing = np.full(len(block), np.nan)
+    steady = (block.tags & DISQUALIFYING) == 0
+    rows = [block.index, block.index, steady, *(block.host_ns(phase) for phase in PHASES)]
+    facts = map(block.fact, FACTS)
+    return np.column_stack([*rows, *(missing if fact is None else fact for fact in facts)])
+
+
 def joined(matrix: Column, steps: int) -> Column:
     """Rows that begin in the same piece of so many steps as one: means of their steady steps."""
     firsts = np.flatnonzero(np.diff(matrix[:, _FIRST] // steps, prepend=-1))
@@ -149,54 +144,44 @@ def joined(matrix: Column, steps: int) -> Column:
     return pieces
 
 
-def long_term(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> LongTerm:
-    """Of the levels of some ranks, the lowest first, and their journals."""
-    lowest, first = next(iter(ranks.items()))
-    pauses = tuple(_growing_pauses(journals[lowest]))
+def long_term(ranks: Mapping[int, Levels]) -> LongTerm:
+    """Of the levels of some ranks, the lowest first."""
+    first = next(iter(ranks.values()))
     if len(first) < LEAST_LEVELS:
-        return LongTerm(pauses=pauses)
+        return LongTerm()
     ranks = {rank: each for rank, each in ranks.items() if len(each)}
-    gradual = _gradual(ranks, journals)
+    gradual = _gradual(ranks)
     if gradual is not None:
         # What rises from nearly nothing begins with jumps that are large for its level.
-        return LongTerm(drift=gradual, pauses=pauses)
+        return LongTerm(drift=gradual)
     edges = [0, *change_points(first.walls_s), len(first)]
-    spans = zip(edges, edges[1:], edges[2:], strict=False)
-    levels = (_sudden(ranks, journals, span) for span in spans)
-    return LongTerm(levels=tuple(level for level in levels if level is not None), pauses=pauses)
+    levels = (_sudden(ranks, span) for span in zip(edges, edges[1:], edges[2:], strict=False))
+    return LongTerm(levels=tuple(level for level in levels if level is not None))
 
 
-def _gradual(ranks: Mapping[int, Levels], journals: Mapping[int, Journal]) -> RunChange | None:
+def _gradual(ranks: Mapping[int, Levels]) -> RunChange | None:
     """What a step takes longer bit by bit over all of the run."""
     first = next(iter(ranks.values()))
     # What happens every hundredth step is in few pieces: several make a mean.
-    parts = np.array_split(first.matrix, min(LEAST_LEVELS, len(first)))
-    means = Levels(np.array([part.mean(axis=0) for part in parts]))
+    pieces = np.array_split(first.matrix, min(LEAST_LEVELS, len(first)))
+    means = Levels(np.array([piece.mean(axis=0) for piece in pieces]))
     line = drift(means["first"], means.walls_s)
     if line is None or line.begins <= 0 or line.rise < LIMITS.worth * line.begins:
         return None
-    ends = {rank: _ends(levels, 16) for rank, levels in ranks.items()}
-    wide = {rank: _ends(levels, 4) for rank, levels in ranks.items()}
-    phases_s = {rank: [side.phases_s.mean(axis=0) for side in ends[rank]] for rank in ends}
-    return _change(journals, first, phases_s, wide)
+    ends, wide = ({rank: _ends(ranks[rank], parts) for rank in ranks} for parts in (16, 4))
+    return _change(ends, wide, first, np.mean)
 
 
-def _sudden(
-    ranks: Mapping[int, Levels], journals: Mapping[int, Journal], span: tuple[int, int, int]
-) -> RunChange | None:
+def _sudden(ranks: Mapping[int, Levels], span: tuple[int, int, int]) -> RunChange | None:
     """What a step takes longer from the middle of a span of levels on, beside that before."""
     first = next(iter(ranks.values()))
-    edges = [*first["first"], math.inf]
-    before, begin, end = (edges[place] for place in span)
+    before, begin, end = ([*first["first"], math.inf][place] for place in span)
     sides = {
         rank: (levels.between(before, begin - 1), levels.between(begin, end - 1))
         for rank, levels in ranks.items()
     }
     sides = {rank: both for rank, both in sides.items() if all(map(len, both))}
-    phases_s = {
-        rank: [np.median(side.phases_s, axis=0) for side in both] for rank, both in sides.items()
-    }
-    change = _change(journals, next(iter(sides.values()))[1], phases_s, sides)
+    change = _change(sides, sides, next(iter(sides.values()))[1], np.median)
     until = None if end == math.inf else int(end)
     if change is None:
         return None
@@ -204,36 +189,36 @@ def _sudden(
 
 
 def _change(
-    journals: Mapping[int, Journal],
-    since: Levels,
-    phases_s: Mapping[int, Sequence[Column]],
-    sides: Mapping[int, tuple[Levels, Levels]],
+    sides: Sides, wide: Sides, since: Levels, middle: Callable[..., Column]
 ) -> RunChange | None:
     """The change between two sides; `None` if steps take no longer, or not for long.
 
     Args:
-        journals: Of each rank.
+        sides: What was before and after, of each rank.
+        wide: The same for facts, which scatter more than phases do.
         since: The pieces, on the lowest rank, of which any may take longer than before.
-        phases_s: What the phases of each rank take before and after.
-        sides: Where other differences are looked for, per rank.
+        middle: What a phase takes on a side, by its pieces.
     """
+    phases_s = {
+        rank: [middle(side.phases_s, axis=0) for side in both] for rank, both in sides.items()
+    }
     begins_s, ends_s = (float(each.sum()) for each in next(iter(phases_s.values())))
     walls_s, steps = since.walls_s, float(since["steady"].sum())
     if ends_s <= begins_s or float(walls_s.mean()) * steps < LEAST_LASTS_S:
         return None
     grown = {rank: after - before for rank, (before, after) in phases_s.items()}
     rank, phase, alone = _cause(grown, ends_s - begins_s)
+    early_s, late_s = phases_s[rank]
     return RunChange(
         begins_s=begins_s,
         ends_s=ends_s,
         lost_s=float((walls_s - begins_s).clip(min=0).mean()) * steps,
         phase=phase.label,
-        phase_begins_s=float(phases_s[rank][0][phase]),
-        phase_ends_s=float(phases_s[rank][1][phase]),
+        phase_begins_s=float(early_s[phase]),
+        phase_ends_s=float(late_s[phase]),
         rank=rank if alone else None,
-        hook=_growing_hook(journals[rank], *sides[rank]),
-        alike=_alike(*phases_s[rank]),
-        moved=tuple(_moved(*sides[rank], begins_s, ends_s)),
+        alike=_alike(early_s[[*_DEVICE]], late_s[[*_DEVICE]], ends_s - begins_s),
+        moved=tuple(_moved(*wide[rank], begins_s, ends_s)),
     )
 
 
@@ -260,13 +245,12 @@ def _cause(grown: Mapping[int, Column], rise_s: float) -> tuple[int, Phase, bool
     return list(grown)[place], PHASES[phase], alone
 
 
-def _alike(before_s: Column, after_s: Column) -> bool:
-    """Whether forward, backward and optimizer grew by like factors."""
-    early_s, late_s = before_s[[*_DEVICE]], after_s[[*_DEVICE]]
-    if not (early_s > 0).all():
+def _alike(early_s: Column, late_s: Column, rise_s: float) -> bool:
+    """Whether most of the rise is in these phases, none of which grew twice as much as another."""
+    if not (early_s > 0).all() or (late_s - early_s).sum() < LIMITS.mostly * rise_s:
         return False
     growth = late_s / early_s - 1
-    return bool(2 * growth.min() >= LEAST_CHANGE and np.ptp(growth) <= ALIKE * growth.max())
+    return bool(growth.min() >= LIMITS.mostly * growth.max())
 
 
 def _moved(before: Levels, after: Levels, before_s: float, after_s: float) -> Sequence[Moved]:
@@ -288,41 +272,3 @@ def _median(values: Column) -> float:
     """Of those that were measured; NaN if none was."""
     measured = values[~np.isnan(values)]
     return float(np.median(measured)) if len(measured) else math.nan
-
-
-def _growing_hook(journal: Journal, before: Levels, after: Levels) -> str:
-    """The user's hook whose time per step grew most, to `GROWN` times or more; empty without."""
-    if not journal.hooks:
-        return ""
-    first = before["first"][0]
-    looks = [(first, {}), *(look for look in journal.hooks if look[0] > first)]
-    steps = [step for step, _ in looks]
-    edges = [(side["first"][0], side["last"][-1] + 1) for side in (before, after)]
-    grown = {}
-    for hook in journal.hooks[-1][1]:
-        spent = np.interp(edges, steps, [taken.get(hook, 0) for _, taken in looks])
-        early, late = np.diff(spent)[:, 0] / np.diff(edges)[:, 0]
-        if late > GROWN * early:
-            grown[hook] = late - early
-    return max(grown, key=grown.__getitem__, default="")
-
-
-def _growing_pauses(journal: Journal) -> Sequence[RunChange]:
-    growing = []
-    for gap, pauses in journal.pauses.items():
-        if gap in NOT_RECURRING or len(pauses) < LEAST_STEPS:
-            continue
-        lengths = np.array([spent_ns for _, spent_ns in pauses[-MOST_LEVELS:]]) / 1e9
-        quarter = len(lengths) // 4
-        begins_s, ends_s = _median(lengths[:quarter]), _median(lengths[-quarter:])
-        earlier, later = np.triu_indices(len(lengths), 1)
-        # By chance half of all pairs are longer later.
-        rising = (lengths[later] > lengths[earlier]).mean() >= LIMITS.regular
-        if begins_s > 0 and ends_s >= GROWN * begins_s and rising:
-            lost_s = float((lengths - begins_s).clip(min=0).sum())
-            growing.append(
-                RunChange(
-                    gap=gap, number=len(pauses), begins_s=begins_s, ends_s=ends_s, lost_s=lost_s
-                )
-            )
-    return growing

@@ -18,6 +18,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.run_facts import diverged
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, share
 
 
@@ -28,18 +29,8 @@ RANGE = 0.2
 """Share of the work that both have done which is compared, the last one; of a short run up to half,
 since early losses do not show what a run learns."""
 
-CELLS = 10
-"""Equal pieces of that range, in which there are twice as many steps at least; how their
-differences vary is the noise."""
-
-LEARNED = 0.1
-"""Share of what was learned, from the first losses down to the lower level, up to which two single
-runs of unlike seeds may differ by chance: their own scatter does not show how much runs do.  And of
-the first losses that is divided by at least: never by a loss near 0."""
-
-SURE = 1.5
-"""Times the noise that losses which differ are apart: a 99 % interval, about, since such a loss
-overrules any gain, and one training in twenty must not be stopped by chance."""
+PIECES = LIMITS.steps // 2
+"""Equal pieces of that range, of two steps or more each; how their differences vary is noise."""
 
 NO_LOSS = "no loss was recorded; a loop of your own gives it to LoopMonitor.end_step(loss)"
 """Of a loop that is measured from outside, unless its model returns the loss."""
@@ -137,9 +128,12 @@ def compare_losses(
 
     Example: one run has done 3,200 samples, its baseline 6,400.  Compared are the losses from
     sample 2,560 to 3,200 (the last 20 % of what both did) in ten pieces of 64 samples.  The mean
-    of the ten differences, over the baseline's loss, is the difference; twice their standard
-    error is its noise, or that of the repeats if it is larger.  Single runs of unlike seeds
-    differ only where that is more than `LEARNED` of what was learned.
+    of the ten differences, over the baseline's loss, is the difference; its standard error is that
+    of the pieces, or of the repeats if it is larger.  Up to the tolerance losses are the same, if
+    half of the 95 % interval is no more than twice that.  Beyond it they differ, if the 99 %
+    interval is all on one side: such a loss overrules any gain, and one training in twenty must not
+    be stopped by chance.  Single runs of unlike seeds differ only where that is a notable part of
+    what was learned.
 
     Args:
         ours: Repeats of the run.
@@ -158,41 +152,45 @@ def compare_losses(
             verdict="unknown",
             why="tokens or samples were not counted in both runs, or one of them was restarted",
         )
-    since, end, steps = _range(curves, unit)
-    if steps < 2 * CELLS or since >= end:
-        why = f"fewer than {2 * CELLS} steps with a loss in the {unit} that both have done"
+    # Up to its first loss, and beyond its last, nothing is known of a curve.
+    measured = [np.isfinite(curve.loss) for curve in curves]
+    works = [curve.work[unit][there] for curve, there in zip(curves, measured, strict=True)]
+    losses = [curve.loss[there] for curve, there in zip(curves, measured, strict=True)]
+    edges = _pieces(works)
+    if edges is None:
+        why = f"fewer than {LIMITS.steps} steps with a loss in the {unit} that both have done"
         return Parity(verdict="unknown", why=why, unit=unit)
-    edges = np.linspace(since, end, CELLS + 1)
-    means = np.stack([_piece_means(curve, unit, edges) for curve in curves])
-    first = theirs[0].loss[np.isfinite(theirs[0].loss)][:CELLS]
-    seeds = len({curve.seed for curve in curves}) if len(curves) == 2 else 1
-    judged = _judged(
-        means[: len(ours)], means[len(ours) :], abs(float(first.mean())), seeds, tolerance
-    )
+    means = np.stack([_means(work, loss, edges) for work, loss in zip(works, losses, strict=True)])
+    first = abs(float(losses[len(ours)][:PIECES].mean()))
+    alike = len(curves) > 2 or ours[0].seed == theirs[0].seed
+    judged = _judged(means[: len(ours)], means[len(ours) :], first, tolerance, alike=alike)
     return msgspec.structs.replace(
         judged,
         why=f"loss {judged.loss:.4g} and {judged.baseline_loss:.4g} after "
-        f"{count(round(end))} {unit}: {judged.why}",
+        f"{count(round(edges[-1]))} {unit}: {judged.why}",
         unit=unit,
-        since=since,
-        work=end,
+        since=float(edges[0]),
+        work=float(edges[-1]),
     )
 
 
-def _judged(ours: _Column, theirs: _Column, initial: float, seeds: int, tolerance: float) -> Parity:
+def _judged(
+    ours: _Column, theirs: _Column, initial: float, tolerance: float, *, alike: bool
+) -> Parity:
     """The verdict on mean losses of pieces of the range, one row per repeat.
 
     Relative to the baseline's loss: never to one near 0, of what was learned since the *initial*
-    one.  Of one run on either side with unlike *seeds* nothing shows how far runs end apart.
+    one.  Of one run on either side whose seeds are not *alike* nothing shows how far runs end
+    apart.
     """
     loss, baseline_loss = float(ours.mean()), float(theirs.mean())
-    scale = max(abs(baseline_loss), LEARNED * initial) or 1.0
-    difference, noise = (loss - baseline_loss) / scale, _noise(ours, theirs) / scale
-    apart = abs(difference)
-    verdict: Verdict = "same" if apart <= tolerance else "differs"
+    scale = max(abs(baseline_loss), LIMITS.notable * initial) or 1.0
+    difference, apart = (loss - baseline_loss) / scale, abs(loss - baseline_loss) / scale
+    noise, at_most = (half / scale for half in _intervals(ours, theirs))
     learned = max(0.0, initial - min(loss, baseline_loss)) / scale
-    by_chance = verdict == "differs" and seeds > 1 and apart <= LEARNED * learned
-    if by_chance or noise > (2 * tolerance if verdict == "same" else apart / SURE):
+    by_chance = not alike and tolerance < apart <= LIMITS.notable * learned
+    verdict: Verdict = "same" if apart <= tolerance else "differs"
+    if by_chance or (noise > 2 * tolerance if verdict == "same" else at_most > apart):
         verdict = "unknown"
     alone = "; their seeds differ, and single runs do not show what that makes" if by_chance else ""
     return Parity(
@@ -206,36 +204,36 @@ def _judged(ours: _Column, theirs: _Column, initial: float, seeds: int, toleranc
     )
 
 
-def _noise(ours: _Column, theirs: _Column) -> float:
-    """Half of a 95 % interval of the difference: from its pieces, and from the repeats."""
+def _intervals(ours: _Column, theirs: _Column) -> tuple[float, float]:
+    """Halves of the 95 and of the 99 % interval of the difference, by Student's factors.
+
+    The noise is that of the pieces, or of the repeats where it is larger.
+    """
     differences = ours.mean(axis=0) - theirs.mean(axis=0)
-    noise = 2 * math.sqrt(float(differences.var(ddof=1)) / len(differences))
-    repeated = [side.mean(axis=1) for side in (ours, theirs) if len(side) > 1]
-    if repeated:
-        freedom = sum(len(side) - 1 for side in repeated)
-        between = math.sqrt(sum(float(side.var(ddof=1)) / len(side) for side in repeated))
-        noise = max(noise, float(stdtrit(freedom, 0.975)) * between)
-    return noise
+    repeats = [side.mean(axis=1) for side in (ours, theirs) if len(side) > 1]
+    return max(_student(samples) for samples in ([differences], repeats) if samples)
 
 
-def _range(curves: Sequence[LossCurve], unit: Unit) -> tuple[float, float, int]:
-    """Where the last work begins and ends that all have done, and the steps in it at least."""
-    # Up to its first loss, and beyond its last, nothing is known of a curve.
-    measured = [curve.work[unit][np.isfinite(curve.loss)] for curve in curves]
-    if not all(map(len, measured)):
-        return 0.0, 0.0, 0
-    start = float(max(work[0] for work in measured))
-    end = float(min(work[-1] for work in measured))
-    works = [work[work <= end] for work in measured]
-    enough = [float(work[-2 * CELLS]) for work in works if len(work) >= 2 * CELLS]
+def _student(samples: Sequence[_Column]) -> tuple[float, float]:
+    freedom = sum(len(values) - 1 for values in samples)
+    error = math.sqrt(sum(float(values.var(ddof=1)) / len(values) for values in samples))
+    return float(stdtrit(freedom, 0.975)) * error, float(stdtrit(freedom, 0.995)) * error
+
+
+def _pieces(works: Sequence[_Column]) -> _Column | None:
+    """Edges of the pieces of the last work that all have done; `None` with too few steps in it."""
+    if not all(map(len, works)):
+        return None
+    start, end = max(float(work[0]) for work in works), min(float(work[-1]) for work in works)
+    works = [work[work <= end] for work in works]
+    enough = [float(work[-LIMITS.steps]) for work in works if len(work) >= LIMITS.steps]
     since = max(min(end - RANGE * (end - start), *enough, end), (start + end) / 2)
-    return since, end, min(int((work >= since).sum()) for work in works)
+    fewest = min(int((work >= since).sum()) for work in works)
+    return np.linspace(since, end, PIECES + 1) if fewest >= LIMITS.steps and since < end else None
 
 
-def _piece_means(curve: LossCurve, unit: Unit, edges: _Column) -> _Column:
+def _means(work: _Column, loss: _Column, edges: _Column) -> _Column:
     """Mean loss in each piece of the range, by work: a loss is that of the work since the last."""
-    measured = np.isfinite(curve.loss)
-    work, loss = curve.work[unit][measured], curve.loss[measured]
     sums = np.append(0.0, np.cumsum(loss[1:] * np.diff(work)))
     means: _Column = np.diff(np.interp(edges, work, sums)) / np.diff(edges)
     return means

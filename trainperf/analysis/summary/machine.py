@@ -1,15 +1,15 @@
 """The machine and the steps, joined by one clock: what the machine did, and which steps it slowed.
 
-A cause is a rule of thumb over what was sampled.  The samples at which it holds are stretches of
-time, each from the sample before: on one clock for all hosts, on which attempts follow each other.
-They divide the steady steps, by their middle, into those inside, and those outside of any stretch
-of any cause, and medians of the two are compared.  A step in stretches of several causes counts for
-each of them: nothing tells which of them made it slow.  Constant memory: steps are counted in bins
-of their duration.
+A cause is a rule of thumb over what was sampled, and holds at some of the samples.  A sample speaks
+of the time since the one before: on one clock for all hosts, on which attempts follow each other.
+So a cause divides the steady steps, by their middle, into those inside, and those outside of all
+causes, and medians of the two are compared.  A step at which several causes hold counts for each of
+them: nothing tells which of them made it slow.  Constant memory: steps are counted in bins of their
+duration.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from trainperf.analysis.summary.schema import (
     DeviceFacts,
     HostFacts,
     MachineFacts,
-    MachineWindow,
     Summary,
 )
 from trainperf.core.artifacts.machine import (
@@ -40,32 +39,12 @@ from trainperf.core.steps.block import Column, StepBlock
 Mask = npt.NDArray[np.bool_]
 
 
-TOGETHER_NS = 5e9
-"""Stretches that are no further apart are one: clocks are sampled once a second, and flicker."""
-
-
-MOST_WINDOWS = 64
-"""Of a cause on one host that are listed; all of them are counted."""
-
-
-MOST_NAMED = 3
-"""Other processes."""
-
-
-OTHERS_CPUS = 0.25
-"""From so many CPUs on, and a notable share of the host's, others count as busy."""
-
-
 STALLED = {"memory_pressure": LIMITS.worth, "io_pressure": LIMITS.critical}
 """Share of the time in which some task is stalled.  Of a disk more is usual: readers wait."""
 
 
 SWAPPED = 1 << 20
 """Bytes per second."""
-
-
-LOST_SEGMENTS = 10.0
-"""TCP segments sent again per second, if they are more than a trifle of those sent."""
 
 
 CLOCK_REASONS = {
@@ -84,14 +63,13 @@ _LEAST_IS_WORST = ("memory_free", "sm_mhz")
 
 def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
     """Each cause on a host or a device, and the samples at which it holds."""
-    crowded = max(OTHERS_CPUS, LIMITS.notable * (series.header.cpus or 1))
+    crowded = LIMITS.notable * (series.header.cpus or 1)
     yield "host shared", None, series.column("others_cpus") >= crowded
     stalled = series.column("memory_pressure") >= STALLED["memory_pressure"]
     yield "memory", None, stalled | (series.column("swapped") >= SWAPPED)
     yield "disk", None, series.column("io_pressure") >= STALLED["io_pressure"]
     lost, sent = series.column("net_retransmitted"), series.column("net_segments")
-    notably = lost >= LIMITS.trifle * np.nan_to_num(sent)
-    yield "network", None, notably & (lost >= LOST_SEGMENTS)
+    yield "network", None, (lost > 0) & (lost >= LIMITS.trifle * np.nan_to_num(sent))
     for device in range(len(series.header.devices)):
         yield "thermal", device, _clock_lowered(series, device, "thermal")
         yield "power brake", device, _clock_lowered(series, device, "power brake")
@@ -108,82 +86,80 @@ def _clock_lowered(series: MachineSeries, device: int, reason: str) -> Mask:
     return lowered
 
 
-class _Stretches:
-    """A cause on one host or device: where it holds, and the steady steps there.
+class _Inside:
+    """A cause on one host or device, and the steady steps in the time of which it holds.
 
     Args:
+        series: Of the host.
         cause: Its name.
         device: Place of the device; `None` where it is the host's.
-        series: Of the host.
-        mask: The samples at which it holds, one at least.
+        mask: The samples at which it holds.  A clock flickers and is looked at once a second: what
+            lies between two of them is one of them.
     """
 
-    def __init__(self, cause: Cause, device: int | None, series: MachineSeries, mask: Mask) -> None:
-        self.cause, self.device, self.series = cause, device, series
-        anew = np.append(series.begins(), True)
-        begins = mask & (anew[:-1] | ~np.append(False, mask[:-1]))
-        ends = mask & (anew[1:] | ~np.append(mask[1:], False))
-        since_ns, until_ns = series.since_ns()[begins], series.at_ns[ends]
-        apart = since_ns[1:] - until_ns[:-1] > TOGETHER_NS
-        self.since_ns = since_ns[np.append(True, apart)]
-        self.until_ns = until_ns[np.append(apart, True)]
-        self.inside: Distribution | None = None
-        number = len(self.since_ns)
-        self.steps, self.seconds = np.zeros(number, np.int64), np.zeros(number)
-        self.first, self.last = np.full(number, np.iinfo(np.int64).max), np.full(number, -1)
+    def __init__(self, series: MachineSeries, cause: Cause, device: int | None, mask: Mask) -> None:
+        self.series, self.cause, self.device = series, cause, device
+        self.mask: Mask = mask | (np.append(mask[1:], False) & np.append(False, mask[:-1]))
+        self.walls: Distribution | None = None
+        self.seconds = 0.0
+        self.first, self.last = np.inf, -np.inf
 
-    def place_of(self, at_ns: Column) -> npt.NDArray[np.int64]:
-        """The stretch in which each moment is, by its place; -1 outside of all."""
-        place = np.searchsorted(self.until_ns, at_ns).clip(max=len(self.until_ns) - 1)
-        inside = (at_ns > self.since_ns[place]) & (at_ns <= self.until_ns[place])
-        return np.where(inside, place, -1)
+    def holds(self, at_ns: Column) -> Mask:
+        """At which of these moments it does."""
+        place = self.series.place_of(at_ns)
+        return (place >= 0) & self.mask[place]
 
     def add(self, index: Column, at_ns: Column, walls_s: Column) -> Mask:
         """Take steps; which of them are inside."""
-        place = self.place_of(at_ns)
-        inside = place >= 0
-        place, index, walls_s = place[inside], index[inside].astype(np.int64), walls_s[inside]
-        np.add.at(self.steps, place, 1)
-        np.add.at(self.seconds, place, walls_s)
-        np.minimum.at(self.first, place, index)
-        np.maximum.at(self.last, place, index)
-        self.inside = joined((self.inside, Distribution.of(walls_s)))
+        inside = self.holds(at_ns)
+        self.walls = joined((self.walls, Distribution.of(walls_s[inside])))
+        self.seconds += float(walls_s[inside].sum())
+        self.first = index[inside].min(initial=self.first)
+        self.last = index[inside].max(initial=self.last)
         return inside
 
-    def windows(self, typical_s: float | None) -> tuple[MachineWindow, ...]:
-        """The longest stretches that have a step, in their order."""
-        longest = np.argsort(-self.seconds, kind="stable")[:MOST_WINDOWS]
-        return tuple(
-            MachineWindow(
-                first_step=int(self.first[place]),
-                last_step=int(self.last[place]),
-                steps=int(self.steps[place]),
-                seconds=float(self.seconds[place]),
-                slower=float(self.seconds[place] / self.steps[place] / typical_s - 1)
-                if typical_s and self.steps[place] >= LIMITS.steps
-                else None,
-            )
-            for place in np.sort(longest).tolist()
-            if self.steps[place]
+    def facts(self, outside: Distribution | None, steady_s: float) -> CauseFacts | None:
+        """What steps in it took, compared with those outside of all causes."""
+        if self.walls is None:
+            return None
+        slower, lost_s, shown = None, 0.0, False
+        if outside is not None and min(outside.n, self.walls.n) >= LIMITS.steps:
+            typical_s = outside.quantile(50.0)
+            slower = self.walls.quantile(50.0) / typical_s - 1
+            lost_s = max(0.0, self.seconds - self.walls.n * typical_s)
+            shown = self.walls.quantile(25.0) > typical_s
+        return CauseFacts(
+            cause=self.cause,
+            host=self.series.header.host,
+            device=self.device,
+            fraction=min(1.0, self.seconds / steady_s),
+            steps=self.walls.n,
+            first_step=int(self.first),
+            last_step=int(self.last),
+            slower=slower,
+            lost_fraction=min(lost_s / steady_s, 0.99),
+            shown=shown,
+            values=self._values(),
+            who=self._who(),
         )
 
-    def values(self) -> dict[str, float]:
+    def _values(self) -> dict[str, float]:
         """Means over its samples, and of a device outside of them."""
-        inside = self.place_of(self.series.at_ns) >= 0
-        means = _means(_sampled(self.series.select(inside), self.device))
+        means = _means(self.series.select(self.mask), self.device)
         if self.device is not None:
-            outside = _means(_sampled(self.series.select(~inside), self.device))
+            outside = _means(self.series.select(~self.mask), self.device)
             means |= {f"outside_{name}": mean for name, mean in outside.items()}
         return means
 
-    def who(self) -> tuple[str, ...]:
-        """Other processes named while it held, the one that kept most CPUs busy first."""
+    def _who(self) -> tuple[str, ...]:
+        """Other processes named while it held, down to half of the CPUs of the busiest one."""
         named: defaultdict[str, float] = defaultdict(float)
         for each in self.series.neighbours if self.cause.endswith("shared") else ():
-            there = each.device == self.device and self.place_of(np.array([each.at_ns]))[0] >= 0
-            if there and each.name:
+            if each.name and each.device == self.device and self.holds(np.array([each.at_ns]))[0]:
                 named[f"{each.name} ({each.pid})"] += each.cpus
-        return tuple(sorted(named, key=lambda name: -named[name])[:MOST_NAMED])
+        least = LIMITS.mostly * max(named.values(), default=0.0)
+        busiest = sorted(named, key=lambda name: -named[name])
+        return tuple(name for name in busiest if named[name] >= least)
 
 
 class MachineFold:
@@ -197,17 +173,13 @@ class MachineFold:
 
     def __init__(self, series: Sequence[MachineSeries], *, window: bool = False) -> None:
         self._hosts, self._window = series, window
-        self._sampled_ns = [span for host in series for span in host.attempts_ns()]
         self._causes = [
-            _Stretches(cause, device, host, mask)
-            for host in series
-            for cause, device, mask in _causes(host)
-            if mask.any()
+            _Inside(host, *cause) for host in series for cause in _causes(host) if cause[-1].any()
         ]
         self._since_ns, self._until_ns = np.inf, -np.inf
         """From the first steady step to the last."""
         self._outside: Distribution | None = None
-        self._outside_s = self._steady_s = 0.0
+        self._steady_s = 0.0
 
     def observe(self, block: StepBlock, attempt: int) -> None:
         """Take the next steps of an attempt, by its place in the run."""
@@ -218,13 +190,10 @@ class MachineFold:
         at_ns = steady.start_ns + steady.wall_ns / 2 + attempt_ns(attempt)
         self._since_ns = min(self._since_ns, float(at_ns[0]))
         self._until_ns = max(self._until_ns, float(at_ns[-1]))
-        outside = np.zeros(len(steady), np.bool_)
-        for since_ns, until_ns in self._sampled_ns:
-            outside |= (at_ns > since_ns) & (at_ns <= until_ns)
+        outside = np.logical_or.reduce([host.place_of(at_ns) >= 0 for host in self._hosts])
         for each in self._causes:
             outside &= ~each.add(steady.index, at_ns, walls_s)
         self._outside = joined((self._outside, Distribution.of(walls_s[outside])))
-        self._outside_s += float(walls_s[outside].sum())
         self._steady_s += float(walls_s.sum())
 
     def facts(self) -> MachineFacts | None:
@@ -236,78 +205,51 @@ class MachineFold:
         sampled = tuple(_host_facts(host) for host in hosts if len(host))
         if not sampled:
             return None
-        happened = [each for each in self._causes if each.inside and self._steady_s]
-        causes = [self._facts(each, each.inside) for each in happened if each.inside]
+        happened = (each.facts(self._outside, self._steady_s) for each in self._causes)
+        causes = [each for each in happened if each is not None]
         causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
         return MachineFacts(hosts=sampled, causes=tuple(causes))
 
-    def _facts(self, stretches: _Stretches, inside: Distribution) -> CauseFacts:
-        """What steps in it took, compared with those outside of all causes."""
-        inside_s = float(stretches.seconds.sum())
-        typical_s = mean_s = slower = None
-        lost_s = 0.0
-        if self._outside is not None and self._outside.n >= LIMITS.steps:
-            typical_s, mean_s = self._outside.value(), self._outside_s / self._outside.n
-        if typical_s and inside.n >= LIMITS.steps:
-            slower = inside.quantile(50.0) / typical_s - 1
-            lost_s = max(0.0, inside_s - inside.n * typical_s)
-        return CauseFacts(
-            cause=stretches.cause,
-            host=stretches.series.header.host,
-            device=stretches.device,
-            fraction=min(1.0, inside_s / self._steady_s),
-            steps=inside.n,
-            slower=slower,
-            lost_fraction=min(lost_s / self._steady_s, 0.99),
-            shown=bool(typical_s and slower is not None and inside.quantile(25.0) > typical_s),
-            values=stretches.values(),
-            who=stretches.who(),
-            windows=stretches.windows(mean_s),
-        )
 
-
-def _sampled(series: MachineSeries, device: int | None = None) -> dict[str, Column]:
+def _sampled(series: MachineSeries, device: int | None) -> Iterator[tuple[str, Column]]:
     """What was sampled of a host, or of one of its devices, by name of the column."""
-    if device is None:
-        columns = {name: series.column(name) for name in _OF_HOST}
-    else:
-        columns = {name: series.device(device, name) for name in _OF_DEVICE}
-    present = {name: column[~np.isnan(column)] for name, column in columns.items()}
-    return {name: column for name, column in present.items() if len(column)}
+    for name in _OF_HOST if device is None else _OF_DEVICE:
+        column = series.column(name) if device is None else series.device(device, name)
+        present = column[~np.isnan(column)]
+        if len(present):
+            yield name, present
 
 
-def _means(sampled: Mapping[str, Column]) -> dict[str, float]:
-    return {name: float(column.mean()) for name, column in sampled.items()}
+def _means(series: MachineSeries, device: int | None = None) -> dict[str, float]:
+    return {name: float(column.mean()) for name, column in _sampled(series, device)}
 
 
-def _worst(sampled: Mapping[str, Column]) -> dict[str, float]:
+def _worst(series: MachineSeries, device: int | None = None) -> dict[str, float]:
     return {
         name: float(column.min() if name in _LEAST_IS_WORST else column.max())
-        for name, column in sampled.items()
+        for name, column in _sampled(series, device)
     }
 
 
 def _host_facts(series: MachineSeries) -> HostFacts:
-    sampled, header, apart_ns = _sampled(series), series.header, np.diff(series.at_ns)
-    within = apart_ns < attempt_ns(1) / 2
-    span_s = float(apart_ns[within].sum()) / 1e9
-    sampler_s = float(np.diff(series.column("sampler_s"))[within].sum())
+    header, span_s = series.header, float((series.at_ns - series.since_ns).sum()) / 1e9
+    # An attempt counts anew: that is no time.
+    sampler_s = float(np.diff(series.column("sampler_s")).clip(min=0).sum())
     return HostFacts(
         rank=header.rank,
         host=header.host,
         cpus=header.cpus,
         samples=len(series),
-        span_s=span_s,
         sampler_cpus=sampler_s / span_s if span_s else None,
-        means=_means(sampled),
-        worst=_worst(sampled),
+        means=_means(series),
+        worst=_worst(series),
         devices=tuple(_device_facts(series, place) for place in range(len(header.devices))),
         reasons=header.reasons,
     )
 
 
 def _device_facts(series: MachineSeries, place: int) -> DeviceFacts:
-    device, sampled = series.header.devices[place], _sampled(series, place)
+    device = series.header.devices[place]
     shares = {
         reason: float(_clock_lowered(series, place, reason).mean()) for reason in CLOCK_REASONS
     }
@@ -315,8 +257,8 @@ def _device_facts(series: MachineSeries, place: int) -> DeviceFacts:
         name=device.name,
         most_mhz=device.most_mhz,
         limit_w=device.limit_w,
-        means=_means(sampled),
-        worst=_worst(sampled),
+        means=_means(series, place),
+        worst=_worst(series, place),
         throttled={reason: fraction for reason, fraction in shares.items() if fraction},
     )
 

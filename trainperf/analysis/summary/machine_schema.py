@@ -4,22 +4,13 @@ from typing import Literal
 
 import msgspec
 
+from trainperf.core.findings import LIMITS
+
 
 Cause = Literal[
     "thermal", "power brake", "device shared", "host shared", "memory", "disk", "network"
 ]
 """What a machine did that can make steps slower."""
-
-
-class MachineWindow(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of time in which the machine did so, and the steady steps in it."""
-
-    first_step: int
-    last_step: int
-    steps: int
-    seconds: float
-    slower: float | None
-    """Mean step in it over that outside of all such stretches, minus 1; `None` with too few."""
 
 
 class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +23,9 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
     fraction: float
     """Share of the time of steady steps."""
     steps: int
+    first_step: int
+    """The first of them, and the last: between these it may have come and gone."""
+    last_step: int
     slower: float | None = None
     """Median step in it over that outside of all causes, minus 1; `None` where there are too few of
     either."""
@@ -43,8 +37,11 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Means of what was sampled in it, and of a device outside of it, e.g. `outside_sm_mhz`."""
     who: tuple[str, ...] = ()
     """Names of other processes, the one that kept most CPUs busy first."""
-    windows: tuple[MachineWindow, ...] = ()
-    """The longest ones, in their order."""
+
+    @property
+    def lasted(self) -> bool:
+        """Whether nearly all steps from its first to its last were in it."""
+        return self.steps >= LIMITS.regular * (self.last_step - self.first_step + 1)
 
 
 class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +68,6 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     cpus: int | None
     samples: int
-    span_s: float
     sampler_cpus: float | None
     """CPUs that the sampling itself took."""
     means: dict[str, float]

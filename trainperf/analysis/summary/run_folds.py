@@ -84,13 +84,12 @@ class RunFolds:
 
     def long_term(self) -> LongTerm:
         """How the run changed, by the ranks whose levels were read."""
-        journals = self.replay.journals
         levels = {
             rank: self.levels.levels(place)
             for place, rank in enumerate(self.run.ranks)
             if place == 0 or self.levels.has(place)
         }
-        return long_term(levels, journals)
+        return long_term(levels)
 
     @property
     def longest(self) -> Fold:

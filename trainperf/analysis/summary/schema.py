@@ -17,7 +17,6 @@ from trainperf.analysis.summary.machine_schema import (
     DeviceFacts,
     HostFacts,
     MachineFacts,
-    MachineWindow,
 )
 from trainperf.analysis.summary.rank_schema import (
     HostShare,
@@ -60,7 +59,6 @@ __all__ = [
     "LineShare",
     "LongTerm",
     "MachineFacts",
-    "MachineWindow",
     "Moved",
     "PhaseLines",
     "PlainCode",

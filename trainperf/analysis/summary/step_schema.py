@@ -49,19 +49,17 @@ class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     the function; in the function that runs the loop a line in at least half of them; `None` where
     there is none."""
     lines: tuple[LineShare, ...]
-    """The heaviest ones, each with its own share."""
+    """The heaviest first, each with its own share; those in which a twentieth or more was seen."""
     host: PlainCode | None = None
     loader_fraction: float | None = None
     """Share of them inside a `DataLoader`; `None` where the recording does not say."""
 
 
 class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps that are slow again and again, at regular distances or after a pause of training."""
+    """Steps that are slow again and again, at a regular distance."""
 
-    every: int | None
-    """Steps from one to the next; `None` where *tag* says when they come."""
-    tag: str
-    """Tag that they share; empty where they come by their number."""
+    every: int
+    """Steps from one to the next."""
     steps: int
     of_steps: int
     """Ordinary steps that were looked at, these included."""
@@ -89,20 +87,15 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps, or pauses of one kind, take longer: since a step, or bit by bit over the run."""
+    """Steps take longer: since a step, or bit by bit over the run."""
 
-    gap: str = ""
-    """The kind of pause; empty of steps."""
-    number: int = 0
-    """How many pauses of that kind there were."""
     from_step: int = 0
     """The first step that takes longer; 0 where they get longer bit by bit."""
     until_step: int | None = None
     """The first that does no longer; `None` if it lasts to the end."""
     begins_s: float
     """Of a steady step, before and after: medians of the means of pieces of the run; where it is
-    bit by bit, means of the first sixteenth of the run and of the last.  Of pauses medians of the
-    first quarter and of the last."""
+    bit by bit, means of the first sixteenth of the run and of the last."""
     ends_s: float
     lost_s: float
     """What all that come after take longer together."""
@@ -112,10 +105,9 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True):
     phase_ends_s: float = 0.0
     rank: int | None = None
     """That rank; `None` if it is so on all, or there is one."""
-    hook: str = ""
-    """The user's hook whose time grew most; empty where none did."""
     alike: bool = False
-    """Whether forward, backward and optimizer grew by like factors: the machine, not the work."""
+    """Whether most of it is that forward, backward and optimizer grew by like factors: the machine,
+    not the work."""
     moved: tuple[Moved, ...] = ()
 
 
@@ -126,4 +118,3 @@ class LongTerm(msgspec.Struct, frozen=True, kw_only=True):
     """From a step on."""
     drift: RunChange | None = None
     """Bit by bit."""
-    pauses: tuple[RunChange, ...] = ()

@@ -41,7 +41,6 @@ from trainperf.reports.html.components import (
 )
 from trainperf.reports.html.over_time import absent, drawable, drawn, over_time
 from trainperf.reports.html.ranks import ranks
-from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.step_times import WallsFold, histogram
 from trainperf.reports.html.tried import tried
 from trainperf.reports.run.effort_view import of_effort
@@ -168,13 +167,12 @@ def _tables(tables: Sequence[Table]) -> Markup:
 
 
 def _light(data: PageData) -> Markup:
-    """The roofline, and what the step is spent on."""
-    summary, light = data.evidence.summary, data.evidence.light
+    """How far the step is from its floor, and what it is spent on."""
+    summary = data.evidence.summary
     grids = _tables(of_step(summary))
-    if light is None:
+    if data.evidence.light is None:
         return Markup(not_measured(_audit(summary)) + grids)
-    picture = roof(data.evidence, light) or not_measured(why_not(data.evidence, light))
-    return Markup(paragraph(light_line(summary)) + heading("Roofline") + picture + grids)
+    return Markup(paragraph(light_line(summary)) + grids)
 
 
 def _audit(summary: Summary) -> str:

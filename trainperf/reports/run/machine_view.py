@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 from trainperf.analysis.summary.schema import CauseFacts, DeviceFacts, HostFacts, Summary
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.table import UNKNOWN, Table
+from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import fine_share, plural, rate, share, size
 
 
 _MOST_HOSTS = 8
 """That have rows of their own."""
-_MOST_WINDOWS = 8
-"""Stretches that are listed."""
+_MOST_CAUSES = 8
+"""That are listed, those that lost most."""
 _ROWS: tuple[tuple[str, str, str], ...] = (
     ("cpu_busy", "CPUs busy", "number"),
     ("cpu_own", "of them with this training", "number"),
@@ -44,29 +44,23 @@ def machine_line(summary: Summary) -> str:
     devices = [device.means for host in hosts for device in host.devices]
     means = [host.means for host in hosts]
     parts = {
-        "CPUs busy": _span([each.get("cpu_busy") for each in means], "{:.2f}"),
-        "with others": _span([each.get("others_cpus") for each in means], "{:.2f}"),
-        "memory free": _sizes([each.get("memory_free") for each in means]),
-        "GPU clock": _span([device.get("sm_mhz") for device in devices], "{:,.0f}", " MHz"),
-        "power": _span([device.get("power_w") for device in devices], "{:.0f}", " W"),
-        "temperature": _span([device.get("celsius") for device in devices], "{:.0f}", " °C"),
+        "CPUs busy": _span([each.get("cpu_busy") for each in means], "{:.2f}".format),
+        "with others": _span([each.get("others_cpus") for each in means], "{:.2f}".format),
+        "memory free": _span([each.get("memory_free") for each in means], size),
+        "GPU clock": _span([device.get("sm_mhz") for device in devices], "{:,.0f}".format, " MHz"),
+        "power": _span([device.get("power_w") for device in devices], "{:.0f}".format, " W"),
+        "temperature": _span([device.get("celsius") for device in devices], "{:.0f}".format, " °C"),
     }
     number = f"{plural(len(hosts), 'host')}: " if len(hosts) > 1 else ""
     return number + " · ".join(f"{name} {value}" for name, value in parts.items() if value)
 
 
-def _span(values: Iterable[float | None], form: str, unit: str = "") -> str:
+def _span(values: Iterable[float | None], say: Callable[[float], str], unit: str = "") -> str:
     """The least and the most of what is known, once where both read the same."""
     present = [value for value in values if value is not None]
     if not present:
         return ""
-    ends = dict.fromkeys(form.format(end) for end in (min(present), max(present)))
-    return "–".join(ends) + unit
-
-
-def _sizes(values: Iterable[float | None]) -> str:
-    present = [value for value in values if value is not None]
-    return "–".join(dict.fromkeys(map(size, (min(present), max(present))))) if present else ""
+    return "–".join(dict.fromkeys(map(say, (min(present), max(present))))) + unit
 
 
 def of_machine(summary: Summary) -> list[Table]:
@@ -86,15 +80,14 @@ def of_machine(summary: Summary) -> list[Table]:
         rows=tuple(rows),
         notes=tuple(_notes(summary)),
     )
-    stretches = [row for cause in machine.causes for row in _stretches(cause)]
-    if not stretches:
+    if not machine.causes:
         return [beside]
     slower = Table(
         title="When something else was going on",
         head=("steps", "what", "slower by"),
-        rows=tuple(stretches[:_MOST_WINDOWS]),
+        rows=tuple(map(_cause, machine.causes[:_MOST_CAUSES])),
         words=2,
-        notes=("against the median of steps outside of all such stretches",),
+        notes=("medians, against the steps in which nothing of that was going on",),
     )
     return [beside, slower]
 
@@ -144,12 +137,12 @@ def _notes(summary: Summary) -> Iterator[str]:
         yield f"{len(machine.hosts) - _MOST_HOSTS} further hosts are in summary.json"
 
 
-def _stretches(cause: CauseFacts) -> Iterator[tuple[str, str, str]]:
+def _cause(cause: CauseFacts) -> tuple[str, str, str]:
     device = f" (GPU {cause.device})" if cause.device is not None else ""
     who = f": {', '.join(map(plain, cause.who))}" if cause.who else ""
-    for window in sorted(cause.windows, key=lambda window: -window.seconds):
-        yield (
-            f"{window.first_step:,}–{window.last_step:,}",
-            f"{cause.cause}{device}{who}",
-            UNKNOWN if window.slower is None else share(window.slower),
-        )
+    number = "" if cause.lasted else f"{cause.steps:,} of "
+    return (
+        f"{number}{cause.first_step:,}–{cause.last_step:,}",
+        f"{cause.cause}{device}{who}",
+        or_unknown(cause.slower, share),
+    )

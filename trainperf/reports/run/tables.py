@@ -5,7 +5,7 @@ Only what was looked at has a table; why a single figure is missing stands in it
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from trainperf.analysis.roofline.memory_savings import TEXTBOOK_BYTES, bytes_per_parameter, savings
+from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.roofline.roofline import PhaseFloor
 from trainperf.analysis.roofline.speed_of_light import OperatorSpeed, SpeedOfLight
 from trainperf.analysis.roofline.time_split import NAMES, Dimensions
@@ -328,19 +328,6 @@ def _moving(ledger: MemoryLedger) -> Iterator[tuple[str, int | None]]:
 
 
 def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:
-    each = bytes_per_parameter(ledger) if ledger.gradients_bytes else None
-    if each is not None:
-        # Lightning's `16-mixed` keeps everything in fp32: the same sum of other parts.
-        mixed = ledger.precision in ("16-mixed", "bf16-mixed") and not ledger.master_bytes
-        parts = (
-            f"; under {ledger.precision} parameters stay in fp32: 4 + 4 + 4 + 4, no master copy"
-            if mixed
-            else ""
-        )
-        yield (
-            f"{each:.1f} bytes per parameter for the model and its update; the textbook figure is "
-            f"{TEXTBOOK_BYTES} for half precision with Adam{parts}"
-        )
     if ledger.peak_bytes is not None:
         at_peak = sorted(ledger.at_peak_bytes.items(), key=lambda item: -item[1])
         named = ", ".join(f"{name} {size(amount)}" for name, amount in at_peak if amount)

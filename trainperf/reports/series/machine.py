@@ -1,7 +1,8 @@
 """Charts of the machine beside the loop: what it did at each step, over all hosts and devices.
 
-A step has the value that was sampled around its middle.  Of several devices the lowest clock and
-the highest temperature are drawn, and the power of all; of several hosts the one that is worst off.
+A step has the value of the sample that speaks of its middle.  Of several devices the lowest clock
+and the highest temperature are drawn, and the power of all; of several hosts the one that is worst
+off.
 """
 
 from collections.abc import Callable, Iterable
@@ -83,10 +84,12 @@ class MachineTracks:
         if not self._series:
             return {}
         middle = block.start_ns + block.wall_ns / 2 + attempt_ns(attempt)
-        columns: dict[str, Column] = {}
-        for name in _OF_HOSTS:
-            each = [_at(middle, series, series.column(name)) for series in self._series]
-            columns[f"machine:{name}"] = np.fmax.reduce(each)
+        columns: dict[str, Column] = {
+            f"machine:{name}": np.fmax.reduce(
+                [_at(middle, series, series.column(name)) for series in self._series]
+            )
+            for name in _OF_HOSTS
+        }
         for name, combined in _OF_DEVICES.items():
             of_devices = [
                 _at(middle, series, series.device(device, name))
@@ -113,11 +116,5 @@ def machine_charts(groups: Groups, summary: Summary) -> Iterable[Chart]:
 
 
 def _at(moments_ns: Column, series: MachineSeries, values: Column) -> Column:
-    there = ~np.isnan(values)
-    if not there.any():
-        return np.full(len(moments_ns), np.nan)
-    sampled = series.at_ns[there]
-    between = np.interp(moments_ns, sampled, values[there], left=np.nan, right=np.nan)
-    spans_ns = series.attempts_ns()
-    inside = [(moments_ns >= since) & (moments_ns <= until) for since, until in spans_ns]
-    return np.where(np.logical_or.reduce(inside), between, np.nan)
+    place = series.place_of(moments_ns)
+    return np.where(place >= 0, values[place], np.nan)

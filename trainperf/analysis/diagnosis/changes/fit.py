@@ -45,32 +45,6 @@ CHANGES: tuple[Change, ...] = (
         confirm="validation is shorter, and the memory peak lower",
     ),
     Change(
-        id="growing_checkpoint",
-        of=("slower_since",),
-        advice="Keep what grows out of the checkpoint",
-        how="compare the sizes of two checkpoint files: keep no lists of outputs in them, and see "
-        "whether the disk gets full or slow",
-        effort="hours",
-        confirm="pauses at the end of the run take what they took at its begin",
-    ),
-    Change(
-        id="growing_epoch_boundary",
-        of=("slower_since",),
-        advice="Clear what epochs gather",
-        how="look for a list that keeps every step's output, and for a log file that is rewritten "
-        "at each epoch's end",
-        effort="hours",
-        confirm="pauses at the end of the run take what they took at its begin",
-    ),
-    Change(
-        id="growing_pause",
-        of=("slower_since",),
-        advice="Find what grows in it",
-        how="look for a list or a file that it reads or writes as a whole every time",
-        effort="hours",
-        confirm="pauses at the end of the run take what they took at its begin",
-    ),
-    Change(
         id="do_less_often",
         of=("slow_steps",),
         advice="Run {name} less often",

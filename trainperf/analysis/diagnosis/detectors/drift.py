@@ -1,4 +1,4 @@
-"""Detectors of changes over time: steps that become slower, pauses that grow."""
+"""Detector of changes over time: steps that become slower."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     count,
     duration,
-    plural,
     share,
     size,
     step_range,
@@ -51,24 +50,21 @@ class _Slower:
     when: tuple[str, str] = ("over the run", "at its beginning and at its end")
     """Where to look, and between what to compare."""
     where: str = ""
-    gap: str = "slower_since"
-    """Kind of pause that it is about, if of one."""
 
 
 def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
-    """Later steps, or later pauses, take longer than earlier ones.
+    """Later steps take longer than earlier ones.
 
-    From a step on (change point, also one that ends again), bit by bit over the run, since a
-    capture, or in pauses of one kind of which the last quarter takes 1.5 times the first.  Removed
-    is what they take beyond those before.  What lost most is told of, the others next to it.
-    Silent on a machine whose speed wanders, and where the machine was seen to be why.
+    From a step on (change point, also one that ends again), bit by bit over the run, or since a
+    capture.  Removed is what they take beyond those before.  What lost most is told of, the others
+    next to it.  Silent on a machine whose speed wanders, and where the machine was seen to be why.
 
-    Wrong where: the work changed on purpose, e.g. by a curriculum or a schedule of batch sizes, or
-    what is saved or validated grows on purpose: what moves along says so.
+    Wrong where: the work changed on purpose, e.g. by a curriculum or a schedule of batch sizes:
+    what moves along says so.
     To confirm: trainperf report RUN --steps of the steps before and of those after, phase by phase.
     """
     levels = map(_level, _unexplained(facts))
-    changes = [*levels, *_drift(facts), *_pauses(account, facts), *_aftermath(facts)]
+    changes = [*levels, *_drift(facts), *_aftermath(facts)]
     worst = max(changes, key=lambda each: each.lost_s, default=None)
     if worst is None or account.share_of_fit(worst.lost_s) < LIMITS.worth / 5:
         return None
@@ -84,9 +80,9 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
                 values={"name": worst.name, "since": since, "across": across},
             ),
         ),
-        claim=Claim(pauses_s={worst.gap: worst.lost_s}),
+        claim=Claim(pauses_s={"slower_since": worst.lost_s}),
         where=worst.where,
-        confidence="high" if sure or worst.gap != "slower_since" else "medium",
+        confidence="high" if sure else "medium",
     )
 
 
@@ -129,15 +125,15 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
     if drift is None:
         return
     line, holder, change = facts.owner(drift.phase), _gathers(facts), _changed(drift)
-    logger = facts.settings.get("loggers") if drift.phase == "loop" and not drift.hook else None
+    logger = facts.settings.get("loggers") if drift.phase == "loop" else None
     if holder is not None:
         change = "clear_what_gathers"
     elif change not in ("slower_machine", "larger_batches"):
         change = _GATHERING.get(drift.phase, change)
-    names = (holder and holder.name, drift.hook, logger, line and line.name, words(drift.phase))
-    grows = f"{words(drift.phase)}{_on(drift)}{f' ({drift.hook})' if drift.hook else ''} grows"
+    names = (holder and holder.name, logger, line and line.name, words(drift.phase))
+    grows = f"{words(drift.phase)}{_on(drift)} grows"
     begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
-    if drift.alike and not drift.hook and drift.rank is None:
+    if drift.alike and drift.rank is None:
         grows, begins_s, ends_s = f"{_ALIKE},", drift.begins_s, drift.ends_s
     yield _Slower(
         title=f"steps get slower all the time: {grows} from {duration(begins_s)} to "
@@ -161,22 +157,6 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
         name=str(next(filter(None, names))),
         where=(line.where if line else "") or (holder.where if holder else ""),
     )
-
-
-def _pauses(account: StepAccount, facts: Facts) -> Iterator[_Slower]:
-    """Pauses of a kind, as far as nobody owns them."""
-    for pause in facts.long_term.pauses:
-        named = pause.gap if pause.gap in ("checkpoint", "epoch_boundary") else "pause"
-        yield _Slower(
-            title=f"pauses for {words(pause.gap)} get longer: {duration(pause.begins_s)} at first, "
-            f"{duration(pause.ends_s)} at last",
-            evidence=(
-                f"{plural(pause.number, 'pause')}, {duration(pause.lost_s)} beyond the first ones",
-            ),
-            lost_s=min(pause.lost_s, account.pauses_s.get(pause.gap, 0.0)),
-            change=f"growing_{named}",
-            gap=pause.gap,
-        )
 
 
 def _aftermath(facts: Facts) -> Iterator[_Slower]:

@@ -134,7 +134,7 @@ _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
 def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
-    """Every n-th step, or each after a pause, takes much longer than the others.
+    """Every n-th step takes much longer than the others.
 
     Removed is all they take beyond an ordinary step: doing it less often saves a part.
 
@@ -149,14 +149,9 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
     lost_s = slow.lost_s * max(1.0, facts.steady_steps / slow.of_steps)
     if account.share_of_fit(lost_s) < 3 * LIMITS.trifle:
         return None
-    which = f"the step {words(slow.tag)}"
-    steady_s = 0.0
-    if slow.every is not None:
-        ending = "th" if slow.every % 100 in (11, 12, 13) else _ENDINGS.get(slow.every % 10, "th")
-        which = f"every {slow.every:,}{ending} step"
-        # Those after a pause are not steady: the mean step is without them.
-        steady_s = slow.lost_s * slow.phase_fraction / slow.of_steps
-    line = slow.line
+    ending = "th" if slow.every % 100 in (11, 12, 13) else _ENDINGS.get(slow.every % 10, "th")
+    which, line = f"every {slow.every:,}{ending} step", slow.line
+    steady_s = slow.lost_s * slow.phase_fraction / slow.of_steps
     doer = line.subject if line else f"what {which} does"
     return Cause(
         id="slow_steps",

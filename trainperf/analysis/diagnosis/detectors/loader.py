@@ -288,7 +288,7 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
             f"{duration(between_s)} between epochs and {duration(first_s)} for their first batches"
         )
         claim = Claim(pauses_s={"epoch_boundary": spent_s})
-    elif slow is not None and slow.every is not None and slow.phase == "data_wait":
+    elif slow is not None and slow.phase == "data_wait":
         length = (facts.number("dataset_samples") or 0.0) / (facts.number("batch_size") or 1.0)
         if abs(slow.every - length / facts.world_size / facts.micro_batches) >= 1:
             return None

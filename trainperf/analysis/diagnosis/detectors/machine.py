@@ -6,9 +6,9 @@ from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import Cause as MachineCause
-from trainperf.analysis.summary.schema import CauseFacts, MachineWindow
+from trainperf.analysis.summary.schema import CauseFacts
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import plural, rate, share, size
+from trainperf.core.formatting.units import plural, rate, share, size, step_range
 
 
 _WHAT: Mapping[MachineCause, tuple[str, str, tuple[str, ...]]] = {
@@ -73,18 +73,12 @@ _SEEN_BY_SLOWER_STEPS = ("disk", "network")
 """No fault by itself when it lasts: a training may read and send all the time."""
 
 
-def _stretch(window: MachineWindow) -> str:
-    """E.g. `steps 4,100–4,300`."""
-    if window.first_step == window.last_step:
-        return f"step {window.first_step:,}"
-    return f"steps {window.first_step:,}–{window.last_step:,}"
-
-
 def _which(cause: CauseFacts) -> str:
     """Which steps, and by how much: `steps 4,100–4,300 were 12 % slower`."""
     if cause.slower is None:
         return f"in {share(cause.fraction)} of the time"
-    which = _stretch(cause.windows[0]) if len(cause.windows) == 1 else plural(cause.steps, "step")
+    number = "" if cause.lasted else f"{cause.steps:,} of "
+    which = f"{number}{step_range(cause.first_step, cause.last_step)}"
     return f"{which} were {share(cause.slower)} slower"
 
 
@@ -123,15 +117,12 @@ def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause)
     what, change, values = _WHAT[cause.cause]
     who = ", ".join(cause.who) or "other processes"
     cpus = cause.values.get("others_cpus", 0.0)
-    longest = sorted(cause.windows, key=lambda window: -window.seconds)[:2]
-    stretches = ", ".join(map(_stretch, sorted(longest, key=lambda window: window.first_step)))
     judged, slots = cause.slower is not None, account.loop_s.items()
     return Cause(
         id=name,
         title=f"{_which(cause)}: {what.format(who=who, cpus=cpus, place=_place(cause, facts))}",
-        evidence=(
-            *(_IN_WORDS[value](cause.values[value]) for value in values if cause.values.get(value)),
-            *((f"the longest: {stretches}",) if len(cause.windows) > 1 else ()),
+        evidence=tuple(
+            _IN_WORDS[value](cause.values[value]) for value in values if cause.values.get(value)
         ),
         changes=(Use(change=change),),
         # All that the step does is slower, whoever owns it: what is left of it is.
