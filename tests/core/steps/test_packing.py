@@ -7,7 +7,8 @@ import pytest
 from support.runs import MS, RankSpec, encode_rank, make_gap, make_info, make_steps
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.record_file import Damaged
+from trainperf.analysis.run.parts import EDGE_BYTES
+from trainperf.analysis.run.record_file import Damaged, end_of
 from trainperf.analysis.summarize import summarize
 from trainperf.core.phases import Gap
 from trainperf.core.run_directory import packed_part, record_part
@@ -135,3 +136,17 @@ def test_packed_steps_take_a_fifth_of_the_lines(tmp_path: Path) -> None:
     shutil.copy(first, tmp_path / "kept")
     pack_parts(first)
     assert packed_part(first).stat().st_size < lines / 5
+
+
+def test_the_last_step_is_known_before_totals_that_are_long(tmp_path: Path) -> None:
+    """Those of many hooks; the next attempt is numbered on from it."""
+    steps = make_steps(STEPS, forward=30)
+    hooks = {f"Callback{number}.on_train_batch_end": number for number in range(3_000)}
+    totals = Totals(at_step=STEPS - 1, actions_ns=hooks)
+    lines = encode_rank(RankSpec(steps=steps, info=make_info(), totals=totals)).splitlines(True)
+    (tmp_path / NAME).write_bytes(b"".join(lines[:2100]))
+    (tmp_path / record_part(NAME, 1)).write_bytes(b"".join(lines[2100:]))
+    pack_parts(tmp_path / NAME)
+
+    assert len(lines[-2]) > EDGE_BYTES
+    assert end_of(Run.open(tmp_path).attempts[0][0]).step == STEPS - 1
