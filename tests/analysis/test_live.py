@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.growing import GrowingRun, even_ranks
+from support.late import named
 from support.machines import plant_machine
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_steps
 
@@ -71,7 +72,7 @@ def test_every_way_to_look_at_a_run_knows_where_its_ranks_meet(tmp_path: Path) -
 
     assert look.latest is not None
     for summary in (reported(path), look.whole, look.latest, *windows):
-        late = {point.point: (point.straggler, point.cause) for point in summary.synchronisation}
+        late = {point.point: named(point) for point in summary.synchronisation}
         assert late["forward"] == (1, "data_wait")
 
 

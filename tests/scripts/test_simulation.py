@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.late import named
 from support.traces import TRACES, needs_traces
 
 from scripts.simulation import records, traces
@@ -108,7 +109,7 @@ def test_the_files_tell_what_was_planted(tmp_path: Path) -> None:
     assert summary.run.state == "finished"
     assert not summary.warnings
     backward = next(point for point in summary.synchronisation if point.point == "backward")
-    assert (backward.straggler, backward.cause) == (5, "data_wait")
+    assert named(backward) == (5, "data_wait")
 
 
 def test_blocks_without_files_are_those_of_the_files(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_what_a_host_waits_for_its_own_device_is_work_and_not_synchronisation(
     assert split.synchronisation == pytest.approx((0.75 * waited + 0.0025) / step, rel=0.1)
 
 
-def test_a_late_rank_that_devices_at_work_may_cover_is_predicted_with_an_interval(
+def test_a_late_rank_that_devices_at_work_may_cover_is_predicted_at_its_best(
     tmp_path: Path,
 ) -> None:
     """A callback after backward holds up hosts; their devices have most of their work left."""
@@ -176,8 +177,4 @@ def test_a_late_rank_that_devices_at_work_may_cover_is_predicted_with_an_interva
 
     assert predicted is not None
     assert predicted.ranks == (1,)
-    assert predicted.below_s is not None
-    assert predicted.above_s is not None
-    healthy_s = step_s(job.healthy())
-    assert predicted.without_ranks_s - predicted.below_s <= healthy_s
-    assert healthy_s <= predicted.without_ranks_s + predicted.above_s <= 1.01 * predicted.step_s
+    assert predicted.without_ranks_s <= 1.01 * step_s(job.healthy())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.late import latest, named
 from support.runs import MS, RankSpec, make_info, make_step, make_steps, summary_of
 
 from trainperf.analysis.summary.lateness import LatenessFold
@@ -79,11 +80,11 @@ def test_a_delay_before_the_all_reduce_is_found_there_with_its_cause(phase: str,
     found = points(simulate(early, [NOTHING, NOTHING]))
 
     backward = found["backward"]
-    assert (backward.straggler, backward.cause) == (rank, phase)
-    assert backward.late_s == pytest.approx(0.020, rel=0.02)
-    assert backward.cause_s == pytest.approx(0.020, rel=0.05)
+    assert named(backward) == (rank, phase)
+    assert latest(backward).late_s == pytest.approx(0.020, rel=0.02)
+    assert latest(backward).cause_s == pytest.approx(0.020, rel=0.05)
     assert backward.late_fraction == 1.0
-    assert found["loop"].straggler is None
+    assert found["loop"].late == ()
 
 
 @pytest.mark.parametrize("phase", ["optimizer", "callbacks", "other"])
@@ -96,17 +97,17 @@ def test_a_delay_after_the_all_reduce_is_found_at_the_loop(phase: str, rank: int
     found = points(simulate([NOTHING, NOTHING], late))
 
     loop = found["loop"]
-    assert (loop.straggler, loop.cause) == (rank, phase)
-    assert loop.late_s == pytest.approx(0.020, rel=0.02)
-    assert found["backward"].straggler is None
+    assert named(loop) == (rank, phase)
+    assert latest(loop).late_s == pytest.approx(0.020, rel=0.02)
+    assert found["backward"].late == ()
 
 
 def test_ranks_late_at_different_points_do_not_cancel() -> None:
     """Rank 0 slow in the loader and rank 1 in the optimizer: both are named, 40 ms are lost."""
     found = points(simulate([{"data_wait": 20}, NOTHING], [NOTHING, {"optimizer": 20}]))
 
-    assert (found["backward"].straggler, found["backward"].cause) == (0, "data_wait")
-    assert (found["loop"].straggler, found["loop"].cause) == (1, "optimizer")
+    assert named(found["backward"]) == (0, "data_wait")
+    assert named(found["loop"]) == (1, "optimizer")
     lost = found["backward"].lost_s + found["loop"].lost_s
     assert lost == pytest.approx(0.040, rel=0.02)
 
@@ -115,42 +116,27 @@ def test_a_late_loader_is_not_blamed_on_callbacks_that_are_late_after_it() -> No
     """Callbacks run on both sides of backward and explain only what the other phases do not."""
     found = points(simulate([{"data_wait": 20}, NOTHING], [{"callbacks": 30}, NOTHING]))
 
-    assert found["backward"].cause == "data_wait"
-    assert (found["loop"].straggler, found["loop"].cause) == (0, "callbacks")
-    assert found["loop"].cause_s == pytest.approx(0.030, rel=0.05)
+    assert latest(found["backward"]).cause == "data_wait"
+    assert named(found["loop"]) == (0, "callbacks")
+    assert latest(found["loop"]).cause_s == pytest.approx(0.030, rel=0.05)
 
 
 def test_callbacks_blamed_at_backward_are_not_blamed_again_at_the_loop() -> None:
     """Late 20 ms before, and 20 ms after in no phase: the first explains only the first."""
     found = points(simulate([{"callbacks": 20}, NOTHING], [{"unseen": 20}, NOTHING]))
 
-    assert (found["backward"].straggler, found["loop"].straggler) == (0, 0)
-    assert (found["backward"].cause, found["loop"].cause) == ("callbacks", None)
-
-
-def test_callbacks_of_two_ranks_on_either_side_of_backward_do_not_cancel() -> None:
-    """Rank 0 for 15 ms before it, rank 1 for 20 ms after: as a phase rank 0 is even faster."""
-    found = points(simulate([{"callbacks": 15}, NOTHING], [NOTHING, {"callbacks": 20}]))
-
-    assert (found["backward"].straggler, found["backward"].cause) == (0, "callbacks")
-    assert found["backward"].cause_s == pytest.approx(0.015, rel=0.05)
-    assert (found["loop"].straggler, found["loop"].cause) == (1, "callbacks")
-    assert found["loop"].cause_s == pytest.approx(0.020, rel=0.05)
-
-
-def test_callbacks_after_backward_are_no_cause_of_a_delay_before_it() -> None:
-    """Rank 0 is late at backward for no reason that shows, rank 1 at the loop for its callbacks."""
-    found = points(simulate([{"unseen": 20}, NOTHING], [NOTHING, {"callbacks": 20}]))
-
-    assert (found["backward"].straggler, found["backward"].cause) == (0, None)
-    assert (found["loop"].straggler, found["loop"].cause) == (1, "callbacks")
+    assert (latest(found["backward"]).rank, latest(found["loop"]).rank) == (0, 0)
+    assert (latest(found["backward"]).cause, latest(found["loop"]).cause) == ("callbacks", None)
 
 
 def test_a_rank_can_be_late_at_both_points_for_two_causes() -> None:
     """20 ms of callbacks before and 20 ms of optimizer after."""
     found = points(simulate([{"callbacks": 20}, NOTHING], [{"optimizer": 20}, NOTHING]))
 
-    assert (found["backward"].cause, found["loop"].cause) == ("callbacks", "optimizer")
+    assert (latest(found["backward"]).cause, latest(found["loop"]).cause) == (
+        "callbacks",
+        "optimizer",
+    )
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -158,7 +144,7 @@ def test_healthy_ranks_name_nobody(ranks: int) -> None:
     """0.2 ms of noise is what equal ranks have."""
     found = points(simulate([NOTHING] * ranks, [NOTHING] * ranks, noise_ms=0.2))
 
-    assert [point.straggler for point in found.values()] == [None, None]
+    assert [point.late for point in found.values()] == [(), ()]
 
 
 def test_a_rank_that_is_late_every_other_step_is_not_named() -> None:
@@ -172,7 +158,7 @@ def test_a_rank_that_is_late_every_other_step_is_not_named() -> None:
 
     backward = points(mixed)["backward"]
 
-    assert backward.straggler is None
+    assert backward.late == ()
     assert backward.lost_s == pytest.approx(0.020, rel=0.02)
 
 
@@ -180,7 +166,7 @@ def test_one_early_rank_makes_nobody_late() -> None:
     """Three of four ranks arrive together; that the fourth waits for them is no one's fault."""
     early: list[Phases] = [{"data_wait": 20}, {"data_wait": 20}, {"data_wait": 20}, NOTHING]
 
-    assert points(simulate(early, [NOTHING] * 4))["backward"].straggler is None
+    assert points(simulate(early, [NOTHING] * 4))["backward"].late == ()
 
 
 def test_one_late_rank_of_four_is_named() -> None:
@@ -189,7 +175,7 @@ def test_one_late_rank_of_four_is_named() -> None:
 
     backward = points(simulate(early, [NOTHING] * 4))["backward"]
 
-    assert (backward.straggler, backward.cause) == (2, "h2d")
+    assert named(backward) == (2, "h2d")
 
 
 def test_the_transfer_is_what_even_the_last_rank_waits() -> None:
@@ -206,7 +192,7 @@ def test_a_delay_below_a_millisecond_or_a_twentieth_of_the_step_is_not_worth_a_n
     """1.5 ms of a 38 ms step."""
     found = points(simulate([{"forward": 1.5}, NOTHING], [NOTHING, NOTHING], noise_ms=0))
 
-    assert found["backward"].straggler is None
+    assert found["backward"].late == ()
     assert found["backward"].skew_s == pytest.approx(0.0015, rel=0.002)
 
 
@@ -220,8 +206,8 @@ def test_a_delay_that_no_phase_explains_has_no_cause() -> None:
 
     backward = points([ranks[0], waiting])["backward"]
 
-    assert backward.straggler == 0
-    assert backward.cause is None
+    assert latest(backward).rank == 0
+    assert latest(backward).cause is None
 
 
 def test_without_a_tail_only_the_loop_is_judged() -> None:
@@ -245,7 +231,7 @@ def test_the_size_of_the_blocks_does_not_matter() -> None:
 
     for point, found in small.items():
         assert found.lost_s == pytest.approx(large[point].lost_s)
-        assert (found.straggler, found.cause) == (large[point].straggler, large[point].cause)
+        assert named(found) == named(large[point])
 
 
 def test_on_an_asynchronous_device_the_host_does_not_wait_in_backward() -> None:
@@ -259,7 +245,7 @@ def test_on_an_asynchronous_device_the_host_does_not_wait_in_backward() -> None:
 
     (backward, _) = fold.points()
 
-    assert (backward.straggler, backward.cause) == (0, None)
+    assert named(backward) == (0, None)
 
 
 def test_ranks_of_a_plain_loop_are_judged_at_backward_only(tmp_path: Path) -> None:
@@ -300,17 +286,17 @@ def test_on_a_device_a_delay_before_backward_explains_the_wait_in_the_loop_too(p
     """The host of the other rank is not held up in backward: it waits for the same 20 ms later."""
     found = points(asynchronous({phase: 20}, tail=True), device="cuda")
 
-    assert (found["backward"].straggler, found["backward"].cause) == (0, phase)
-    assert (found["loop"].straggler, found["loop"].cause) == (0, phase)
-    assert found["loop"].cause_s == pytest.approx(0.020, rel=0.002)
+    assert named(found["backward"]) == (0, phase)
+    assert named(found["loop"]) == (0, phase)
+    assert latest(found["loop"]).cause_s == pytest.approx(0.020, rel=0.002)
 
 
 def test_on_a_device_a_delay_after_backward_is_found_at_the_loop() -> None:
     """The device waited for nobody in backward."""
     found = points(asynchronous({"optimizer": 20}, tail=False), device="cuda")
 
-    assert found["backward"].straggler is None
-    assert (found["loop"].straggler, found["loop"].cause) == (0, "optimizer")
+    assert found["backward"].late == ()
+    assert named(found["loop"]) == (0, "optimizer")
 
 
 def accumulated(
@@ -337,10 +323,10 @@ def test_with_accumulation_all_but_the_last_micro_batch_are_waited_for_in_the_lo
     """10 ms late in each of four: 30 ms before a fetch, and 10 ms in the last one's all-reduce."""
     found = points(accumulated({phase: 40}, at_loop_ms=30, at_backward_ms=10))
 
-    assert (found["loop"].straggler, found["loop"].cause) == (0, phase)
-    assert found["loop"].cause_s == pytest.approx(0.030, rel=0.002)
-    assert (found["backward"].straggler, found["backward"].cause) == (0, phase)
-    assert found["backward"].cause_s == pytest.approx(0.010, rel=0.002)
+    assert named(found["loop"]) == (0, phase)
+    assert latest(found["loop"]).cause_s == pytest.approx(0.030, rel=0.002)
+    assert named(found["backward"]) == (0, phase)
+    assert latest(found["backward"]).cause_s == pytest.approx(0.010, rel=0.002)
 
 
 def test_with_accumulation_waiting_in_backward_is_no_cause_of_being_late_in_the_loop() -> None:
@@ -353,8 +339,8 @@ def test_with_accumulation_waiting_in_backward_is_no_cause_of_being_late_in_the_
 
     found = points([waiting, ranks[1]])
 
-    assert (found["backward"].straggler, found["backward"].cause) == (0, "forward")
-    assert (found["loop"].straggler, found["loop"].cause) == (1, None)
+    assert named(found["backward"]) == (0, "forward")
+    assert named(found["loop"]) == (1, None)
 
 
 def _phases(step: StepRecord) -> dict[str, float]:
@@ -366,8 +352,8 @@ def test_in_a_plain_loop_a_delay_after_backward_arrives_at_the_next_one() -> Non
     """Nothing absorbs it before."""
     found = points(simulate([{"optimizer": 20}, NOTHING], [NOTHING, NOTHING]), loop_waits=False)
 
-    assert (found["backward"].straggler, found["backward"].cause) == (0, "optimizer")
-    assert found["backward"].cause_s == pytest.approx(0.020, rel=0.05)
+    assert named(found["backward"]) == (0, "optimizer")
+    assert latest(found["backward"]).cause_s == pytest.approx(0.020, rel=0.05)
 
 
 def test_two_of_four_ranks_are_late_for_different_reasons() -> None:
@@ -402,7 +388,7 @@ def test_a_rank_that_was_held_for_another_is_not_to_blame() -> None:
 
     backward = found["backward"]
     assert [(late.rank, late.cause) for late in backward.late] == [(3, "callbacks")]
-    assert backward.cause_s == pytest.approx(0.008, rel=0.02)
+    assert latest(backward).cause_s == pytest.approx(0.008, rel=0.02)
     assert found["loop"].late == ()
 
 
@@ -432,28 +418,9 @@ def test_ranks_that_meet_in_forward_are_judged_there(rank: int) -> None:
     found = with_collectives(meeting(rank, 20.0), "forward 1, backward 2")
 
     assert list(found) == ["forward", "backward"]
-    assert (found["forward"].straggler, found["forward"].cause) == (rank, "data_wait")
-    assert found["forward"].cause_s == pytest.approx(0.020, rel=0.02)
+    assert named(found["forward"]) == (rank, "data_wait")
+    assert latest(found["forward"]).cause_s == pytest.approx(0.020, rel=0.02)
     assert found["backward"].late == ()
-
-
-def test_what_a_point_has_not_absorbed_explains_the_next_one_too() -> None:
-    """Ranks 3 and 4 are 16 ms late; the others wait 13 of them in forward, and 3 in backward."""
-    ranks: list[list[StepRecord]] = [[] for _ in range(5)]
-    for index in range(STEPS):
-        for place, steps in enumerate(ranks):
-            late = place >= 3
-            own = {**BASE, "forward": 23.0 - 13 * late, "backward": 24.0 - 3 * late}
-            own |= {"data_wait": 2.0 + 13 * late, "h2d": 3.0 * late}
-            steps.append(make_step(index, facts={"tail_ns": (4 - 3 * late) * MS}, **own))
-
-    found = with_collectives(ranks, "forward 1, backward 1")
-
-    assert [(late.rank, late.cause) for late in found["forward"].late] == [
-        (3, "data_wait"),
-        (4, "data_wait"),
-    ]
-    assert [(late.rank, late.cause) for late in found["backward"].late] == [(3, "h2d"), (4, "h2d")]
 
 
 def gathered(rank: int, ms: float, *, late: str = "data_wait") -> list[list[StepRecord]]:
@@ -478,8 +445,8 @@ def test_ranks_that_meet_before_forward_outside_every_phase_are_judged_there(ran
     found = with_collectives(gathered(rank, 20.0), "backward 2, other 1")
 
     assert list(found) == ["backward", "other"]
-    assert (found["other"].straggler, found["other"].cause) == (rank, "data_wait")
-    assert found["other"].cause_s == pytest.approx(0.020, rel=0.02)
+    assert named(found["other"]) == (rank, "data_wait")
+    assert latest(found["other"]).cause_s == pytest.approx(0.020, rel=0.02)
     assert found["other"].transfer_s < 0.001
     assert found["backward"].late == ()
 
@@ -489,7 +456,7 @@ def test_what_is_slow_after_the_gather_is_late_at_backward() -> None:
     found = with_collectives(gathered(1, 20.0, late="forward"), "backward 2, other 1")
 
     assert list(found) == ["backward"]
-    assert (found["backward"].straggler, found["backward"].cause) == (1, "forward")
+    assert named(found["backward"]) == (1, "forward")
 
 
 def test_ranks_that_are_slow_in_different_phases_do_not_meet_without_a_collective() -> None:
@@ -528,8 +495,8 @@ def test_shards_that_are_reduced_in_backward_meet_there(phase: str) -> None:
     found = without_tail(sharded({phase: 20.0}), "backward 2")
 
     assert list(found) == ["backward"]
-    assert (found["backward"].straggler, found["backward"].cause) == (1, phase)
-    assert found["backward"].cause_s == pytest.approx(0.020, rel=0.02)
+    assert named(found["backward"]) == (1, phase)
+    assert latest(found["backward"]).cause_s == pytest.approx(0.020, rel=0.02)
 
 
 def test_without_a_tail_a_backward_that_is_slow_on_one_rank_is_nobodys_fault() -> None:
@@ -545,7 +512,7 @@ def test_a_collective_that_nobody_waits_for_is_no_point() -> None:
     found = with_collectives(simulate(early, [NOTHING, NOTHING]), "forward 1, backward 2")
 
     assert list(found) == ["backward"]
-    assert (found["backward"].straggler, found["backward"].cause) == (0, "data_wait")
+    assert named(found["backward"]) == (0, "data_wait")
 
 
 @pytest.mark.parametrize(("steps", "who"), [(19, "too_few_steps"), (20, "same")])
@@ -556,7 +523,7 @@ def test_nothing_is_claimed_of_a_few_steps(steps: int, who: str) -> None:
     backward = points([each[:steps] for each in ranks])["backward"]
 
     assert backward.who == who
-    assert (backward.straggler is None) is (who != "same")
+    assert (backward.late == ()) is (who != "same")
 
 
 def test_always_the_same_rank_rotating_and_nobody_are_told_apart() -> None:
@@ -623,11 +590,11 @@ def test_a_rank_that_is_late_now_and_then_is_named_if_nobody_else_is(every: int)
     backward = points(mixed)["backward"]
 
     if every == 20:
-        assert (backward.straggler, backward.who) == (None, "nobody")
+        assert (backward.late, backward.who) == ((), "nobody")
         return
-    assert (backward.straggler, backward.cause, backward.late_fraction) == (2, "data_wait", 0.25)
-    assert backward.late_s == pytest.approx(0.060, rel=0.02)
-    assert backward.cause_s == pytest.approx(0.015, rel=0.02)
+    assert (*named(backward), backward.late_fraction) == (2, "data_wait", 0.25)
+    assert latest(backward).late_s == pytest.approx(0.060, rel=0.02)
+    assert latest(backward).cause_s == pytest.approx(0.015, rel=0.02)
     assert backward.named_s == pytest.approx(0.015, rel=0.02)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.late import named
 from support.runs import (
     MS,
     RankSpec,
@@ -150,7 +151,7 @@ def test_the_late_rank_is_named_and_the_skew_is_a_reading(tmp_path: Path) -> Non
     summary = summary_of(tmp_path, pair(20))
 
     (backward, loop) = summary.synchronisation
-    assert (backward.straggler, backward.cause, loop.straggler) == (1, "data_wait", None)
+    assert (named(backward), loop.late) == ((1, "data_wait"), ())
     assert summary.readings["allreduce_skew_s"].value == pytest.approx(0.020, rel=0.002)
     assert summary.readings["allreduce_tail_s"].per_rank == (
         pytest.approx(0.021, rel=0.002),

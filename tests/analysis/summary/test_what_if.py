@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.runs import MS, WARMUP_STEPS, RankSpec, make_gap, make_info, make_steps, summary_of
+from support.runs import MS, RankSpec, make_gap, make_info, make_steps, summary_of
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Gap
@@ -53,33 +53,6 @@ def test_without_the_late_rank_a_step_is_what_the_others_need(tmp_path: Path) ->
     assert predicted.even_s == pytest.approx(0.075)
 
 
-def test_what_is_predicted_has_an_interval(tmp_path: Path) -> None:
-    """On a host 2 ms for caches, or the 5 ms of the transfer; on a device what steps vary by."""
-    host, device = (job(tmp_path / kind, device=kind).what_if for kind in ("cpu", "cuda"))
-
-    assert host is not None
-    assert device is not None
-    assert (host.below_s, host.above_s) == (pytest.approx(0.002), pytest.approx(0.005))
-    assert (device.below_s, device.above_s) == pytest.approx((0.0, 0.0), abs=1e-9)
-
-
-def test_ranks_that_share_cpus_may_need_longer_without_the_wait(tmp_path: Path) -> None:
-    """Four ranks of one thread on two CPUs: what they compute at once may take twice as long."""
-    predicted = job(tmp_path, hardware={"cpu_count": 2, "local_world_size": 4}).what_if
-
-    assert predicted is not None
-    assert predicted.below_s == pytest.approx(0.002)
-    assert predicted.above_s == pytest.approx(predicted.without_ranks_s)
-
-
-def test_too_few_steps_have_no_interval(tmp_path: Path) -> None:
-    """What they say of the mean is not known."""
-    predicted = job(tmp_path, steps=WARMUP_STEPS + 19).what_if
-
-    assert predicted is not None
-    assert predicted.below_s is predicted.above_s is None
-
-
 def test_the_sentences_name_rank_and_share(tmp_path: Path) -> None:
     """And the finding says whom to look at, and why."""
     summary = job(tmp_path)
@@ -88,7 +61,7 @@ def test_the_sentences_name_rank_and_share(tmp_path: Path) -> None:
     assert finding.title == "25 % of the step is lost to stragglers; rank 3, data wait"
     (step,) = ranks_lost(summary)
     assert step.startswith(
-        "25.0 ms per step: 75.0 ms (73.0–80.0) instead of 100 ms if rank 3 is as fast as the others"
+        "up to 25.0 ms per step: 75.0 ms instead of 100 ms if rank 3 is as fast as the others"
     )
 
 
@@ -132,7 +105,6 @@ def test_without_a_tail_the_late_rank_is_known_all_the_same(
 
     assert summary.what_if is not None
     assert summary.what_if.without_ranks_s == pytest.approx(0.080)
-    assert summary.what_if.above_s == pytest.approx(0.002)
 
 
 @pytest.mark.parametrize("collectives", ["forward 3", "forward 3, backward 6"])
@@ -172,5 +144,5 @@ def test_the_full_report_drops_no_line_and_the_short_one_cuts_none_in_a_word(
     for sentence in ranks_lost(summary):
         assert sentence in text
     assert sum("something to know" in line for line in whole) == 12
-    (cut,) = (line for line in short if "lost  25.0 ms per step" in line)
+    (cut,) = (line for line in short if "lost  up to 25.0 ms per step" in line)
     assert cut.endswith("if rank 3 is as fast as the others")

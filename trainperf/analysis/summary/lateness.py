@@ -9,11 +9,11 @@ different ranks at different points cancel in a sum, yet both are lost.
 A rank is compared with the median of the *other* ranks, in its wait as in its phases: one early
 rank makes nobody late, and of two ranks that are slow in different phases each keeps its own.  What
 makes a rank late at a point is a phase since the point before.  A point may hold only some of the
-ranks (a broadcast holds those that its tree passes through): what such a point has not absorbed
-arrives at the next one, and a rank that was held there for another is late without a fault of its
-own.  On an asynchronous device the all-reduce does not hold the host up: it waits for the same
-delay again at `loop`.  With several micro-batches in a step there is a wait in `loop` before each
-of them.  In both cases any phase of the step may be why a rank is late there.
+ranks (a broadcast holds those that its tree passes through): a rank that was held there for another
+is late at the next one without a fault of its own.  On an asynchronous device the all-reduce does
+not hold the host up: it waits for the same delay again at `loop`.  With several micro-batches in a
+step there is a wait in `loop` before each of them.  In both cases any phase of the step may be why
+a rank is late there.
 
 Phases follow each other in one cycle.  Two have no place of their own in it: callbacks run on both
 sides of backward and explain at each point what the other phases leave; and where ranks meet
@@ -133,8 +133,6 @@ class PointFold:
         self.skews: Distribution | None = None
         self.late: Distribution | None = None
         """By how much the last rank came after the typical other one, where it clearly did."""
-        self.left: Distribution | None = None
-        """What a step would have taken without the delay of its last rank."""
         self.synchronous = True
         self.whole_step = False
         """Whether the ranks may have met at this very point before, within the step."""
@@ -165,10 +163,8 @@ class PointFold:
         clearly = late_ns >= np.maximum(1e9 * LEAST_LATE_S, LIMITS.worth * walls_ns)
         np.add.at(self.late_steps, last[clearly], 1)
         np.add.at(self.held_ns, last[clearly], held_ns[clearly])
-        left_ns = walls_ns - np.where(clearly, held_ns, 0.0)
         self.skews = joined((self.skews, Distribution.of(totals[1] / 1e9)))
         self.late = joined((self.late, Distribution.of(late_ns[clearly] / 1e9)))
-        self.left = joined((self.left, Distribution.of(left_ns / 1e9)))
 
     @property
     def enough_s(self) -> float:
@@ -213,22 +209,20 @@ class _Judge:
         In a phase with a collective that everybody waits for a late rank spends less time, by as
         much as it is late.
         """
-        begins_s = self.work_s[phase][:, self._since(phase, cycle)[0]].sum(axis=1)
+        begins_s = self.work_s[phase][:, self._since(phase, cycle)].sum(axis=1)
         apart_s = float(np.ptp(begins_s))
         left_s = float(np.ptp(begins_s + self.work_s[phase][:, phase]))
         return apart_s >= self.folds[phase].enough_s and left_s <= (1 - LIMITS.regular) * apart_s
 
-    def _since(self, point: Phase, cycle: tuple[Phase, ...]) -> tuple[list[Phase], Phase | None]:
-        """Phases since the point before, and that point."""
-        fold, after = self.folds[point], cycle.index(point)
+    def _since(self, point: Phase, cycle: tuple[Phase, ...]) -> list[Phase]:
+        """Phases since the point before, the latest first."""
+        after = cycle.index(point)
         turn = [*reversed(cycle[:after]), *reversed(cycle[after + 1 :])]
-        if fold.whole_step:
-            return turn, None
-        since = list(takewhile(lambda phase: phase not in self.met, turn))
-        before = turn[len(since)] if len(since) < len(turn) else None
+        if self.folds[point].whole_step:
+            return turn
         # Of a tail the wait is a part of the phase: the rest is work of the rank's own.
         own = [point] if point is Phase.BACKWARD and point in self.always else []
-        return own + since, before
+        return own + list(takewhile(lambda phase: phase not in self.met, turn))
 
     def point(self, phase: Phase, hosts: Mapping[int, str]) -> SyncPoint:
         """The point's figures, and the ranks to blame if there are any."""
@@ -236,8 +230,6 @@ class _Judge:
         group = self._group(phase)
         named = self._named(phase, group)
         counts = fold.late_steps
-        interval = fold.left.interval() if fold.left and fold.n >= LIMITS.steps else None
-        first = max(named, key=lambda each: each.late_s, default=None)
         transfer_s, lost_s, even_s, _ = (fold.totals_ns / fold.n / 1e9).tolist()
         return SyncPoint(
             point=phase.label,
@@ -246,14 +238,9 @@ class _Judge:
             transfer_s=transfer_s,
             skew_s=fold.skews.value() if fold.skews else None,
             lost_s=lost_s,
-            straggler=first.rank if first else None,
             late_fraction=float(counts[group].sum() if group else counts.max()) / fold.n,
-            late_s=first.late_s if first else None,
-            cause=first.cause if first else None,
-            cause_s=first.cause_s if first else None,
             even_s=even_s,
             named_s=float(fold.held_ns[group].sum()) / fold.n / 1e9 if named else 0.0,
-            margin_s=(interval[1] - interval[0]) / 2 if interval else None,
             who=_who(fold, named),
             late=named,
             host=_host([each.rank for each in named], self.ranks, hosts),
@@ -286,16 +273,16 @@ class _Judge:
         with its cause only.
         """
         fold = self.folds[phase]
-        late = [self._late(phase, place, alone=len(group) == 1) for place in group]
+        late = [self._late(phase, place) for place in group]
         always = fold.late_steps[group].sum() >= LIMITS.regular * fold.n
         own = not always or (fold.synchronous and any(each.cause for each in late))
         return tuple(each for each in late if each.cause or not own)
 
-    def _late(self, point: Phase, place: int, *, alone: bool) -> LateRank:
+    def _late(self, point: Phase, place: int) -> LateRank:
         """A late rank with the phase since the point before in which it lost most."""
         fold, arrives_s = self.folds[point], float(self.late_s[point][place])
         late_s = fold.late.quantile(50.0) if fold.late else arrives_s
-        lost_s = self._lost_s(point, place, alone=alone)
+        lost_s = self._lost_s(point, place)
         cause = max(lost_s, key=lost_s.__getitem__, default=None)
         # It must cover half of the delay.  Late now and then, it is so by less on average.
         if cause is None or 2 * lost_s[cause] < min(late_s, arrives_s):
@@ -306,41 +293,19 @@ class _Judge:
             self.blamed_s[place, cause] += cause_s
         return LateRank(rank=self.ranks[place], late_s=late_s, cause=cause.label, cause_s=cause_s)
 
-    def _lost_s(self, point: Phase, place: int, *, alone: bool) -> dict[Phase, float]:
-        """Phase to what it can account for of a rank's delay."""
+    def _lost_s(self, point: Phase, place: int) -> dict[Phase, float]:
+        """Phase to what it can account for of a rank's delay.
+
+        Callbacks, some of which run on the other side of backward, account for what the other
+        phases leave.
+        """
         excess_s = self.work_s[point][place] - self.blamed_s[place]
-        since, before = self._since(point, self.cycle)
-        lost_s: dict[Phase, float] = {
-            each: float(excess_s[each]) for each in since if each is not Phase.CALLBACKS
-        }
+        others = [each for each in self._since(point, self.cycle) if each is not Phase.CALLBACKS]
+        lost_s: dict[Phase, float] = {each: float(excess_s[each]) for each in others}
         rest_s = float(self.late_s[point][place]) - sum(lost_s.values())
         if point is not Phase.CALLBACKS:
-            callbacks_s = float(excess_s[Phase.CALLBACKS])
-            if alone and not self.folds[point].whole_step:
-                callbacks_s += self._hidden_s(point, place)
-            lost_s[Phase.CALLBACKS] = min(rest_s, callbacks_s)
-        if before is not None and before is not Phase.BACKWARD:
-            # What the point before has not absorbed of phases that came earlier.
-            earlier = [each for each in self._since(before, self.cycle)[0] if each not in lost_s]
-            gone_s = float(self.work_s[point][place][earlier].sum())
-            carried_s = gone_s - self.late_s[before][place]
-            lost_s |= {e: min(float(excess_s[e]), rest_s, carried_s) for e in earlier}
+            lost_s[Phase.CALLBACKS] = min(rest_s, float(excess_s[Phase.CALLBACKS]))
         return lost_s
-
-    def _hidden_s(self, point: Phase, place: int) -> float:
-        """By how much callbacks for this point are longer than the excess in callbacks tells.
-
-        Those on the other side of backward may be shorter than another rank's that is late there.
-        Of several ranks that are late here, that one may have held some up, or let them pass.
-        """
-        others = [each for each in self.met - {point} if not self.folds[each].whole_step]
-        beyond_s = [self._placed_s(each, place) - self.late_s[each][place] for each in others]
-        return float(sum(beyond for beyond in beyond_s if beyond > 0))
-
-    def _placed_s(self, point: Phase, place: int) -> float:
-        """Excess in the phases since the point before, without callbacks."""
-        since = [e for e in self._since(point, self.cycle)[0] if e is not Phase.CALLBACKS]
-        return float(self.work_s[point][place][since].sum())
 
 
 def _who(fold: PointFold, named: Collection[LateRank]) -> WhoIsLate:

@@ -65,11 +65,6 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """If those were as fast as the typical other rank."""
     even_s: float
     """If the last rank of every step were."""
-    below_s: float | None = None
-    """By so much each of them may turn out shorter: the 95 % interval of a step, and caches that
-    stay warm where ranks no longer wait.  `None` with too few steps to tell."""
-    above_s: float | None = None
-    """By so much longer: the same, and CPUs that ranks leave to each other while they wait."""
 
 
 class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,28 +86,17 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Median of the largest skew."""
     lost_s: float
     """Mean of the largest skew: what the fastest rank loses here in a step."""
-    straggler: int | None
-    """The rank the others wait for, if it is clearly always the same one."""
     late_fraction: float
     """Share of steps in which those in *late* were clearly late, or else the one that most often
     was."""
-    late_s: float | None
-    """Median time the straggler comes after the typical other rank."""
-    cause: str | None
-    """Phase in which the straggler spends the largest part of it; `None` when none explains it."""
-    cause_s: float | None
-    """Mean excess of that phase over the median other rank's, as far as it is late here."""
     even_s: float = 0.0
     """Mean of what the last rank comes after the typical other one: what a step would save here if
     every rank were as fast as the typical one."""
     named_s: float = 0.0
     """What it would save if those in *late* were."""
-    margin_s: float | None = None
-    """95 % half-width of the median step without what its last rank costs here; `None` with too few
-    steps."""
     who: WhoIsLate = ""
     late: tuple[LateRank, ...] = ()
-    """All ranks that are late here by themselves; *straggler* is one of them."""
+    """All ranks that are late here by themselves."""
     host: str = ""
     """The host whose ranks they all are; empty where there is none, or it is unknown."""
     often_late: dict[int, float] = {}

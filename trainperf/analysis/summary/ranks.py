@@ -10,7 +10,6 @@ those it held up waits 8 ms longer than it does.  As fast as the typical rank it
 ms.  Over 64 devices and an hour of such steps, 8.5 device-hours are lost to it.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -25,13 +24,9 @@ from trainperf.analysis.summary.schema import (
     SyncPoint,
     WhatIf,
 )
-from trainperf.core.findings import COLD, LIMITS, REFILL_S
+from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Phase
-from trainperf.core.readings import (
-    ALLREDUCE_TAIL_S,
-    STEP_MEAN_S,
-    phase_reading,
-)
+from trainperf.core.readings import STEP_MEAN_S, phase_reading
 
 
 Numbers = npt.NDArray[np.float64]
@@ -45,47 +40,12 @@ def what_if(summary: Summary) -> WhatIf | None:
     if not step_s or not points:
         return None
     in_step = summary.run.device == "cpu"
-    without_s = max(0.0, step_s - saved_s(points, "named_s", in_step=in_step))
-    below_s, above_s = _uncertain_s(summary, without_s)
     return WhatIf(
         step_s=step_s,
         ranks=tuple(dict.fromkeys(late.rank for point in points for late in point.late)),
-        without_ranks_s=without_s,
+        without_ranks_s=max(0.0, step_s - saved_s(points, "named_s", in_step=in_step)),
         even_s=max(0.0, step_s - saved_s(points, "even_s", in_step=in_step)),
-        below_s=below_s,
-        above_s=above_s,
     )
-
-
-def _uncertain_s(summary: Summary, step_s: float) -> tuple[float | None, float | None]:
-    """By how much a predicted step may turn out shorter and longer; `None` with too few steps.
-
-    What varies between batches of steps, of all points together; and on a host what waiting itself
-    does.  A rank that waits finds its caches cold, and leaves to the others the caches, the cores
-    and the memory that they have in common: up to `REFILL_S`, either way.  What it has to send has
-    long been sent when the last one comes: of two that arrive together each waits for both halves
-    of a reduction, twice the transfer of the last one.  Where there are fewer CPUs than threads
-    and workers, what is computed at once takes as many times longer.  On an asynchronous device the
-    delay may be one of the hosts only, which the devices' own work covers, unless it reaches the
-    all-reduce: of one after it, seen between two steps alone, no record tells.
-    """
-    points = summary.synchronisation
-    margins_s = [point.margin_s for point in points if point.margin_s is not None]
-    if len(margins_s) < len(points):
-        return None, None
-    varies_s = math.hypot(*margins_s)
-    reduced = [point for point in points if point.point == "backward"]
-    if summary.run.device != "cpu":
-        saved = [saved_s(some, "named_s", in_step=False) for some in (points, reduced)]
-        return varies_s, varies_s + saved[0] - saved[1]
-    waiting_s = min(REFILL_S, step_s * (1 - 1 / COLD))
-    host = summary.host
-    crowd = 1.0 if host is None else max(1.0, host.demand / host.cpus_per_rank)
-    below_s = min(step_s, varies_s + waiting_s)
-    # Of shards the smallest wait in backward is the whole phase, with what is computed there.
-    covered = summary.value(ALLREDUCE_TAIL_S) is not None
-    transfer_s = sum(point.transfer_s for point in reduced if covered)
-    return below_s, varies_s + max(waiting_s, transfer_s, step_s * (crowd - 1))
 
 
 def saved_s(points: Iterable[SyncPoint], name: str, *, in_step: bool) -> float:
@@ -164,7 +124,7 @@ def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:
 def _differing(summary: Summary, worst: Numbers) -> list[int]:
     """Places of the ranks that matter: the named, the often late, those that differ."""
     points = summary.synchronisation
-    chosen = [point.straggler for point in points if point.straggler is not None]
+    chosen = [late.rank for point in points for late in point.late]
     chosen += [rank for point in points for rank in notably_late(point)]
     far = [place for place in np.argsort(-worst, kind="stable") if worst[place] >= LIMITS.worth]
     return list(dict.fromkeys(map(int, [*map(summary.run.ranks.index, chosen), *far])))
