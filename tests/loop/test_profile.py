@@ -62,10 +62,9 @@ def test_the_report_compares_records_and_trace(tmp_path: Path) -> None:
     train(quiet(tmp_path).profile(ScheduledProfile(wait=3, warmup=1, active=5)), 14)
 
     (traced,) = summarize(Run.open(tmp_path / "trainperf")).traces
-    by_name = {one.name: one for one in traced.compared}
-    assert by_name["data_wait"].recorded_s >= 0.004
-    assert by_name["data_wait"].traced_s >= 0.004
-    assert by_name["data_wait"].agree
+    assert (traced.recorded_s or 0.0) >= 0.004
+    assert (traced.traced_s or 0.0) >= 0.004
+    assert traced.agree
 
 
 def test_a_capture_is_made_on_demand(tmp_path: Path) -> None:
@@ -144,10 +143,9 @@ def test_ranks_that_trace_the_same_steps_have_one_answer(tmp_path: Path) -> None
     assert len(report.ranks) == 2
     traces = summarize(Run.open(run)).traces
     assert [traced.rank for traced in traces] == [0, 1]
-    step = next(each for each in traces[0].compared if each.name == "step")
-    assert step.recorded_s > LATE_MS / 1e3
-    assert step.traced_s > LATE_MS / 1e3
-    assert traces[1].compared == ()
+    assert (traces[0].recorded_s or 0.0) > LATE_MS / 1e3
+    assert (traces[0].traced_s or 0.0) > LATE_MS / 1e3
+    assert traces[1].recorded_s is None
     assert sorted(path.name for path in (run / "tb" / "step000004-3steps").iterdir()) == [
         "rank_0.pt.trace.json.gz",
         "rank_1.pt.trace.json.gz",

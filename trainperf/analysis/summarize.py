@@ -1,6 +1,5 @@
 """Summary of a run: readings, ledger, ranks and findings, from one pass over its directory."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
-from trainperf.analysis.summary.captures import captures, disagreements, traces
+from trainperf.analysis.summary.captures import disagreements, traces
 from trainperf.analysis.summary.host_share import host_share
 from trainperf.analysis.summary.lines import phase_lines, slow_steps
 from trainperf.analysis.summary.ranks import what_if
@@ -40,13 +39,6 @@ from trainperf.traces.capture_files import read_all
 def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     """The summary of `examine`, findings included."""
     return examine(run, now_s=now_s).summary
-
-
-_EARLIER_OWN_HOOK = re.compile(
-    r"(TrainPerf|ScheduledProfiler|(AllReduceTail|DataWait|GradScaler|H2D|Memory|StepTime"
-    r"|TokenThroughput)Monitor)\W"
-)
-"""Hooks of trainperf itself, which runs of November 2026 and before list among the user's."""
 
 
 def examine(
@@ -127,7 +119,6 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         gaps={gap: len(pauses) for gap, pauses in first.pauses.items()},
         excluded={tag.label: n for tag in TAGS if (n := folds.excluded[tag.label])},
         synchronisation=folds.lateness.points(_hosts(run)),
-        captures=captures(folds.steps),
         traces=traced,
         sequence_lengths=_sequence_lengths(replay),
         longest_tokens=sum(each.totals.longest_tokens for each in replay.journals.values()),
@@ -186,4 +177,4 @@ def _slowest_s(replay: Replay, spent: str) -> dict[str, float]:
             per_step_s = spent_ns / 1e9 / max(1, journal.steps)
             slowest[name] = max(slowest.get(name, 0.0), per_step_s)
     ordered = sorted(slowest.items(), key=lambda item: -item[1])
-    return {name: each_s for name, each_s in ordered if not _EARLIER_OWN_HOOK.match(name)}
+    return dict(ordered)

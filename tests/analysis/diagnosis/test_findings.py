@@ -275,7 +275,6 @@ def summary_with(found: dict[str, Finding]) -> Summary:
         readings={"step_mean_s": Reading(value=0.1, unit="s")},
         ledger_s={"forward": 20.0, "validation": 20.0},
         synchronisation=(),
-        captures=(),
         findings=tuple(found.values()),
         **{name: {} for name in empty},
     )

@@ -82,7 +82,6 @@ def summary(
         "ledger_s": {"forward": 15.0, "validation": 3.0, "others_turn": 2.0},
         **{name: {} for name in ("gaps", "excluded", "sequence_lengths", "actions_s")},
         "synchronisation": (),
-        "captures": (),
     }
     return Summary(run=run, readings={**made, **more}, **{**usual, **(known or {})})
 

@@ -19,7 +19,6 @@ from support.runs import (
     summary_of,
 )
 
-import trainperf.lightning
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import save_summary, summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
@@ -353,16 +352,6 @@ def test_hooks_are_listed_with_their_cost_a_step_the_largest_first(tmp_path: Pat
     assert list(actions.items()) == [("B.y", 0.004), ("A.x", 0.003)]
 
 
-def test_hooks_of_trainperf_that_an_earlier_run_lists_are_not_the_users(tmp_path: Path) -> None:
-    """Every callback that is exported; a name that merely begins like one is the user's."""
-    own = {f"{name}.on_train_batch_end": 300 * MS for name in trainperf.lightning.__all__}
-    totals = Totals(at_step=9, actions_ns={**own, "TrainPerfect.on_train_batch_end": 100 * MS})
-
-    spec = RankSpec(steps=make_steps(100, callbacks=40), totals=totals)
-
-    assert summary_of(tmp_path, [spec]).actions_s == {"TrainPerfect.on_train_batch_end": 0.001}
-
-
 def test_sequence_lengths_of_all_ranks_are_one_histogram(tmp_path: Path) -> None:
     """In the order of lengths."""
     specs = [
@@ -418,21 +407,6 @@ def test_the_skew_has_an_interval_and_without_a_tail_a_reason(tmp_path: Path) ->
     assert known.n == 188
     assert unknown.reason == "not measured: needs the all-reduce tail of at least two ranks"
     assert "no steady state" in (unsettled.reason or "")
-
-
-def test_captures_are_listed_in_seconds_of_the_slowest_rank(tmp_path: Path) -> None:
-    """50 ms on rank 0, 60 on rank 1."""
-    specs = []
-    for rank, wall in ((0, 50.0), (1, 60.0)):
-        steps = [
-            make_step(index, tags=int(Tag.PROFILED) if index == 60 else 0, forward=wall)
-            for index in range(120)
-        ]
-        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)))
-
-    (capture,) = summary_of(tmp_path, specs).captures
-
-    assert (capture.before_s, capture.after_s) == (0.06, 0.06)
 
 
 def test_half_a_per_cent_in_no_record_is_no_warning(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
     steps = LeadSteps()
     for part in (records[:25], records[25:]):
         block = StepBlock.from_records(part)
-        steps.observe(block, block.wall_ns)
+        steps.observe(block)
     return utilisation(steps, read_documents(run))
 
 

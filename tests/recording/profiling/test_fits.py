@@ -86,18 +86,12 @@ def test_two_cycles_leave_two_traces_with_steps_and_phases_marked(tmp_path: Path
     assert not any(WORKER_PATTERN.match(name) for name in traces)
 
 
-def test_profiled_steps_are_in_no_steady_statistic_and_captures_are_compared(
-    tmp_path: Path,
-) -> None:
-    """The report has the step time before and after, from the tags alone."""
+def test_profiled_steps_are_in_no_steady_statistic(tmp_path: Path) -> None:
+    """By their tags alone."""
     fit(tmp_path, Loader(120), ScheduledProfiler(analyse=False, wait=60))
 
     summary = summarize(Run.open(tmp_path / "trainperf"))
 
-    (capture,) = summary.captures
-    assert (capture.first_step, capture.last_step) == (60, 65)
-    assert capture.before_s is not None
-    assert capture.after_s is not None
     assert summary.excluded["profiled"] == 6
     assert summary.run.steady_steps == 120 - sum(summary.excluded.values())
     assert summary.run.notes["captures"] == "rank0-step000062-3steps.trace.json.gz"

@@ -9,7 +9,6 @@ from support.causes.machine import trouble
 
 from trainperf.analysis.diagnosis.cause import Use
 from trainperf.analysis.summary.schema import (
-    CaptureAftermath,
     LineShare,
     LongTerm,
     Moved,
@@ -197,18 +196,6 @@ def recurring(
     return seen(step(forward=100), slow_steps=slow, settings=settings)
 
 
-def after_capture(*, slower: bool, before: float = 50) -> Seen:
-    """Steps of 60 ms since a capture."""
-    captured = CaptureAftermath(
-        first_step=100,
-        last_step=104,
-        before_s=before / 1e3,
-        after_s=0.06,
-        slower=slower,
-    )
-    return seen(step(forward=60), aftermath=(captured,))
-
-
 def spread(iqr_ms: float, waits: float = 0.0, callbacks: float = 0.0) -> Seen:
     """Steps of 20 ms whose middle half is so wide, and the part of them that waits for data."""
     readings = {"step_s": 0.020, "step_iqr_s": iqr_ms / 1e3, "step_p95_s": 0.030}
@@ -288,19 +275,6 @@ STEPS = (
         words=("what every 50th step does",),
     ),
     Case(
-        "slower_since",
-        "60 ms instead of 50 in each of the 95 steps after a capture",
-        after_capture(slower=True),
-        0.95,
-        "without_profiler",
-        (
-            after_capture(slower=False),
-            after_capture(slower=True, before=58.8),  # 0.114 s of 12
-            seen(step(forward=60)),
-        ),
-        words=("steps are 20 % slower since a capture", "steps 100–104 profiled"),
-    ),
-    Case(
         "noisy_run",
         "the middle half spans a quarter of the median",
         spread(5.0),
@@ -341,12 +315,6 @@ def level(
     return seen(step(forward=100), long_term=LongTerm(levels=(new,)), **known)
 
 
-def both(*each: Seen) -> Seen:
-    """A level of the first, and the capture of the second."""
-    one, other = each
-    return seen(one.account, long_term=one.facts.long_term, aftermath=other.facts.aftermath)
-
-
 def drifting(phase: str = "loop", *moved: Moved, lost_s: float = 2.0, **known: object) -> Seen:
     """Steps of 100 ms become steps of 140."""
     drift = RunChange(
@@ -384,13 +352,6 @@ TIME = (
             level(since=40, until=80, beside=trouble("thermal", slower=0.2)),
         ),
         words=("steps 100 to 159 take 20 % longer: loop, +20.0 ms",),
-    ),
-    because(
-        "loop",
-        "loop_does_more",
-        "what lost most is told of, the other next to it",
-        both(level(), after_capture(slower=True)),
-        "\nsteps are 20 % slower since a capture",
     ),
     because(
         "forward",

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from trainperf.analysis.roofline.roofline import Roofline
 from trainperf.analysis.summary.schema import (
-    CaptureAftermath,
     CauseFacts,
     HostShare,
     LineShare,
@@ -62,7 +61,6 @@ class Facts:
     """User hook to its seconds in a step, longest first."""
     slow_steps: RecurringSteps | None = None
     long_term: LongTerm = field(default_factory=LongTerm)
-    aftermath: tuple[CaptureAftermath, ...] = ()
     points: tuple[SyncPoint, ...] = ()
     what_if: WhatIf | None = None
     machine: MachineFacts | None = None

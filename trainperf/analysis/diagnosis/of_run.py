@@ -75,7 +75,6 @@ def facts_of(evidence: Evidence) -> Facts:
         actions_s=summary.actions_s,
         slow_steps=summary.slow_steps,
         long_term=summary.long_term,
-        aftermath=summary.captures,
         points=summary.synchronisation,
         what_if=summary.what_if,
         machine=summary.machine,

@@ -10,13 +10,9 @@ from trainperf.core.steps.block import Column, StepBlock
 MOST_STEPS = 65_536
 """The latest ones are kept, up to twice as many."""
 
-NEIGHBOURS = 100
-"""Steps on either side of a profiled or audited one that are kept; half as many steady ones of them
-are compared."""
-
-INDEX, TAGS, TOKENS, SAMPLES, SLOWEST, TAIL, HOST = range(7)
-"""Columns: number, tags and sizes of a step (tokens with padding), its wall time on the slowest
-rank, its all-reduce tail, and from the last on the time of each phase; all times in seconds."""
+INDEX, TAGS, TOKENS, SAMPLES, HOST = range(5)
+"""Columns: number, tags and sizes of a step (tokens with padding), and from the last on the seconds
+of each phase."""
 
 
 class LeadSteps:
@@ -26,21 +22,16 @@ class LeadSteps:
         self._kept = np.empty((0, HOST + len(PHASES)))
         self._recent: list[Column] = []
 
-    def observe(self, block: StepBlock, slowest_ns: Column) -> None:
-        """Take the next steps, with the wall time of each on the slowest rank."""
-        single = block.single()
-        if len(single) < len(block):
-            # Of an imported log those that show no mean, on the rank that it is of.
-            block, slowest_ns = single, single.wall_ns
-        tokens, samples, tails = map(block.values, ("tokens_padded", "samples", "tail_ns"))
-        host_ns = [block.host_ns(phase) for phase in PHASES]
-        sizes = [block.index, block.tags, tokens, samples]
-        rows = np.column_stack([*sizes, slowest_ns, tails, *host_ns])
-        rows[:, SLOWEST:] /= 1e9
-        self._recent.append(rows)
+    def observe(self, block: StepBlock) -> None:
+        """Take the next steps; of an imported log those that show no mean."""
+        block = block.single()
+        sizes = [block.index, block.tags, *map(block.values, ("tokens_padded", "samples"))]
+        host_s = [block.host_ns(phase) / 1e9 for phase in PHASES]
+        self._recent.append(np.column_stack([*sizes, *host_s]))
         if sum(map(len, self._recent)) >= MOST_STEPS:
-            self._kept = _needed(self.rows())
-            self._recent = []
+            rows, looked_at = self.rows(), Tag.PROFILED | Tag.AUDITED
+            latest = np.arange(len(rows)) >= len(rows) - MOST_STEPS
+            self._kept, self._recent = rows[latest | tagged(rows, looked_at)], []
 
     def rows(self) -> Column:
         """All that are kept."""
@@ -60,11 +51,3 @@ def tagged(rows: Column, tags: int) -> npt.NDArray[np.bool_]:
     """Which of these steps have one of the tags."""
     which: npt.NDArray[np.bool_] = (rows[:, TAGS].astype(int) & tags) != 0
     return which
-
-
-def _needed(rows: Column) -> Column:
-    looked_at = np.append(0, np.cumsum(tagged(rows, Tag.PROFILED | Tag.AUDITED)))
-    place = np.arange(len(rows))
-    first, last = (place - NEIGHBOURS).clip(0), (place + NEIGHBOURS + 1).clip(None, len(rows))
-    kept: Column = rows[(looked_at[last] > looked_at[first]) | (place >= len(rows) - MOST_STEPS)]
-    return kept

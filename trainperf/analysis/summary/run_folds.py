@@ -74,7 +74,7 @@ class RunFolds:
             job = JobBlock.of(blocks)
             for observer in observers:
                 observer.observe(job)
-            self.steps.observe(job.first, job.slowest_ns)
+            self.steps.observe(job.first)
             self.excluded.update(excluded(job.first.tags))
             self.machine.observe(job.first, self.replay.attempt)
 
@@ -84,12 +84,7 @@ class RunFolds:
 
     def long_term(self) -> LongTerm:
         """How the run changed, by the ranks whose levels were read."""
-        levels = {
-            rank: self.levels.levels(place)
-            for place, rank in enumerate(self.run.ranks)
-            if place == 0 or self.levels.has(place)
-        }
-        return long_term(levels)
+        return long_term({r: self.levels.levels(place) for place, r in enumerate(self.run.ranks)})
 
     @property
     def longest(self) -> Fold:

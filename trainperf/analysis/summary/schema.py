@@ -49,7 +49,6 @@ from trainperf.meters.fold import Reading, not_covered
 
 __all__ = [
     "MOST_RANKS",
-    "CaptureAftermath",
     "Cause",
     "CauseFacts",
     "DeviceFacts",
@@ -71,7 +70,6 @@ __all__ = [
     "State",
     "Summary",
     "SyncPoint",
-    "TracedDuration",
     "TracedSteps",
     "WhatIf",
     "WhoIsLate",
@@ -155,31 +153,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
         return device_kind_of(self.device)
 
 
-class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of profiled steps, and whether the steps after it are as fast as those before.
-
-    Medians over up to fifty steady steps on either side, the slowest rank's wall time.
-    """
-
-    first_step: int
-    last_step: int
-    before_s: float | None
-    after_s: float | None
-    slower: bool
-    """More than 5 % slower afterwards, and the middle halves of the steps do not overlap."""
-
-
-class TracedDuration(msgspec.Struct, frozen=True, kw_only=True):
-    """One duration of the same steps in the records and in their trace: medians per step."""
-
-    name: str
-    """`step`, `data_wait` or `allreduce_tail`."""
-    recorded_s: float
-    traced_s: float
-    agree: bool
-    """Within 5 % of the larger one, or within 1 % of the step."""
-
-
 class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     """A trace's answer, and whether the records agree with it on those steps."""
 
@@ -190,8 +163,13 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     answer: str
     """One sentence, of all ranks that were read together."""
-    compared: tuple[TracedDuration, ...]
-    """Empty but for the lowest rank of a run that was never restarted."""
+    recorded_s: float | None = None
+    """Median step time in the records; `None` but for the lowest rank of a run that was never
+    restarted."""
+    traced_s: float | None = None
+    """Median time of the same steps in the trace."""
+    agree: bool = True
+    """Whether these are within 5 % of each other."""
 
 
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +199,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     synchronisation: tuple[SyncPoint, ...]
     what_if: WhatIf | None = None
     """`None` where no rank's wait is known."""
-    captures: tuple[CaptureAftermath, ...]
     traces: tuple[TracedSteps, ...] = ()
     """Traces that were read, in the order of their steps; per rank."""
     sequence_lengths: dict[int, int]

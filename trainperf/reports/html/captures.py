@@ -1,12 +1,11 @@
-"""The captures of a run on its page: profiled steps, their traces, and whether records agree."""
+"""The captures of a run on its page: their traces, and whether the records agree."""
 
 from collections.abc import Sequence
 
 from trainperf.analysis.summary.captures import steps_of
-from trainperf.analysis.summary.schema import CaptureAftermath, Summary, TracedSteps
+from trainperf.analysis.summary.schema import Summary, TracedSteps
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
-from trainperf.core.formatting.table import UNKNOWN, or_unknown
-from trainperf.core.formatting.units import duration, plural, step_range, times, words
+from trainperf.core.formatting.units import duration, plural, step_range
 from trainperf.reports.html.components import finding_card, heading, missing, not_measured, shown
 from trainperf.reports.run.rows import no_trace
 from trainperf.reports.trace.tables import rows_table
@@ -23,11 +22,10 @@ _MOST_RANKS = 8
 
 def captures(summary: Summary, reports: Sequence[CaptureReport]) -> Markup:
     """All captures of a run, the latest traces in full."""
-    if not summary.captures and not reports:
-        return not_measured(no_trace(summary))
-    parts = [_stretches(summary.captures), _agreement(summary.traces)]
     if not reports:
-        parts.append(missing([("Trace", "no trace of these steps was read")]))
+        profiled = "profiled" in summary.excluded
+        return not_measured("no trace was read" if profiled else no_trace(summary))
+    parts = [_agreement(summary.traces)]
     earlier = len(reports) - _LATEST
     if earlier > 0:
         note = f"{plural(earlier, 'earlier trace')}: see trainperf trace, or the tab"
@@ -36,45 +34,21 @@ def captures(summary: Summary, reports: Sequence[CaptureReport]) -> Markup:
     return Markup("".join(parts))
 
 
-def _stretches(profiled: Sequence[CaptureAftermath]) -> Markup:
-    """Profiled steps, and whether what followed was as fast as what was before."""
-    rows = [
-        (
-            step_range(capture.first_step, capture.last_step),
-            or_unknown(capture.before_s, duration),
-            or_unknown(capture.after_s, duration),
-            times(capture.after_s / capture.before_s)
-            if capture.before_s and capture.after_s
-            else UNKNOWN,
-            "slower since" if capture.slower else "",
-        )
-        for capture in profiled
-    ]
-    return table(("profiled", "step before", "step after", "ratio", "\u00a0"), rows, words=(0, 4))
-
-
-def _ratio(capture: CaptureAftermath) -> str:
-    if not capture.before_s or not capture.after_s:
-        return UNKNOWN
-    return times(capture.after_s / capture.before_s)
-
-
 def _agreement(traces: Sequence[TracedSteps]) -> Markup:
     rows = [
         (
-            f"{steps_of(traced)}, rank {traced.rank}",
-            words(each.name),
+            f"{steps_of(each)}, rank {each.rank}",
             duration(each.recorded_s),
             duration(each.traced_s),
             "agree" if each.agree else "disagree",
         )
-        for traced in traces
-        for each in traced.compared
+        for each in traces
+        if each.recorded_s and each.traced_s
     ]
     if not rows:
         return Markup("")
-    head = ("trace of", "phase", "in the records", "in the trace", "\u00a0")
-    return Markup(heading("The same steps, measured twice") + table(head, rows, words=(0, 1, 4)))
+    head = ("trace of", "step in the records", "in the trace", "\u00a0")
+    return Markup(heading("The same steps, measured twice") + table(head, rows, words=(0, 3)))
 
 
 def capture_section(report: CaptureReport) -> Markup:

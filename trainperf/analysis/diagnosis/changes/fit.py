@@ -64,13 +64,6 @@ CHANGES: tuple[Change, ...] = (
         confirm="trainperf report: p99 comes close to the median",
     ),
     Change(
-        id="without_profiler",
-        of=("slower_since",),
-        advice="Measure again without the profiler",
-        how="set TEARDOWN_CUPTI=1, or restart the fit after profiling",
-        confirm="trainperf compare with a run without captures: equal",
-    ),
-    Change(
         id="quiet_machine",
         of=("noisy_run",),
         advice="Measure on a quiet machine",

@@ -15,7 +15,6 @@ from trainperf.core.formatting.units import (
     duration,
     share,
     size,
-    step_range,
     words,
 )
 
@@ -55,16 +54,16 @@ class _Slower:
 def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     """Later steps take longer than earlier ones.
 
-    From a step on (change point, also one that ends again), bit by bit over the run, or since a
-    capture.  Removed is what they take beyond those before.  What lost most is told of, the others
-    next to it.  Silent on a machine whose speed wanders, and where the machine was seen to be why.
+    From a step on (change point, also one that ends again), or bit by bit over the run.  Removed is
+    what they take beyond those before.  What lost most is told of, the others next to it.  Silent
+    on a machine whose speed wanders, and where the machine was seen to be why.
 
     Wrong where: the work changed on purpose, e.g. by a curriculum or a schedule of batch sizes:
     what moves along says so.
     To confirm: trainperf report RUN --steps of the steps before and of those after, phase by phase.
     """
     levels = map(_level, _unexplained(facts))
-    changes = [*levels, *_drift(facts), *_aftermath(facts)]
+    changes = [*levels, *_drift(facts)]
     worst = max(changes, key=lambda each: each.lost_s, default=None)
     if worst is None or account.share_of_fit(worst.lost_s) < LIMITS.worth / 5:
         return None
@@ -157,23 +156,6 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
         name=str(next(filter(None, names))),
         where=(line.where if line else "") or (holder.where if holder else ""),
     )
-
-
-def _aftermath(facts: Facts) -> Iterator[_Slower]:
-    """Since a capture, by the medians of up to 50 steady steps on either side."""
-    for capture in facts.aftermath:
-        if not capture.slower or not capture.before_s or not capture.after_s:
-            continue
-        more_s = capture.after_s - capture.before_s
-        yield _Slower(
-            title=f"steps are {share(more_s / capture.before_s)} slower since a capture",
-            evidence=(
-                f"{step_range(capture.first_step, capture.last_step)} profiled",
-                f"{duration(capture.before_s)} per step before, {duration(capture.after_s)} after",
-            ),
-            lost_s=more_s * max(0, facts.steps - capture.last_step - 1),
-            change="without_profiler",
-        )
 
 
 _BY_PHASE = {
