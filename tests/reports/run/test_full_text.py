@@ -181,8 +181,6 @@ FULL = """\
   What would need less memory
                                                  saves at most
     half the micro-batch, twice as many of them       5.00 MiB
-    half the micro-batch, twice as many of them: batch_size // 2, gradients accumulated over
-    2 micro-batches; smaller products, and twice the launches
     estimated from the ledger, not measured with the change made
 
   What to do first: return on effort

@@ -345,13 +345,9 @@ def _held(holder: Holder) -> str:
 
 
 def _savings(ledger: MemoryLedger) -> Table:
-    options = savings(ledger)
     return Table(
         title="What would need less memory",
         head=("", "saves at most"),
-        rows=tuple((option.what, size(option.size_bytes)) for option in options),
-        notes=(
-            *(f"{option.what}: {option.how}; {option.costs}" for option in options),
-            "estimated from the ledger, not measured with the change made",
-        ),
+        rows=tuple((what, size(most)) for what, most in savings(ledger).items()),
+        notes=("estimated from the ledger, not measured with the change made",),
     )

@@ -65,7 +65,10 @@ def out_of_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: 
         evidence=(
             _request(ended, memory),
             "held: " + ", ".join(f"{name} {size(held)}" for name, held in filled.items() if held),
-            *(f"{each.what} saves up to {size(each.size_bytes)}" for each in savings(memory)[:1]),
+            *(
+                f"{what} saves up to {size(saved)}"
+                for what, saved in [*savings(memory).items()][:1]
+            ),
         ),
         changes=(Use(change=f"shrink_{blamed.replace(' ', '_')}"),),
         where=ended.where,
@@ -223,8 +226,8 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
         return None
     memory = facts.documents.memory
     saved = [
-        f"{each.what} saves up to {size(each.size_bytes)}, and {each.costs}"
-        for each in (savings(memory) if memory is not None else ())
+        f"{what} saves up to {size(most)}"
+        for what, most in (savings(memory) if memory is not None else {}).items()
     ]
     return Cause(
         id="memory_limit",
