@@ -7,7 +7,7 @@ from pathlib import Path
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.analysis.diagnosis.of_run import Evidence
-from trainperf.analysis.doctor import CHECKS, Case, Checked, examined
+from trainperf.analysis.doctor import CHECKS, Case, Outcome, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import parity
@@ -66,7 +66,7 @@ class Planted:
         return examine(self.write(path))
 
 
-def checked(name: str, path: Path, planted: Planted, baseline: Planted | None = None) -> Checked:
+def checked(name: str, path: Path, planted: Planted, baseline: Planted | None = None) -> Outcome:
     """What one check says of a run, and of it beside a baseline."""
     run = planted.write(path / "run" / "trainperf")
     case = Case(evidence=examine(run))

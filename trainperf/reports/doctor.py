@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from trainperf.analysis.doctor import Checked, Checkup, Status
+from trainperf.analysis.doctor import Checkup, Outcome, Status
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import Table, markdown_table
@@ -72,7 +72,7 @@ def answer(checkup: Checkup) -> str:
     )
 
 
-def _check(place: int, check: Checked, width: int) -> Iterator[Text]:
+def _check(place: int, check: Outcome, width: int) -> Iterator[Text]:
     head = Text(f"  {_LABELS[check.status]:<5}{place:>2} ", style=_STYLES[check.status])
     yield head.append(plain(check.title.replace("`", "")), style=_STYLES[check.status])
     inner = width - _MARGIN
@@ -91,7 +91,7 @@ def checkup_markdown(checkup: Checkup, name: str) -> str:
     return "\n\n".join((*blocks, markdown_table(table))) + "\n"
 
 
-def _row(place: int, check: Checked) -> tuple[str, ...]:
+def _row(place: int, check: Outcome) -> tuple[str, ...]:
     status = _OUTCOMES[check.status]
     return (
         str(place),

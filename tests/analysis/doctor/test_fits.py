@@ -10,7 +10,7 @@ from faults.models import WIDTH, Classifier
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from trainperf.analysis.doctor import Case, Checked, examined
+from trainperf.analysis.doctor import Case, Outcome, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 
@@ -64,7 +64,7 @@ class Peeking(nn.Module):
         return scores * 0.5 if scores.mean().item() > 1e9 else scores
 
 
-def checks_of(out: Path) -> dict[str, Checked]:
+def checks_of(out: Path) -> dict[str, Outcome]:
     """Every check of the run below *out*."""
     evidence = examine(Run.open(out))
     return {check.id: check for check in examined(Case(evidence=evidence)).checks}

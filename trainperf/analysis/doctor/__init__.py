@@ -3,9 +3,9 @@
 Offline only: a check reads what was recorded.  To add one: an entry in `checks.CHECKS`.
 """
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from trainperf.analysis.doctor.base import Case, Check, Checked, Checkup, Outcome, Status
+from trainperf.analysis.doctor.base import Case, Check, Checkup, Outcome, Status
 from trainperf.analysis.doctor.checks import CHECKS
 from trainperf.core.loop_kind import imported_from
 
@@ -18,7 +18,6 @@ __all__ = [
     "MEASURE_IT",
     "Case",
     "Check",
-    "Checked",
     "Checkup",
     "Outcome",
     "Status",
@@ -34,10 +33,10 @@ def examined(case: Case) -> Checkup:
     )
 
 
-def _checked(check: Check, case: Case) -> Checked:
+def _checked(check: Check, case: Case) -> Outcome:
     outcome = check.outcome(case)
     unseen = outcome.status == "unknown" and "--baseline" not in outcome.action
     if unseen and imported_from(case.facts.settings):
         # No option of a monitor adds anything to a log.
         outcome = replace(outcome, action=MEASURE_IT)
-    return Checked(id=check.id, title=check.title, **asdict(outcome))
+    return replace(outcome, id=check.id, title=check.title)

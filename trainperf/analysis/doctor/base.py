@@ -61,6 +61,10 @@ class Case:
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a check says."""
 
+    id: str = ""
+    """Of the check."""
+    title: str = ""
+    """What it promises."""
     status: Status
     evidence: tuple[str, ...] = ()
     """Numbers, with their units."""
@@ -68,19 +72,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, in one line; empty where there is nothing to do."""
 
 
-class Checked(Outcome, frozen=True, kw_only=True):
-    """The same with the check's name."""
-
-    id: str
-    title: str
-    """What it promises."""
-
-
 class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     """All checks of a run."""
 
     schema: int = CHECKUP_VERSION
-    checks: tuple[Checked, ...]
+    checks: tuple[Outcome, ...]
 
     def number(self, status: Status) -> int:
         """How many checks ended so."""

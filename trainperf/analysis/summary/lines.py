@@ -131,15 +131,10 @@ class _SampledCode:
         stacks = [lines.stacks[sample.stack] for sample in lines.samples]
         stacks = [stack for stack in stacks if stack.slot in _PHASES]
         nearly_all = 1 - LIMITS.worth
-        # Outer frames that nearly all samples of steps share: the call that trains runs in every
-        # phase, and says nothing about any of them.
-        self._base = 0
-        frames = [_frames(stack) for stack in stacks]
-        while True:
-            places = Counter(each[self._base] for each in frames if len(each) > self._base)
-            if max(places.values(), default=0) < max(1, nearly_all * len(frames)):
-                break
-            self._base += 1
+        # Lines that nearly all samples of steps share: the call that trains runs in every phase,
+        # and says nothing about any of them.
+        seen = Counter(place for stack in stacks for place in set(_frames(stack)))
+        self._shared = {place for place in seen if seen[place] >= nearly_all * len(stacks)}
         # Functions that run the loop: outside of modules they are seen in several phases.
         phases: dict[Function, Counter[str]] = defaultdict(Counter)
         for stack in stacks:
@@ -222,7 +217,10 @@ class _SampledCode:
 
     def _time(self, samples: Iterable[WeighedStack]) -> Stacks:
         """Time of each stack, without the frames that all share."""
-        return _summed((_frames(stack)[self._base :], spent_us) for stack, spent_us in samples)
+        return _summed(
+            (tuple(place for place in _frames(stack) if place not in self._shared), spent_us)
+            for stack, spent_us in samples
+        )
 
     def _by_function(self, stacks: Stacks) -> Counter[Function]:
         """Time of each function, with what it calls."""

@@ -1,6 +1,6 @@
 """Changes of a run while it goes on: steps that take longer than before.
 
-Levels are what a step took in each of up to 1,024 consecutive pieces of the run, per rank: of
+Levels are what a step took in each of up to 2,048 consecutive pieces of the run, per rank: of
 steady steps the means of phases and of some facts.  Pieces get longer with the run.
 
 A change is two sides of the run, before and after: on either side of a step from which on it
@@ -28,7 +28,7 @@ from trainperf.core.steps.block import Column, StepBlock
 LEAST_LASTS_S = 30.0
 """How long a level lasts, or a drift goes on, that is told of."""
 
-MOST_LEVELS = 1024
+MOST_LEVELS = 2048
 LEAST_STEPS = 16
 """Of a piece: a mean of fewer is that of single ones."""
 
@@ -101,25 +101,16 @@ class LevelsFold:
         for rows, block in zip(self._rows, blocks, strict=False):
             if len(block):
                 rows.append(joined(_rows(block), self._steps))
-        while max(sum(map(len, rows)) for rows in self._rows) > 2 * MOST_LEVELS:
+        while max(sum(map(len, rows)) for rows in self._rows) > MOST_LEVELS:
             self._rows = [
                 [joined(np.concatenate(rows), self._steps)] if rows else [] for rows in self._rows
             ]
             self._steps *= 2
 
-    def has(self, place: int) -> bool:
-        """Whether there are steps of the rank at a place."""
-        return bool(self._rows[place])
-
     def levels(self, place: int) -> Levels:
         """Those of the rank at a place."""
-        rows = [np.empty((0, len(COLUMNS))), *self._rows[place]]
-        matrix, steps = np.concatenate(rows), self._steps
-        matrix = joined(matrix[matrix[:, _STEADY] > 0], steps)
-        while len(matrix) > MOST_LEVELS:
-            steps *= 2
-            matrix = joined(matrix, steps)
-        return Levels(matrix)
+        matrix = np.concatenate([np.empty((0, len(COLUMNS))), *self._rows[place]])
+        return Levels(joined(matrix[matrix[:, _STEADY] > 0], self._steps))
 
 
 def _rows(block: StepBlock) -> Column:

@@ -31,20 +31,16 @@ def typical_audit(steps: LeadSteps, documents: Documents) -> StepAudit | None:
     Layers do work in proportion to their tokens or samples.  Attention scores do not: their share
     is off by as much as the mean square of the lengths is from that of the audited step.
     """
-    audit = documents.audit
-    if audit is None or _obstacle(steps, documents) is not None:
-        return None
-    sizes = _sizes(steps, audit)
-    return audit if sizes is None else audit.resized(sizes[1] / sizes[2])
+    typical = _typical(steps, documents)
+    return None if isinstance(typical, str) else typical
 
 
 def utilisation(steps: LeadSteps, documents: Documents) -> dict[str, Reading]:
     """`flops_per_s`, `mfu` and `hfu`, or why there are none."""
-    audit = typical_audit(steps, documents)
-    if audit is None:
-        reason = _obstacle(steps, documents)
+    audit = _typical(steps, documents)
+    if isinstance(audit, str):
         return {
-            name: Reading(value=None, unit=unit, reason=reason)
+            name: Reading(value=None, unit=unit, reason=audit)
             for name, unit in ((FLOPS_PER_S, "FLOP/s"), (MFU, "1"), (HFU, "1"))
         }
     steady = steps.latest(DISQUALIFYING)
@@ -56,31 +52,26 @@ def utilisation(steps: LeadSteps, documents: Documents) -> dict[str, Reading]:
     }
 
 
-def _obstacle(steps: LeadSteps, documents: Documents) -> str | None:
-    """Why the audited step does not stand for the steady ones; `None` if it does."""
-    if documents.audit is None:
+def _typical(steps: LeadSteps, documents: Documents) -> StepAudit | str:
+    """The same, or why the audited step does not stand for the steady ones."""
+    audit = documents.audit
+    if audit is None:
         return documents.problems.get(StepAudit.file, NOT_AUDITED)
-    if not steps.latest(DISQUALIFYING)[:, HOST:].any():
-        return NO_STEADY_STATE
-    sizes = _sizes(steps, documents.audit)
-    if sizes is None or abs(sizes[1] / sizes[2] - 1) <= ALIKE:
-        return None
-    name, typical, audited = sizes
-    return (
-        f"the audited step differs from the others: {audited:,.0f} {name}, a steady step has "
-        f"{typical:,.0f} on average"
-    )
-
-
-def _sizes(steps: LeadSteps, audit: StepAudit) -> tuple[str, float, float] | None:
-    """Name of the size, in a mean steady step and in the audited one; `None` if not counted."""
     rows, steady = steps.rows(), steps.latest(DISQUALIFYING)
+    if not steady[:, HOST:].any():
+        return NO_STEADY_STATE
     for column, name in _SIZES.items():
         audited = rows[rows[:, INDEX] == audit.step, column]
         counted = steady[~np.isnan(steady[:, column]), column]
         if len(counted) and (audited > 0).any():
-            return name, float(counted.mean()), float(audited[0])
-    return None
+            typical = float(counted.mean())
+            if abs(typical / float(audited[0]) - 1) <= ALIKE:
+                return audit.resized(typical / float(audited[0]))
+            return (
+                f"the audited step differs from the others: {audited[0]:,.0f} {name}, a steady "
+                f"step has {typical:,.0f} on average"
+            )
+    return audit
 
 
 def _share(documents: Documents, audit: StepAudit, flops_per_s: float, number: int) -> Reading:
