@@ -80,9 +80,7 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
     usual = typical_audit(folds.steps, documents)
     step_s = None if usual is None else summary.value(STEP_S)
     light = light_of(documents, step_s)
-    typical = None
-    if usual is not None:
-        typical = light_of(replace(documents, audit=usual), step_s)
+    typical = light_of(replace(documents, audit=usual), step_s) if usual else None
     captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
     summary = with_time_split(summary, documents.audit, light, captures, typical=typical)
     evidence = Evidence(

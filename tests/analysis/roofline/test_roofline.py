@@ -66,12 +66,3 @@ def test_without_a_peak_for_the_precision_there_is_no_floor_from_arithmetic() ->
     assert found.unknown_precisions == ("fp64",)
     assert found.operators[0].compute_s is None
     assert found.step.floor_s == pytest.approx(1e-4)
-
-
-def test_three_quarters_of_the_roof_are_left_alone() -> None:
-    """Below it a better kernel would pay."""
-    (floor,) = make_light(COMPUTE).operators
-
-    assert floor.near_roof(1.3e-3) is True
-    assert floor.near_roof(1.4e-3) is False
-    assert floor.near_roof(None) is False

@@ -168,8 +168,6 @@ def test_a_restart_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert facts.slower == pytest.approx(0.12, abs=0.015)
     (host,) = machine_of(tmp_path).hosts
     assert host.samples == 122
-    assert host.sampler_cpus == pytest.approx(0.002, rel=0.02)
-    assert host.devices[0].throttled["thermal"] == pytest.approx(20 / 122)
 
 
 def test_a_cause_that_two_attempts_had_is_one(tmp_path: Path) -> None:
@@ -268,5 +266,4 @@ def test_a_window_has_the_machine_of_its_own_steps(tmp_path: Path) -> None:
     assert summary.machine is not None
     (host,) = summary.machine.hosts
     assert host.devices[0].worst["sm_mhz"] == 1980
-    assert host.devices[0].throttled.keys() == {"power cap"}
     assert host.samples == pytest.approx(20, abs=2)

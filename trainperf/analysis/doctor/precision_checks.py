@@ -19,10 +19,6 @@ def _half(config: Mapping[str, object]) -> str:
     return next((name for name in named if "16" in name or "transformer-engine" in name), "")
 
 
-def _computes_in_half(case: Case) -> bool:
-    return bool(_half(case.facts.settings))
-
-
 def _autocast(case: Case) -> TrialResult:
     """The trial of autocast that came to something, in the run in fp32."""
     used, trials = _half(case.facts.settings), _in_fp32(case).trials
@@ -132,32 +128,32 @@ PRECISION_CHECKS: tuple[Check, ...] = (
                 "unknown",
                 "the log does not tell the precision",
                 action="{loop.everything}",
-                when=lambda case: imported(case) and not _computes_in_half(case),
+                when=lambda case: imported(case) and not _half(case.facts.settings),
             ),
             answer(
                 "pass",
                 *_TRIED,
                 lambda case: f"to keep it: {_autocast(case).apply}",
-                when=lambda case: not _computes_in_half(case) and _pays(case),
+                when=lambda case: not _half(case.facts.settings) and _pays(case),
             ),
             answer(
                 "unknown",
                 *_TRIED,
                 action="trainperf try --only autocast_bf16 --minutes 5 SCRIPT",
                 when=lambda case: (
-                    not _computes_in_half(case) and _autocast(case).verdict == "undecided"
+                    not _half(case.facts.settings) and _autocast(case).verdict == "undecided"
                 ),
             ),
             answer(
                 "not_applicable",
                 "the run computes in fp32",
                 *_TRIED,
-                when=lambda case: not _computes_in_half(case) and _autocast(case).id,
+                when=lambda case: not _half(case.facts.settings) and _autocast(case).id,
             ),
             answer(
                 "not_applicable",
                 "the run computes in fp32",
-                when=lambda case: not _computes_in_half(case),
+                when=lambda case: not _half(case.facts.settings),
             ),
         ],
         looks=[

@@ -20,9 +20,6 @@ Bound = Literal["compute", "memory", "launch", "transfer", "host"]
 LAUNCH_S = 5e-6
 """Host time to launch an operator from Python where it was not measured: an order of magnitude."""
 
-NEAR_ROOF = 0.75
-"""Share of its floor's speed from which an operator is left alone or fused away."""
-
 Phase = Literal["forward", "backward", "optimizer"]
 _PARTS_OF: dict[Phase, tuple[Part, ...]] = {
     "forward": ("forward",),
@@ -42,17 +39,12 @@ class OperatorFloor(msgspec.Struct, frozen=True, kw_only=True):
     """
     compute_s: float | None = None
     """FLOPs at the peak of its precision; `None` when the chip's peak in it is not known."""
-    memory_s: float = 0.0
     launch_s: float
     """Calls times the time of one launch; no part of the floor, since a graph saves it."""
     floor_s: float = 0.0
     """Work that is not done by the chip is no part of its speed of light."""
     fused_floor_s: float = 0.0
     """The floor when each chain of elementwise operators is one kernel."""
-
-    def near_roof(self, measured_s: float | None) -> bool:
-        """Whether a faster kernel would gain little: leave it alone, or fuse it away."""
-        return bool(measured_s and self.floor_s >= NEAR_ROOF * measured_s)
 
 
 class PhaseFloor(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +131,6 @@ def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
         use=use,
         bound="launch" if launch_s > floor_s else bound,
         compute_s=compute_s,
-        memory_s=memory_s,
         launch_s=launch_s,
         floor_s=floor_s,
         fused_floor_s=max(compute_s or 0.0, use.fused_bytes / chip.memory_bytes_per_s),

@@ -23,12 +23,7 @@ from trainperf.analysis.summary.schema import (
     MachineFacts,
     Summary,
 )
-from trainperf.core.artifacts.machine import (
-    HOST_COLUMNS,
-    POWER_BRAKE_BIT,
-    POWER_CAP_BIT,
-    THERMAL_BITS,
-)
+from trainperf.core.artifacts.machine import HOST_COLUMNS, POWER_BRAKE_BIT, THERMAL_BITS
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.link import of_link
 from trainperf.core.readings import H2D_BYTES_PER_S
@@ -45,13 +40,6 @@ STALLED = {"memory_pressure": LIMITS.worth, "io_pressure": LIMITS.critical}
 
 SWAPPED = 1 << 20
 """Bytes per second."""
-
-
-CLOCK_REASONS = {
-    "thermal": THERMAL_BITS,
-    "power brake": POWER_BRAKE_BIT,
-    "power cap": POWER_CAP_BIT,
-}
 
 
 _OF_HOST = (*(name for name in HOST_COLUMNS if name != "sampler_s"), "others_cpus")
@@ -71,19 +59,13 @@ def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
     lost, sent = series.column("net_retransmitted"), series.column("net_segments")
     yield "network", None, (lost > 0) & (lost >= LIMITS.trifle * np.nan_to_num(sent))
     for device in range(len(series.header.devices)):
-        yield "thermal", device, _clock_lowered(series, device, "thermal")
-        yield "power brake", device, _clock_lowered(series, device, "power brake")
+        reasons = np.nan_to_num(series.device(device, "reasons")).astype(np.int64)
+        yield "thermal", device, (reasons & THERMAL_BITS) != 0
+        yield "power brake", device, (reasons & POWER_BRAKE_BIT) != 0
         busy = series.device(device, "others_busy")
         # A process that only holds memory there is no cause.
         working = np.isnan(busy) | (busy >= LIMITS.worth)
         yield "device shared", device, working & (series.device(device, "others") >= 1)
-
-
-def _clock_lowered(series: MachineSeries, device: int, reason: str) -> Mask:
-    """Samples at which a device said that its clock was lower for a reason."""
-    reasons = np.nan_to_num(series.device(device, "reasons")).astype(np.int64)
-    lowered: Mask = (reasons & CLOCK_REASONS[reason]) != 0
-    return lowered
 
 
 class _Inside:
@@ -232,34 +214,25 @@ def _worst(series: MachineSeries, device: int | None = None) -> dict[str, float]
 
 
 def _host_facts(series: MachineSeries) -> HostFacts:
-    header, span_s = series.header, float((series.at_ns - series.since_ns).sum()) / 1e9
-    # An attempt counts anew: that is no time.
-    sampler_s = float(np.diff(series.column("sampler_s")).clip(min=0).sum())
+    header = series.header
     return HostFacts(
         rank=header.rank,
         host=header.host,
         cpus=header.cpus,
         samples=len(series),
-        sampler_cpus=sampler_s / span_s if span_s else None,
         means=_means(series),
         worst=_worst(series),
-        devices=tuple(_device_facts(series, place) for place in range(len(header.devices))),
+        devices=tuple(
+            DeviceFacts(
+                name=device.name,
+                most_mhz=device.most_mhz,
+                limit_w=device.limit_w,
+                means=_means(series, place),
+                worst=_worst(series, place),
+            )
+            for place, device in enumerate(header.devices)
+        ),
         reasons=header.reasons,
-    )
-
-
-def _device_facts(series: MachineSeries, place: int) -> DeviceFacts:
-    device = series.header.devices[place]
-    shares = {
-        reason: float(_clock_lowered(series, place, reason).mean()) for reason in CLOCK_REASONS
-    }
-    return DeviceFacts(
-        name=device.name,
-        most_mhz=device.most_mhz,
-        limit_w=device.limit_w,
-        means=_means(series, place),
-        worst=_worst(series, place),
-        throttled={reason: fraction for reason, fraction in shares.items() if fraction},
     )
 
 

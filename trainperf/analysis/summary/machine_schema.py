@@ -56,8 +56,6 @@ class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
     `celsius`, `busy`, `others`, `others_busy`."""
     worst: dict[str, float] = {}
     """The largest of them; of `sm_mhz` the least."""
-    throttled: dict[str, float] = {}
-    """Reason for a lower clock (`thermal`, `power brake`, `power cap`) to its share of samples."""
 
 
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +66,6 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     cpus: int | None
     samples: int
-    sampler_cpus: float | None
-    """CPUs that the sampling itself took."""
     means: dict[str, float]
     """Of the host's columns (`core.artifacts.machine` says what they are)."""
     worst: dict[str, float]

@@ -6,7 +6,7 @@ attempt before had done are done again.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -143,18 +143,16 @@ def diverged(replay: Replay) -> str:
     return next(filter(None, notes), "")
 
 
-def _missing_ranks(run: Run) -> list[str]:
-    warnings = []
+def _missing_ranks(run: Run) -> Iterator[str]:
     for files in run.attempts:
         world_size = files[0].info.world_size
         missing = sorted(set(range(world_size)) - {file.rank for file in files})
+        attempt = f"attempt {files[0].attempt}: " if len(run.attempts) > 1 else ""
         if missing:
-            attempt = f"attempt {files[0].attempt}: " if len(run.attempts) > 1 else ""
-            warnings.append(
+            yield (
                 f"{attempt}{len(files)} of {world_size} ranks read (missing: {_first(missing)}): "
                 "sums over ranks are too low"
             )
-    return warnings
 
 
 def _first(ranks: Sequence[int]) -> str:
@@ -220,6 +218,17 @@ def _state_of_run(ends: Sequence[RankEnd]) -> State:
             return closed
 
 
+_HOW = {
+    "finished": "ended",
+    "interrupted": "interrupted",
+    "failed": "ended by {reason}",
+    "silent": "silent for {since}, waiting or stopped",
+    "killed": "gone without an end (killed?)",
+    "running": "still running",
+}
+"""How a rank ended, in words."""
+
+
 def _endings(ends: Sequence[RankEnd], most: int) -> list[str]:
     """One sentence for each way in which ranks ended otherwise than the run.
 
@@ -227,27 +236,23 @@ def _endings(ends: Sequence[RankEnd], most: int) -> list[str]:
         ends: Of those ranks.
         most: Steps of the rank that came farthest.
     """
-    words = {
-        "finished": "ended",
-        "killed": "gone without an end (killed?)",
-        "running": "still running",
-    }
-    alike: dict[str, list[RankEnd]] = defaultdict(list)
+    alike: dict[tuple[RankState, str | None], list[RankEnd]] = defaultdict(list)
     for end in ends:
-        how = f"ended by {end.reason}" if end.state == "failed" else end.state
-        alike[words.get(end.state, how)].append(end)
-    sentences = []
-    for how, same in alike.items():
-        ranks, hosts = _first([end.rank for end in same]), {end.host for end in same}
-        where = f" (on {hosts.pop()})" if len(hosts) == 1 and "" not in hosts else ""
-        named = f"{len(same)} ranks, {ranks}" if len(same) > 1 else f"rank {ranks}"
-        silent_s = max(end.silent_s or 0.0 for end in same)
-        since = f" for {duration(silent_s)}, waiting or stopped" if silent_s else ""
-        first = "the first " if len(same) > 1 else ""
-        fewest = min(end.steps for end in same)
-        after = f"{first}after {fewest:,} of {plural(most, 'step')}"
-        sentences.append(f"{named}{where}: {how}{since}, {after}")
-    return sentences
+        alike[end.state, end.reason].append(end)
+    return [_ending(same, most) for same in alike.values()]
+
+
+def _ending(same: Sequence[RankEnd], most: int) -> str:
+    """Of ranks that ended alike."""
+    ranks, hosts = _first([end.rank for end in same]), {end.host for end in same}
+    where = f" (on {hosts.pop()})" if len(hosts) == 1 and "" not in hosts else ""
+    named, first = f"rank {ranks}", ""
+    if len(same) > 1:
+        named, first = f"{len(same)} ranks, {ranks}", "the first "
+    since = duration(max(end.silent_s or 0.0 for end in same))
+    how = _HOW[same[0].state].format(reason=same[0].reason, since=since)
+    fewest = min(end.steps for end in same)
+    return f"{named}{where}: {how}, {first}after {fewest:,} of {plural(most, 'step')}"
 
 
 # Restarts.
@@ -263,11 +268,10 @@ def restarts(run: Run, journal: Journal) -> Restarts | None:
         (begin or 0) + end_of(files[0]).step + 1
         for begin, files in zip(begins, run.attempts, strict=True)
     ]
-    again = None
-    if None not in begins[1:]:
-        # Steps of the job that two attempts did, by where each began.
-        pairs = zip(reached, begins[1:], strict=False)
-        again = sum(max(0, end - (begin or 0)) for end, begin in pairs)
+    # Steps of the job that two attempts did, by where each began.
+    pairs = zip(reached, begins[1:], strict=False)
+    twice = [None if begin is None else max(0, end - begin) for end, begin in pairs]
+    again = None if None in twice else sum(filter(None, twice))
     without_s = journal.ledger_s().get(Gap.RESTART.label, 0.0)
     startups = journal.pauses.get(Gap.STARTUP.label, ())[1:]
     step_s = sum(journal.phase_ns) / 1e9 / max(1, journal.steps)

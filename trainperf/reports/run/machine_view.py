@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from trainperf.analysis.summary.schema import CauseFacts, DeviceFacts, HostFacts, Summary
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
+from trainperf.core.formatting.table import Table, or_unknown
 from trainperf.core.formatting.units import fine_share, plural, rate, share, size
 
 
@@ -105,8 +105,6 @@ def _device_rows(device: DeviceFacts) -> Iterator[tuple[str, str, str]]:
     for column, label, words in _DEVICE_ROWS:
         if column in device.means:
             yield label, words(device.means[column]), words(device.worst[column])
-    for reason, fraction in device.throttled.items():
-        yield f"clock lowered: {reason}", share(fraction), UNKNOWN
 
 
 def _worded(value: float, kind: str) -> str:
@@ -123,10 +121,7 @@ def _notes(summary: Summary) -> Iterator[str]:
         return
     for host in machine.hosts[:1]:
         cpus = f", {host.cpus} CPUs" if host.cpus else ""
-        cost = (
-            f"; sampling took {fine_share(host.sampler_cpus)} of a CPU" if host.sampler_cpus else ""
-        )
-        yield f"{plural(host.samples, 'sample')} on {plain(host.host)}{cpus}{cost}"
+        yield f"{plural(host.samples, 'sample')} on {plain(host.host)}{cpus}"
         for device in host.devices:
             limits = [f"{device.most_mhz:,.0f} MHz at most"] if device.most_mhz else []
             limits += [f"power limit {device.limit_w:.0f} W"] if device.limit_w else []

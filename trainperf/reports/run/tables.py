@@ -187,15 +187,12 @@ def _phase(phase: PhaseFloor) -> tuple[str, ...]:
 
 
 def _operators(light: SpeedOfLight) -> Table:
-    near = any(each.floor.near_roof(each.measured_s) for each in light.operators)
     step = "" if light.audited_step is None else f" {light.audited_step}"
-    note = "* at 75 % of its roof or more: leave it alone, or fuse it away"
     return Table(
         title=f"Operators of the audited step{step}",
         head=("operator", "where", "part", "bound", "in", "calls", "time", "floor", "share"),
         rows=tuple(map(_operator, light.operators)),
         words=5,
-        notes=(note,) if near else (),
     )
 
 
@@ -203,7 +200,7 @@ def _operator(operator: OperatorSpeed) -> tuple[str, ...]:
     floor, use = operator.floor, operator.floor.use
     name = use.name.removeprefix("aten.").removesuffix(".default")
     return (
-        name + ("*" if floor.near_roof(operator.measured_s) else ""),
+        name,
         use.line or use.module or UNKNOWN,
         use.part,
         floor.bound,
