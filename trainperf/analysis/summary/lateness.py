@@ -300,8 +300,8 @@ class _Judge:
         phases leave.
         """
         excess_s = self.work_s[point][place] - self.blamed_s[place]
-        others = [each for each in self._since(point, self.cycle) if each is not Phase.CALLBACKS]
-        lost_s: dict[Phase, float] = {each: float(excess_s[each]) for each in others}
+        phases = [each for each in self._since(point, self.cycle) if each is not Phase.CALLBACKS]
+        lost_s: dict[Phase, float] = {each: float(excess_s[each]) for each in phases}
         rest_s = float(self.late_s[point][place]) - sum(lost_s.values())
         if point is not Phase.CALLBACKS:
             lost_s[Phase.CALLBACKS] = min(rest_s, float(excess_s[Phase.CALLBACKS]))

@@ -133,8 +133,8 @@ class _SampledCode:
         nearly_all = 1 - LIMITS.worth
         # Lines that nearly all samples of steps share: the call that trains runs in every phase,
         # and says nothing about any of them.
-        seen = Counter(place for stack in stacks for place in set(_frames(stack)))
-        self._shared = {place for place in seen if seen[place] >= nearly_all * len(stacks)}
+        counts = Counter(place for stack in stacks for place in set(_frames(stack)))
+        self._shared = {place for place in counts if counts[place] >= nearly_all * len(stacks)}
         # Functions that run the loop: outside of modules they are seen in several phases.
         phases: dict[Function, Counter[str]] = defaultdict(Counter)
         for stack in stacks:
