@@ -126,7 +126,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             return
         if part == "forward":
             self._where.feed(given)
-        accesses = tuple(Access(storages[place], *touched) for place, *touched in like.places)
+        accesses = tuple(Access(storages[each.storage], *each[1:]) for each in like.places)
         self.calls.append(
             Call(
                 part=part,

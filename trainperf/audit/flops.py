@@ -14,8 +14,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry
 
+from trainperf.audit.nested import tensors_in
 from trainperf.audit.operator_call import Operator, OperatorWork, name_of, names
-from trainperf.audit.traffic import tensors_in
 from trainperf.core.artifacts.audit import Kind
 
 
