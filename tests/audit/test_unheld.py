@@ -55,6 +55,33 @@ def test_nor_one_that_the_students_gradients_pass() -> None:
     assert unheld(lambda student, teacher: teacher(student(BATCH)).square().mean()) == {}
 
 
+def test_a_part_of_one_model_is_named_and_not_the_model() -> None:
+    """An encoder that was frozen by leaving its weights out of the optimizer."""
+    whole = nn.ModuleDict({"encoder": model(), "head": nn.Linear(16, 1)})
+    optimizer = torch.optim.SGD(whole["head"].parameters(), lr=0.1)
+
+    def step() -> None:
+        whole["head"](whole["encoder"](BATCH)).mean().backward()
+        optimizer.step()
+
+    paths = {row.unheld for row in audit_step(step, model=whole).operators}
+
+    assert paths == {"", "ModuleDict.encoder"}
+
+
+def test_where_an_optimizer_holds_copies_nothing_is_said() -> None:
+    """Of weights in half precision it holds masters."""
+    student = model()
+    masters = [weight.detach().clone().requires_grad_() for weight in student.parameters()]
+    optimizer = torch.optim.SGD([*masters, *student[2].parameters()], lr=0.1)
+
+    def step() -> None:
+        student(BATCH).mean().backward()
+        optimizer.step()
+
+    assert not any(row.unheld for row in audit_step(step).operators)
+
+
 def test_nor_one_that_runs_without() -> None:
     """Frozen as it should be."""
 

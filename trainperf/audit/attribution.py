@@ -74,8 +74,6 @@ class Attribution:
         self._updating = 0
         self._sites: dict[int, Site] = {}
         """Sequence number of a graph node to the call that made it."""
-        self._lines: dict[tuple[int, int, str, bool], Site] = {}
-        """Instruction of a code object, module, and whether it is logging, to their place."""
         self._hooks = ExitStack()
         self._updates = UpdateHooks(
             shield(partial(self._update, 1)), shield(partial(self._update, -1))
@@ -117,7 +115,7 @@ class Attribution:
         if in_backward and not (self._running or "checkpoint" in owners):
             return "backward", self._origin()
         module = self._names[id(self._running[-1][0])][0] if self._running else None
-        site = self._site(frame, module, logs="logging" in owners)
+        site = _site(frame, module, logs="logging" in owners)
         updates = "update" in owners or bool(self._updating)
         part: Part = "recompute" if in_backward else "forward"
         if updates and not computing and not in_backward and not in_closure():
@@ -125,15 +123,6 @@ class Attribution:
         # The node of this call was made just before: its number is the last one given out.
         self._sites.setdefault(_nodes() - 1, site)
         return part, site
-
-    def _site(self, frame: FrameType | None, module: str | None, *, logs: bool) -> Site:
-        """Of a line in a module's forward it is looked up once: its caller is the same one."""
-        if frame is None or module is None:
-            return _site(frame, module, logs=logs)
-        instruction = (id(frame.f_code), frame.f_lasti, module, logs)
-        if instruction not in self._lines:
-            self._lines[instruction] = _site(frame, module, logs=logs)
-        return self._lines[instruction]
 
     def _origin(self) -> Site:
         """Of the forward call that made the running node, else of the call of backward."""
@@ -172,20 +161,23 @@ class Attribution:
                 self._fed.add(id(module))
 
     def unheld(self) -> tuple[str, ...]:
-        """Paths of modules with gradients for nothing.
+        """Paths of modules with gradients for nothing, the outer ones first.
 
         No optimizer that stepped holds any weight of theirs that has a gradient, and nothing that
-        they are given needs one.  Empty where no optimizer stepped that holds weights of others.
+        they are given needs one.  Empty where no optimizer stepped, or one holds what is no weight
+        of a known module: it may be a copy of one.
         """
-        own = [
-            (path, weights)
+        weights = {
+            path: {id(p) for p in module.parameters() if p.requires_grad}
             for path, module in self._names.values()
-            if id(module) not in self._fed
-            and (weights := {id(p) for p in module.parameters() if p.requires_grad})
-        ]
-        if not any(weights & self._held for _, weights in own):
+        }
+        if not self._held or self._held - set().union(*weights.values()):
             return ()
-        return tuple(path for path, weights in own if not weights & self._held)
+        return tuple(
+            path
+            for path, module in sorted(self._names.values(), key=lambda named: len(named[0]))
+            if id(module) not in self._fed and weights[path] and not weights[path] & self._held
+        )
 
     def _update(self, deeper: int, optimizer: Optimizer, *_: object) -> None:
         self._updating += deeper

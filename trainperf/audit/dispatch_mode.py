@@ -22,6 +22,7 @@ from trainperf.audit.operator_call import (
     Operator,
     OperatorWork,
     name_of,
+    names,
 )
 from trainperf.audit.traffic import accesses_of, is_traced, layout_of, storages_of
 from trainperf.core.artifacts.audit import Part
@@ -110,10 +111,12 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             layouts.append(layout)
             storages.append(storage)
         # What a call is, is looked at once: a step has many times as many calls as kinds of them.
-        alike = (func, len(given), tuple(map(storages.index, storages)), *layouts)
+        first: dict[int, int] = {}
+        aliases = tuple(first.setdefault(key, place) for place, key in enumerate(storages))
+        alike = (func, len(given), aliases, *layouts)
         like = self._kinds.get(alike)
-        if like is None:
-            like = self._kinds[alike] = _like(func, args, kwargs, out, storages)
+        if like is None or name_of(func) in _COUNTS_BY_CONTENT:
+            like = self._kinds[alike] = _like(func, args, kwargs, out, first)
         before_ns = self._between.take(part, took, counts=bool(like.places))
         inputs = set(storages[: len(given)])
         fresh = [
@@ -124,7 +127,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             self.views += 1
             self._constants.allocated(func, out)
             return
-        if part == "forward":
+        if part in ("forward", "recompute"):
             self._where.feed(given)
         accesses = tuple(Access(storages[each.storage], *each[1:]) for each in like.places)
         self.calls.append(
@@ -141,12 +144,16 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         )
 
 
+_COUNTS_BY_CONTENT = names("_flash_attention_forward _efficient_attention_forward")
+"""Operators on sequences of unlike length, which another tensor tells."""
+
+
 def _like(
     func: Operator,
     args: Sequence[object],
     kwargs: Mapping[str, object],
     out: object,
-    storages: Sequence[int],
+    first: Mapping[int, int],
 ) -> CallKind:
     given, results = tensors_in(args) + tensors_in(kwargs), tensors_in(out)
     work = work_of(func, args, kwargs, out)
@@ -154,7 +161,7 @@ def _like(
     return CallKind(
         name=str(func),
         draws=isinstance(func, OpOverload) and torch.Tag.nondeterministic_seeded in func.tags,
-        places=tuple(each._replace(storage=storages.index(each.storage)) for each in accesses),
+        places=tuple(each._replace(storage=first[each.storage]) for each in accesses),
         shapes=tuple(tuple(tensor.shape) for tensor in given),
         dtypes=tuple(dtype_name(tensor.dtype) for tensor in given),
         precision=_precision(given or results, work, str(func)),

@@ -31,7 +31,6 @@ def rows_of(
         cache_bytes: Of its last cache; `None` where that is not known.
         unheld: Modules with gradients for nothing.
     """
-    inside = tuple(f"{module}." for module in unheld)
     own = [call for call in calls if place_of(call, device) == "device"]
     memory = memory_traffic(own, cache_bytes)
     moved = {
@@ -50,7 +49,7 @@ def rows_of(
             same,
             device,
             [moved.get(id(call), _NOTHING) for call in same],
-            unheld=f"{same[0].site.module}.".startswith(inside),
+            unheld=next((m for m in unheld if f"{same[0].site.module}.".startswith(f"{m}.")), ""),
         )
         for same in alike.values()
     )
@@ -87,7 +86,7 @@ def place_of(call: Call, device: str) -> Place:
 
 
 def _row(
-    calls: Sequence[Call], device: str, moved: Sequence[_Moved], *, unheld: bool
+    calls: Sequence[Call], device: str, moved: Sequence[_Moved], *, unheld: str
 ) -> OperatorUse:
     first = calls[0]
     like = first.like

@@ -93,14 +93,19 @@ def is_torchmetrics(frame: FrameType) -> bool:
     return f"{os.sep}torchmetrics{os.sep}" in frame.f_code.co_filename
 
 
+MOST_CODES = 4096
+
 _owners: dict[int, tuple[CodeType, Owner]] = {}
-"""By identity, as the hash of code is that of all its instructions; it is kept alive for that."""
+"""By identity, as the hash of code is that of all its instructions; it is kept alive for that.
+Emptied from time to time, as code may be made anew for ever."""
 
 
 def owner(code: CodeType) -> Owner:
     """Whose code that is, by its file."""
     kept = _owners.get(id(code))
     if kept is None:
+        if len(_owners) >= MOST_CODES:
+            _owners.clear()
         kept = _owners[id(code)] = code, _owner(code)
     return kept[1]
 

@@ -144,6 +144,19 @@ def test_the_roofline_of_a_region_bounds_what_a_rewrite_of_it_gains() -> None:
     assert (finding.gain or 0) < 0.060 / (rest_s + best_s)
 
 
+@pytest.mark.parametrize(("unexplained", "removes"), [(0.060, 0.090), (0.080, 0.100)])
+def test_what_the_audited_step_does_not_explain_may_be_of_any_region(
+    unexplained: float, removes: float
+) -> None:
+    """A phase of 100 ms took some 40 when it was audited; of all of it no more can be gone."""
+    grows = region("sort", 30, ideal=0)
+    account = step(grows, forward=100, backward=60, unexplained_s={"forward": unexplained})
+
+    most = at_most(account, of_regions([grows]))
+
+    assert most == pytest.approx(0.160 / (0.160 - removes - REFILL_S))
+
+
 def test_a_change_whose_share_nobody_knows_promises_nothing_and_one_that_alters_more_no_bound() -> (
     None
 ):

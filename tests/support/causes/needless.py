@@ -15,14 +15,15 @@ def sixty(*rows: Region) -> Seen:
     return seen(account, documents=audit_of(*rows, OWN), light=light())
 
 
-def of_teacher(ms: float, *, part: str = "backward", unheld: bool = True) -> Region:
+def of_teacher(ms: float, *, part: str = "backward", unheld: str = "Net.teacher") -> Region:
     """Operators of a model that no optimizer holds."""
-    inside = {"module": "Teacher.layers.0", "line": "net.py:40", "unheld": unheld}
+    inside = {"module": "Net.teacher.layers.0", "line": "net.py:40", "unheld": unheld}
     return region("mm", ms, python=1, part=part, kind="matmul", **inside)
 
 
-def table(looked_up: int, ms: float = 10) -> Region:
+def table(looked_up: int, ms: float = 10, **fields: object) -> Region:
     """The gradient of a table of 60,000 rows of 64 numbers, of which a batch looks some up."""
+    moves = {"read_bytes": looked_up * (64 * 4 + 8), "written_bytes": 60_000 * 64 * 4, **fields}
     return region(
         "embedding_dense_backward",
         ms,
@@ -30,9 +31,8 @@ def table(looked_up: int, ms: float = 10) -> Region:
         line="net.py:31",
         shapes=((looked_up, 64), (looked_up,)),
         dtypes=("fp32", "int64"),
-        read_bytes=looked_up * (64 * 4 + 8),
-        written_bytes=60_000 * 64 * 4,
         calls=1,
+        **moves,
     )
 
 
@@ -51,13 +51,13 @@ CASES = (
         0.012,
         "no_gradients",
         (
-            sixty(of_teacher(11, unheld=False)),
+            sixty(of_teacher(11, unheld="")),
             sixty(of_teacher(11, part="forward")),
             sixty(of_teacher(4)),
         ),
         words=(
             "20 % of the step computes gradients of weights that no optimizer holds",
-            "Compute Teacher without gradients",
+            "Compute Net.teacher without gradients",
             "net.py:40: 12.0 ms per step",
         ),
         shows={"where": "net.py:40"},
@@ -72,6 +72,8 @@ CASES = (
             sixty(table(45_000), update(TABLE)),  # a batch that looks most of them up
             sixty(table(1_200, ms=1), update((4_000, 2_000), TABLE)),  # other weights are larger
             sixty(update(TABLE)),  # a gradient that is not made of a table
+            sixty(table(6_400, written_bytes=2_000 * 64 * 4, read_bytes=51_456), update(TABLE)),
+            sixty(table(0, read_bytes=0), update(TABLE)),  # nothing was looked up in this step
         ),
         words=("33 % of the step", "a step leaves 98 % of such a table's rows as they are"),
         shows={"where": "net.py:31"},

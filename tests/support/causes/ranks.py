@@ -56,7 +56,8 @@ def late(
         device=device,
         meetings={"backward": meeting(21, 1, data_wait=20)},
     )
-    return seen(account, ranks=2, world_size=2, points=points, loop=loop, **known)
+    of_job = {"ranks": 2, "rank_numbers": (0, 1), "world_size": 2, **known}
+    return seen(account, points=points, loop=loop, **of_job)
 
 
 def waited(wait_s: float, *ranks: int) -> Seen:
@@ -131,6 +132,17 @@ LATE = (
         0.020,
         "even_work",
         words=("forward takes 40.0 ms there and 20.0 ms on the others",),
+    ),
+    Case(
+        "straggler",
+        "rank 1 left no file: the second value is rank 2's",
+        late(
+            point(20, lags(2, cause="backward")),
+            rank_numbers=(0, 2),
+            readings={"phase_forward_s": Reading(value=0.03, unit="s", per_rank=(0.02, 0.04))},
+        ),
+        0.020,
+        "even_work",
     ),
     Case(
         "straggler",

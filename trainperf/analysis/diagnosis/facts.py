@@ -52,6 +52,8 @@ class Facts:
     state: str = "finished"
     end_reason: str | None = None
     ranks: int = 1
+    rank_numbers: tuple[int, ...] = ()
+    """In the order in which readings have them."""
     world_size: int = 1
     gaps: Mapping[str, int] = field(default_factory=dict)
     """Kind of pause to how many there were."""
@@ -147,7 +149,8 @@ class Facts:
         """Whether the machine is why just these steps are slower, by so much."""
         for cause in self.slowed_by:
             between = min(last_step, cause.last_step) - max(first_step, cause.first_step) + 1
-            inside = min(between, cause.steps)
+            # It may have come and gone: as often here as anywhere.
+            inside = between * cause.steps / (cause.last_step - cause.first_step + 1)
             most = inside >= LIMITS.regular * (last_step - first_step + 1)
             if most and (cause.slower or 0.0) >= LIMITS.regular * slower:
                 return True

@@ -83,8 +83,9 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
         whole_s, removes_s = account.fit_s, sum(claim.pauses_s.values())
     if claim.at_most_s is not None:
         removes_s = claim.at_most_s
-    slots = {region.slot for region in claim.regions}
-    removes_s += sum(account.unexplained_s.get(slot, 0.0) for slot in slots)
+    for slot in {region.slot for region in claim.regions}:
+        left_s = account.spent(slot) - claim.owns_s.get(slot, 0.0)
+        removes_s += max(0.0, min(account.unexplained_s.get(slot, 0.0), left_s))
     rest_s = whole_s - removes_s
     threads_s = HELD_UP * sum(account.threads_s.get(name, 0.0) for name in claim.threads)
     warm_s = 0.0

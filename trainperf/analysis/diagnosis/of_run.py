@@ -68,6 +68,7 @@ def facts_of(evidence: Evidence) -> Facts:
         state=run.state,
         end_reason=run.end_reason,
         ranks=len(run.ranks),
+        rank_numbers=tuple(run.ranks),
         world_size=run.world_size,
         gaps=summary.gaps,
         excluded=summary.excluded,

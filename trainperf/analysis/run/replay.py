@@ -110,8 +110,10 @@ def _steps_of(file: RecordFile, journal: Journal, at_once: int) -> Iterator[Step
 
 def _allow_open(files: int) -> None:
     """Let this process have the files of so many ranks open at once, as far as the system does."""
-    with suppress(ImportError):  # Windows has no such limit
+    with suppress(ImportError, ValueError, OSError):  # Windows has none; others may refuse
         import resource  # noqa: PLC0415 see above
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(soft + files, hard)), hard))
+        # Beside those that the process has open already.
+        if soft < 2 * files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(2 * files, hard), hard))

@@ -41,6 +41,12 @@ STALLED = {"memory_pressure": LIMITS.worth, "io_pressure": LIMITS.critical}
 SWAPPED = 1 << 20
 """Bytes per second."""
 
+OTHERS_CPUS = 0.25
+"""What an idle machine's own services may take."""
+
+LOST_SEGMENTS = 10.0
+"""Per second."""
+
 
 _OF_HOST = (*(name for name in HOST_COLUMNS if name != "sampler_s"), "others_cpus")
 _OF_DEVICE = ("sm_mhz", "power_w", "celsius", "busy", "others", "others_busy")
@@ -51,13 +57,14 @@ _LEAST_IS_WORST = ("memory_free", "sm_mhz")
 
 def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
     """Each cause on a host or a device, and the samples at which it holds."""
-    crowded = LIMITS.notable * (series.header.cpus or 1)
+    crowded = max(OTHERS_CPUS, LIMITS.notable * (series.header.cpus or 1))
     yield "host shared", None, series.column("others_cpus") >= crowded
     stalled = series.column("memory_pressure") >= STALLED["memory_pressure"]
     yield "memory", None, stalled | (series.column("swapped") >= SWAPPED)
     yield "disk", None, series.column("io_pressure") >= STALLED["io_pressure"]
     lost, sent = series.column("net_retransmitted"), series.column("net_segments")
-    yield "network", None, (lost > 0) & (lost >= LIMITS.trifle * np.nan_to_num(sent))
+    notably = lost >= LIMITS.trifle * np.nan_to_num(sent)
+    yield "network", None, notably & (lost >= LOST_SEGMENTS)
     for device in range(len(series.header.devices)):
         reasons = np.nan_to_num(series.device(device, "reasons")).astype(np.int64)
         yield "thermal", device, (reasons & THERMAL_BITS) != 0

@@ -88,9 +88,9 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """
     logs: bool = False
     """Whether a framework's logging made the calls, e.g. Lightning's `self.log`."""
-    unheld: bool = False
-    """Whether it is of a module with gradients for nothing: no optimizer that stepped holds any of
-    its weights, and nothing that it is given needs a gradient."""
+    unheld: str = ""
+    """Path of a module around it with gradients for nothing: no optimizer that stepped holds any of
+    its weights, and nothing that it is given needs a gradient.  Empty without one."""
 
     @property
     def short_name(self) -> str:

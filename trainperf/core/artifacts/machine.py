@@ -47,8 +47,6 @@ THERMAL_BITS = 0x20 | 0x40 | 0x08
 """`SwThermalSlowdown`, `HwThermalSlowdown`, and `HwSlowdown`, which older drivers set alone."""
 POWER_BRAKE_BIT = 0x80
 """`HwPowerBrakeSlowdown`: the power supply asks for it."""
-POWER_CAP_BIT = 0x04
-"""`SwPowerCap`: at the power limit, where a large model is at work; no fault."""
 
 
 class SampledDevice(msgspec.Struct, frozen=True, kw_only=True):

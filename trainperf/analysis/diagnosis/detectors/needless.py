@@ -26,13 +26,13 @@ def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
     backward = [region for region in rows if region.use.part == "backward"]
     around_s = sum(region.python_s for region in rows if region.use.part == "forward")
     claim = of_regions(backward)
-    name = min((region.use.module or "" for region in backward), key=len, default="")
+    name = max(backward, key=lambda region: region.seconds).use.unheld if backward else ""
     return cause_in_operators(
         Cause(
             id="unheld_gradients",
             title="{part} of the step computes gradients of weights that no optimizer holds",
             evidence=(),
-            changes=(Use(change="no_gradients", values={"name": name.partition(".")[0]}),),
+            changes=(Use(change="no_gradients", values={"name": name}),),
             claim=replace(claim, at_most_s=claim.removes_s + around_s),
         ),
         backward,
@@ -80,12 +80,11 @@ def sparse_gradients(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _table(use: OperatorUse) -> tuple[tuple[int, ...], float] | None:
     """Shape of the table that a gradient is made of, and the share of it that stays as it is."""
-    if len(use.shapes) < 2 or not use.calls:
+    if len(use.shapes) < 2 or not prod(use.shapes[0]):
         return None
     looked_up, width = prod(use.shapes[1]), use.shapes[0][-1]
-    # Of a gradient in the table's own dtype, beside places of eight bytes each.
-    element = (use.read_bytes / use.calls / looked_up - 8) / width
-    length = round(use.written_bytes / use.calls / element / width) if element > 0 else 0
+    element = {"fp64": 8, "fp16": 2, "bf16": 2}.get(use.dtypes[0], 4)
+    length = round(use.written_bytes / use.calls / element / width)
     return ((length, width), max(0.0, 1 - looked_up / length)) if length else None
 
 

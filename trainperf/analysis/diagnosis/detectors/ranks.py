@@ -85,7 +85,7 @@ def _works_more(point: SyncPoint, facts: Facts) -> str:
     """
     late = {each.rank for each in point.late}
     reading = facts.reading(phase_reading("forward"))
-    spent = dict(enumerate(() if reading is None else reading.per_rank))
+    spent = dict(zip(facts.rank_numbers, () if reading is None else reading.per_rank, strict=False))
     own_s = [s for rank, s in spent.items() if rank in late and s is not None]
     others_s = [s for rank, s in spent.items() if rank not in late and s is not None]
     if {each.cause for each in point.late} - set(WORK) or not own_s or not others_s:
