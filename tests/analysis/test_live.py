@@ -228,6 +228,18 @@ def test_a_rank_that_stays_behind_is_not_waited_for(tmp_path: Path) -> None:
     )
 
 
+def test_a_rank_whose_file_is_written_later_has_steps_with_the_others(tmp_path: Path) -> None:
+    """Of each of 16 some 2,000 steps are held; all but one are 2,500 behind, as uploads are."""
+    run = GrowingRun(tmp_path / "run", even_ranks(16, 12_000, end=None))
+    run.grow(3_000)
+    run.grow(2_500, ranks=[0])
+
+    look = LiveRun(run.path).look(NOW_S)
+
+    assert look.whole.run.steps > 0
+    assert look.last_step == 2_999
+
+
 def test_a_restart_is_followed(tmp_path: Path) -> None:
     """Another attempt's file: from there on that attempt is shown, and that there were others."""
     run = GrowingRun(tmp_path / "run", even_ranks(1, 300))

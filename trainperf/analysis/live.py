@@ -6,8 +6,9 @@ Both are made as `trainperf.analysis.summarize` makes that of a report, of the e
 from dataclasses import dataclass, replace
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import FEW_RANKS
 from trainperf.analysis.run.parts import EDGE_BYTES
-from trainperf.analysis.run.record_file import end_of, held
+from trainperf.analysis.run.record_file import STEP_BYTES, end_of, held
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import diagnosed, summary_of
 from trainperf.analysis.summary.run_folds import RunFolds
@@ -88,7 +89,11 @@ class LiveRun:
         run = Run.open(self._path)
         *before, latest = run.attempts
         ended = end_of(before[-1][0]).mark if before else None
+        reached = [end_of(file).step for file in latest]
+        # Ranks flush, or are uploaded, at different times: the steps of all are further back.
+        behind = (max(reached) - min(reached)) * STEP_BYTES
         each = max(EDGE_BYTES, self._most_bytes // len(latest))
+        each += min(behind, self._most_bytes // FEW_RANKS)
         # Lines and audits are numbered by the attempt's own steps.
         files = tuple(held(replace(file, begun=0), each) for file in latest)
         first = files[0].chosen.first
