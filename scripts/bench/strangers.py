@@ -1,4 +1,4 @@
-"""Judgement on scripts by somebody who has read no detector, in `scripts/bench/strangers`.
+"""Judgement on scripts by somebody who has read no detector, in the folder that is named as FILE.
 
     python -m scripts.bench.strangers predict FILE   # one `trainperf run` of each, as it is
     python -m scripts.bench.strangers measure FILE   # then whole processes of each twin, in turns;
@@ -27,7 +27,7 @@ from typing import Any
 from scripts.bench.harness import machine_line, table
 
 
-SCRIPTS = Path(__file__).parent / "strangers"
+FOLDERS = Path(__file__).parent
 PAIRS = 3
 RESULT = "RESULT "
 KEPT = ("id", "title", "advice", "action", "where", "called_at", "scope", "fraction")
@@ -42,26 +42,27 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=PAIRS)
     options = parser.parse_args()
     kept = json.loads(options.file.read_text()) if options.file.exists() else {}
-    truth = json.loads((SCRIPTS / "truth.json").read_text())
+    scripts = FOLDERS / options.file.stem
+    truth = json.loads((scripts / "truth.json").read_text())
     for name in truth if options.what != "table" else ():
         if options.only and name not in options.only:
             continue
         if options.what == "predict" and name not in kept:
-            kept[name] = predicted(name)
+            kept[name] = predicted(scripts / name)
         elif options.what == "measure" and not truth[name]["healthy"]:
             turns = kept[name].setdefault("turns", [])
-            turns += measured(name, range(len(turns) // 2, options.pairs))
+            turns += measured(scripts / name, range(len(turns) // 2, options.pairs))
         kept["machine"] = machine_line()
         options.file.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
         print(name, json.dumps(kept[name], ensure_ascii=False)[:300], flush=True)
     if options.what == "table":
-        show(kept, truth, json.loads((SCRIPTS / "verdicts.json").read_text()))
+        show(kept, truth, json.loads((scripts / "verdicts.json").read_text()))
 
 
-def predicted(name: str) -> dict[str, Any]:
+def predicted(script: Path) -> dict[str, Any]:
     """What the first run says of a script, without an option."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(SCRIPTS / name / "train.py", folder)
+        shutil.copy(script / "train.py", folder)
         began = time.perf_counter()
         # No option of what is measured: some scripts throw their folders away when they end.
         run = str(Path(folder) / "run")
@@ -84,14 +85,14 @@ def predicted(name: str) -> dict[str, Any]:
     }
 
 
-def measured(name: str, pairs: range) -> list[dict[str, Any]]:
+def measured(twins: Path, pairs: range) -> list[dict[str, Any]]:
     """Both sides in turns, A B B A …: what each printed of itself."""
     turns = []
     for pair in pairs:
         sides = ["train.py", "train_fixed.py"]
         for script in sides if pair % 2 == 0 else sides[::-1]:
             with tempfile.TemporaryDirectory() as folder:
-                shutil.copy(SCRIPTS / name / script, folder)
+                shutil.copy(twins / script, folder)
                 turns.append({"script": script, **result_of(trained(folder, script))})
     return turns
 
