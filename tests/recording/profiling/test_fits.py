@@ -367,8 +367,6 @@ def test_only_the_chosen_rank_traces(tmp_path: Path) -> None:
     }
     assert read(run, 0).tagged(Tag.PROFILED) == []
     assert read(run, 1).tagged(Tag.PROFILED) == [1, 2, 3, 4]
-    (capture,) = summarize(Run.open(run)).captures
-    assert (capture.first_step, capture.last_step) == (1, 4)
 
 
 @pytest.mark.slow
