@@ -17,7 +17,7 @@ from trainperf.core.findings import LIMITS
 PACKAGE = Path(__file__).parents[2] / "trainperf"
 
 CONSTANT = re.compile(r"^_?[A-Z][A-Z_0-9]*(, ?_?[A-Z_0-9]+)*(: [^=]+)? = [-(]?[0-9]", re.MULTILINE)
-MOST_CONSTANTS = {"analysis": 43, "traces": 9, "comparison": 7, "commands": 13}
+MOST_CONSTANTS = {"analysis": 45, "traces": 9, "comparison": 7, "commands": 13}
 """Numbers with a name at the top of a module; the aim was 80 in all rooms together."""
 
 OFFLINE = ("analysis", "traces", "comparison", "commands", "reports", "importers", "tensorboard")
