@@ -7,10 +7,19 @@ from support.audits import CHIP, product, use
 from support.light import make_audit
 
 from trainperf.analysis.diagnosis.account import Region
-from trainperf.analysis.diagnosis.regions import SLOWED, on_device, on_host, pooled
+from trainperf.analysis.diagnosis.regions import (
+    SLOWED,
+    as_sampled,
+    on_device,
+    on_host,
+    pooled,
+    unexplained_s,
+)
 from trainperf.analysis.roofline.roofline import roofline
 from trainperf.analysis.roofline.speed_of_light import TracedOperator
+from trainperf.analysis.summary.schema import LineShare, PhaseLines
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.stats.quantiles import wilson
 
 
 LAUNCH_MS = 5e-3
@@ -75,6 +84,44 @@ def test_a_busy_machine_slows_operators_down_twice_at_most() -> None:
 
     assert 1e3 * sum(row.run_s for row in rows.values()) == pytest.approx(SLOWED * 3)
     assert ms(*rows.values()) < 20
+
+
+def seen_at(line: str, fraction: float, samples: int = 100) -> PhaseLines:
+    """Samples of a forward, so many of them in one line."""
+    share = LineShare(where=line, function="", fraction=fraction, samples=samples)
+    return PhaseLines(slot="forward", samples=samples, owner=None, lines=(share,))
+
+
+def test_a_line_that_grows_is_as_long_as_samples_of_all_steps_show_it_to_be() -> None:
+    """Half of the audited step was each product: of 6 ms, samples saw the first in 4.5."""
+    regions = list(laid(*PRODUCTS, forward=6).values())
+
+    first, second = as_sampled(regions, seen_at("net.py:1", 0.75), 6e-3, ())
+
+    assert (ms(first), ms(second)) == (pytest.approx(4.5), pytest.approx(1.5))
+    _, high = wilson(0.75, 100)
+    unexplained = unexplained_s([first, second], {"forward": 6e-3})["forward"]
+    # A bound allows for what the samples leave open, and for what the other line has of the growth.
+    assert unexplained == pytest.approx((high - 0.75) * 6e-3 + 1.5e-3 - second.audited_s)
+
+
+@pytest.mark.parametrize(
+    ("lines", "apart"),
+    [
+        (seen_at("net.py:1", 0.55), ()),  # 0.45 to 0.64 at so many samples
+        (seen_at("net.py:1", 0.75, samples=4), ()),
+        (seen_at("net.py:9", 0.9), ()),
+        (seen_at("net.py:1", 0.9), ("net.py:1",)),
+    ],
+    ids=["as in the audit", "too few samples", "a line without operators", "Python"],
+)
+def test_what_samples_do_not_show_clearly_stays_as_it_was_audited(
+    lines: PhaseLines, apart: tuple[str, ...]
+) -> None:
+    """Nor does Python in a line make its operators longer."""
+    regions = list(laid(*PRODUCTS, forward=6).values())
+
+    assert as_sampled(regions, lines, 6e-3, apart) == tuple(regions)
 
 
 def test_where_others_use_the_cpus_all_of_a_phase_takes_longer() -> None:

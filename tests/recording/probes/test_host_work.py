@@ -62,6 +62,7 @@ def by_line(path: Path, body: str) -> dict[str, set[str]]:
         ("sleep(0)", "sleep"),
         ("np.dot(np.ones(3), np.ones(3))", "np.dot"),
         ("print(end='')", "print"),
+        ("torch.tensor([1.0, 2.0])", "torch.tensor"),
         ("words.append('c')", "append"),
         ("[time.sleep(\n    0\n), 1]", "time.sleep"),
     ],
@@ -85,6 +86,7 @@ def test_a_python_loop_is_seen_at_its_jump(tmp_path: Path) -> None:
     [
         "x = x @ w",
         "x = torch.mm(x, w)",
+        "x = torch.zeros(3)",
         "x = x.matmul(w).relu()",
         "a, b = x.split(2)",
         "x = x[0] * w + 1 > 2",

@@ -426,11 +426,16 @@ LINES = (
 
 
 def python(
-    low: float, share: float = 0.4, *, slot: str = "forward", device: DeviceAccount | None = None
+    low: float,
+    share: float = 0.4,
+    *,
+    slot: str = "forward",
+    device: DeviceAccount | None = None,
+    runs: str = "time.sleep",
 ) -> Seen:
-    """Samples see a sleep in so much of 60 of 100 ms."""
+    """Samples see a sleep, or another function, in so much of 60 of 100 ms."""
     line = LineShare(where="train.py:12", function="slow", fraction=share, samples=90)
-    code = PlainCode(line=line, low=low, high=share + 0.1, names=("time.sleep",))
+    code = PlainCode(line=line, low=low, high=share + 0.1, names=(runs, "Python"))
     account = step(**{slot: 60.0, "backward": 40.0}, device=device)
     return seen(account, **lines(slot, None, host=code))
 
@@ -493,6 +498,14 @@ SWITCHES = (
         "python_out_of_step",
         words=("slow in the loop",),
         shows={"confidence": "medium"},
+    ),
+    Case(
+        "python_in_step",
+        "of a list of arrays, value by value",
+        python(0.3, slot="other", runs="torch.tensor"),
+        0.024,
+        "one_array",
+        words=("running there: torch.tensor", "Make tensors of one array, not of lists, in slow"),
     ),
     Case(
         "debug_modes",

@@ -45,6 +45,8 @@ class Region:
     """The same where each chain of elementwise operators is one kernel."""
     compute_s: float
     """The part of the roofline that is arithmetic."""
+    audited_s: float = 0.0
+    """What it took in the audited step itself, without what the audit adds."""
     order: int = 0
     """Place in the audited step."""
 
@@ -53,12 +55,12 @@ class Region:
         """All of it in a step."""
         return self.run_s + self.python_s
 
-    def smaller(self, share: float) -> "Region":
-        """The same without that share of its work."""
-        if not share:
+    def times(self, factor: float) -> "Region":
+        """The same with so many times its work."""
+        if factor == 1.0:
             return self
-        parts = ("run_s", "python_s", "ideal_s", "fused_s", "compute_s")
-        return replace(self, **{name: (1.0 - share) * getattr(self, name) for name in parts})
+        parts = ("run_s", "python_s", "ideal_s", "fused_s", "compute_s", "audited_s")
+        return replace(self, **{name: factor * getattr(self, name) for name in parts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,8 +216,8 @@ class StepAccount:
             loop_s=loop_s,
             pauses_s=pauses_s,
             regions=tuple(
-                (replace(region, python_s=0.0) if id(region) in before else region).smaller(
-                    claim.shrinks if region.slot in claim.owns_s else 0.0
+                (replace(region, python_s=0.0) if id(region) in before else region).times(
+                    1.0 - claim.shrinks if region.slot in claim.owns_s else 1.0
                 )
                 for region in self.regions
                 if id(region) not in owned

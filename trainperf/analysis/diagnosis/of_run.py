@@ -16,7 +16,13 @@ from trainperf.analysis.diagnosis.account import (
 )
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import ROUND_TRIP_S
-from trainperf.analysis.diagnosis.regions import on_device, on_host, pooled, unexplained_s
+from trainperf.analysis.diagnosis.regions import (
+    as_sampled,
+    on_device,
+    on_host,
+    pooled,
+    unexplained_s,
+)
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
 from trainperf.analysis.summary.schema import Summary, SyncPoint
@@ -101,7 +107,12 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
     regions, basis = _regions(evidence, facts, loop_s, device)
     beyond_s: dict[str, float] = {}
     if basis == "audited":
-        loop_s = pooled(regions, loop_s)
+        pool_s, plain = pooled(regions, loop_s), facts.plain_code("forward")
+        forward = next((lines for lines in facts.lines if lines.slot == "forward"), None)
+        if forward is not None and pool_s == loop_s:
+            apart = [] if plain is None else [plain.line.where]
+            regions = as_sampled(regions, forward, loop_s["forward"], apart)
+        loop_s = pool_s
         beyond_s = unexplained_s(regions, loop_s)
     waits_s = summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
     return StepAccount(

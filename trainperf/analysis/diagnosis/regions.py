@@ -12,15 +12,22 @@ longer than what the audit saw.  E.g. of a forward of 4 ms two products computed
 operators next to nothing: 1 ms is Python and dispatch, mostly before these.  What even that does
 not explain belongs to no operator.
 
+What grows from step to step, such as a metric over all that it was given, was shorter in the step
+that was audited.  Lines are sampled in all steps: one that clearly has more of the samples than of
+the audited step is as long as the samples say.
+
 On another device the audit has sizes and no times: a trace has them, or they are modelled.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
-from trainperf.analysis.diagnosis.account import WORK, Basis, Region
+from trainperf.analysis.diagnosis.account import WORK, Basis, Region, total_s
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import TracedOperator, family
+from trainperf.analysis.summary.schema import PhaseLines
+from trainperf.core.stats.quantiles import wilson
 
 
 SLOWED = 2.0
@@ -82,12 +89,44 @@ def unexplained_s(regions: Iterable[Region], loop_s: Mapping[str, float]) -> dic
     Whose they are nothing tells: of operators on what grows from step to step, for instance, they
     are those of these alone, though each region has its part of them.
     """
-    seen_s: dict[str, float] = {}
+    audited_s: dict[str, float] = {}
     for region in regions:
-        use = region.use
-        audited_s = (use.busy_s or use.host_s) + use.before_s
-        seen_s[region.slot] = seen_s.get(region.slot, 0.0) + audited_s
-    return {slot: max(0.0, loop_s.get(slot, 0.0) - spent_s) for slot, spent_s in seen_s.items()}
+        audited_s[region.slot] = audited_s.get(region.slot, 0.0) + region.audited_s
+    return {slot: max(0.0, loop_s.get(slot, 0.0) - spent_s) for slot, spent_s in audited_s.items()}
+
+
+def as_sampled(
+    regions: Sequence[Region], phase: PhaseLines, phase_s: float, apart: Collection[str]
+) -> tuple[Region, ...]:
+    """Regions of a phase, each line's at least as long as samples of many steps show it to be.
+
+    One step was audited: what grows from step to step was shorter in it.  Where a line has clearly
+    more of the samples than of the audited step, its work is that much more, and the rest of the
+    phase less.
+
+    Args:
+        regions: Of all phases.
+        phase: Lines seen in one of them.
+        phase_s: Seconds of that phase, which hold its regions.
+        apart: Lines in which something else than operators takes the time.
+    """
+    inside = [region for region in regions if region.slot == phase.slot]
+    grown: dict[int, Region] = {}
+    for line in phase.lines:
+        mine = [r for r in inside if line.where in (r.use.called_at, r.use.line)]
+        low, high = wilson(line.fraction, line.samples)
+        if low * phase_s > total_s(mine) > 0 and line.where not in apart:
+            for region in mine:
+                longer = region.times(line.fraction * phase_s / total_s(mine))
+                # What may be more of it yet is as unexplained as what was not seen in the audit.
+                surely_s = longer.seconds * (2 - high / line.fraction)
+                grown[id(region)] = replace(longer, audited_s=surely_s)
+    rest = [region for region in inside if id(region) not in grown]
+    left = _ratio(phase_s - total_s(grown.values()), total_s(rest), 1.0)
+    return tuple(
+        grown.get(id(region)) or region.times(left if region.slot == phase.slot else 1.0)
+        for region in regions
+    )
 
 
 def pooled(regions: Sequence[Region], loop_s: Mapping[str, float]) -> dict[str, float]:
@@ -150,6 +189,7 @@ def _laid_over(
                 ideal_s=min(row.floor_s, run_s + python_s),
                 fused_s=min(row.fused_floor_s, run_s + python_s),
                 compute_s=min(row.compute_s or 0.0, run_s),
+                audited_s=slowed * (work + short + long),
                 order=places[id(row.use)],
             )
         )

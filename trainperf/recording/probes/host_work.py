@@ -46,6 +46,9 @@ CALLERS = frozenset(
 )
 """Modules of the standard library that call back, wait for other threads, or run inside torch."""
 
+_FROM_VALUES = (torch.tensor, torch.as_tensor)
+"""Go through lists and arrays value by value, in Python's own types, before there is a tensor."""
+
 _LOOPS = ("RESUME", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")
 _CALLS = ("PRECALL", "CALL")
 _PLAIN = frozenset({"chr", "input", "isinstance", "len", "open", "ord", "print", "range"})
@@ -149,6 +152,8 @@ def _resolved(names: list[str], code: CodeType, space: Mapping[str, object]) -> 
 
 
 def _is_plain(function: object) -> bool:
+    if any(function is each for each in _FROM_VALUES):
+        return True
     owner = getattr(function, "__self__", None)
     module = getattr(function, "__module__", None)
     if isinstance(owner, ModuleType):

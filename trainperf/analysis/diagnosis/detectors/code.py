@@ -20,6 +20,7 @@ from trainperf.analysis.diagnosis.detectors.lines import (
     reads,
 )
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.summary.schema import PlainCode
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
@@ -254,7 +255,12 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
             f"{code.line.name}: {ends} of the step (95 % CI, {code.line.samples} samples)",
             f"running there: {', '.join(code.names)}",
         ),
-        changes=(Use(change="python_out_of_step", values={"name": code.line.subject}),),
+        changes=(
+            Use(
+                change="one_array" if _makes_tensors(code) else "python_out_of_step",
+                values={"name": code.line.subject},
+            ),
+        ),
         claim=Claim(
             owns_s={slot: lost_s},
             removes_s=lost_s,
@@ -265,6 +271,11 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
         where=code.line.where,
         confidence="high" if account.device is None else "medium",
     )
+
+
+def _makes_tensors(code: PlainCode) -> bool:
+    """Whether most of it makes tensors of lists, value by value."""
+    return code.names[0].rpartition(".")[2] in ("tensor", "as_tensor")
 
 
 def _crowded_out(account: StepAccount, slot: str, lost_s: float, before: Sequence[Region]) -> float:
