@@ -3,7 +3,7 @@
 import copy
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -107,6 +107,48 @@ def test_a_model_compiled_after_watch_is_compiled_whole(tmp_path: Path) -> None:
 
     assert len(graphs) == 1
     assert monitor.monitor.guard.faults == {}
+
+
+def compiled_by(train: Callable[[Callable[..., torch.Tensor], torch.nn.Module], None]) -> list[int]:
+    """Nodes of each graph that a training makes torch build, of a model under another name."""
+    graphs: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(len(graph.graph.nodes))
+        return graph
+
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    train(torch.compile(model, backend=backend), model)
+    return graphs
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_validation_compiles_what_it_compiles_without_us(tmp_path: Path) -> None:
+    """The monitor knows the model by the name that is not compiled, as in nanoGPT's manner."""
+    batch = torch.ones(1, 2)
+
+    def validate(step: Callable[..., torch.Tensor], model: torch.nn.Module) -> None:
+        model.eval()
+        with torch.no_grad():
+            step(batch)
+        model.train()
+
+    def alone(step: Callable[..., torch.Tensor], model: torch.nn.Module) -> None:
+        for _ in range(2):
+            step(batch).sum().backward()
+            validate(step, model)
+
+    def watched(step: Callable[..., torch.Tensor], model: torch.nn.Module) -> None:
+        with quiet(tmp_path).watch(model, torch.optim.SGD(model.parameters())) as monitor:
+            for given in monitor.batches([batch] * 2):
+                step(given).sum().backward()
+                monitor.end_step()
+                with monitor.phase("validation"):
+                    validate(step, model)
+
+    assert compiled_by(watched) == compiled_by(alone)
+    assert torch._dynamo.utils.counters["graph_break"] == {}
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -71,6 +71,15 @@ def test_what_interrupts_a_step_often_leaves_it_cold_as_often() -> None:
     assert at_most(account, claim) == pytest.approx(60 / (60 - 20 - 4 * 2))
 
 
+def test_what_the_kernel_works_may_go_with_a_cause_wherever_in_the_step_it_is() -> None:
+    """Of 60 ms a copy takes 20; the kernel works for 8 on two threads, also in forward."""
+    account = step(callbacks=20, forward=40, kernel_s=0.008, model_threads=2)
+
+    most = at_most(account, of_slots(account, "callbacks"))
+
+    assert most == pytest.approx(60 / (60 - 20 - 8 / 2 - 2))
+
+
 def test_a_device_that_is_ahead_does_not_mind_its_hosts_caches() -> None:
     """Amdahl's law alone."""
     account = step(callbacks=2, forward=2, device=on_gpu(host_bound=0.0))

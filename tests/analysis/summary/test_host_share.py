@@ -84,6 +84,16 @@ def test_the_rank_that_has_least_is_the_one_that_is_told() -> None:
     assert (told.threads, told.workers) == (4, 2)
 
 
+def test_what_the_kernel_works_is_that_of_the_rank_for_which_it_works_most() -> None:
+    """Half of a CPU of one rank, and a quarter of one of the other."""
+    sums = [{"span_ns": 1000, "kernel_ns": spent} for spent in (500, 250)]
+
+    result = host_share([header(0, world_size=2), header(1, world_size=2)], sums)
+
+    assert result is not None
+    assert result.kernel == 0.5
+
+
 def test_nothing_known_is_no_share() -> None:
     """A run of an early release."""
     assert host_share([make_info()]) is None

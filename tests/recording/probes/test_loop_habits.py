@@ -104,6 +104,13 @@ def test_with_two_optimizers_nothing_is_said(tmp_path: Path) -> None:
     assert "gradients_zeroed" not in totals.config
 
 
+@pytest.fixture
+def nothing_compiled() -> None:
+    """Other tests of this process may have had something compiled."""
+    torch._dynamo.utils.counters.clear()
+
+
+@pytest.mark.usefixtures("nothing_compiled")
 @pytest.mark.parametrize(
     ("around", "grad"),
     [
@@ -121,6 +128,15 @@ def test_validation_tells_whether_autograd_was_on(
     learned = config(tmp_path, zero=to_none, validate=around)
 
     assert learned["validation_grad"] is grad
+
+
+def test_where_something_was_compiled_a_validation_is_not_looked_at(tmp_path: Path) -> None:
+    """It may be this model under another name: a hook would be traced with it."""
+    torch.compile(torch.nn.Linear(4, 3), backend="eager")(torch.ones(2, 4))
+
+    learned = config(tmp_path, zero=to_none, validate=contextlib.nullcontext())
+
+    assert "validation_grad" not in learned
 
 
 def test_without_validation_nothing_is_said_about_it(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ IN_OTHER, IN_BETWEEN = lines("other")["lines"], lines("between", FETCH)["lines"]
 
 def unnamed(spent: float, *, slot: str = "other", **known: object) -> Seen:
     """Milliseconds outside of every phase, beside nine in phases."""
-    return seen(step(**WORKING, **{slot: spent}), **known)
+    threads_s = known.pop("threads_s", {})
+    return seen(step(**WORKING, **{slot: spent}, threads_s=threads_s), **known)
 
 
 def unbracketed(spent: float, rest: float, **known: object) -> Seen:
@@ -134,6 +135,14 @@ HOOKS = (
         "lighten",
         words=("mostly in on_batch_end", "if it only watches: every n-th step"),
         shows={"where": "hooks.py:3", "confidence": "high"},
+    ),
+    Case(
+        "unnamed_time",
+        "what it hands to a logger's thread goes with it",
+        unnamed(11, threads_s={"tensorboard": 0.003}),
+        0.011,
+        "name_it",
+        words=("a thread of tensorboard computes 3.00 ms per step meanwhile",),
     ),
     Case(
         "unnamed_time",

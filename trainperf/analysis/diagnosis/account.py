@@ -152,6 +152,8 @@ class StepAccount:
     """That compute; 1 beside a device: the one that launches."""
     others_cpus: float = 0.0
     """CPUs that other processes kept busy most of the time."""
+    kernel_s: float = 0.0
+    """CPU seconds of the kernel for this process, wherever in the step."""
     fit_s: float = 0.0
     steps_s: float = 0.0
     """Of the fit, in steps of any kind."""

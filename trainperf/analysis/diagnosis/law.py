@@ -21,6 +21,10 @@ at most in proportion, at least not at all: *about* takes the middle.
 it may hold the interpreter and one of the model's cores, so that the rest of the step waits for
 each of its CPU seconds up to `HELD_UP` seconds.
 
+**Kernel.** The kernel hands out memory page by page as it is touched, which may be in another phase
+than the one that asked for it.  Where the host computes, all of that time, shared by the model's
+threads, may go with a cause.
+
 **Caches.** What works or sleeps amid a model's computing, or a pause, leaves cold caches: without
 it the rest is faster as well, each time by what fetching `REFILL_BYTES` takes, at most by what the
 cause takes itself, and a call by at most `COLD` times.
@@ -29,11 +33,11 @@ cause takes itself, and a call by at most `COLD` times.
 
 *About* is what a change brings by this law when it realises the share of the seconds that it
 usually does (`changes`).  *At most* has all of them at their ideal: gone, or the roofline of the
-work that has to stay; caches warm, threads gone, and no loader or CPU in the way.  Where nothing
-tells the share there is no *about*; a change that alters more than its cause claims, such as
-compiling the whole model, has no *at most*.  Where model and loader share a CPU's cores and caches
-both are less certain than beside a device: a loader's own work slows the model while it runs, which
-no record tells apart.
+work that has to stay; caches warm, threads gone, the kernel idle, and no loader or CPU in the way.
+Where nothing tells the share there is no *about*; a change that alters more than its cause claims,
+such as compiling the whole model, has no *at most*.  Where model and loader share a CPU's cores and
+caches both are less certain than beside a device: a loader's own work slows the model while it
+runs, which no record tells apart.
 
 Worked example: of a step of 60 ms a callback takes 24 ms and hands values to a thread that computes
 6 ms.  *At most* 60 / (60 - 24 - 2 - 1.5 × 6) = 2.4 times as fast; a change that does it every tenth
@@ -88,10 +92,11 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
         removes_s += max(0.0, min(account.unexplained_s.get(slot, 0.0), left_s))
     rest_s = whole_s - removes_s
     threads_s = HELD_UP * sum(account.threads_s.get(name, 0.0) for name in claim.threads)
-    warm_s = 0.0
+    warm_s = kernel_s = 0.0
     if account.host_decides:
         warm_s = min(removes_s, rest_s * (1 - 1 / COLD), claim.interruptions * REFILL_S)
-    return _ratio(whole_s, max(rest_s - warm_s - threads_s, rest_s / 10))
+        kernel_s = 0.0 if claim.pauses_s else account.kernel_s / account.model_threads
+    return _ratio(whole_s, max(rest_s - warm_s - threads_s - kernel_s, rest_s / 10))
 
 
 def about(account: StepAccount, claim: Claim, realises: float) -> float | None:

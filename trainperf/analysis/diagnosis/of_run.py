@@ -135,6 +135,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         cpus=None if summary.host is None else summary.host.cpus_per_rank,
         model_threads=1 if summary.host is None else summary.host.threads,
         others_cpus=_others_cpus(facts),
+        kernel_s=0.0 if summary.host is None else (summary.host.kernel or 0.0) * step_s,
         fit_s=summary.run.fit_s - waits_s,
         steps_s=sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES),
         steps=facts.steps,

@@ -40,6 +40,7 @@ def host_share(
         ran_fraction=min(quotients("ran_ns", "span_ns"), default=None),
         workers_waited_fraction=max(quotients("workers_waited_ns", *workers), default=None),
         workers_ran=max(quotients("workers_ran_ns", "span_ns"), default=None),
+        kernel=max(quotients("kernel_ns", "span_ns"), default=None),
         throttled_fraction=max(quotients("throttled_periods", "quota_periods"), default=None),
     )
 

@@ -28,6 +28,9 @@ class HostShare(msgspec.Struct, frozen=True, kw_only=True):
     """Of the time for which a loader's workers were ready to run; `None` without workers."""
     workers_ran: float | None = None
     """CPUs that a loader's workers used together, in the mean; `None` without workers."""
+    kernel: float | None = None
+    """CPUs on which the kernel worked for the rank's process, in the mean: most of it hands out
+    memory, page by page."""
     throttled_fraction: float | None = None
     """Of the periods of a quota those in which it was used up; `None` without a quota."""
 

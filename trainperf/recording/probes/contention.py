@@ -77,7 +77,11 @@ class ContentionProbe(Probe):
         import resource  # noqa: PLC0415 Windows has none, and no such counts
 
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        counted = {"span_ns": now, "preemptions": usage.ru_nivcsw}
+        counted = {
+            "span_ns": now,
+            "preemptions": usage.ru_nivcsw,
+            "kernel_ns": round(usage.ru_stime * 1e9),
+        }
         scheduled = _scheduled(self._thread)
         if scheduled is not None:
             counted["ran_ns"], counted["waited_ns"] = scheduled

@@ -16,6 +16,8 @@ from torch.utils.hooks import RemovableHandle
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.compilation import graphs_built
+from trainperf.recording.probes.plain_loop import FirstForwardHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -93,7 +95,10 @@ class ZeroGradProbe(Probe):
 
 
 class ValidationProbe(Probe):
-    """Looks at the model's first forward inside validation; a compiled model is left alone.
+    """Looks at the model's first forward inside validation; not where anything was compiled.
+
+    A model may be compiled under another name (`step = torch.compile(model)`), or in a function:
+    what hooks it then is traced with it.
 
     Args:
         module: The model as the loop calls it.
@@ -115,8 +120,10 @@ class ValidationProbe(Probe):
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """Hook the model for this gap, until a validation was seen."""
         self.detach()
-        if begins and self._grad is None and not hasattr(self._module, "_orig_mod"):
-            self._handle = self._module.register_forward_pre_hook(self.shield(self._look))
+        compiled = is_compiled(self._module) or graphs_built()
+        if begins and self._grad is None and not compiled:
+            hook = FirstForwardHook(self.shield(self._look))
+            self._handle = self._module.register_forward_pre_hook(hook)
 
     def config(self) -> dict[str, Scalar]:
         """Whether autograd was on, once a validation was seen."""

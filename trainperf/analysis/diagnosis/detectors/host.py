@@ -203,6 +203,7 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
             severity="low" if log else "medium",
         )
     lines = {place: line for place in places if (line := _seen_in(facts, place)) is not None}
+    threads = _writers(account)
     return Cause(
         id="unnamed_time",
         title=f"{part} of the step is {' or '.join(_PLACES[place] for place in places)}"
@@ -215,10 +216,11 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
                 for place, each in lines.items()
             ),
             *of_evidence(not lines and "no line was seen in most of it"),
+            *_meanwhile(account, threads),
         ),
         changes=tuple(Use(change="lighten", values={"name": x.subject}) for x in lines.values())
         or (Use(change="name_it"),),
-        claim=claim,
+        claim=replace(claim, threads=threads),
         where=next((line.where for line in lines.values()), ""),
         confidence="high" if lines else "medium",
     )

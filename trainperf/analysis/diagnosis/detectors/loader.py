@@ -86,7 +86,7 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def _fewer(account: StepAccount, host: HostShare) -> Iterator[Use]:
-    """Fewer workers, then a cheaper sample or fewer threads; where even one is too many, CPUs."""
+    """Fewer workers, or threads, and a cheaper sample; where even one is too many, CPUs."""
     own = int(account.cpus or 0)
     if own < 1:
         yield Use(change="more_cpus", values={"ranks": host.ranks})
@@ -94,7 +94,6 @@ def _fewer(account: StepAccount, host: HostShare) -> Iterator[Use]:
     workers, cpus = min(host.workers, own // 2), plural(own, "CPU")
     if workers < host.workers:
         yield Use(change="fewer_workers", values={"number": workers, "cpus": cpus})
-        return
     takes_s = workers_take_s(account)
     if account.share(takes_s) >= LIMITS.notable:
         yield Use(
@@ -103,8 +102,9 @@ def _fewer(account: StepAccount, host: HostShare) -> Iterator[Use]:
             step_s=account.step_s - takes_s,
             least_s=account.step_s - HELD_UP * takes_s,
         )
-    threads = min(host.threads, max(1, own - workers))
-    yield Use(change="fewer_threads", values={"threads": threads, "cpus": cpus})
+    if workers == host.workers:
+        threads = min(host.threads, max(1, own - workers))
+        yield Use(change="fewer_threads", values={"threads": threads, "cpus": cpus})
 
 
 def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
