@@ -15,7 +15,9 @@ from support.causes.operators import (
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause, of_regions, of_slots
 from trainperf.analysis.diagnosis.detectors.launches import launch_bound
+from trainperf.analysis.diagnosis.detectors.loader import data_wait
 from trainperf.analysis.diagnosis.detectors.precision import autocast_casts, matmul_precision
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.findings import finding_of
 from trainperf.analysis.diagnosis.law import (
     HELD_UP,
@@ -372,3 +374,18 @@ def test_an_empty_step_has_no_gain() -> None:
 
     assert at_most(empty, Claim()) is None
     assert about(empty, Claim(), 1.0) is None
+
+
+def test_a_cheaper_sample_gives_back_the_cpus_that_workers_share_with_the_model() -> (
+    None
+):
+    """Two workers compute 40 of 40 ms on the model's two CPUs: a half of its 20 ms is theirs."""
+    account = step(
+        data_wait=20, forward=20, loader=loading(2, 80, least=40), cpus=2.0, model_threads=2
+    )
+
+    cause = data_wait(account, Facts())
+
+    assert cause is not None
+    (cheaper,) = (use for use in cause.changes if use.change == "cheaper_sample")
+    assert (cheaper.step_s, cheaper.least_s) == pytest.approx((0.010, 0.005))

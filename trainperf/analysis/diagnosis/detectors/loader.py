@@ -94,14 +94,8 @@ def _fewer(account: StepAccount, host: HostShare) -> Iterator[Use]:
     workers, cpus = min(host.workers, own // 2), plural(own, "CPU")
     if workers < host.workers:
         yield Use(change="fewer_workers", values={"number": workers, "cpus": cpus})
-    takes_s = workers_take_s(account)
-    if account.share(takes_s) >= LIMITS.notable:
-        yield Use(
-            change="cheaper_sample",
-            values={"part": "__getitem__ and collate_fn"},
-            step_s=account.step_s - takes_s,
-            least_s=account.step_s - HELD_UP * takes_s,
-        )
+    if account.share(workers_take_s(account)) >= LIMITS.notable:
+        yield _cheaper_sample(account, "__getitem__ and collate_fn", account.step_s)
     if workers == host.workers:
         threads = min(host.threads, max(1, own - workers))
         yield Use(change="fewer_threads", values={"threads": threads, "cpus": cpus})
@@ -233,7 +227,26 @@ def _loader_changes(account: StepAccount, facts: Facts, part: str) -> Iterator[U
     if part == "transport":
         yield Use(change="send_less")
     elif not _is_short(loader) or not loader.workers:
-        yield Use(change="cheaper_sample", values={"part": part or "__getitem__ and collate_fn"})
+        yield _cheaper_sample(account, part or "__getitem__ and collate_fn", rest_s)
+
+
+def _cheaper_sample(account: StepAccount, part: str, rest_s: float) -> Use:
+    """With what the model gets back of the CPUs on which workers computed it.
+
+    Args:
+        account: Of the step.
+        part: What makes samples.
+        rest_s: What the step takes without a wait for them, in which workers take CPUs from it.
+    """
+    takes_s, values = account.share(rest_s) * workers_take_s(account), {"part": part}
+    if not takes_s:
+        return Use(change="cheaper_sample", values=values)
+    return Use(
+        change="cheaper_sample",
+        values=values,
+        step_s=rest_s - takes_s,
+        least_s=rest_s - HELD_UP * takes_s,
+    )
 
 
 def data_hidden(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 its seconds
