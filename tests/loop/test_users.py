@@ -118,6 +118,7 @@ def compiled_by(train: Callable[[Callable[..., torch.Tensor], torch.nn.Module], 
         return graph
 
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     train(torch.compile(model, backend=backend), model)
     return graphs

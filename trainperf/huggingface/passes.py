@@ -5,6 +5,7 @@ a loss computed outside the model is part of it; backward has what a parallel wr
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.recording.hook_cost import HookCost
 from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.process_objects import SwitchedHook, batch_of, living
+from trainperf.recording.process_objects import UntracedHook, batch_of, living
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import switch_to
 
@@ -68,9 +69,9 @@ class Passes:
         """Hook the model as it is trained, and the Accelerator; returns what undoes that."""
         undo: list[Callable[[], object]] = []
         if isinstance(module, torch.nn.Module):
-            begins = cost.hook(self._forward_begins)
+            begins = UntracedHook(cost.hook(self._forward_begins))
             hook = module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
-            self.untimed.append(SwitchedHook(hook, self._forward_begins).put)
+            self.untimed.append(partial(setattr, begins, "act", self._forward_begins))
             undo.append(hook.remove)
         accelerator = accelerator_of(module, optimizer)
         if accelerator is not None:

@@ -14,11 +14,15 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.compiler import is_compiling
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from trainperf.recording.process_objects import SwitchedHook, batch_of, hear_gradient
+from trainperf.recording.process_objects import (
+    SwitchedHook,
+    UntracedHook,
+    batch_of,
+    hear_gradient,
+)
 
 
 class PassListener(Protocol):
@@ -65,16 +69,9 @@ class OutsidePasses:
         self._listener = listener
         self._thread = get_ident()
         self._trained: set[int] = set()
-        self.listen: Callable[[], object] = _nothing
-        """Has us wait for the next call of a trained module; does nothing where modules are
-        hooked each by itself."""
-        self._no_call: Callable[[], object] = _nothing
         self._returns: dict[int, tuple[nn.Module, SwitchedHook]] = {}
         """By the identity of a module that was called: waits for its return."""
         self._returning: SwitchedHook | None = None
-        self._compiled: list[nn.Module] = []
-        self._common = True
-        """Whether a hook that is common to all modules is waited with."""
         self._permanent: list[RemovableHandle] = []
         self._modes = True
         self.forwarding = self.backwarding = False
@@ -83,7 +80,15 @@ class OutsidePasses:
         """Whether the loss is there, so that what goes on until backward is no forward."""
         # As torch's own parallel wrappers do: there is no public way.
         self._queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
-        self._make(guarded)
+        self._call, self._return = UntracedHook(self._called), UntracedHook(self._returned)
+        self._begins = UntracedHook(self._backward_begins)
+        switched = SwitchedHook(register_module_forward_pre_hook(self._call), self._call)
+        self._no_call = switched.take
+        self.listen: Callable[[], object] = switched.put
+        """Has us wait for the next call of a trained module; does nothing where modules are
+        hooked each by itself."""
+        self._no_call()
+        self.renew(guarded)
 
     def attach(self, outermost: Collection[nn.Module], parameters: Iterable[object]) -> None:
         """Listen to modules, and to those inside them with one of *parameters*."""
@@ -93,9 +98,7 @@ class OutsidePasses:
         inside = [module for root in outermost for module in root.modules()]
         compiled = [module for module in outermost if hasattr(module, "_orig_mod")]
         in_place = any(module._compiled_call_impl is not None for module in inside)  # noqa: SLF001 a hook would be compiled
-        self._compiled += compiled
         if compiled or in_place:
-            self._common = False
             self.listen = _nothing
             self._no_call()
         self._trained |= {
@@ -106,17 +109,15 @@ class OutsidePasses:
         self.listen()
 
     def renew(self, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
-        """From now on other functions are called, between two steps."""
-        common = self._common
-        self.detach()
-        self._common = common
-        self._make(guarded)
-        self._permanent = [m.register_forward_pre_hook(self._call) for m in self._compiled]
-        self.listen()
+        """From now on the hooks call other functions."""
+        self._call.act, self._return.act = guarded(self._called), guarded(self._returned)
+        self._begins.act, self._ends = guarded(self._backward_begins), guarded(self._backward_ends)
+        # DDP waits for its buckets in a callback of its own, which is queued later than ours.
+        several = dist.is_available() and dist.is_initialized()
+        self._at_end = self._queue_end if several else self._ends
 
     def detach(self) -> None:
         """Leave no hook behind."""
-        self._common = False
         self.listen = _nothing
         self._no_call()
         if self._returning is not None:
@@ -136,23 +137,10 @@ class OutsidePasses:
             self.forwarding = self._complete = False
             self._backward_ends()
 
-    def _make(self, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
-        """What the hooks call."""
-        self._call, self._return = guarded(self._called), guarded(self._returned)
-        self._begins, self._ends = guarded(self._backward_begins), guarded(self._backward_ends)
-        # DDP waits for its buckets in a callback of its own, which is queued later than ours.
-        several = dist.is_available() and dist.is_initialized()
-        self._at_end = self._queue_end if several else self._ends
-        handle = register_module_forward_pre_hook(self._call)
-        switched = SwitchedHook(handle, self._call)
-        self._no_call = switched.take
-        self._no_call()
-        if self._common:
-            self.listen = switched.put
-
     def _called(self, module: nn.Module, args: object) -> None:
         del args
-        if is_compiling() or id(module) not in self._trained:
+        # A model may have been compiled since: what is called then is another module around it.
+        if self._trained.isdisjoint((id(module), id(module._modules.get("_orig_mod")))):  # noqa: SLF001 fast
             return
         if self.backwarding or get_ident() != self._thread:
             return

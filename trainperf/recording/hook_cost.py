@@ -20,7 +20,7 @@ from typing_extensions import ParamSpec
 from trainperf.core.machine.clocks import HostClock
 from trainperf.recording.bracket_cost import COUNTED, STEPS, BracketCost
 from trainperf.recording.guard import Guard
-from trainperf.recording.process_objects import SwitchedHook, hear_gradient
+from trainperf.recording.process_objects import SwitchedHook, UntracedHook, hear_gradient
 from trainperf.recording.recorder import Draft
 
 
@@ -121,8 +121,9 @@ class HookPrice:
     def of_call(cls, clock: HostClock) -> "HookPrice":
         """Of a hook that is given the arguments with their names before a forward."""
         module = _Doubling()
-        handle = module.register_forward_pre_hook(_nothing, prepend=True, with_kwargs=True)
-        return cls(clock, module, [SwitchedHook(handle, _nothing)], backward=False)
+        hook = UntracedHook(_nothing)
+        handle = module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True)
+        return cls(clock, module, [SwitchedHook(handle, hook)], backward=False)
 
     @classmethod
     def of_passes(cls, clock: HostClock) -> "HookPrice":
@@ -140,9 +141,10 @@ class HookPrice:
             hear_gradient(output, first_gradient)
             price._inside_ns = clock() - begun
 
-        before = module.register_forward_pre_hook(_nothing)
-        after = module.register_forward_hook(returned, with_kwargs=True)
-        price._hooks = SwitchedHook(before, _nothing), SwitchedHook(after, returned)
+        begins, ends = UntracedHook(_nothing), UntracedHook(returned)
+        before = module.register_forward_pre_hook(begins)
+        after = module.register_forward_hook(ends, with_kwargs=True)
+        price._hooks = SwitchedHook(before, begins), SwitchedHook(after, ends)
         return price
 
     @property

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 import torch
+from torch.compiler import is_compiling
 from torch.utils.hooks import RemovableHandle
 
 
@@ -59,6 +60,26 @@ class SwitchedHook:
         """`puts` in one call."""
         self.take: Callable[[], object] = _each(self.takes) if options else take
         """`takes` in one call."""
+
+
+class UntracedHook:
+    """A hook that is nothing to a compiler which traces a call of it.
+
+    Compiled code does not call it: what runs there is not heard.
+
+    Args:
+        act: What it calls; may be another function later, which is no new hook to torch.
+    """
+
+    __slots__ = ("act",)
+
+    def __init__(self, act: Callable[..., object]) -> None:
+        self.act = act
+
+    def __call__(self, *given: object) -> None:
+        """Call it, outside of graphs."""
+        if not is_compiling():
+            self.act(*given)
 
 
 def _each(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:

@@ -73,13 +73,24 @@ def test_what_interrupts_a_step_often_leaves_it_cold_as_often() -> None:
     assert at_most(account, claim) == pytest.approx(60 / (60 - 20 - 4 * 2))
 
 
-def test_what_the_kernel_works_may_go_with_a_cause_wherever_in_the_step_it_is() -> None:
-    """Of 60 ms a copy takes 20; the kernel works for 8 on two threads, also in forward."""
-    account = step(callbacks=20, forward=40, kernel_s=0.008, model_threads=2)
+def test_what_the_kernel_does_in_the_rest_of_the_step_may_go_with_a_cause() -> None:
+    """Of 60 ms a copy takes 20; the kernel works for 12 on two threads, a tenth of the step."""
+    account = step(callbacks=20, forward=40, kernel_s=0.012, model_threads=2)
 
     most = at_most(account, of_slots(account, "callbacks"))
 
-    assert most == pytest.approx(60 / (60 - 20 - 8 / 2 - 2))
+    assert most == pytest.approx(60 / (60 - 20 - 40 / 10 - 2))
+
+
+def test_the_kernel_is_in_no_bound_of_a_pause_or_beside_a_device_and_never_more_than_half() -> None:
+    """Its work for a fit's pauses is no step's; a driver's is for the device."""
+    paused = step(forward=100, pauses_s={"validation": 20.0}, kernel_s=0.05)
+    hosted = step(callbacks=20, forward=40, device=on_gpu(host_bound=1.0), kernel_s=0.03)
+    busy = step(callbacks=20, forward=40, kernel_s=0.2)
+
+    assert at_most(paused, of_pause(paused, "validation", 0)) == pytest.approx(40 / 20)
+    assert at_most(hosted, of_slots(hosted, "callbacks")) == pytest.approx(60 / (40 - 2))
+    assert at_most(busy, of_slots(busy, "callbacks")) == pytest.approx(60 / (40 - 20 - 2))
 
 
 def test_a_device_that_is_ahead_does_not_mind_its_hosts_caches() -> None:
@@ -376,12 +387,14 @@ def test_an_empty_step_has_no_gain() -> None:
     assert about(empty, Claim(), 1.0) is None
 
 
-def test_a_cheaper_sample_gives_back_the_cpus_that_workers_share_with_the_model() -> (
-    None
-):
+def test_a_cheaper_sample_gives_back_the_cpus_that_workers_share_with_the_model() -> None:
     """Two workers compute 40 of 40 ms on the model's two CPUs: a half of its 20 ms is theirs."""
     account = step(
-        data_wait=20, forward=20, loader=loading(2, 80, least=40), cpus=2.0, model_threads=2
+        data_wait=20,
+        forward=20,
+        loader=loading(2, 80, computes_s=0.040),
+        cpus=2.0,
+        model_threads=2,
     )
 
     cause = data_wait(account, Facts())

@@ -19,6 +19,7 @@ from trainperf.analysis.diagnosis.of_run import (
 from trainperf.analysis.summary.schema import (
     CauseFacts,
     HostShare,
+    LineShare,
     MachineFacts,
     PhaseLines,
     RunFacts,
@@ -155,8 +156,10 @@ def test_from_outside_samples_tell_a_loader_from_the_loops_own_code() -> None:
 
 
 def test_too_few_steady_steps_have_no_seconds_to_share_out() -> None:
-    """Ten of them are an anecdote; pauses of the fit are known all the same."""
-    made = account(summary(forward=40, steady=19))
+    """Ten of them are an anecdote, sampled or not; pauses of the fit are known all the same."""
+    line = LineShare(where="a.py:1", function="", fraction=0.9, samples=40)
+    lines = PhaseLines(slot="forward", samples=40, owner=line, lines=(line,))
+    made = account(summary(forward=40, steady=19, known={"lines": (lines,)}))
 
     assert not made.judged
     assert (made.step_s, made.loop_s) == (0.0, {})

@@ -23,6 +23,7 @@ from support.causes import host, loader, operators, ranks
 from trainperf.analysis.diagnosis import DETECTORS, causes_of
 from trainperf.analysis.diagnosis.account import OWN, WORK, Region, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause
+from trainperf.core.loop_kind import LIGHTNING
 
 
 SLOTS = ("data_wait", "h2d", *WORK, "callbacks", "loop", "other", OWN)
@@ -294,3 +295,19 @@ def test_only_threads_of_loggers_go_with_the_hook_that_feeds_them() -> None:
 
     assert tuple(cause.claim.threads) == ("tensorboard",)
     assert left.threads_s == {"prefetch": 0.005}
+
+
+def test_a_loggers_thread_goes_with_the_code_of_a_loop_that_feeds_it() -> None:
+    """It is no thread by itself then; in a framework's loop callbacks would feed it."""
+    training = host.unnamed(11, threads_s={"tensorboard": 0.005})
+    framework = host.unnamed(11, threads_s={"tensorboard": 0.005}, loop=LIGHTNING)
+
+    own, others = (
+        {cause.id: cause.claim for cause in causes_of(*given)[0]} for given in (training, framework)
+    )
+
+    assert own["unnamed_time"] is not None
+    assert own["unnamed_time"].threads == ("tensorboard",)
+    assert "busy_thread" not in own
+    assert others["busy_thread"] is not None
+    assert others["busy_thread"].threads == ("tensorboard",)

@@ -1,5 +1,7 @@
 """One audited step laid over steady phases: planted times come back, never more than there are."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from trainperf.analysis.diagnosis.regions import (
 )
 from trainperf.analysis.roofline.roofline import roofline
 from trainperf.analysis.roofline.speed_of_light import TracedOperator
-from trainperf.analysis.summary.schema import LineShare, PhaseLines
+from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.stats.quantiles import wilson
 
@@ -86,42 +88,59 @@ def test_a_busy_machine_slows_operators_down_twice_at_most() -> None:
     assert ms(*rows.values()) < 20
 
 
-def seen_at(line: str, fraction: float, samples: int = 100) -> PhaseLines:
+def seen_at(
+    line: str, fraction: float, samples: int = 100, host: PlainCode | None = None
+) -> PhaseLines:
     """Samples of a forward, so many of them in one line."""
     share = LineShare(where=line, function="", fraction=fraction, samples=samples)
-    return PhaseLines(slot="forward", samples=samples, owner=None, lines=(share,))
+    return PhaseLines(slot="forward", samples=samples, owner=None, lines=(share,), host=host)
+
+
+def python(fraction: float) -> PlainCode:
+    """So much of it is no operator."""
+    line = LineShare(where="net.py:1", function="", fraction=fraction, samples=100)
+    return PlainCode(line=line, low=fraction, high=fraction, names=("Python",))
 
 
 def test_a_line_that_grows_is_as_long_as_samples_of_all_steps_show_it_to_be() -> None:
     """Half of the audited step was each product: of 6 ms, samples saw the first in 4.5."""
     regions = list(laid(*PRODUCTS, forward=6).values())
 
-    first, second = as_sampled(regions, seen_at("net.py:1", 0.75), 6e-3, ())
+    first, second = as_sampled(regions, seen_at("net.py:1", 0.75, host=python(0.04)), 6e-3)
 
     assert (ms(first), ms(second)) == (pytest.approx(4.5), pytest.approx(1.5))
+    # Its work has grown, and not the Python before it.
+    assert first.python_s == regions[0].python_s
     _, high = wilson(0.75, 100)
     unexplained = unexplained_s([first, second], {"forward": 6e-3})["forward"]
     # A bound allows for what the samples leave open, and for what the other line has of the growth.
-    assert unexplained == pytest.approx((high - 0.75) * 6e-3 + 1.5e-3 - second.audited_s)
+    assert unexplained == pytest.approx((high - 0.75) * 6e-3 + 1.5e-3 - second.explained_s)
 
 
 @pytest.mark.parametrize(
-    ("lines", "apart"),
+    "lines",
     [
-        (seen_at("net.py:1", 0.55), ()),  # 0.45 to 0.64 at so many samples
-        (seen_at("net.py:1", 0.75, samples=4), ()),
-        (seen_at("net.py:9", 0.9), ()),
-        (seen_at("net.py:1", 0.9), ("net.py:1",)),
+        seen_at("net.py:1", 0.55),  # 0.45 to 0.64 at so many samples
+        seen_at("net.py:1", 0.75, samples=4),
+        seen_at("net.py:1", 0.53, samples=100_000),
+        seen_at("net.py:9", 0.9),
+        seen_at("net.py:1", 0.9, host=python(0.3)),
     ],
-    ids=["as in the audit", "too few samples", "a line without operators", "Python"],
+    ids=["as in the audit", "too few samples", "by a trifle", "a line without operators", "Python"],
 )
-def test_what_samples_do_not_show_clearly_stays_as_it_was_audited(
-    lines: PhaseLines, apart: tuple[str, ...]
-) -> None:
-    """Nor does Python in a line make its operators longer."""
+def test_what_samples_do_not_show_clearly_stays_as_it_was_audited(lines: PhaseLines) -> None:
+    """Nor does Python make operators longer."""
     regions = list(laid(*PRODUCTS, forward=6).values())
 
-    assert as_sampled(regions, lines, 6e-3, apart) == tuple(regions)
+    assert as_sampled(regions, lines, 6e-3) == tuple(regions)
+
+
+def test_lines_of_a_phase_that_holds_backward_too_say_nothing_of_its_operators() -> None:
+    """Samples stand at `loss.backward()`, and operators have the lines of their forward."""
+    rows = (*PRODUCTS, product("mm", 1.505, line="net.py:1", part="backward"))
+    regions = [replace(region, slot="forward") for region in laid(*rows, forward=6).values()]
+
+    assert as_sampled(regions, seen_at("net.py:2", 0.9), 9e-3) == tuple(regions)
 
 
 def test_where_others_use_the_cpus_all_of_a_phase_takes_longer() -> None:

@@ -281,7 +281,9 @@ def crowded(  # noqa: PLR0913 what is counted
         cpus=cpus,
         device=device,
         model_threads=threads,
-        loader=loading(workers, computed, least=computed) if workers else None,
+        loader=loading(workers, computed, least=computed, computes_s=computed / 1e3)
+        if workers
+        else None,
     )
     return seen(account, host=host, ranks=ranks)
 

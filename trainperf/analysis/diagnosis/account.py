@@ -45,8 +45,8 @@ class Region:
     """The same where each chain of elementwise operators is one kernel."""
     compute_s: float
     """The part of the roofline that is arithmetic."""
-    audited_s: float = 0.0
-    """What it took in the audited step itself, without what the audit adds."""
+    explained_s: float = 0.0
+    """What the audit, and samples of all steps, surely show of it: a bound allows for the rest."""
     order: int = 0
     """Place in the audited step."""
 
@@ -59,7 +59,7 @@ class Region:
         """The same with so many times its work."""
         if factor == 1.0:
             return self
-        parts = ("run_s", "python_s", "ideal_s", "fused_s", "compute_s", "audited_s")
+        parts = ("run_s", "python_s", "ideal_s", "fused_s", "compute_s", "explained_s")
         return replace(self, **{name: factor * getattr(self, name) for name in parts})
 
 
@@ -75,6 +75,8 @@ class LoaderAccount:
     """What it costs the training process to take them over from workers."""
     batches: int = 1
     """Micro-batches of a step."""
+    computes_s: float = 0.0
+    """CPU seconds of its workers; 0 is not known."""
     least_making_s: float = 0.0
     """What it takes at least: workers that are waited for now and then may be idle in between."""
     asleep: float = 0.0

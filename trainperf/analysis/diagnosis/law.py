@@ -22,8 +22,8 @@ it may hold the interpreter and one of the model's cores, so that the rest of th
 each of its CPU seconds up to `HELD_UP` seconds.
 
 **Kernel.** The kernel hands out memory page by page as it is touched, which may be in another phase
-than the one that asked for it.  Where the host computes, all of that time, shared by the model's
-threads, may go with a cause.
+than the one that asked for it.  Where the host computes, all that it does in the rest of the step,
+its mean share of the model's threads, may go with a cause.
 
 **Caches.** What works or sleeps amid a model's computing, or a pause, leaves cold caches: without
 it the rest is faster as well, each time by what fetching `REFILL_BYTES` takes, at most by what the
@@ -95,7 +95,8 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
     warm_s = kernel_s = 0.0
     if account.host_decides:
         warm_s = min(removes_s, rest_s * (1 - 1 / COLD), claim.interruptions * REFILL_S)
-        kernel_s = 0.0 if claim.pauses_s else account.kernel_s / account.model_threads
+    if account.device is None and not claim.pauses_s:
+        kernel_s = rest_s * min(account.share(account.kernel_s / account.model_threads), 0.5)
     return _ratio(whole_s, max(rest_s - warm_s - threads_s - kernel_s, rest_s / 10))
 
 
@@ -190,4 +191,4 @@ def workers_take_s(account: StepAccount) -> float:
     if loader is None or not loader.workers or account.device is not None or not account.cpus:
         return 0.0
     crowded = account.model_threads + loader.workers > account.cpus
-    return min(loader.least_making_s / account.cpus, account.step_s / 2) if crowded else 0.0
+    return min(loader.computes_s / account.cpus, account.step_s / 2) if crowded else 0.0

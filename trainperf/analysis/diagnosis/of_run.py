@@ -107,11 +107,10 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
     regions, basis = _regions(evidence, facts, loop_s, device)
     beyond_s: dict[str, float] = {}
     if basis == "audited":
-        pool_s, plain = pooled(regions, loop_s), facts.plain_code("forward")
+        pool_s = pooled(regions, loop_s)
         forward = next((lines for lines in facts.lines if lines.slot == "forward"), None)
-        if forward is not None and pool_s == loop_s:
-            apart = [] if plain is None else [plain.line.where]
-            regions = as_sampled(regions, forward, loop_s["forward"], apart)
+        if forward is not None and regions and pool_s == loop_s:
+            regions = as_sampled(regions, forward, loop_s.get("forward", 0.0))
         loop_s = pool_s
         beyond_s = unexplained_s(regions, loop_s)
     waits_s = summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
@@ -271,6 +270,8 @@ def _loader(
     """
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
     batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
+    ran = None if host is None else host.workers_ran
+    ran_s = (ran or 0.0) * step_s
     if anatomy is not None:
         read_s = anatomy.batch_bytes / FIRST_TOUCH_BYTES_PER_S if device is None else 0.0
         return LoaderAccount(
@@ -279,22 +280,23 @@ def _loader(
             least_making_s=anatomy.worker_s * batches,
             transport_s=((anatomy.receiving_s or 0.0) + ROUND_TRIP_S + read_s) * batches,
             batches=batches,
+            computes_s=ran_s,
         )
     if workers is None:
         return None
     making_s = waited_s
-    ran = None if host is None else host.workers_ran
     if workers:
         # Of workers that nobody waits for, and of a wait that is for handing over, what they
         # compute is what making takes; workers that are waited for otherwise are busy all the time.
         waits = waited_s >= LIMITS.worth * step_s
-        hands_over = ran is not None and ran * step_s < waited_s < HANDED_OVER_S * batches
-        making_s = workers * step_s if waits and not hands_over else (ran or 0.0) * step_s
+        hands_over = ran is not None and ran_s < waited_s < HANDED_OVER_S * batches
+        making_s = workers * step_s if waits and not hands_over else ran_s
     return LoaderAccount(
         workers=int(workers),
         making_s=making_s,
         transport_s=ROUND_TRIP_S * batches,
-        least_making_s=(ran or 0.0) * step_s,
+        least_making_s=ran_s,
+        computes_s=ran_s,
         batches=batches,
         asleep=_asleep(facts, waited_s, step_s),
     )

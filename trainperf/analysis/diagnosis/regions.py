@@ -19,7 +19,7 @@ the audited step is as long as the samples say.
 On another device the audit has sizes and no times: a trace has them, or they are modelled.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -27,6 +27,7 @@ from trainperf.analysis.diagnosis.account import WORK, Basis, Region, total_s
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import TracedOperator, family
 from trainperf.analysis.summary.schema import PhaseLines
+from trainperf.core.findings import LIMITS
 from trainperf.core.stats.quantiles import wilson
 
 
@@ -84,43 +85,50 @@ def on_host(
 
 
 def unexplained_s(regions: Iterable[Region], loop_s: Mapping[str, float]) -> dict[str, float]:
-    """Slot to the seconds that a mean step takes longer in it than the audited one did.
+    """Slot to the seconds of a mean step that neither the audited one nor samples explain.
 
     Whose they are nothing tells: of operators on what grows from step to step, for instance, they
     are those of these alone, though each region has its part of them.
     """
-    audited_s: dict[str, float] = {}
+    explained_s: dict[str, float] = {}
     for region in regions:
-        audited_s[region.slot] = audited_s.get(region.slot, 0.0) + region.audited_s
-    return {slot: max(0.0, loop_s.get(slot, 0.0) - spent_s) for slot, spent_s in audited_s.items()}
+        explained_s[region.slot] = explained_s.get(region.slot, 0.0) + region.explained_s
+    return {slot: max(0.0, loop_s.get(slot, 0.0) - seen) for slot, seen in explained_s.items()}
 
 
-def as_sampled(
-    regions: Sequence[Region], phase: PhaseLines, phase_s: float, apart: Collection[str]
-) -> tuple[Region, ...]:
+def as_sampled(regions: Sequence[Region], phase: PhaseLines, phase_s: float) -> tuple[Region, ...]:
     """Regions of a phase, each line's at least as long as samples of many steps show it to be.
 
     One step was audited: what grows from step to step was shorter in it.  Where a line has clearly
     more of the samples than of the audited step, its work is that much more, and the rest of the
-    phase less.
+    phase less.  Nothing is said of a phase in which Python computes, too, or which holds passes
+    whose lines are others.
 
     Args:
         regions: Of all phases.
         phase: Lines seen in one of them.
         phase_s: Seconds of that phase, which hold its regions.
-        apart: Lines in which something else than operators takes the time.
     """
     inside = [region for region in regions if region.slot == phase.slot]
+    computes = phase.host is not None and phase.host.line.fraction >= LIMITS.worth
+    if computes or any(region.use.part != phase.slot for region in inside):
+        return tuple(regions)
     grown: dict[int, Region] = {}
     for line in phase.lines:
         mine = [r for r in inside if line.where in (r.use.called_at, r.use.line)]
         low, high = wilson(line.fraction, line.samples)
-        if low * phase_s > total_s(mine) > 0 and line.where not in apart:
+        least_s, spent_s = low * phase_s, line.fraction * phase_s
+        if least_s > total_s(mine) > 0 and spent_s - total_s(mine) >= LIMITS.worth * phase_s:
             for region in mine:
-                longer = region.times(line.fraction * phase_s / total_s(mine))
-                # What may be more of it yet is as unexplained as what was not seen in the audit.
-                surely_s = longer.seconds * (2 - high / line.fraction)
-                grown[id(region)] = replace(longer, audited_s=surely_s)
+                longer = region.times(spent_s / total_s(mine))
+                # Its work grows, not Python; what may be more of it yet is as unexplained as what
+                # was not seen in the audit.
+                grown[id(region)] = replace(
+                    longer,
+                    run_s=longer.seconds - region.python_s,
+                    python_s=region.python_s,
+                    explained_s=longer.seconds * (2 - high / line.fraction),
+                )
     rest = [region for region in inside if id(region) not in grown]
     left = _ratio(phase_s - total_s(grown.values()), total_s(rest), 1.0)
     return tuple(
@@ -189,7 +197,7 @@ def _laid_over(
                 ideal_s=min(row.floor_s, run_s + python_s),
                 fused_s=min(row.fused_floor_s, run_s + python_s),
                 compute_s=min(row.compute_s or 0.0, run_s),
-                audited_s=slowed * (work + short + long),
+                explained_s=slowed * (_beyond_s(row, shortest_s) + short + long),
                 order=places[id(row.use)],
             )
         )
@@ -203,8 +211,12 @@ def _ratio(part_s: float, whole_s: float, most: float) -> float:
 
 def _work_s(row: OperatorFloor, shortest_s: float) -> float:
     """What its calls computed beyond what the audit adds; 0 of calls that are all overhead."""
-    beyond_s = _busy_s(row) - shortest_s * row.use.calls
-    return beyond_s if _busy_s(row) >= SHORT_CALLS * shortest_s * row.use.calls else 0.0
+    long = _busy_s(row) >= SHORT_CALLS * shortest_s * row.use.calls
+    return _beyond_s(row, shortest_s) if long else 0.0
+
+
+def _beyond_s(row: OperatorFloor, shortest_s: float) -> float:
+    return max(0.0, _busy_s(row) - shortest_s * row.use.calls)
 
 
 def _busy_s(row: OperatorFloor) -> float:

@@ -176,7 +176,11 @@ class _SampledCode:
         owner = self._owner(stacks, len(samples), self._around)
         if owner is None:
             return None
-        names = _summed((stack.host_work, spent_us) for stack, spent_us in plain)
+        names = _summed(
+            (stack.host_work, spent_us)
+            for stack, spent_us in plain
+            if any(self._is_in(place, owner) for place in stack.frames)
+        )
         weights = np.array([spent_us for _, spent_us in samples], dtype=np.float64)
         fraction = owner.fraction * stacks.total() / float(weights.sum())
         # Samples stand for unlike times: so many equal ones would be as sure.
@@ -187,6 +191,13 @@ class _SampledCode:
             high=high,
             names=tuple(name for name, _ in names.most_common(3)),
         )
+
+    def _is_in(self, place: int, owner: LineShare) -> bool:
+        """Whether a place is in that function, or at that line where none is named."""
+        at = self._lines.places[place]
+        file, _, line = owner.where.rpartition(":")
+        inside = at.function == owner.function if owner.function else str(at.line) == line
+        return at.file == file and inside
 
     def beyond(
         self, phase: str, slow: frozenset[int], ordinary: frozenset[int]

@@ -140,6 +140,12 @@ def graphs_built() -> int:
     return _counted()[1]
 
 
+def backwards_captured() -> int:
+    """Backward passes that compiled autograd has captured in this process, with their hooks."""
+    utils = utilities()
+    return 0 if utils is None else utils.counters["compiled_autograd"].get("captures", 0)
+
+
 def _counted() -> tuple[int, int]:
     """Frames that torch looked at, and graphs that it built, in this process."""
     utils = utilities()

@@ -16,8 +16,9 @@ from torch.utils.hooks import RemovableHandle
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.compilation import graphs_built
+from trainperf.recording.probes.compilation import backwards_captured, graphs_built
 from trainperf.recording.probes.plain_loop import FirstForwardHook, is_compiled
+from trainperf.recording.process_objects import UntracedHook
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -77,12 +78,12 @@ class ZeroGradProbe(Probe):
             for parameter in group["params"]
             if parameter.grad is not None
         ]
-        if not parameters or len(self._handles) > 1:
+        if not parameters or len(self._handles) > 1 or backwards_captured():
             return
         smallest = min(parameters, key=Tensor.numel)
         self._left = _state(smallest)
-        hook_ = self.shield(self._accumulated)
-        self._handles.append(smallest.register_post_accumulate_grad_hook(hook_))
+        hears = UntracedHook(self.shield(self._accumulated))
+        self._handles.append(smallest.register_post_accumulate_grad_hook(hears))
 
     def _accumulated(self, parameter: Tensor) -> None:
         """A gradient was added to: by nothing else since, if only that is new."""

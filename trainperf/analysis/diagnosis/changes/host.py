@@ -122,7 +122,8 @@ CHANGES: tuple[Change, ...] = (
         id="one_array",
         of=("python_in_step",),
         advice="Make tensors of one array, not of lists, in {name}",
-        how="torch.from_numpy(np.stack(arrays)): torch.tensor goes through a list value by value",
+        how="torch.from_numpy(np.stack(arrays)), of numbers np.array(…): torch.tensor goes through "
+        "a list value by value",
         realises=0.95,
         source="64 to 192 arrays of 243 to 3,072 numbers: 5 to 26 ms in torch.tensor, 0.07 to 0.11 "
         "through np.stack; 256 of 8 numbers: 0.52 and 0.11 (an AMD EPYC, torch 2.13)",

@@ -177,6 +177,7 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
     A loop that does not bracket all of its work has some of it there: no gain is promised then, and
     what to bracket comes first.  In an imported log it is what the log does not divide.  Of a loop
     recorded from outside what lies between update and forward counts, as far as no loader is in it.
+    A logger's thread that computes meanwhile has nothing to do without it.
 
     Wrong where: the loop brackets only some of its phases: the time is ordinary work without a
     name.
@@ -203,7 +204,8 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
             severity="low" if log else "medium",
         )
     lines = {place: line for place in places if (line := _seen_in(facts, place)) is not None}
-    threads = _writers(account)
+    # Where a framework has loggers, its callbacks and its own code feed them.
+    threads = () if facts.loop.names_callbacks else _writers(account)
     return Cause(
         id="unnamed_time",
         title=f"{part} of the step is {' or '.join(_PLACES[place] for place in places)}"

@@ -86,7 +86,7 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def _fewer(account: StepAccount, host: HostShare) -> Iterator[Use]:
-    """Fewer workers, or threads, and a cheaper sample; where even one is too many, CPUs."""
+    """Fewer workers, then a cheaper sample or fewer threads; where even one is too many, CPUs."""
     own = int(account.cpus or 0)
     if own < 1:
         yield Use(change="more_cpus", values={"ranks": host.ranks})
@@ -94,11 +94,11 @@ def _fewer(account: StepAccount, host: HostShare) -> Iterator[Use]:
     workers, cpus = min(host.workers, own // 2), plural(own, "CPU")
     if workers < host.workers:
         yield Use(change="fewer_workers", values={"number": workers, "cpus": cpus})
+        return
     if account.share(workers_take_s(account)) >= LIMITS.notable:
         yield _cheaper_sample(account, "__getitem__ and collate_fn", account.step_s)
-    if workers == host.workers:
-        threads = min(host.threads, max(1, own - workers))
-        yield Use(change="fewer_threads", values={"threads": threads, "cpus": cpus})
+    threads = min(host.threads, max(1, own - workers))
+    yield Use(change="fewer_threads", values={"threads": threads, "cpus": cpus})
 
 
 def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
