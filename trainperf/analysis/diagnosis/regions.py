@@ -93,7 +93,9 @@ def unexplained_s(regions: Iterable[Region], loop_s: Mapping[str, float]) -> dic
     explained_s: dict[str, float] = {}
     for region in regions:
         explained_s[region.slot] = explained_s.get(region.slot, 0.0) + region.explained_s
-    return {slot: max(0.0, loop_s.get(slot, 0.0) - seen) for slot, seen in explained_s.items()}
+    return {
+        slot: max(0.0, loop_s.get(slot, 0.0) - spent_s) for slot, spent_s in explained_s.items()
+    }
 
 
 def as_sampled(regions: Sequence[Region], phase: PhaseLines, phase_s: float) -> tuple[Region, ...]:
