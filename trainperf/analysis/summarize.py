@@ -16,6 +16,7 @@ from trainperf.analysis.diagnosis.of_run import (
     light_of,
     with_workers_needed,
 )
+from trainperf.analysis.diagnosis.regions import spent_on
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.run.trials_beside import trials_beside
@@ -82,12 +83,17 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
     light = light_of(documents, step_s)
     typical = light_of(replace(documents, audit=usual), step_s) if usual else None
     captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
-    summary = with_time_split(summary, documents.audit, light, captures, typical=typical)
     evidence = Evidence(
         summary=summary, documents=documents, light=light, typical=typical, captures=captures
     )
     facts = facts_of(evidence)
-    findings, ordinary = diagnose(account_of(evidence, facts), facts)
+    account = account_of(evidence, facts)
+    chip = None if light is None else light.chip
+    spent_s = spent_on(account.regions, chip, on_host=account.device is None)
+    summary = with_time_split(
+        summary, documents.audit, light, captures, typical=typical, spent_s=spent_s
+    )
+    findings, ordinary = diagnose(account, facts)
     summary = msgspec.structs.replace(summary, findings=findings, ordinary=ordinary)
     return replace(evidence, summary=msgspec.structs.replace(summary, decisions=decisions(summary)))
 

@@ -15,6 +15,7 @@ from trainperf.analysis.diagnosis.regions import (
     on_device,
     on_host,
     pooled,
+    spent_on,
     unexplained_s,
 )
 from trainperf.analysis.roofline.roofline import roofline
@@ -86,6 +87,22 @@ def test_a_busy_machine_slows_operators_down_twice_at_most() -> None:
 
     assert 1e3 * sum(row.run_s for row in rows.values()) == pytest.approx(SLOWED * 3)
     assert ms(*rows.values()) < 20
+
+
+def test_seconds_are_spent_on_launches_and_on_what_bounds_the_rest() -> None:
+    """A product of 2.5 ms, a copy of 1, and 50 calls of which all is Python and launches."""
+    copy = use("copy_", 1.005, read_bytes=10**7, line="net.py:5")
+    regions = list(laid(PRODUCTS[0], copy, SMALL, forward=3.5).values())
+
+    spent_s = spent_on(regions, CHIP, on_host=True)
+
+    assert spent_s is not None
+    launches = 52 * LAUNCH_MS / 1e3
+    assert spent_s["compute"] == pytest.approx(regions[0].run_s - LAUNCH_MS / 1e3)
+    assert spent_s["memory"] == pytest.approx(regions[1].run_s - LAUNCH_MS / 1e3)
+    assert sum(spent_s.values()) == pytest.approx(sum(region.seconds for region in regions))
+    assert spent_s["launch"] > launches / 2
+    assert spent_on([], CHIP, on_host=True) is None
 
 
 def seen_at(

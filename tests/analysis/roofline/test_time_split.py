@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.light import COMPUTE, MEMORY, make_light, make_use
 
-from trainperf.analysis.roofline.time_split import dimensions
+from trainperf.analysis.roofline.time_split import MODELLED, dimensions
 from trainperf.traces.results import TraceTotals
 
 
@@ -60,11 +58,11 @@ def test_without_audit_and_trace_the_work_is_one_share() -> None:
     assert found.basis == "phases"
 
 
-def test_an_audit_divides_the_work_by_what_binds_its_operators() -> None:
-    """Sixty milliseconds, half compute and half memory; their floors are as long."""
-    found = shares(light=make_light(COMPUTE, MEMORY))
+def test_operators_divide_the_work_by_what_they_spend_it_on() -> None:
+    """Sixty milliseconds, half compute and half memory."""
+    split = shares(spent_s={"compute": 0.03, "memory": 0.03, "launch": 0.0})
 
-    assert found == pytest.approx(
+    assert split == pytest.approx(
         {
             "compute": 0.30,
             "memory": 0.30,
@@ -76,27 +74,26 @@ def test_an_audit_divides_the_work_by_what_binds_its_operators() -> None:
     )
 
 
-def test_on_a_cpu_the_operators_run_times_divide_it() -> None:
-    """15 ms computing and 30 ms moving; the other 15 of the 60 ran no operator: launching."""
-    uses = [
-        msgspec.structs.replace(COMPUTE, host_s=0.015),
-        msgspec.structs.replace(MEMORY, host_s=0.030),
-    ]
-    found = shares(light=make_light(*uses), timed=True)
+@pytest.mark.parametrize("ahead", [False, True])
+def test_where_no_operator_runs_the_host_launches(
+    ahead: bool,  # noqa: FBT001 pytest passes it by name
+) -> None:
+    """15 ms computing, 30 moving and 5 launching leave 10 of 60: a device does not launch."""
+    spent_s = {"compute": 0.015, "memory": 0.030, "launch": 0.005}
 
-    # Launching the two takes a microsecond of each one's time.
-    assert found["compute"] == pytest.approx(0.15 - 1e-5)
-    assert found["memory"] == pytest.approx(0.30 - 1e-5)
-    assert found["launch"] == pytest.approx(0.15 + 2e-5)
+    split = shares(spent_s=spent_s, ahead=ahead)
+
+    work = split["compute"] + split["memory"] + split["launch"]
+    assert split["memory"] == pytest.approx(2 * split["compute"])
+    assert split["launch"] / work == pytest.approx(0.005 / 0.050 if ahead else 0.015 / 0.060)
 
 
-def test_operators_of_a_slower_audited_step_are_scaled_to_the_step() -> None:
-    """They ran for twice the work's time under audit: no launching is left, shares stay one."""
-    uses = [msgspec.structs.replace(use, host_s=0.060) for use in (COMPUTE, MEMORY)]
-    found = shares(light=make_light(*uses), timed=True)
+def test_operators_of_more_than_the_work_are_scaled_to_it() -> None:
+    """No launching is left, and shares stay one."""
+    split = shares(spent_s={"compute": 0.060, "memory": 0.060, "launch": 0.0})
 
-    assert found["compute"] == pytest.approx(0.30, abs=1e-4)
-    assert sum(found.values()) == pytest.approx(1.0)
+    assert split["compute"] == pytest.approx(0.30)
+    assert sum(split.values()) == pytest.approx(1.0)
 
 
 def test_a_trace_says_what_the_device_did() -> None:
@@ -117,9 +114,9 @@ def test_a_trace_says_what_the_device_did() -> None:
 
 
 def test_an_audit_divides_the_kernels_of_a_trace() -> None:
-    """Three quarters of the floors are memory."""
-    light = make_light(COMPUTE, msgspec.structs.replace(MEMORY, memory_bytes=3 * 10**7))
-    found = dimensions(PHASES, WAITS, light=light, trace=TRACE)
+    """Three quarters of their time are memory; launching is measured."""
+    spent_s = {"compute": 0.01, "memory": 0.03, "launch": 0.02}
+    found = dimensions(PHASES, WAITS, spent_s=spent_s, trace=TRACE)
 
     assert found is not None
     assert (found.compute, found.memory) == (pytest.approx(0.125), pytest.approx(0.375))
@@ -144,8 +141,8 @@ _SECONDS = st.floats(min_value=0.0, max_value=1e3)
     phases=st.fixed_dictionaries(dict.fromkeys(PHASES, _SECONDS)),
     tail_s=_SECONDS,
     loop_wait_s=_SECONDS,
-    operators=st.lists(st.tuples(*[st.integers(0, 10**12)] * 2, _SECONDS), max_size=4),
-    timed=st.booleans(),
+    spent=st.none() | st.fixed_dictionaries(dict.fromkeys(MODELLED, _SECONDS)),
+    ahead=st.booleans(),
     traced=st.lists(_SECONDS, min_size=6, max_size=6).filter(lambda parts: sum(parts) > 1e-6),
     with_trace=st.booleans(),
 )
@@ -154,8 +151,8 @@ def test_the_shares_always_sum_to_one_and_none_is_negative(
     phases: dict[str, float],
     tail_s: float,
     loop_wait_s: float,
-    operators: list[tuple[int, int, float]],
-    timed: bool,
+    spent: dict[str, float] | None,
+    ahead: bool,
     traced: list[float],
     with_trace: bool,
 ) -> None:
@@ -171,12 +168,11 @@ def test_the_shares_always_sum_to_one_and_none_is_negative(
         idle_host_bound_fraction=host,
         idle_sync_fraction=sync,
     )
-    uses = [make_use(flops=f, memory=b, host_s=s) for f, b, s in operators]
     found = dimensions(
         phases,
         {"backward": tail_s, "loop": loop_wait_s},
-        light=make_light(*uses) if uses else None,
-        timed=timed,
+        spent_s=spent,
+        ahead=ahead,
         trace=totals if with_trace else None,
     )
 

@@ -26,8 +26,10 @@ from statistics import median
 from trainperf.analysis.diagnosis.account import WORK, Basis, Region, total_s
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import TracedOperator, family
+from trainperf.analysis.roofline.time_split import MODELLED
 from trainperf.analysis.summary.schema import PhaseLines
 from trainperf.core.findings import LIMITS
+from trainperf.core.machine.chips import Chip
 from trainperf.core.stats.quantiles import wilson
 
 
@@ -137,6 +139,33 @@ def as_sampled(regions: Sequence[Region], phase: PhaseLines, phase_s: float) -> 
         grown.get(id(region)) or region.times(left if region.slot == phase.slot else 1.0)
         for region in regions
     )
+
+
+def spent_on(
+    regions: Sequence[Region], chip: Chip | None, *, on_host: bool
+) -> dict[str, float] | None:
+    """Seconds of a step by what they are spent on; `None` without regions.
+
+    A region's are its launches and the Python before them, and the rest by what bounds it: traffic
+    counts whether memory or a cache serves it, since the operator waits for either.
+
+    Args:
+        regions: Of a mean step.
+        chip: That they are of.
+        on_host: Whether they were timed on the host; on a device launches hide behind its work.
+    """
+    if not regions or chip is None:
+        return None
+    spent_s = dict.fromkeys(MODELLED, 0.0)
+    for region in regions:
+        moving_s = region.use.moved_bytes / chip.memory_bytes_per_s
+        bound = "compute" if region.compute_s >= moving_s else "memory"
+        launch_s = region.use.calls * (LAUNCH_S if chip.launch_s is None else chip.launch_s)
+        hidden = not on_host and launch_s <= region.ideal_s
+        launch_s = 0.0 if hidden else min(launch_s, region.run_s)
+        spent_s["launch"] += region.python_s + launch_s
+        spent_s[bound] += region.run_s - launch_s
+    return spent_s
 
 
 def pooled(regions: Sequence[Region], loop_s: Mapping[str, float]) -> dict[str, float]:

@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from trainperf.analysis.roofline.roofline import Roofline
 from trainperf.traces.results import TraceTotals
 
 
@@ -51,8 +50,7 @@ def dimensions(
     waits_s: Mapping[str, float],
     *,
     ahead: bool = False,
-    light: Roofline | None = None,
-    timed: bool = False,
+    spent_s: Mapping[str, float] | None = None,
     trace: TraceTotals | None = None,
 ) -> Dimensions | None:
     """The shares; `None` without steps, or where no phase of the work was measured.
@@ -63,25 +61,23 @@ def dimensions(
         waits_s: Label of a phase to the mean wait for other ranks in it; on an asynchronous device
             that of the loop is also for the device.
         ahead: Whether the host runs ahead of an asynchronous device.
-        light: The audited step against its chip.
-        timed: Whether the audit's host times are the operators' run times, as they are on a CPU.
+        spent_s: What operators spend of a step on each of `MODELLED`; `None` without an audit.
         trace: Of a trace in which a device worked.
     """
     work_s, waiting_s = _computing_s(phases_s, waits_s, ahead=ahead)
-    weights = _weights(light, work_s, timed=timed)
     if trace is not None:
-        return _from_trace(trace, weights)
+        return _from_trace(trace, spent_s)
     step_s = sum(phases_s.values())
     if step_s <= 0 or not any(phase in phases_s for phase in WORK):
         return None
     moving_s = phases_s.get("h2d")
     return _named(
         {
-            **_split(work_s / step_s, weights),
+            **_split(work_s / step_s, _with_rest(spent_s, 0.0 if ahead else work_s)),
             "transfer": None if moving_s is None else moving_s / step_s,
             "synchronisation": waiting_s / step_s,
         },
-        "phases" if weights is None else "audit",
+        "audit" if spent_s else "phases",
     )
 
 
@@ -150,25 +146,9 @@ def _split(work: float, weights: Mapping[str, float] | None) -> dict[str, float 
     return {**{name: work * weights[name] / total for name in MODELLED}, "undivided": None}
 
 
-def _weights(light: Roofline | None, work_s: float, *, timed: bool) -> dict[str, float] | None:
-    """Seconds of the audited operators by what they are spent on; `None` without operators.
-
-    An operator's time is its launches, and the rest by what bounds it: traffic counts whether
-    memory or a cache serves it, since the operator waits for either.  Where no operator ran the
-    host launches: Python, autograd.
-    """
-    if light is None:
+def _with_rest(spent_s: Mapping[str, float] | None, work_s: float) -> Mapping[str, float] | None:
+    """Where no operator runs the host launches: Python, autograd."""
+    if not spent_s:
         return None
-    spent_s = dict.fromkeys(MODELLED, 0.0)
-    for floor in light.own:
-        moving_s = floor.use.moved_bytes / light.chip.memory_bytes_per_s
-        bound = "compute" if (floor.compute_s or 0.0) >= moving_s else "memory"
-        taken_s = floor.use.host_s if timed else max(floor.floor_s, floor.launch_s)
-        # Launches hide behind the work of a device that is behind the host, and only there.
-        hidden = not timed and floor.launch_s <= floor.floor_s
-        launch_s = 0.0 if hidden else min(floor.launch_s, taken_s)
-        spent_s["launch"] += launch_s
-        spent_s[bound] += taken_s - launch_s
-    ran_s = sum(spent_s.values())
-    spent_s["launch"] += max(0.0, work_s - ran_s) if timed else 0.0
-    return spent_s if ran_s > 0 else None
+    left_s = max(0.0, work_s - sum(spent_s.values()))
+    return {**spent_s, "launch": spent_s["launch"] + left_s}

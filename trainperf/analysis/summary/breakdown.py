@@ -1,6 +1,6 @@
 """Time split and speed of light of a run's step, from everything that the run recorded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ def with_time_split(
     captures: Sequence[CaptureReport],
     *,
     typical: Roofline | None = None,
+    spent_s: Mapping[str, float] | None = None,
 ) -> Summary:
     """The summary with its dimensions and, where a step was audited, its speed of light.
 
@@ -31,6 +32,7 @@ def with_time_split(
         light: That step against its chip.
         captures: Traces that were read.
         typical: As `light`, of a step as large as the steady ones; see `Evidence`.
+        spent_s: What operators spend of a steady step, and on what; `None` without an audit.
     """
     if imported_from(summary.run.config):
         return summary  # a log has neither; what it divides are the phases
@@ -53,9 +55,7 @@ def with_time_split(
         phases_s,
         waits_s,
         ahead=summary.run.device != "cpu",
-        # Before there is a steady step the audited one has to do.
-        light=typical if summary.run.steady_steps else light,
-        timed=audit is not None and audit.timed,
+        spent_s=spent_s,
         # Of the latest trace in which a device worked, on the lowest rank that has one.
         trace=next(on_device, None),
     )
