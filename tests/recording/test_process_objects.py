@@ -1,9 +1,13 @@
 """Hooks of PyTorch that come and go, next to the user's own."""
 
+import copy
+import pickle
+
+import pytest
 import torch
 from torch import Tensor, nn
 
-from trainperf.recording.process_objects import SwitchedHook, hear_gradient
+from trainperf.recording.process_objects import SwitchedHook, UntracedHook, hear_gradient
 
 
 def output() -> Tensor:
@@ -87,3 +91,43 @@ def test_a_switched_hook_leaves_nothing_behind() -> None:
     switched.put()
     module(torch.ones(2))
     assert calls == [1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_untraced_hook_is_nothing_in_a_graph_and_may_do_something_else_later() -> None:
+    """What it does could not be traced: it would break the graph."""
+    heard: list[str] = []
+    graphs: list[object] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    hook = UntracedHook(lambda *_: heard.append("first"))
+    model.register_forward_pre_hook(hook)
+    model(torch.ones(1, 2))
+    hook.act = lambda *_: heard.append("second")
+    model(torch.ones(1, 2))
+    assert heard == ["first", "second"]
+
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    compiled(torch.ones(1, 2))
+    hook.act = lambda *_: heard.append("third")
+    compiled(torch.ones(1, 2))
+    assert heard == ["first", "second"]
+    assert len(graphs) == 1
+
+
+def test_a_copy_of_a_hooked_module_tells_nobody() -> None:
+    """An average of weights, or a module in a file: what the hook knows does not go with it."""
+    heard: list[int] = []
+    module = nn.Linear(2, 2)
+    module.register_forward_pre_hook(UntracedHook(lambda *_: heard.append(1)))
+
+    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):  # noqa: S301 our own
+        other(torch.ones(2))
+    assert heard == []
+    module(torch.ones(2))
+    assert heard == [1]

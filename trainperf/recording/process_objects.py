@@ -65,7 +65,8 @@ class SwitchedHook:
 class UntracedHook:
     """A hook that is nothing to a compiler which traces a call of it.
 
-    Compiled code does not call it: what runs there is not heard.
+    Compiled code does not call it: what runs there is not heard.  Nor is what copies of a module
+    do, which users make and pickle: their hooks are nothing.
 
     Args:
         act: What it calls; may be another function later, which is no new hook to torch.
@@ -80,6 +81,16 @@ class UntracedHook:
         """Call it, outside of graphs."""
         if not is_compiling():
             self.act(*given)
+
+    def __deepcopy__(self, memo: object) -> "UntracedHook":
+        return UntracedHook(_nothing)
+
+    def __reduce__(self) -> tuple[type["UntracedHook"], tuple[Callable[..., None]]]:
+        return UntracedHook, (_nothing,)
+
+
+def _nothing(*_: object) -> None:
+    pass
 
 
 def _each(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:

@@ -232,7 +232,9 @@ def test_the_answer_stays_within_its_lines_whatever_is_known(tmp_path: Path) -> 
     answer = [line.plain for line in lines(summary(tmp_path))]
 
     assert len(answer) <= MOST_LINES
-    assert any(line.startswith("  time spent on launch overhead 28 % · compute 28 %") for line in answer)
+    assert any(
+        line.startswith("  time spent on launch overhead 28 % · compute 28 %") for line in answer
+    )
     assert any(line.startswith("  speed of light 2.00 ms; the step takes") for line in answer)
     assert "  next  DataLoader(num_workers=3)" in answer
     assert "  where train.py:31" in answer
