@@ -247,6 +247,34 @@ def test_a_model_that_is_compiled_in_place_is_recorded(
     assert "no forward" in steps.totals.notes["forward"]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_a_scripted_module_that_the_loop_calls_is_none_of_its_passes(
+    updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """It changes a batch before the model is called; its parts are kept in another way."""
+    scripted = torch.jit.script(nn.ReLU())
+    train(network(), before=lambda: scripted(torch.ones(2)))
+
+    steps = written(updates, tmp_path)
+    assert not steps.totals.faults
+    assert min(steps.phase_s("forward")) > 0
+
+
+@pytest.mark.filterwarnings("ignore:Using `torch.compile.module.` when there are global hooks")
+def test_a_model_that_is_compiled_amid_the_training_is_heard_by_its_new_name(
+    updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """The module that is called then is another one, around it."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    train(model, optimizer=optimizer)
+    train(torch.compile(model, backend="eager"), optimizer=optimizer)
+
+    steps = written(updates, tmp_path)
+    assert len(steps.steps) == 23
+    assert min(steps.phase_s("forward")) > 0
+
+
 def test_training_is_the_same_with_and_without(updates: ProcessUpdates) -> None:
     """Bit for bit."""
     states = []

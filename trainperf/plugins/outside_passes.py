@@ -22,6 +22,7 @@ from trainperf.recording.process_objects import (
     UntracedHook,
     batch_of,
     hear_gradient,
+    nothing,
 )
 
 
@@ -99,7 +100,7 @@ class OutsidePasses:
         compiled = [module for module in outermost if hasattr(module, "_orig_mod")]
         in_place = any(module._compiled_call_impl is not None for module in inside)  # noqa: SLF001 a hook would be compiled
         if compiled or in_place:
-            self.listen = _nothing
+            self.listen = nothing
             self._no_call()
         self._trained |= {
             id(module) for module in inside if any(id(p) in updated for p in module.parameters())
@@ -118,7 +119,7 @@ class OutsidePasses:
 
     def detach(self) -> None:
         """Leave no hook behind."""
-        self.listen = _nothing
+        self.listen = nothing
         self._no_call()
         if self._returning is not None:
             self._returning.take()
@@ -140,7 +141,9 @@ class OutsidePasses:
     def _called(self, module: nn.Module, args: object) -> None:
         del args
         # A model may have been compiled since: what is called then is another module around it.
-        if self._trained.isdisjoint((id(module), id(module._modules.get("_orig_mod")))):  # noqa: SLF001 fast
+        inside = module._modules  # noqa: SLF001 to ask a module for what it has not is slow
+        called = inside["_orig_mod"] if "_orig_mod" in inside else module  # noqa: SIM401 scripted ones have no `get`
+        if self._trained.isdisjoint((id(module), id(called))):
             return
         if self.backwarding or get_ident() != self._thread:
             return
@@ -237,7 +240,3 @@ def _heads(output: object) -> tuple[object, ...]:
     if type(output) is dict or isinstance(output, Mapping):  # an abstract class is slow to ask
         return tuple(output.values())[:3]
     return tuple(output[:3]) if isinstance(output, (tuple, list)) else ()
-
-
-def _nothing() -> None:
-    pass

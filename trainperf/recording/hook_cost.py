@@ -20,7 +20,12 @@ from typing_extensions import ParamSpec
 from trainperf.core.machine.clocks import HostClock
 from trainperf.recording.bracket_cost import COUNTED, STEPS, BracketCost
 from trainperf.recording.guard import Guard
-from trainperf.recording.process_objects import SwitchedHook, UntracedHook, hear_gradient
+from trainperf.recording.process_objects import (
+    SwitchedHook,
+    UntracedHook,
+    hear_gradient,
+    nothing,
+)
 from trainperf.recording.recorder import Draft
 
 
@@ -121,7 +126,7 @@ class HookPrice:
     def of_call(cls, clock: HostClock) -> "HookPrice":
         """Of a hook that is given the arguments with their names before a forward."""
         module = _Doubling()
-        hook = UntracedHook(_nothing)
+        hook = UntracedHook(nothing)
         handle = module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True)
         return cls(clock, module, [SwitchedHook(handle, hook)], backward=False)
 
@@ -133,7 +138,7 @@ class HookPrice:
         queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 as `OutsidePasses` does
 
         def first_gradient(_: Tensor) -> None:
-            queue(_nothing)
+            queue(nothing)
 
         def returned(module: object, args: object, kwargs: object, output: Tensor) -> None:
             del module, args, kwargs
@@ -141,7 +146,7 @@ class HookPrice:
             hear_gradient(output, first_gradient)
             price._inside_ns = clock() - begun
 
-        begins, ends = UntracedHook(_nothing), UntracedHook(returned)
+        begins, ends = UntracedHook(nothing), UntracedHook(returned)
         before = module.register_forward_pre_hook(begins)
         after = module.register_forward_hook(ends, with_kwargs=True)
         price._hooks = SwitchedHook(before, begins), SwitchedHook(after, ends)
@@ -183,7 +188,3 @@ class HookPrice:
 def _no_update(optimizer: object, args: object, kwargs: object) -> None:
     del optimizer, args, kwargs
     is_compiling()
-
-
-def _nothing(*_: object) -> None:
-    pass

@@ -83,14 +83,14 @@ class UntracedHook:
             self.act(*given)
 
     def __deepcopy__(self, memo: object) -> "UntracedHook":
-        return UntracedHook(_nothing)
+        return UntracedHook(nothing)
 
     def __reduce__(self) -> tuple[type["UntracedHook"], tuple[Callable[..., None]]]:
-        return UntracedHook, (_nothing,)
+        return UntracedHook, (nothing,)
 
 
-def _nothing(*_: object) -> None:
-    pass
+def nothing(*_: object) -> None:
+    """Does nothing, whatever it is told."""
 
 
 def _each(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:

@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
-from trainperf.core.findings import COLD, REFILL_S
+from trainperf.core.findings import COLD, LIMITS, REFILL_S
 
 
 ROUND_TRIP_S = 1e-3
@@ -96,7 +96,8 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
     if account.host_decides:
         warm_s = min(removes_s, rest_s * (1 - 1 / COLD), claim.interruptions * REFILL_S)
     if account.device is None and not claim.pauses_s:
-        kernel_s = rest_s * min(account.share(account.kernel_s / account.model_threads), 0.5)
+        works = account.share(account.kernel_s / account.model_threads)
+        kernel_s = rest_s * min(works, LIMITS.mostly)
     return _ratio(whole_s, max(rest_s - warm_s - threads_s - kernel_s, rest_s / 10))
 
 

@@ -1,7 +1,7 @@
 """Facts of a plain loop that only show while it runs: its autocast and its accumulation."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -10,6 +10,7 @@ from trainperf.core.phases import Phase, Tag
 from trainperf.core.readings import phase_reading
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.process_objects import UntracedHook, nothing
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.run_identity import type_name
 
@@ -91,29 +92,16 @@ class PlainLoopProbe(Probe):
         self._autocast = type_name(torch.get_autocast_dtype(self._device)) if on else "off"
 
 
-class FirstForwardHook:
-    """A hook that looks at the first forward that runs as it is written; torch tells it of that.
+class FirstForwardHook(UntracedHook):
+    """One that hears of the first forward that runs as it is written, and of no other."""
 
-    While the module is being compiled it is nothing, and so it is in copies of the module, which
-    users make and pickle.
-    """
-
-    def __init__(self, look: Callable[..., object] | None) -> None:
-        self._look = look
+    __slots__ = ()
 
     def __call__(self, *given: object) -> None:
         """Look, the first time."""
-        if torch.compiler.is_compiling():
-            return
-        look, self._look = self._look, None
-        if look is not None:
-            look(*given)
-
-    def __deepcopy__(self, memo: object) -> "FirstForwardHook":
-        return FirstForwardHook(None)
-
-    def __reduce__(self) -> tuple[type["FirstForwardHook"], tuple[None]]:
-        return FirstForwardHook, (None,)
+        if not torch.compiler.is_compiling():
+            act, self.act = self.act, nothing
+            act(*given)
 
 
 def is_compiled(module: torch.nn.Module) -> bool:
