@@ -53,8 +53,8 @@ class ClaimBench:
 
     def fit(self, name: str, training: "Training", batches: Sequence[Batch]) -> Path:
         """Train with everything measured and one step audited; the run directory."""
-        monitor = LoopMonitor(self.out / name, report=False, machine=False)
-        monitor.watch(training.model, training.optimizer).audit(at=AUDITED)
+        monitor = LoopMonitor(self.out / name, report=False, machine=False, audit_at=AUDITED)
+        monitor.watch(training.model, training.optimizer)
         with monitor:
             for batch in monitor.batches(batches[at % len(batches)] for at in range(STEPS)):
                 with monitor.phase("forward"):

@@ -91,10 +91,14 @@ def measured(size: Size, out: Path, loop: Loop, *, long: bool = False) -> Path:
     The long one is profiled on a schedule: a few windows of it, and nothing in between.
     """
     steps = size.long if long else size.steps
-    monitor = LoopMonitor(out / loop.name, kind="inference", report=False, machine=False)
-    monitor.watch(loop.model).audit(at=size.steps // 2)
-    if long:
-        monitor.profile(_schedule(steps))
+    monitor = LoopMonitor(
+        out / loop.name,
+        kind="inference",
+        report=False,
+        machine=False,
+        audit_at=size.steps // 2,
+        profile=_schedule(steps) if long else None,
+    ).watch(loop.model)
     with monitor, loop.around():
         for batch in monitor.batches(batches_of(size, steps)):
             with monitor.phase("h2d"):
@@ -295,6 +299,6 @@ def _traces(size: Size, run: Path) -> Table:
         notes=(
             *(f"{rank.file}: {answer}" for rank, answer in ranks),
             f"{count(size.long)} batches of {plural(size.batch, 'request')}, {ACTIVE} in a trace.",
-            "Recorded with `monitor.profile(ScheduledProfile(…))`, read by `trainperf trace`.",
+            "Recorded with `LoopMonitor(profile=ScheduledProfile(…))`, read by `trainperf trace`.",
         ),
     )

@@ -66,8 +66,10 @@ def watched(
     profile = ScheduledProfile(
         skip_first=SKIPPED, wait=0, warmup=1, active=ACTIVE, on_demand=False, analyse=False
     )
-    with LoopMonitor(folder / _folder(name), report=False, machine=False) as monitor:
-        monitor.watch(model, device=device).profile(profile).audit(at=AUDITED)
+    with LoopMonitor(
+        folder / _folder(name), report=False, machine=False, profile=profile, audit_at=AUDITED
+    ) as monitor:
+        monitor.watch(model, device=device)
         for batch in monitor.batches(batches):
             monitor.end_step(step(monitor, batch))
     if monitor.run is None:

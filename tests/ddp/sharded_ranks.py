@@ -97,8 +97,8 @@ CASES: dict[str, tuple[Make, Any]] = {
 def plain(model: nn.Module, scaler: Any, base: Path, rank: int) -> LoopMonitor:
     """A plain loop; a poisoned batch makes every gradient infinite."""
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-    monitor = LoopMonitor(base, report=False, lines=False).watch(model, optimizer, scaler)
-    monitor.audit(at=14)
+    monitor = LoopMonitor(base, report=False, lines=False, audit_at=14)
+    monitor.watch(model, optimizer, scaler)
     for step, batch in enumerate(monitor.batches([torch.ones(2, 16)] * STEPS)):
         poisoned = scaler is not None and step in POISONED and rank == 1
         with monitor.phase("forward"):

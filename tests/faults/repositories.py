@@ -80,7 +80,7 @@ def nano(
     """
     make = optimizer or (lambda own: torch.optim.AdamW(own, 1e-4, fused=True))
     update = make(model.parameters())
-    monitor = LoopMonitor(out, report=False).watch(model, update).audit(at=12)
+    monitor = LoopMonitor(out, report=False, audit_at=12).watch(model, update)
     with monitor:
         for number, (inputs, targets) in enumerate(monitor.batches(batches)):
             scores = model(inputs)

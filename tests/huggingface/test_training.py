@@ -413,7 +413,7 @@ def test_with_the_callback_a_training_that_raised_ends_there(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("raised", "inside", "reason"),
+    ("raised", "uncaught", "reason"),
     [
         (MemoryError, True, "MemoryError"),
         (KeyboardInterrupt, True, "interrupted"),
@@ -425,10 +425,10 @@ def test_a_process_that_its_training_ends_says_what_was_raised(
     monkeypatch: pytest.MonkeyPatch,
     *,
     raised: type[BaseException],
-    inside: bool,
+    uncaught: bool,
     reason: str,
 ) -> None:
-    """Python keeps what a process ends with; what was raised elsewhere is not the training's."""
+    """Python keeps what a process ends with."""
 
     def planted() -> None:
         raise raised
@@ -437,11 +437,11 @@ def test_a_process_that_its_training_ends_says_what_was_raised(
     training = trainer(tmp_path, callback, model=Tiny(planted))
     with pytest.raises(raised) as caught:
         training.train()
-    error = caught.value if inside else raised()
-    monkeypatch.setattr(sys, "last_value", error, raising=False)
+    if uncaught:
+        monkeypatch.setattr(sys, "last_value", caught.value, raising=False)
 
     assert callback.training is not None
-    callback.training._at_exit()
+    callback.training.fit._at_exit()
     assert written(callback).end.reason == reason
 
 

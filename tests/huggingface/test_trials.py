@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 from support.hugging_face import Rows, Tiny, quiet, trainer
+from support.trial_launch import launch_trials, trial_results
 from transformers import TrainerCallback
 
-from trainperf.core.artifacts import read_document
-from trainperf.core.artifacts.trials import TrialResult, Trials
+from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.errors import ConfigError
-from trainperf.core.launch_environment import VARIABLE, LaunchOptions, TrialLaunch
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.trials import Trial
 from trainperf.trials.batch_source import TrialsOver
@@ -37,23 +36,15 @@ def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict
     def training(
         *only: str, own: tuple[Trial, ...] = (), callbacks: Any = (), **options: Any
     ) -> dict[str, TrialResult]:
-        launch = LaunchOptions(
-            dirpath=str(tmp_path / "tried"), trials=TrialLaunch(minutes=0.01, only=only)
-        )
-        monkeypatch.setenv(VARIABLE, launch.environment({})[VARIABLE])
-        # On a busy machine steps would be unsteady to the end.
-        monkeypatch.setattr("trainperf.trials.conductor.WARM_LOOKS", 2)
+        launch_trials(monkeypatch, tmp_path / "tried", *only)
         callback = quiet(trials=own)
         started = trainer(tmp_path, callback, *callbacks, **options)
         with pytest.raises(TrialsOver):
             started.train()
         assert callback.training is not None
-        callback.training.finish()
-        assert callback.training.monitor.guard.faults == {}
-        document = read_document(Trials, callback.run or tmp_path)
-        assert document is not None
-        assert document.trying == ""
-        return {trial.id: trial for trial in document.trials}
+        callback.training.fit.end()
+        assert callback.training.fit.guard.faults == {}
+        return trial_results(callback.run or tmp_path)
 
     return training
 

@@ -22,6 +22,7 @@ from trainperf.lightning import (
     TrainPerf,
 )
 from trainperf.lightning.measurement import Measurement
+from trainperf.loop import fit as loop_fit
 from trainperf.meters import METERS
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NOT_REQUESTED
@@ -220,12 +221,7 @@ class Broken(Probe):
 @pytest.mark.parametrize("hook", ["attach", "micro_batch", "close", "seal", "resolve", "detach"])
 def test_a_faulty_probe_switches_off_alone(hook: str, tmp_path: Path) -> None:
     """Whichever of its hooks fails; everything else is as in a run without it."""
-
-    class WithBroken(TrainPerf):
-        def probes(self, session: Any, trainer: Any) -> list[Probe]:
-            return [Broken(hook)]
-
-    training = trainer(tmp_path, WithBroken(report=False))
+    training = trainer(tmp_path, TrainPerf(report=False, probes=[Broken(hook)]))
     training.fit(Model(), Loader(6, batch=BATCH))
     ran = read(tmp_path / "trainperf")
     assert ran.totals is not None
@@ -236,15 +232,15 @@ def test_a_faulty_probe_switches_off_alone(hook: str, tmp_path: Path) -> None:
 
 
 def test_a_start_that_fails_costs_the_measurement_and_not_the_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was recorded, so nothing is left on disk; the profiler is back."""
 
-    class Failing(TrainPerf):
-        def probes(self, session: Any, trainer: Any) -> list[Probe]:
-            raise LookupError("planted")
+    def fail(*_: object) -> None:
+        raise LookupError("planted")
 
-    training = trainer(tmp_path, Failing(report=False))
+    monkeypatch.setattr(loop_fit, "choose", fail)
+    training = trainer(tmp_path, TrainPerf(report=False))
     mine = training.profiler
     with caplog.at_level(logging.WARNING, "trainperf"):
         training.fit(Model(), Loader(4))

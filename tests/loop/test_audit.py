@@ -26,11 +26,9 @@ class Loop:
     """Trains a linear layer, and knows when a dispatch mode is on."""
 
     def __init__(self, path: Path, at: int | None = 2) -> None:
-        self.monitor = LoopMonitor(path, report=False)
+        self.monitor = LoopMonitor(path, report=False, audit_at=at)
         self.model = torch.nn.Linear(4, 4)
         self.modes: list[bool] = []
-        if at is not None:
-            self.monitor.audit(at)
 
     def __call__(self, steps: int = 5, *, accumulate: int = 1) -> Path:
         """So many steps of so many micro-batches each; the run."""
@@ -140,12 +138,7 @@ def test_a_break_in_the_audited_step_leaves_no_mode_behind(tmp_path: Path) -> No
         assert not audited_now()
 
 
-def test_a_negative_step_is_refused_and_so_is_one_asked_for_too_late(tmp_path: Path) -> None:
+def test_a_negative_step_is_refused(tmp_path: Path) -> None:
     """With what to do instead."""
     with pytest.raises(ConfigError, match=r"at=-1.*at=20"):
-        LoopMonitor(tmp_path, report=False).audit(-1)
-
-    late = Loop(tmp_path)
-    late()
-    with pytest.raises(ConfigError, match="call it before batches"):
-        late.monitor.audit()
+        LoopMonitor(tmp_path, report=False, audit_at=-1)

@@ -42,10 +42,12 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commanded:
 class Trained:
     """A loop of epochs, each of so many steps, with the model as it is called."""
 
-    def __init__(self, path: Path, model: nn.Module | None = None) -> None:
+    def __init__(
+        self, path: Path, model: nn.Module | None = None, audit_at: int | None = None
+    ) -> None:
         torch.manual_seed(0)
         self.model = nn.Linear(4, 4) if model is None else model
-        self.monitor = LoopMonitor(path, report=False)
+        self.monitor = LoopMonitor(path, report=False, audit_at=audit_at)
         self.losses: list[float] = []
 
     def __call__(
@@ -276,8 +278,7 @@ def test_what_the_script_chooses_is_kept_and_the_command_is_told(
     LaunchOptions.of_this_process().joined(audit_at=3, dirpath=str(tmp_path / "out"))
     assert signals_in(words) == set()
 
-    trained = Trained(tmp_path / "own")
-    trained.monitor.audit(5)
+    trained = Trained(tmp_path / "own", audit_at=5)
     trained(8)
 
     assert trained.monitor.run == tmp_path / "own" / "trainperf"

@@ -10,8 +10,9 @@ from support.live import HostFit
 from trainperf.core.errors import RunError
 from trainperf.core.run_directory import record_file
 from trainperf.core.steps.records import RunInfo
-from trainperf.loop.finish import WAIT_NS, close_run
+from trainperf.loop.report import WAIT_NS, close_run
 from trainperf.recording.monitor import RunParts
+from trainperf.recording.sinks.base import Outputs
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.reports.run import markdown
 
@@ -112,7 +113,7 @@ def test_a_writer_gets_the_report_as_markdown(tmp_path: Path) -> None:
     """As Lightning's TensorBoard logger does; the curves of one rank are there already."""
     ended(tmp_path)
     board = Board()
-    summary = close_run(tmp_path, ranks=1, aloud=False, writer=board)
+    summary = close_run(tmp_path, ranks=1, aloud=False, outputs=Outputs(run=tmp_path, writer=board))
 
     assert board.texts == {"trainperf/summary": (markdown.render(summary), 40)}
     assert board.scalars == {}
@@ -128,7 +129,8 @@ def test_a_writer_without_texts_is_left_alone(tmp_path: Path) -> None:
         add_scalar = Board.add_scalar
         add_custom_scalars = Board.add_custom_scalars
 
-    assert close_run(tmp_path, ranks=1, aloud=False, writer=Scalars()).run.steps == 40
+    outputs = Outputs(run=tmp_path, writer=Scalars())
+    assert close_run(tmp_path, ranks=1, aloud=False, outputs=outputs).run.steps == 40
 
 
 def test_of_several_ranks_the_readings_of_all_come_last(tmp_path: Path) -> None:
@@ -138,6 +140,6 @@ def test_of_several_ranks_the_readings_of_all_come_last(tmp_path: Path) -> None:
         parts = RunParts(info=RunInfo(rank=rank, world_size=2))
         HostFit(sinks=sinks, parts=parts).steps(40).finish()
     board = Board()
-    summary = close_run(tmp_path, ranks=2, aloud=False, writer=board)
+    summary = close_run(tmp_path, ranks=2, aloud=False, outputs=Outputs(run=tmp_path, writer=board))
 
     assert board.scalars["trainperf/step_s"] == (summary.readings["step_s"].value, 40)

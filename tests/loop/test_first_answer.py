@@ -1,6 +1,6 @@
 """What is said when the warm-up ends."""
 
-from trainperf.loop.finish import first_answer
+from trainperf.loop.report import first_answer
 from trainperf.meters.fold import Reading
 
 

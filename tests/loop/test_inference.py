@@ -18,6 +18,7 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.table import text_table
 from trainperf.core.loop_kind import NO_TRAINING
 from trainperf.loop import LoopMonitor
+from trainperf.trials import Trial
 from trainperf.reports.html.run import load_page_data
 from trainperf.reports.html.run import render as page
 from trainperf.reports.run import markdown
@@ -89,10 +90,9 @@ def answered(
             clock.advance(ns=WAIT_NS)
             yield torch.ones(BATCH, 16)
 
-    monitor = LoopMonitor(path, kind="inference", report=False, clock=clock)
+    audited = 40 if audit else None
+    monitor = LoopMonitor(path, kind="inference", report=False, clock=clock, audit_at=audited)
     monitor.watch(net)
-    if audit:
-        monitor.audit(at=40)
     with monitor, around or torch.inference_mode():
         for batch in monitor.batches(requests()):
             with monitor.phase("forward"):
@@ -299,7 +299,7 @@ def test_an_inference_loop_is_given_nothing_that_trains(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing is trained"):
         monitor.watch(net, torch.optim.SGD(net.parameters(), lr=0.1))
     with pytest.raises(ConfigError, match="try no changes"):
-        monitor.trials()
+        LoopMonitor(None, kind="inference", trials=[Trial("nothing", on=print, off=print)])
     with pytest.raises(ConfigError, match="'backward': no such phase; use one of h2d, forward"):
         monitor.phase("backward")
     with pytest.raises(ConfigError, match="kind='serving': must be one of"):

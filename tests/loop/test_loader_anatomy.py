@@ -27,7 +27,7 @@ def run_through(monitor: LoopMonitor, loader: object) -> int:
 def test_a_loop_writes_what_a_batch_costs(tmp_path: Path) -> None:
     """Four samples of 5 ms; every batch of the epoch is still there."""
     nap = Naps(0.005)
-    monitor = LoopMonitor(tmp_path, report=False).loader_anatomy()
+    monitor = LoopMonitor(tmp_path, report=False, loader_anatomy=True)
 
     steps = run_through(monitor, DataLoader(Rows(nap, number=40), batch_size=4))
 
@@ -47,12 +47,3 @@ def test_a_loop_that_did_not_ask_is_not_looked_into(tmp_path: Path) -> None:
 
     assert monitor.run is not None
     assert read_document(LoaderAnatomy, monitor.run) is None
-
-
-def test_asking_comes_before_the_first_epoch(tmp_path: Path) -> None:
-    """Afterwards it is too late."""
-    monitor = LoopMonitor(tmp_path, report=False)
-    run_through(monitor, DataLoader(Rows(number=8), batch_size=4))
-
-    with pytest.raises(ConfigError, match=r"loader_anatomy\(\): the first epoch has begun"):
-        monitor.loader_anatomy()

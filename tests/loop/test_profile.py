@@ -43,7 +43,7 @@ def quiet(path: Path | None, **settings: object) -> LoopMonitor:
 def test_a_plain_loop_is_traced_as_planned(tmp_path: Path) -> None:
     """Steps and phases marked, warm-up and traced steps tagged, the writing in no step."""
     profile = ScheduledProfile(wait=3, warmup=1, active=2, analyse=False)
-    monitor = train(quiet(tmp_path).profile(profile), 14)
+    monitor = train(quiet(tmp_path, profile=profile), 14)
 
     (trace,) = traces_of(tmp_path / "trainperf").values()
     assert trace.steps() == [4, 5]
@@ -59,7 +59,7 @@ def test_a_plain_loop_is_traced_as_planned(tmp_path: Path) -> None:
 @pytest.mark.real_clock
 def test_the_report_compares_records_and_trace(tmp_path: Path) -> None:
     """Read while the loop ran; the loader's 4 ms are in both."""
-    train(quiet(tmp_path).profile(ScheduledProfile(wait=3, warmup=1, active=5)), 14)
+    train(quiet(tmp_path, profile=ScheduledProfile(wait=3, warmup=1, active=5)), 14)
 
     (traced,) = summarize(Run.open(tmp_path / "trainperf")).traces
     assert (traced.recorded_s or 0.0) >= 0.004
@@ -70,7 +70,7 @@ def test_the_report_compares_records_and_trace(tmp_path: Path) -> None:
 def test_a_capture_is_made_on_demand(tmp_path: Path) -> None:
     """Touching `capture` in the run directory, looked for once a second."""
     profile = ScheduledProfile(skip_first=10**9, warmup=1, active=2, analyse=False)
-    train(quiet(tmp_path).profile(profile), 300, touch_at=20)
+    train(quiet(tmp_path, profile=profile), 300, touch_at=20)
 
     (trace,) = traces_of(tmp_path / "trainperf").values()
     assert len(trace.steps()) == 2
@@ -81,7 +81,7 @@ def test_without_a_run_directory_nothing_is_captured_and_that_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There is nowhere to write to; the loop is measured all the same."""
-    monitor = quiet(None).profile(ScheduledProfile(wait=0))
+    monitor = quiet(None, profile=ScheduledProfile(wait=0))
     with caplog.at_level(logging.WARNING), monitor:
         for _ in monitor.batches(range(8)):
             monitor.end_step()
@@ -93,26 +93,17 @@ def test_without_a_run_directory_nothing_is_captured_and_that_is_said(
 def test_ranks_that_do_not_exist_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Known only when the loop begins; nothing fails for it."""
     with caplog.at_level(logging.WARNING):
-        train(quiet(tmp_path).profile(ScheduledProfile(wait=0, ranks=(2,))), 8)
+        train(quiet(tmp_path, profile=ScheduledProfile(wait=0, ranks=(2,))), 8)
 
     assert "ranks=(2,): the last rank of this fit is 0" in caplog.text
     assert traces_of(tmp_path / "trainperf") == {}
-
-
-def test_it_is_said_before_the_first_epoch(tmp_path: Path) -> None:
-    """Afterwards it would be silently ignored."""
-    monitor = quiet(tmp_path)
-    for _ in monitor.batches([1]):
-        with pytest.raises(ConfigError, match=r"profile\(\): the first epoch has begun"):
-            monitor.profile(ScheduledProfile())
-    monitor.close()
 
 
 def test_a_writer_gets_curves_of_the_trace_the_layout_and_the_report(tmp_path: Path) -> None:
     """What TensorBoard shows of a Lightning fit, it shows of a plain loop."""
     writer = SummaryWriter(tmp_path / "board")
     profile = ScheduledProfile(wait=3, warmup=1, active=2)
-    train(quiet(tmp_path, writer=writer).profile(profile), 40)
+    train(quiet(tmp_path, writer=writer, profile=profile), 40)
     writer.close()
 
     events = EventAccumulator(str(tmp_path / "board"))

@@ -62,7 +62,7 @@ def test_a_forked_child_that_exits_leaves_the_run_alone(tmp_path: Path) -> None:
         if number == 6:
             child = os.fork()
             if child == 0:
-                monitor._at_exit()
+                monitor._fit._at_exit()
                 os._exit(0)
             os.waitpid(child, 0)
         monitor.end_step()

@@ -20,7 +20,7 @@ from trainperf.recording.probes.tokens import TokensProbe
 PACKAGE = Path(trainperf.__file__).parent
 ROOMS = ("recording", "loop", "lightning", "huggingface")
 OUTSIDE_THE_LOOP = {
-    "loop/finish.py",
+    "loop/report.py",
     "recording/profiling/background_reader.py",
     "recording/shared_run.py",
 }

@@ -46,10 +46,10 @@ def test_a_second_pass_has_the_same_batches_and_leaves_the_first_where_it_was() 
     source = BatchSource(first)
     batches = source.over(iter(first))
     assert values(islice(batches, 2)) == [[0, 1], [2, 3]]
-    source.use_second_loader(source.second_pass())
+    source.draw_from(source.second_pass())
 
     assert values(islice(batches, 7))[-1] == [0, 1]
-    source.use_second_loader(None)
+    source.draw_from(None)
     assert values(batches) == [[4, 5], [6, 7], [8, 9], [10, 11]]
 
 

@@ -154,9 +154,9 @@ with LoopMonitor("runs/a") as monitor:
     for batch in monitor.batches(loader):
         train_on(batch)
         monitor.end_step()""",
-    audit="monitor.audit(at=20)",
-    capture=f"monitor.profile(ScheduledProfile{_SCHEDULE})",
-    loader_anatomy="monitor.loader_anatomy()",
+    audit="LoopMonitor(audit_at=20)",
+    capture=f"LoopMonitor(profile=ScheduledProfile{_SCHEDULE})",
+    loader_anatomy="LoopMonitor(loader_anatomy=True)",
     tokens="LoopMonitor(tokens=lambda batch: mask)",
     everything="monitor.watch(model, optimizer) before the first epoch",
     less="bracket fewer phases, and pass monitor.watch() only what you need measured",
@@ -216,7 +216,7 @@ HUGGING_FACE = LoopKind(
 
 Trainer(model, args, callbacks=[TrainPerfCallback()])""",
     audit="TrainPerfCallback(audit_at=20)",
-    capture="transformers has no schedule of its own: torch.profiler in a callback",
+    capture=f"TrainPerfCallback(profile=ScheduledProfile{_SCHEDULE})",
     loader_anatomy="TrainPerfCallback(loader_anatomy=True)",
     tokens="TrainPerfCallback(tokens=lambda batch: mask)",
     everything="TrainPerfCallback()",

@@ -12,12 +12,10 @@ import torch
 from accelerate import Accelerator
 
 from trainperf.core.phases import FIRST_GAP, Phase
-from trainperf.loop.phase_contexts import PhaseContexts
+from trainperf.loop.fit import Fit
 from trainperf.recording.hook_cost import HookCost
-from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.process_objects import UntracedHook, batch_of, living
-from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import switch_to
 
 
@@ -30,20 +28,10 @@ class Passes:
     Both run in every micro-batch and need no guard: each moves the timeline's slot.
 
     Args:
-        recorder: Where the phases go.
-        brackets: The phases, with the device's marks and the tail where there are any.
-        audit: Which begins with a forward, if there is one.
-        reads: Whether a loss on the host is there, because no device is still to write it.
+        fit: Whose phases they are.
     """
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        brackets: PhaseContexts,
-        audit: AuditProbe | None,
-        *,
-        reads: bool = False,
-    ) -> None:
+    def __init__(self, fit: Fit) -> None:
         self.backward_unseen = False
         """Whether a forward was not followed by Accelerate's `backward`."""
         self.now = _NEITHER
@@ -54,11 +42,11 @@ class Passes:
         """Of this micro-batch, as backward begins with it; read there where it is on the host."""
         self.untimed: list[Callable[[], object]] = []
         """What has the hooks run without a clock around them, while they are attached."""
-        self._recorder = recorder
-        self._brackets = brackets
-        self._audit = audit
-        self._watched = brackets.watches_backward
-        self._reads = reads
+        recorder = self._recorder = fit.recorder
+        self._fit = fit
+        self._watched = fit.phases.watches_backward
+        self._reads = fit.chosen.clock is None
+        """Whether a loss on the host is there, because no device is still to write it."""
         self._to_forward = switch_to(recorder, Phase.FORWARD)
         self._to_backward = switch_to(recorder, Phase.BACKWARD)
         self._to_loop = switch_to(recorder, Phase.LOOP)
@@ -87,7 +75,7 @@ class Passes:
         self.now = _NEITHER
         self.backward_unseen = True
         self._recorder.rest(Phase.OTHER)
-        self._brackets.mark(Mark.FORWARD_ENDS)
+        self._fit.phases.mark(Mark.FORWARD_ENDS)
 
     def bracketed(self, backward: Callable[..., object]) -> Callable[..., object]:
         """Accelerate's `backward` with its phase around it.  Runs every micro-batch."""
@@ -103,13 +91,13 @@ class Passes:
             there = reads and loss.is_cpu and not loss.ndim
             self.loss = loss.tolist() if there else loss.detach()
             if watched:
-                self._brackets.mark(Mark.FORWARD_ENDS)
+                self._fit.phases.mark(Mark.FORWARD_ENDS)
             try:
                 return backward(loss, *args, **options)
             finally:
                 if watched:
-                    self._brackets.mark(Mark.BACKWARD_ENDS)
-                    self._brackets.tail_ends()
+                    self._fit.phases.mark(Mark.BACKWARD_ENDS)
+                    self._fit.phases.tail_ends()
                 self.now = _NEITHER
                 to_loop()
 
@@ -127,8 +115,8 @@ class Passes:
         self.now = _FORWARD
         self.batch = kwargs or batch_of(args, kwargs)
         self._to_forward()
-        if self._audit is not None:
-            self._audit.begin_batch()
+        if self._fit.audit is not None:
+            self._fit.audit.begin_batch()
 
 
 def accelerator_of(module: object, optimizer: object) -> Accelerator | None:

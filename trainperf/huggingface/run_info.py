@@ -1,27 +1,20 @@
 """Objects and settings of a Hugging Face training, as probes and comparisons look at them."""
 
-import sys
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, cast
 
 import torch
-import transformers
 from torch.optim import Optimizer
 from transformers import TrainerState, TrainingArguments
 
-from trainperf.core.loop_kind import HUGGING_FACE
-from trainperf.core.steps.records import Scalar, ended_by
+from trainperf.core.steps.records import Scalar
 from trainperf.loop.framework_objects import optimizer_in
-from trainperf.loop.start import LoopFacts
 from trainperf.recording import run_settings
 from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.process_objects import living
 from trainperf.recording.sinks.base import Writer
-from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.training import Training
 
 
 _WRAPPERS = ("torch.", "accelerate.", "deepspeed.")
@@ -81,20 +74,14 @@ def precision(args: TrainingArguments) -> str:
     return "bf16-mixed" if args.bf16 else "16-mixed" if args.fp16 else "32"
 
 
-def described(
-    args: TrainingArguments,
-    watched: FitObjects,
-    training: Callable[[FitObjects, BatchSource | None], Training],
-) -> LoopFacts:
+def configuration(args: TrainingArguments, watched: FitObjects) -> dict[str, Scalar]:
     """What comparisons of runs will need to know, beyond what every loop tells.
 
     Args:
         args: The Trainer's.
         watched: What is trained.
-        training: Makes of it what trials may touch.
     """
-    config: dict[str, Scalar] = {
-        "loop": HUGGING_FACE.name,
+    return {
         "precision": precision(args),
         "accumulate_grad_batches": args.gradient_accumulation_steps,
         "max_steps": args.max_steps,
@@ -113,24 +100,12 @@ def described(
         "group_by_length": group_by_length(args),
         "schedulers": run_settings.names(watched.schedulers),
     }
-    software = {"transformers": transformers.__version__}
-    return LoopFacts(config=config, software=software, training=training)
 
 
 def group_by_length(args: TrainingArguments) -> bool:
     """Whether batches are drawn by length, which sorts the whole dataset before the first step."""
     strategy = getattr(args, "train_sampling_strategy", None)
     return bool(getattr(args, "group_by_length", False)) or strategy == "group_by_length"
-
-
-def raised_inside() -> str:
-    """Reason of a training whose error this process ends with; empty where there was none."""
-    error = getattr(sys, "last_value", None)
-    if not isinstance(error, Exception | KeyboardInterrupt):  # it came to its end
-        return ""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    inside = any(frame.f_globals.get("__name__") == "transformers.trainer" for frame in frames)
-    return ended_by(type(error)) if inside else ""
 
 
 class ClosingWriter(Writer, Protocol):

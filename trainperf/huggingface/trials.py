@@ -1,11 +1,8 @@
 """Training under a Hugging Face Trainer, as trials see it: in a process that is thrown away.
 
-A Trainer counts the steps of an epoch where nobody can put them back, so a training that goes on
-would be shorter by its trials.  They are made under `trainperf try` alone, which ends with them.
+A Trainer counts the steps of an epoch where nobody can put them back.
 """
 
-import logging
-from collections.abc import Sequence
 from functools import partial
 
 from torch import nn
@@ -14,17 +11,13 @@ from transformers import TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 from typing_extensions import override
 
-from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.loop_kind import HUGGING_FACE
-from trainperf.loop.start import stateful
+from trainperf.loop.fit import stateful
 from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.process_objects import living
-from trainperf.trials import Trial, TrialOptions
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.training import Mutable, Training, outermost_layers
 
-
-log = logging.getLogger("trainperf")
 
 MANY_STEPS, MANY_EPOCHS = 10**9, 10**6
 """Of a training that ends with its trials."""
@@ -38,27 +31,6 @@ _STEP_EVENTS = (
     "on_step_end",
     "on_log",
 )
-
-
-def trial_options(own: Sequence[Trial] | None) -> TrialOptions | None:
-    """What is tried in this process; `None` unless `trainperf try` has started it.
-
-    Args:
-        own: The user's.
-
-    Raises:
-        ConfigError: A member is no trial, or two have the same name.
-    """
-    launch = LaunchOptions.of_this_process()
-    trials = () if own is None else TrialOptions.of(own).own
-    if launch.trials is not None:
-        return TrialOptions(own=trials, launch=launch.trials, ends=True)
-    if trials:
-        log.warning(
-            "trainperf: nothing is tried: a Trainer's count of its steps cannot be put back, so "
-            "the training would be shorter; use trainperf try"
-        )
-    return None
 
 
 class DisposableRun:

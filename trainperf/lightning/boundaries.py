@@ -12,6 +12,7 @@ from typing import cast
 
 from trainperf.core.phases import FIRST_GAP, Gap, Phase
 from trainperf.lightning.actions import Action, Role, role_of
+from trainperf.loop.fit import Fit
 from trainperf.recording.guard import Guard, NoBracket
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.recorder import Recorder
@@ -43,7 +44,7 @@ _FORWARD_ENDS, _BACKWARD_ENDS = Mark.FORWARD_ENDS, Mark.BACKWARD_ENDS
 class Boundaries:
     """Turns actions into brackets, and brackets into phases, gaps and steps."""
 
-    part = "Lightning relay"
+    part = Fit.hooks
 
     def __init__(self, recorder: Recorder, guard: Guard) -> None:
         self._recorder = recorder

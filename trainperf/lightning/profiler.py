@@ -1,19 +1,13 @@
 """Scheduled traces of a fit: attach it like any other measurement."""
 
-from collections.abc import Mapping
-from functools import partial
-
 import lightning.pytorch as pl
-from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import PyTorchProfiler
 
 from trainperf.core.errors import ConfigError
 from trainperf.lightning.measurement import Measurement
 from trainperf.lightning.relay import ProfilerRelay
-from trainperf.lightning.session import Session
 from trainperf.meters import Measure
-from trainperf.recording.probes.base import Probe
-from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
+from trainperf.recording.profiling.options import ScheduledProfile
 
 
 class ScheduledProfiler(ScheduledProfile, Measurement):
@@ -40,19 +34,6 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
                 raise ConfigError(self.beyond(trainer.world_size))
         super().setup(trainer, pl_module, stage)
 
-    def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
-        """The probe that captures, on the ranks that shall."""
-        place = CaptureRank(
-            run=session.run,
-            rank=trainer.global_rank,
-            world_size=trainer.world_size,
-            device=trainer.strategy.root_device.type,
-            offset=trainer.global_step,
-            show=partial(_show, trainer.loggers) if trainer.is_global_zero else None,
-        )
-        probe = self.probe(place, session.monitor.guard)
-        return [] if probe is None else [probe]
-
     def _demand_alone(self, trainer: "pl.Trainer") -> None:
         theirs = trainer.profiler
         while isinstance(theirs, ProfilerRelay):
@@ -68,9 +49,3 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
                 "two ScheduledProfilers on one trainer: torch has room for one profiler; attach "
                 "one, with repeat=2 for two cycles"
             )
-
-
-def _show(loggers: list["Logger"], step: int, figures: Mapping[str, float]) -> None:
-    """Key figures of a trace, at the last of its steps."""
-    for logger in loggers:
-        logger.log_metrics(trace_scalars(figures), step=step)

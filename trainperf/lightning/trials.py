@@ -1,14 +1,26 @@
-"""Training under a Trainer, as trials see it: its loop is held still, its parts can be silenced."""
+"""Training under a Trainer, as trials see it: in a process that is thrown away.
+
+Steps go on without end, and nothing comes between them: no end of the epoch or of the fit, no
+validation, no scheduler.  Nothing is saved, and nothing of it is logged where people look.
+"""
 
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, cast
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
+from lightning.pytorch.callbacks import Checkpoint, ProgressBar, Timer
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.loggers.logger import DummyLogger
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -17,27 +29,14 @@ from typing_extensions import override
 from trainperf.core.errors import ConfigError
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.lightning.actions import overrides
-from trainperf.lightning.held_loop import (
-    HeldLoop,
-    iterators_of,
-    takes_iterator,
-    without_checkpoints,
-    without_end,
-)
-from trainperf.lightning.trial_loggers import ModuleLog, TrialLoggers
-from trainperf.recording.guard import Guard
-from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.selection import ProbeSet
-from trainperf.trials import TrialOptions
 from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.state import RESTORED
 from trainperf.trials.training import Mutable, Training, outermost_layers
 
 
 log = logging.getLogger("trainperf")
 
-OnUpdate = Callable[[Callable[..., object]], Callable[[], None]]
-"""Has a function called before each update; returns what ends that."""
+MANY = 10**9
+"""Batches of an epoch that never ends; progress bars divide by it, and cannot by infinity."""
 
 _STEP_HOOKS = (
     "on_train_batch_start",
@@ -48,73 +47,115 @@ _STEP_HOOKS = (
     "on_before_optimizer_step",
 )
 
+_FILES = (TensorBoardLogger, CSVLogger)
+"""Loggers that write files, which can as well be written elsewhere, at equal cost."""
 
-class FitTrials:
-    """The trials of one fit, from `setup` on.
+
+class DisposableTrainer:
+    """A Trainer of which nothing is kept: its files go where they are removed.
 
     Args:
-        trainer: Whose fit it is.
-        options: What is tried.
-        run: The run directory of this rank.
+        trainer: That is about to fit.
+
+    Raises:
+        ConfigError: The process that runs the script cannot be ended from within the fit.
     """
 
-    def __init__(self, trainer: "pl.Trainer", options: TrialOptions, run: Path | None) -> None:
-        self._trainer = trainer
-        self._options = options
-        self._loggers = TrialLoggers(trainer, run, ends=options.ends)
-        self._training: LightningTraining | None = None
-        if options.ends:
-            _demand_own_process(trainer)
-            silent = self._loggers.silent()
-            if silent:
-                log.warning("trainperf: nothing more is logged to %s in this run", silent)
-            self._loggers.put_in()
-            self._loggers.remove_own()
-            without_checkpoints(trainer, setattr)
+    def __init__(self, trainer: "pl.Trainer") -> None:
+        _demand_own_process(trainer)
+        self._own = list(trainer.loggers)
+        self._folder = TemporaryDirectory(prefix="trainperf-trials-")
+        self.loggers = [self._stand_in(place) for place in range(len(self._own))]
+        """What is logged to."""
+        silent = [type(logger).__name__ for logger in self._own if type(logger) not in _FILES]
+        if silent:
+            log.warning("trainperf: nothing more is logged to %s in this run", ", ".join(silent))
+        trainer.loggers = self.loggers
+        self._writes = trainer.is_global_zero
+        self._remove_own()
+        # Nothing is saved, or removed because another was; no clock ends the fit.
+        trainer.callbacks = [
+            each for each in trainer.callbacks if not isinstance(each, Checkpoint | Timer)
+        ]
+        strategy = trainer.strategy
+        if isinstance(strategy, SingleDeviceStrategy | DDPStrategy):  # others save in their own way
+            strategy.checkpoint_io = ReadsOnly(strategy.checkpoint_io)
 
-    @property
-    def ends(self) -> bool:
-        """Whether the process was started for them, and ends with them."""
-        return self._options.ends
+    def remove_files(self) -> None:
+        """The fit is over: remove what was written in it."""
+        for logger in self.loggers:
+            logger.finalize("")
+        self._folder.cleanup()
+        self._remove_own()
 
-    def probes(
-        self,
-        chosen: ProbeSet,
-        run: Path | None,
-        guard: Guard,
-        hear_updates: OnUpdate,
-        resumes: Callable[[], object],
-    ) -> list[Probe]:
-        """The probe that takes the fit through them; none where the fit cannot be put back.
+    def _remove_own(self) -> None:
+        for logger in self._own if self._writes else ():
+            _remove_files(logger)
 
-        Args:
-            chosen: The other probes of the fit.
-            run: Where results are written; `None` on ranks that write nothing.
-            guard: Of the fit.
-            hear_updates: How to be called before each update.
-            resumes: Called when the Trainer's counters have been put back.
-        """
-        why = no_source(self._trainer)
-        if why and not self.ends:
-            log.warning(
-                "trainperf: nothing is tried: %s, so what trials train on would be lost; use "
-                "trainperf try",
-                why,
-            )
-            return []
-        if self.ends:
-            without_end(self._trainer, setattr)
-        training = LightningTraining(self._trainer, self._loggers, hear_updates, resumes)
-        self._training = training
-        return [self._options.probe(training, chosen.clock, run, guard)]
+    def _stand_in(self, place: int) -> Logger:
+        own, folder = self._own[place], self._folder.name
+        if type(own) is TensorBoardLogger:
+            return TensorBoardLogger(folder, name=str(place), version="")
+        if type(own) is CSVLogger:
+            every = getattr(own, "_flush_logs_every_n_steps", 100)
+            return CSVLogger(folder, name=str(place), version="", flush_logs_every_n_steps=every)
+        return DummyLogger()
 
-    def end(self) -> None:
-        """The fit is over, perhaps in the middle of a trial: the Trainer gets its own back."""
-        if self._training is not None:
-            self._training.go_on()
-        self._loggers.take_out()
-        if self.ends:
-            self._loggers.remove_own()
+
+class ReadsOnly(CheckpointIO):
+    """Checkpoints can be read, and none is written or removed.
+
+    Args:
+        inner: Reads them.
+    """
+
+    def __init__(self, inner: CheckpointIO) -> None:
+        self._inner = inner
+
+    @override
+    def save_checkpoint(
+        self, checkpoint: object, path: object, storage_options: object = None
+    ) -> None:
+        """Nothing is written."""
+
+    @override
+    def load_checkpoint(self, path: Any, *args: Any, **options: Any) -> Any:
+        """As the one inside."""
+        return self._inner.load_checkpoint(path, *args, **options)
+
+    @override
+    def remove_checkpoint(self, path: object) -> None:
+        """Nothing is removed."""
+
+
+class ModuleLog:
+    """`self.log` of a module, which can be had as rarely as is tried: else it does nothing.
+
+    Args:
+        module: Whose it is.
+    """
+
+    def __init__(self, module: "pl.LightningModule") -> None:
+        self._module = module
+        self._own: Callable[..., object] = module.log
+        self._every = 1
+        self._step = 0
+
+    def step_ended(self) -> None:
+        """Another step begins.  Runs every step."""
+        self._step += 1
+
+    def set_interval(self, steps: int) -> None:
+        """Log in every so many steps only; in none where it is 0."""
+        self._every = steps
+        if steps == 1:
+            self._module.__dict__.pop("log", None)
+        else:
+            self._module.__dict__["log"] = self._log
+
+    def _log(self, *args: object, **options: object) -> None:
+        if self._every and self._step % self._every == 0:
+            self._own(*args, **options)
 
 
 class LightningTraining(Training):
@@ -122,28 +163,22 @@ class LightningTraining(Training):
 
     Args:
         trainer: Whose fit it is; its loaders and optimizers exist.
-        loggers: What stands in for its loggers.
-        hear_updates: How to be called before each update.
-        resumes: Called when the Trainer's counters have been put back.
+        source: Its batches, if they can be taken over.
+        loggers: What is logged to.
     """
 
     kind = LIGHTNING
     autocast_line = 'Trainer(precision="bf16-mixed")'
 
     def __init__(
-        self,
-        trainer: "pl.Trainer",
-        loggers: TrialLoggers,
-        hear_updates: OnUpdate,
-        resumes: Callable[[], object],
+        self, trainer: "pl.Trainer", source: BatchSource | None, loggers: Sequence[Logger]
     ) -> None:
         scaler = getattr(trainer.precision_plugin, "scaler", None)
-        source = None if no_source(trainer) else BatchSource(trainer.train_dataloader)
         super().__init__(
             trainer.lightning_module,
             trainer.optimizers,
             trainer.strategy.root_device,
-            source,
+            None if no_source(trainer) else source,
             trainer.accumulate_grad_batches,  # 1 where the module optimizes by itself
             others=[config.scheduler for config in trainer.lr_scheduler_configs]
             + ([scaler] if scaler is not None else []),
@@ -151,15 +186,15 @@ class LightningTraining(Training):
         self._trainer = trainer
         self._loggers = loggers
         self._module_log = ModuleLog(trainer.lightning_module)
-        self._hear_updates = hear_updates
-        self._resumes = resumes
-        self._held: HeldLoop | None = None
         self._callbacks: list[pl.Callback] = list(trainer.callbacks)
         self._muted: list[pl.Callback] = []
         self._hidden: list[ProgressBar] = []
         self._precision = trainer.precision_plugin
         self._mixed: dict[torch.dtype, MixedPrecision] = {}
-        self._hear_no_more: Callable[[], None] | None = None
+        self._drops_gradients = False
+        # No limit on steps and epochs, and no scheduler, which may know one.
+        trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = -1
+        trainer.strategy.lr_scheduler_configs = []
         self.step_ended()
 
     # -- the loop -----------------------------------------------------------------------------
@@ -173,33 +208,14 @@ class LightningTraining(Training):
             iterators[0] = self.source.over(iterators[0])
 
     @override
-    def hold_still(self) -> None:
-        super().hold_still()
-        self._held = HeldLoop(self._trainer)
-        if not self._held.keeps_position:
-            self.restores = RESTORED
-        self._callbacks = list(self._trainer.callbacks)
-        self._loggers.put_in()
-
-    @override
-    def go_on(self) -> None:
-        endless = self.source is not None and self.source.endless
-        super().go_on()
-        held, self._held = self._held, None
-        if held is None:
-            return
-        self.set_autocast(None)
-        self._loggers.take_out()
-        held.let_go()
-        iterators = iterators_of(self._trainer)
-        if self.source is not None and endless and held.counts_batches:
-            self.source.endless = (
-                True  # trials have used some: the epoch has its number all the same
-            )
-        elif self.source is not None and iterators and iterators[0] is self.source:
-            iterators[0] = self.source.release()
-        held.fetch_ahead()
-        self._resumes()
+    def without_end(self) -> None:
+        super().without_end()
+        trainer, fetcher = self._trainer, _fetcher(self._trainer)
+        trainer.fit_loop.max_batches = MANY
+        trainer.limit_val_batches = 0
+        if fetcher.length is None and hasattr(fetcher, "batches"):
+            fetcher.batches = []  # a switch between two steps must hold from the next batch on
+        fetcher.length, fetcher.done = None, False
 
     @override
     def end(self) -> None:
@@ -207,10 +223,16 @@ class LightningTraining(Training):
             self.step_ended()
             self.source.end()
             return
-        without_end(self._trainer, setattr)
         self._trainer.fit_loop.min_epochs = 0
         self._trainer.fit_loop.epoch_loop.min_steps = None
         self._trainer.should_stop = True
+
+    def before_update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Backward is over, and *optimizer* steps: with nothing, while its update is muted."""
+        if self._drops_gradients:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
 
     # -- what can be switched -------------------------------------------------------------------
 
@@ -234,18 +256,22 @@ class LightningTraining(Training):
     @override
     def mute_update(self, *, mute: bool) -> None:
         """As without Lightning; but in automatic optimization backward runs inside the update."""
-        if not self._trainer.lightning_module.automatic_optimization:
+        if self._trainer.lightning_module.automatic_optimization:
+            self._drops_gradients = mute
+        else:
             super().mute_update(mute=mute)
-            return
-        if self._hear_no_more is not None:
-            self._hear_no_more()
-            self._hear_no_more = None
-        if mute:
-            self._hear_no_more = self._hear_updates(_drop_gradients)
 
     @override
     def loggers(self) -> list[Mutable]:
-        return self._loggers.mutable()
+        return [
+            Mutable(
+                type(logger).__name__,
+                partial(self._log_to, place, DummyLogger()),
+                partial(self._log_to, place, logger),
+            )
+            for place, logger in enumerate(self._loggers)
+            if type(logger) in _FILES
+        ]
 
     @override
     def values_logged(self) -> Mutable:
@@ -287,6 +313,12 @@ class LightningTraining(Training):
     def parts_to_compile(self) -> list[nn.Module]:
         return outermost_layers(self.module)
 
+    def _log_to(self, place: int, logger: Logger) -> None:
+        # A model may log by itself, so that there must be something to log to.
+        loggers = list(self._trainer.loggers)
+        loggers[place] = logger
+        self._trainer.loggers = loggers
+
     def _mute(self, callback: "pl.Callback", *, mute: bool) -> None:
         if isinstance(callback, ProgressBar):  # its thread looks for it among the callbacks
             self._hide(callback, hide=mute)
@@ -318,7 +350,7 @@ def _demand_own_process(trainer: "pl.Trainer") -> None:
 
 def no_source(trainer: "pl.Trainer") -> str:
     """Why the Trainer's batches cannot be taken over; empty if they can."""
-    if takes_iterator(trainer):
+    if hasattr(_fetcher(trainer), "iterator_wrapper"):
         return "training_step takes dataloader_iter and fetches by itself"
     loaders = len(iterators_of(trainer))
     return "" if loaders == 1 else f"{loaders} loaders are combined to a batch"
@@ -328,8 +360,35 @@ def _acts_in_steps(callback: "pl.Callback") -> bool:
     return any(overrides(callback, pl.Callback, hook) for hook in _STEP_HOOKS)
 
 
-def _drop_gradients(trainer: object, module: object, optimizer: torch.optim.Optimizer) -> None:
-    del trainer, module
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = None
+class Fetcher(Protocol):
+    """What is used of Lightning's fetcher of batches."""
+
+    batches: list[Any]
+    done: bool
+    length: int | None
+
+
+def iterators_of(trainer: "pl.Trainer") -> list[Iterator[Any]]:
+    """The loop's iterators of this epoch, one for each loader, to be replaced in place."""
+    # A `CombinedLoader` shows its loaders, not their iterators.
+    mode = getattr(trainer.fit_loop._combined_loader, "_iterator", None)  # noqa: SLF001 no other way
+    return cast("list[Iterator[Any]]", getattr(mode, "iterators", []))
+
+
+def _fetcher(trainer: "pl.Trainer") -> Fetcher:
+    return cast("Fetcher", trainer.fit_loop._data_fetcher)  # noqa: SLF001 no other way
+
+
+def _remove_files(logger: Logger) -> None:
+    """What a logger of files has written: Lightning opens it before any callback is asked."""
+    if not isinstance(logger, TensorBoardLogger | CSVLogger):
+        return
+    folder = Path(logger.log_dir)
+    if isinstance(logger, TensorBoardLogger):
+        logger.experiment.close()
+        # Written into the name by TensorBoard: host, process, number.
+        for file in folder.glob(f"events.out.tfevents.*.{os.getpid()}.*"):
+            file.unlink(missing_ok=True)
+    for empty in (folder, Path(logger.root_dir), Path(logger.save_dir)):
+        with suppress(OSError):  # it holds more, or was never made
+            empty.rmdir()

@@ -10,6 +10,7 @@ with LoopMonitor("runs/a") as monitor:
 
 from trainperf.loop.monitor import LoopMonitor
 from trainperf.loop.monitored_loader import MonitoredLoader
+from trainperf.loop.options import FitOptions
 
 
-__all__ = ["LoopMonitor", "MonitoredLoader"]
+__all__ = ["FitOptions", "LoopMonitor", "MonitoredLoader"]

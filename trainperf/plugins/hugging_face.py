@@ -15,9 +15,7 @@ class AutoTrainPerfCallback(TrainPerfCallback):
     beginning by the time when this one begins.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._awaits_epoch = False
+    _awaits_epoch = False
 
     @override
     def on_train_begin(

@@ -33,4 +33,4 @@ def _callback(options: LaunchOptions) -> object:
     options.send(LaunchSignal.TRAINER)
     from trainperf.lightning.callback import AutoTrainPerf  # noqa: PLC0415 Lightning is loaded now
 
-    return AutoTrainPerf(options)
+    return AutoTrainPerf()

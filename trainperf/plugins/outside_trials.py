@@ -10,18 +10,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
-from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.loop_kind import OUTSIDE
-from trainperf.loop.start import stateful
+from trainperf.loop.fit import stateful
 from trainperf.recording.probes.selection import FitObjects
-from trainperf.trials import TrialOptions
-from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.training import Training, outermost_layers
-
-
-def trial_options(launch: LaunchOptions) -> TrialOptions | None:
-    """What is tried in this process; `None` unless `trainperf try` has started it."""
-    return None if launch.trials is None else TrialOptions(launch=launch.trials, ends=True)
 
 
 class OutsideTraining(Training):
@@ -51,15 +43,3 @@ class OutsideTraining(Training):
         return outermost_layers(
             module.module if isinstance(module, DistributedDataParallel) else module
         )
-
-
-def offered(
-    module: nn.Module, over: Callable[[], object]
-) -> Callable[[FitObjects, BatchSource | None], Training]:
-    """Makes what trials may touch; there is no source of its batches.
-
-    Args:
-        module: That is trained, or several.
-        over: Called when all has been tried.
-    """
-    return lambda objects, _: OutsideTraining(objects, module, over)

@@ -86,10 +86,10 @@ class ProcessUpdates:
         loop, self._loop = self._loop, None
         self._forget_stranger()
         if loop is not None:
-            loop.finish()
+            loop.fit.end()
 
     def _alone(self) -> bool:
-        own = self._loop is not None and not self._loop.monitor.finished
+        own = self._loop is not None and not self._loop.fit.monitor.finished
         return len(Monitor.under_way) <= own
 
     def _update_over(self, optimizer: Optimizer) -> None:
@@ -124,7 +124,7 @@ class ProcessUpdates:
 
     def _open(self, optimizer: Optimizer) -> None:
         if not any(_trainers_above()):
-            self._loop = OutsideLoop(self._options, optimizer)
+            self._loop = OutsideLoop(optimizer)
             self._time(self._loop.cost)
             self._starts = Monitor.starts
             if self._loop.records:

@@ -35,8 +35,14 @@ class BracketCost:
         self._before: Draft | None = None
         self._steps: list[tuple[int, int]] = []
 
-    def step_ended(self, draft: Draft) -> float | None:
-        """Nanoseconds of a switch as the recorder counts them, once enough steps were timed."""
+    def step_over(self, draft: Draft, *, traced: bool = False) -> float | None:
+        """Nanoseconds of a switch as the recorder counts them, once enough steps were timed.
+
+        Args:
+            draft: The step, which is complete.
+            traced: Whether a trace is being recorded.
+        """
+        del traced
         before, self._before = self._before, draft
         spent_ns, self.spent_ns = self.spent_ns, 0
         if before is None:
@@ -46,6 +52,10 @@ class BracketCost:
             return None
         usual = self._steps[-COUNTED:]
         return median(spent for spent, _ in usual) / max(1, median(number for _, number in usual))
+
+    def without(self, begun_ns: int) -> None:
+        """What has passed since then is counted elsewhere, or is nobody's."""
+        self.spent_ns -= self.clock() - begun_ns
 
     def timed(self, function: Callable[P, R], sign: int = 1) -> Callable[P, R]:
         """The function, whose time is counted; with *sign* −1 it is taken off."""

@@ -18,7 +18,7 @@ UNITS = ("1", "s", "B", "B/s", "1/s", "J", "W", "Hz")
 
 _PARTS = frozenset(
     {
-        "Lightning relay",
+        "hooks of the loop",
         "chip",
         "device clock",
         "first answer",

@@ -58,10 +58,6 @@ class HookCost(BracketCost):
         """Another forward, with its hooks."""
         self.spent_ns += self._price_ns
 
-    def without(self, begun_ns: int) -> None:
-        """What has passed since then is counted elsewhere, or is nobody's."""
-        self.spent_ns -= self.clock() - begun_ns
-
     def hook(self, function: Callable[P, R]) -> Callable[P, R]:
         """One that begins a forward, timed; what PyTorch takes to come to it is counted too."""
 
@@ -75,9 +71,9 @@ class HookCost(BracketCost):
         """The function, whose time is not ours although it is called by one that is timed."""
         return self.timed(function, -1)
 
-    def step_over(self, draft: Draft, *, traced: bool) -> float | None:
-        """As `step_ended`; looks at what hooks cost, unless a trace would show it."""
-        switch_ns = self.step_ended(draft)
+    def step_over(self, draft: Draft, *, traced: bool = False) -> float | None:
+        """As for brackets; looks at what hooks cost, unless a trace would show it."""
+        switch_ns = super().step_over(draft, traced=traced)
         self._number += 1
         if self._number <= _PRICED:
             begun = self.clock()

@@ -50,7 +50,6 @@ class BatchSource:
         self._loops: Iterator[Any] = iter(())
         self._replayed: Iterator[Any] | None = None
         self._stream: Iterator[Any] | None = None
-        self._beside: Iterator[Any] | None = None
         self.endless = False
         """Whether the loader is begun anew where it ends, in place of the epoch's end."""
         self._rearrangement: Rearrangement | None = None
@@ -66,16 +65,11 @@ class BatchSource:
     def over(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """This source as the iterator of an epoch, in place of the loop's own."""
         self._loops = iterator
-        if self._replayed or self._stream or self._beside:
+        if self._replayed or self._stream:
             # The epoch before has had no end here: what it held ahead was dropped, and comes again.
             self._ready.extendleft(reversed(self._handed))
         self._handed.clear()
         return self
-
-    def release(self) -> Iterator[Any]:
-        """The loop's own iterator, to be put back into its place."""
-        loops, self._loops = self._loops, iter(())
-        return loops
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -98,11 +92,6 @@ class BatchSource:
         """Batches of the loader that the loop has been given since the last call."""
         work, self._work = self._work, 0.0
         return work
-
-    def use_second_loader(self, stream: Iterator[Any] | None) -> None:
-        """Take batches from there where nothing else is said; `None` is the loop's own iterator."""
-        self._beside = stream
-        self.draw_from(None)
 
     def draw_from(self, stream: Iterator[Any] | None) -> None:
         """Take batches from there; `None` ends that."""
@@ -156,7 +145,7 @@ class BatchSource:
         self._share = len(batches) / len(self._ready)
 
     def _fetch(self) -> Any:  # noqa: ANN401 whatever a loader yields
-        stream = self._replayed or self._stream or self._beside
+        stream = self._replayed or self._stream
         if stream is not None:
             return next(stream)
         try:

@@ -34,7 +34,7 @@ from trainperf.trials.results import (
     result_of,
     without_held,
 )
-from trainperf.trials.state import Snapshot
+from trainperf.trials.state import RESTORED, Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together
 
@@ -117,7 +117,7 @@ class Conductor:
         yield from self._warm_up()
         self.untouched = False
         self._began_ns = monotonic_ns()
-        self._training.hold_still()
+        self._training.without_end()
         waiting = self._in_common()
         while waiting:
             trial = most_promising(waiting, self._results)
@@ -126,8 +126,6 @@ class Conductor:
         yield from self._sets()
         self._trying = ""
         self._tell(self.so_far())
-        self._training.go_on()
-        self.untouched = True
 
     def so_far(self) -> document.Trials:
         """The document, as far as it is known."""
@@ -140,19 +138,9 @@ class Conductor:
             planned=sum(not self._why_not(trial) for trial in self._trials),
             trying=self._trying,
             script=self._script,
-            restored=self._training.restores,
+            restored=RESTORED,
             took_s=self._spent_ns() / 1e9,
         )
-
-    def fit_failed(self, error: str) -> str:
-        """The fit ends with *error*: id of the change that is on, whose it is; empty if none is."""
-        trial = self._switched_on
-        if trial is None:
-            return ""
-        self._note(trial, verdict="failed", reason=f"{error} in a step with it")
-        self._trying = ""
-        self._tell(self.so_far())
-        return trial.id
 
     # -- one trial ------------------------------------------------------------------------------
 

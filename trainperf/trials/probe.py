@@ -4,14 +4,12 @@ Steps with a change, and those that settle after it, are tagged `trial`: they ar
 statistic counts them.  The blocks without a change are steps like any other.
 """
 
-import logging
 import math
 from typing import ClassVar
 
 import torch
 
 from trainperf.core.phases import Gap, Tag
-from trainperf.core.steps.records import FINISHED, INTERRUPTED, NOT_CLOSED
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes.base import Batch, Probe
 from trainperf.recording.recorder import Draft, Recorder
@@ -19,8 +17,6 @@ from trainperf.trials.conductor import Conductor, Steps
 from trainperf.trials.results import Ran
 from trainperf.trials.training import Training
 
-
-log = logging.getLogger("trainperf")
 
 _EPOCH_ENDS = (int(Gap.EPOCH_BOUNDARY), int(Gap.SHUTDOWN))
 """What a step that no batch follows at once is closed in."""
@@ -35,20 +31,11 @@ class TrialsProbe(Probe):
         conductor: Whose plan it is.
         training: That is tried.
         clock: The device's; `None` where nothing is waited for.
-        ends: Whether the process ends with the last trial.
     """
 
     name: ClassVar[str] = "trials"
 
-    def __init__(
-        self,
-        conductor: Conductor,
-        training: Training,
-        clock: DeviceClock | None,
-        *,
-        ends: bool = False,
-    ) -> None:
-        self._ends = ends
+    def __init__(self, conductor: Conductor, training: Training, clock: DeviceClock | None) -> None:
         self._conductor = conductor
         self._training = training
         self._clock = clock
@@ -92,33 +79,13 @@ class TrialsProbe(Probe):
             self._left = plan.send(ran)
         except StopIteration:
             self._plan = None
-            if self._ends:
-                self._training.end()
-
-    def ended(self, reason: str) -> None:
-        """Say so where a step raised with a change switched on.  It cannot be run again.
-
-        In a run for its trials the process ends, and the command starts it again.
-        """
-        if self._plan is None or self._ends or reason in (FINISHED, NOT_CLOSED, INTERRUPTED):
-            return
-        blamed = self._conductor.fit_failed(reason)
-        if blamed:
-            log.warning(
-                "trainperf: %s came with %s switched on for a trial; it is undone, but the step "
-                "cannot be run again. Leave it out: trials=[cannot(%r, 'it raises')], or use "
-                "trainperf try, which goes on without it",
-                reason,
-                blamed,
-                blamed,
-            )
+            self._training.end()
 
     def detach(self) -> None:
-        """The fit ended, perhaps amid a trial, whose change is unmade; the loop may go on."""
+        """The fit ended, perhaps amid a trial, whose change is unmade."""
         plan, self._plan = self._plan, None
         if plan is not None:
             plan.close()
-            self._training.go_on()
             self._training.decide_alone()
 
     def _finish_on_device(self, draft: Draft) -> None:

@@ -19,27 +19,21 @@ from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
 
 
-MINUTES = 2.0
-"""That trials take together by default, the warm-up not counted."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialOptions:
-    """What is to be tried in a fit.  Build it with `of` or `launched`, which check."""
+    """What is to be tried, in a process that ends with the last trial."""
 
     own: tuple[Trial, ...] = ()
     """The user's, before the built-in ones."""
     launch: TrialLaunch = field(default_factory=TrialLaunch)
     """What the command was told; its defaults where there is none."""
-    ends: bool = False
-    """Whether the process ends with the last of them: it was started for them."""
 
     @classmethod
-    def of(cls, trials: Sequence[Trial], minutes: float = MINUTES) -> "TrialOptions":
-        """Trials in a fit that goes on after them.
+    def of(cls, trials: Sequence[Trial], launch: TrialLaunch | None = None) -> "TrialOptions":
+        """The user's trials, in a process that was launched for them.
 
         Raises:
-            ConfigError: A member is no trial, two have the same name, or there is no time.
+            ConfigError: A member is no trial, or two have the same name.
         """
         strangers = [trial for trial in trials if not isinstance(trial, Trial)]
         if strangers:
@@ -50,9 +44,7 @@ class TrialOptions:
         twice = next((id_ for id_ in ids if ids.count(id_) > 1), None)
         if twice is not None:
             raise ConfigError(f"trials: two are named {twice!r}; give one another name")
-        if minutes <= 0:
-            raise ConfigError(f"minutes={minutes}: must be above 0; try {MINUTES:g}")
-        return cls(own=tuple(trials), launch=TrialLaunch(minutes=minutes))
+        return cls(own=tuple(trials), launch=launch or TrialLaunch())
 
     def probe(
         self, training: Training, clock: DeviceClock | None, run: Path | None, guard: Guard
@@ -79,10 +71,10 @@ class TrialOptions:
             script=self.launch.script,
             earlier=self._earlier(),
         )
-        # The loop may be held still: without a plan it would be so for ever.
+        # The training has no end of its own any more.
         guard.when_faulty(TrialsProbe.name, training.decide_alone)
-        guard.when_faulty(TrialsProbe.name, training.end if self.ends else training.go_on)
-        return TrialsProbe(conductor, training, clock, ends=self.ends)
+        guard.when_faulty(TrialsProbe.name, training.end)
+        return TrialsProbe(conductor, training, clock)
 
     def _chosen(self, training: Training) -> list[Trial]:
         launch = self.launch

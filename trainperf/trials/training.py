@@ -1,4 +1,7 @@
-"""Training as trials see it: what they may touch; each adapter fills in what is its own."""
+"""Training as trials see it: what they may touch; each adapter fills in what is its own.
+
+Its process was started for the trials, and ends with them: nothing of it is kept.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,12 +15,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from trainperf.core.errors import ConfigError
 from trainperf.core.loop_kind import PLAIN, LoopKind
 from trainperf.core.machine.limits import launched_ranks
 from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.state import RESTORED, Snapshot, Stateful
+from trainperf.trials.state import Snapshot, Stateful
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,6 @@ class Training:
         self.source = source
         self.micro_batches = micro_batches
         self.others = list(others)
-        self.restores = RESTORED
-        """What is put back after each trial, in words."""
         self._agreement: Agreement | None = None
         self._autocast = ExitStack()
         self._forward_hooks: list[RemovableHandle] = []
@@ -68,26 +68,10 @@ class Training:
 
     # -- what adapters add to or override -------------------------------------------------------
 
-    def hold_still(self) -> None:
-        """Before the first trial: keep from coming between what does, e.g. the epoch's end.
-
-        Batches are taken from a second loader, so that the first keeps its position.
-        """
-        if self.source is None:
-            return
-        try:
-            self.source.use_second_loader(self.source.second_pass())
-        except ConfigError:
-            self.source.endless = True
-        else:
-            self.restores = f"{RESTORED}, position of the loader"
-
-    def go_on(self) -> None:
-        """After the last trial, or amid one: let all go on as if none had been."""
+    def without_end(self) -> None:
+        """Before the first trial: keep from coming between what does, e.g. the epoch's end."""
         if self.source is not None:
-            self.source.replay_only(0)
-            self.source.use_second_loader(None)
-            self.source.endless = False
+            self.source.endless = True
 
     def step_ended(self) -> None:
         """A step was closed, and another may begin.  Runs every step."""

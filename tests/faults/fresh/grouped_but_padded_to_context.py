@@ -15,7 +15,7 @@ def _train(out: Path, *, fixed: bool) -> None:
     batches = padded(lengths[torch.randperm(60)].tolist(), to=None if fixed else LONGEST)
     model = Encoder()
     update = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
-    with LoopMonitor(out, report=False).watch(model, update).audit(at=12) as monitor:
+    with LoopMonitor(out, report=False, audit_at=12).watch(model, update) as monitor:
         for batch in monitor.batches(batches):
             loss = loss_of(model, batch)
             update.zero_grad()

@@ -56,7 +56,7 @@ def _train(out: Path, *, fixed: bool) -> None:
     replay, online, target = Replay(listed=not fixed), _network(), _network()
     update = torch.optim.Adam(online.parameters(), 1e-4, fused=True)
     chosen = [torch.randperm(KEPT)[:ROWS] for _ in range(STEPS)]
-    with LoopMonitor(out, report=False).watch(online, update).audit(at=12) as monitor:
+    with LoopMonitor(out, report=False, audit_at=12).watch(online, update) as monitor:
         for places in monitor.batches(chosen):
             weights = replay.weights(places)
             values = online(replay.states[places])

@@ -51,7 +51,7 @@ def _train(out: Path, *, fixed: bool) -> None:
     batches = _batches(to=None if fixed else SECOND)
     model = Listener()
     update = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
-    with LoopMonitor(out, report=False).watch(model, update).audit(at=12) as monitor:
+    with LoopMonitor(out, report=False, audit_at=12).watch(model, update) as monitor:
         for batch in monitor.batches(batches):
             scores = model(batch["input_values"], batch["attention_mask"])
             loss = functional.cross_entropy(scores, batch["labels"])

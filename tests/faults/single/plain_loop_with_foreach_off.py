@@ -12,7 +12,7 @@ from trainperf.loop import LoopMonitor
 def _train(out: Path, *, fixed: bool) -> None:
     model = small_layers(30)
     optimizer = adamw(fused=fixed, foreach=None if fixed else False)(model.parameters())
-    monitor = LoopMonitor(out, report=False).watch(model, optimizer).audit(at=12)
+    monitor = LoopMonitor(out, report=False, audit_at=12).watch(model, optimizer)
     with monitor:
         for rows, labels in monitor.batches(ready(60, 64, size=64)):
             optimizer.zero_grad()

@@ -11,7 +11,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.commands import main
 from trainperf.core.formatting.escape import plain
 from trainperf.core.run_directory import REPORT
-from trainperf.loop.finish import close_run
+from trainperf.loop.report import close_run
 from trainperf.reports.html.run import PageData, load_page_data, render
 from trainperf.reports.run.run_view import headline
 

@@ -7,22 +7,17 @@ when nothing trains any more.
 import sys
 import time
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from trainperf.analysis.summary.schema import Summary
-from trainperf.audit.chip_cache import note_chip
 from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.core.interleaving import this_participant
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.readings import DATA_WAIT_FRACTION, STEP_S
 from trainperf.core.run_directory import attempt, has_ended, record_file
-from trainperf.core.steps.records import FINISHED
 from trainperf.meters.fold import Reading
-from trainperf.recording.fit import PATIENCE
-from trainperf.recording.guard import Guard
 from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
-from trainperf.recording.sinks.base import Writer
+from trainperf.recording.sinks.base import Outputs
 from trainperf.recording.sinks.tensorboard import PREFIX, scalars
 
 
@@ -31,12 +26,6 @@ WAIT_NS = 5_000_000_000
 
 JOIN_NS = 30_000_000_000
 """Longest wait for traces of several ranks to be read together."""
-
-NEVER_ENDED = f"end_step() was not called in {PATIENCE} batches, so every batch counts as a step"
-NO_BATCHES = (
-    "no step was measured: end_step() was called, but no batch came through the monitor; iterate "
-    "over monitor.batches(loader)"
-)
 
 
 def first_answer(
@@ -71,11 +60,12 @@ def first_answer(
     )
 
 
-def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = None) -> Summary:
+def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = None) -> Summary:
     """Write `summary.json` and `report.html` once every rank has ended.
 
     The report is printed if *aloud*.
-    A `SummaryWriter` gets the report as markdown text, and of several ranks the readings of all.
+    Loggers get it as markdown text, and of several ranks the readings of all: live, rank 0 knows
+    only its own.
 
     Raises:
         RunError: The directory holds no run.
@@ -87,6 +77,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
         load_page_data,
         save,
     )
+    from trainperf.reports.run import markdown  # noqa: PLC0415
     from trainperf.reports.run.formats import write_report  # noqa: PLC0415
 
     _wait_for(run, ranks)
@@ -103,34 +94,17 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
             write_report(summary, sys.stdout)
             sys.stdout.write(f"\n  {opened.address}\n")
             sys.stdout.flush()
-    if writer is not None:
-        for tag, value in of_all_ranks(summary).items():
-            writer.add_scalar(tag, value, summary.run.steps)
-        show(writer, summary, summary.run.steps)
+    if outputs is not None:
+        step = summary.run.steps if outputs.step is None else outputs.step()
+        if summary.run.world_size > 1:
+            draw(outputs, scalars(summary.readings), step)
+        boards = (getattr(logger, "experiment", None) for logger in outputs.loggers)
+        for board in (outputs.writer, *boards):
+            add_text = getattr(board, "add_text", None)
+            if callable(add_text):
+                add_text(f"{PREFIX}summary", markdown.render(summary), step)
     save(page, run)
     return summary
-
-
-def finish_rank(
-    guard: Guard,
-    run: Path | None,
-    *,
-    ranks: int,
-    reason: str,
-    aloud: bool,
-    writer: Writer | None,
-) -> None:
-    """What is left to do once this rank's files are closed: the report.
-
-    Where this is rank 0, which alone gives its *run*; it waits for the files of the
-    others if the fit came to its end.
-    """
-    if run is not None:
-        finished = reason == FINISHED
-        awaited = ranks if finished else 1
-        close = partial(close_run, run, ranks=awaited, aloud=aloud, writer=writer)
-        guard.run("chip", lambda: note_chip(run, measure=nobody_waits(finished=finished)))
-        guard.run("report", close)
 
 
 def nobody_waits(*, finished: bool) -> bool:
@@ -138,18 +112,13 @@ def nobody_waits(*, finished: bool) -> bool:
     return finished or this_participant() is not None
 
 
-def of_all_ranks(summary: Summary) -> dict[str, float]:
-    """Tags and values over the whole fit; none of one rank, whose curves are there already."""
-    return scalars(summary.readings) if summary.run.world_size > 1 else {}
-
-
-def show(writer: object, summary: Summary, step: int) -> None:
-    """The report as markdown, in whatever has TensorBoard's `add_text`."""
-    from trainperf.reports.run import markdown  # noqa: PLC0415
-
-    add_text = getattr(writer, "add_text", None)
-    if callable(add_text):
-        add_text(f"{PREFIX}summary", markdown.render(summary), step)
+def draw(outputs: Outputs, values: Mapping[str, float], step: int) -> None:
+    """Values by tag, at a step, in whatever the loop logs to."""
+    if outputs.writer is not None:
+        for tag, value in values.items():
+            outputs.writer.add_scalar(tag, value, step)
+    for logger in outputs.loggers:
+        logger.log_metrics(dict(values), step=step)
 
 
 def join_captures(run: Path) -> None:

@@ -1,0 +1,491 @@
+"""One fit, whatever loop it is: run directory, probes, audit, captures, cost, upload, exit, report.
+
+An adapter says what its loop consists of (`FitFacts`), what happens in it, and when it is over; it
+decides nothing else.
+"""
+
+import atexit
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from trainperf.audit.chip_cache import note_chip
+from trainperf.core import run_directory, spool
+from trainperf.core.interleaving import directory
+from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.loop_kind import PLAIN, LoopKind
+from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
+from trainperf.core.machine.processes import this_process
+from trainperf.core.places import AnyPath, RemotePath, path_of
+from trainperf.core.steps.records import FINISHED, NOT_CLOSED, RunInfo, Scalar, Totals, ended_by
+from trainperf.loop.options import FitOptions
+from trainperf.loop.phase_contexts import PhaseContexts
+from trainperf.loop.prepared_loaders import holds_ahead, loader_under
+from trainperf.loop.report import close_run, draw, first_answer, nobody_waits
+from trainperf.meters import Measure
+from trainperf.meters.fold import Reading
+from trainperf.recording import run_identity, run_settings
+from trainperf.recording.aggregation import AggregationSink, length
+from trainperf.recording.bracket_cost import BracketCost
+from trainperf.recording.machine.probe import is_first_of_host, machine_probe
+from trainperf.recording.monitor import Monitor, RunParts
+from trainperf.recording.probes.audit import AuditProbe
+from trainperf.recording.probes.base import Batch, Probe
+from trainperf.recording.probes.interleaving import turns_probe
+from trainperf.recording.probes.lines import LinesProbe
+from trainperf.recording.probes.loader import LoaderProbe
+from trainperf.recording.probes.selection import (
+    EVERYTHING,
+    OF_TRAINING,
+    FitObjects,
+    ProbeSet,
+    choose,
+    inapplicable,
+    meters_of,
+)
+from trainperf.recording.process_objects import nothing
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
+from trainperf.recording.rank_group import RankGroup
+from trainperf.recording.shared_run import shared_run_directory, written
+from trainperf.recording.sinks import default_sinks
+from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink, Writer
+from trainperf.recording.upload import Upload
+from trainperf.trials import TrialOptions
+from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.state import Stateful
+from trainperf.trials.training import Training
+
+
+log = logging.getLogger("trainperf")
+
+PATIENCE = 64
+"""Batches without an optimizer step from which on a batch is taken to be a step."""
+
+NOTHING_TRIED = (
+    "nothing is tried in a training that goes on: weights and batches of the trials would be its "
+    "own; use trainperf try"
+)
+
+_OF_TRAINING = ("optimizer_fused", "optimizer_foreach", "grad_scaler", "gradient_bytes")
+"""Settings that an inference loop has not."""
+
+
+def _nothing_yet() -> dict[str, str]:
+    return {}
+
+
+def _no_actions() -> dict[str, int]:
+    return {}
+
+
+def _print(sentence: str) -> None:
+    sys.stdout.write(f"{sentence}\n")
+    sys.stdout.flush()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitFacts:
+    """A loop that is about to be measured, as its adapter sees it."""
+
+    objects: FitObjects
+    base: str | AnyPath | None
+    """Where the run directory is made unless the user has said; `None` makes none."""
+    kind: LoopKind = PLAIN
+    loader: object = None
+    config: Mapping[str, Scalar] = field(default_factory=dict)
+    """Settings of the framework, beyond what every loop tells."""
+    software: Mapping[str, str] = field(default_factory=dict)
+    rank: int | None = None
+    """Of this process; `None` asks torch's process group."""
+    share: Callable[[AnyPath | None], AnyPath | None] | None = None
+    """Gives all ranks the run directory that rank 0 has chosen, where torch's process group knows
+    nothing of them."""
+    writer: Writer | None = None
+    loggers: tuple[MetricsLogger, ...] = ()
+    step: Callable[[], int] | None = None
+    """The step number that the user's own curves are drawn over; loggers need it."""
+    log_every: int = 50
+    """Steps between two points there, unless the user has said."""
+    measures: frozenset[Measure] = EVERYTHING
+    probes: tuple[Probe, ...] = ()
+    """What tells of this loop what a framework would."""
+    notes: Callable[[], dict[str, str]] = _nothing_yet
+    """How numbers were obtained, as far as known now."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why facts are missing, beyond what the choice of probes tells."""
+    actions_ns: Callable[[], dict[str, int]] = _no_actions
+    """Exclusive host time of each user hook."""
+    coarse: Callable[[], bool] = bool
+    """Whether it has turned out by now that data wait is not the loader's alone."""
+    training: Callable[[BatchSource | None], Training] | None = None
+    """What trials may touch; by default what they may of a plain loop."""
+    profile: ScheduledProfile | None = None
+    """What is traced, unless the user has said."""
+    steps_before: int = 0
+    """Optimizer steps before this fit: numbers of traces go on from there."""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """Steps, samples and tokens of earlier fits that this one continues."""
+    continues: str = ""
+    micro_batches: int = 1
+    period: int = 0
+    """Batches after which validation or an epoch comes back; 0 if that is not known."""
+    announce: Callable[[str], object] = _print
+    """Takes the first answer, a sentence."""
+
+
+class Fit:
+    """One fit on one rank.  It begins when this is made.
+
+    Args:
+        options: What the user asked for; what a command has launched this process for is added.
+        clock: Host clock; another than the machine's is not sampled.
+    """
+
+    part = "start of the fit"
+    hooks = "hooks of the loop"
+
+    def __init__(self, options: FitOptions, clock: HostClock = monotonic_ns) -> None:
+        self.options = options
+        self.monitor = Monitor(clock)
+        self.recorder, self.guard = self.monitor.recorder, self.monitor.guard
+        self.run: Path | None = None
+        """The run directory, once the fit was started; of one behind a URL, its spool."""
+        self.chosen = ProbeSet()
+        self.audit: AuditProbe | None = None
+        """Until no further step is audited."""
+        self.source: BatchSource | None = None
+        """Through which its batches come, where changes are tried."""
+        self.cost: BracketCost | None = None
+        """Times what an adapter runs in every step, until it is clear what that costs."""
+        self.on_settled: Callable[[], object] = nothing
+        """Called once, when nothing is to be timed any more."""
+        self.on_end: Callable[[str], object] = nothing
+        """Called first as the fit ends, with the reason."""
+        self.reason_at_exit = NOT_CLOSED
+        """Of a fit that nobody ended before the process did, without an error."""
+        self.undo = ExitStack()
+        """Takes the adapter's hooks away: when the fit is over, or after a fault of ours."""
+        self.closing = ExitStack()
+        """What is closed when the report is written."""
+        self.launch = options.launched()
+        self.trials = _trials_asked(options, self.launch)
+        """What is tried, in a process that ends with the last trial; `None` anywhere else."""
+        self.phases = PhaseContexts(self.recorder, self.guard, self.chosen)
+        """Its brackets; others once it has started, and once it is clear what these cost."""
+        self._upload: Upload | None = None
+        self._outputs = Outputs(run=None)
+        self._ranks = 1
+        self._started_at = wall_clock_anchor()
+        self._pid = os.getpid()
+        self.guard.when_faulty(self.hooks, self.give_up)
+        atexit.register(self._at_exit)
+
+    # -- the start ----------------------------------------------------------------------------
+
+    def start(self, describe: Callable[[], FitFacts]) -> bool:
+        """Model, optimizers and loaders exist: choose directory and probes; whether that worked.
+
+        On several ranks it takes a moment of each, and no collective: a rank may have no fit.
+        """
+        return bool(self.guard.run(self.part, lambda: self._start(describe())))
+
+    def _start(self, facts: FitFacts) -> bool:
+        objects, rank = facts.objects, facts.rank
+        if rank is None:
+            several = dist.is_available() and dist.is_initialized()
+            rank = dist.get_rank() if several else 0
+            objects.world_size = dist.get_world_size() if several else 1
+        self._ranks = objects.world_size
+        chosen = facts.base and (directory() or self.launch.dirpath or facts.base)
+        base = None if chosen is None else path_of(chosen)
+        share = facts.share or partial(shared_run_directory, rank=rank, ranks=objects.world_size)
+        address = share(base)
+        self.run = written(address, spool.local)
+        objects.run = self.run if rank == 0 else None
+        on_rank_0 = rank == 0 and self.trials is None
+        self._outputs = Outputs(
+            run=self.run,
+            rank=rank,
+            writer=facts.writer if on_rank_0 else None,
+            loggers=facts.loggers if on_rank_0 else (),
+            step=facts.step,
+        )
+        with ExitStack() as where_it_raises:
+            where_it_raises.callback(self._discard, objects.run)
+            self._measure(facts)
+            where_it_raises.pop_all()
+        self.renew_phases(facts.kind)
+        if self.run is not None and isinstance(address, RemotePath):
+            self._upload = Upload(self.run, address, rank)
+            self.guard.run(Upload.part, self._upload.start)
+        return True
+
+    def _discard(self, run: Path | None) -> None:
+        """Nothing is measured, and no empty directory is left."""
+        self.run, self.audit, self.chosen = None, None, ProbeSet()
+        if run is not None:
+            spool.discard_empty(run)
+
+    def _measure(self, facts: FitFacts) -> None:
+        """Choose the probes and start the monitor."""
+        objects, trains = facts.objects, facts.kind.trains
+        chosen = choose(objects, facts.measures if trains else facts.measures - OF_TRAINING)
+        self.chosen = chosen
+        chosen.probes += [*facts.probes, *self._looks(facts), *self.options.probes]
+        info = self._info(facts)
+        # Last of all: what the others do as a step closes is part of the turn.
+        turns = turns_probe(chosen.clock, info, facts.micro_batches, facts.period)
+        trials = self._trials(facts)
+        facts = replace(facts, loader=None)  # a loader may hold the whole trainer
+        sinks = [*default_sinks(self._outputs), *self.options.sinks]
+        shared = self._aggregation(facts, sinks)
+        answers = self.options.report and self._outputs.rank == 0
+        self.monitor.start(
+            RunParts(
+                info=info,
+                probes=[*chosen.probes, *trials, *turns],
+                sinks=[*sinks, shared] if shared else sinks,
+                device=chosen.clock,
+                log_every=self.options.log_every_n_steps or facts.log_every,
+                totals=partial(self._totals, facts, shared),
+                first_answer=partial(self._announce, facts) if answers else None,
+                meters=meters_of(facts.measures),
+                own_meters=tuple(self.options.meters),
+            )
+        )
+
+    def _looks(self, facts: FitFacts) -> list[Probe]:
+        """Probes that look at something once, or beside the loop."""
+        options, objects, run = self.options, facts.objects, self.run
+        place = CaptureRank(
+            run=run,
+            rank=self._outputs.rank,
+            world_size=objects.world_size,
+            device=objects.device.type,
+            offset=facts.steps_before,
+            show=self._draw_trace,
+        )
+        profile = options.profile or facts.profile
+        capture = None if profile is None else profile.probe(place, self.guard)
+        probes: list[Probe] = [] if capture is None else [capture]
+        if run is None:
+            return probes
+        module = objects.module if isinstance(objects.module, torch.nn.Module) else None
+        if self.launch.loader_anatomy:
+            probes.append(LoaderProbe(facts.loader, objects.run))
+        if self.launch.audit_plan is not None:
+            self.audit = AuditProbe(module, self.launch.audit_plan, place, self.guard)
+            self.audit.ledger = self.chosen.ledger
+            probes.append(self.audit)
+        if options.lines and objects.run is not None and self._on_machine_clock:
+            probes.append(LinesProbe(objects.run))
+        if options.machine and self._on_machine_clock and is_first_of_host(self._outputs.rank):
+            probes += machine_probe(run, self._outputs.rank, objects.device)
+        return probes
+
+    def _trials(self, facts: FitFacts) -> list[Probe]:
+        """What takes the training through its trials, in a process that ends with them."""
+        objects = facts.objects
+        if self.trials is None or not isinstance(objects.module, torch.nn.Module):
+            return []
+        self.source = BatchSource(loader_under(facts.loader), holds_ahead(facts.loader))
+        make = facts.training or partial(plain_training, objects)
+        training = make(self.source)
+        return [self.trials.probe(training, self.chosen.clock, objects.run, self.guard)]
+
+    def _aggregation(self, facts: FitFacts, sinks: list[Sink]) -> AggregationSink | None:
+        """Where several ranks of a process group were asked to; nobody is waited for."""
+        ranks, rank = facts.objects.world_size, self._outputs.rank
+        grouped = dist.is_available() and dist.is_initialized() and dist.get_world_size() == ranks
+        if not self.options.aggregate or ranks == 1 or not grouped:
+            return None
+        meters = meters_of(facts.measures)
+        group = RankGroup(rank, ranks, length(meters), self.guard)
+        return AggregationSink(meters, sinks if rank == 0 else (), self.guard, group)
+
+    def _info(self, facts: FitFacts) -> RunInfo:
+        objects, rank = facts.objects, self._outputs.rank
+        ranks = objects.local_world_size or run_identity.local_world_size(objects.world_size)
+        return RunInfo(
+            started_at=self._started_at,
+            rank=rank,
+            world_size=objects.world_size,
+            device=objects.device.type,
+            attempt=run_directory.attempt(),
+            process=this_process(),
+            reasons={**self.chosen.reasons, **inapplicable(facts.kind), **facts.reasons},
+            software={**run_identity.software(), **facts.software},
+            hardware={**run_identity.hardware(objects.device), "local_world_size": ranks},
+            config={**_configuration(facts), **facts.config},
+            environment=run_identity.environment(rank=rank),
+            totals=dict(facts.totals),
+            continues=facts.continues,
+        )
+
+    def _totals(self, facts: FitFacts, shared: AggregationSink | None) -> Totals:
+        chosen = self.chosen
+        lengths = chosen.tokens.histogram() if chosen.tokens else {}
+        waits = chosen.contention
+        return Totals(
+            at_step=0,
+            actions_ns=facts.actions_ns(),
+            threads_ns=chosen.threads.read() if chosen.threads else {},
+            sequence_lengths=dict(sorted(lengths.items())),
+            longest_tokens=chosen.tokens.longest_tokens if chosen.tokens else 0,
+            notes={**facts.notes(), **(shared.notes() if shared else {})},
+            config=chosen.config(self.guard),
+            contention=(self.guard.run(waits.name, waits.totals) or {}) if waits else {},
+        )
+
+    def _announce(self, facts: FitFacts, readings: dict[str, Reading]) -> None:
+        answer = first_answer(
+            readings,
+            written=self.run is not None,
+            coarse=facts.coarse(),
+            whole=facts.kind.run_noun,
+        )
+        if answer is not None:
+            facts.announce(answer)
+
+    def _draw_trace(self, step: int, figures: Mapping[str, float]) -> None:
+        """Key figures of a trace, at the last of its steps."""
+        draw(self._outputs, trace_scalars(figures), step)
+
+    @property
+    def _on_machine_clock(self) -> bool:
+        return self.recorder.now_ns is monotonic_ns
+
+    # -- the loop -----------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """Where people find the run; empty without one."""
+        return str(self._upload.url if self._upload is not None else self.run or "")
+
+    @property
+    def measured(self) -> bool:
+        """Whether what happens in the loop now is part of a step, or of a pause between two."""
+        off = {self.part, Monitor.part, self.hooks} & self.guard.faults.keys()
+        return self.monitor.started and not self.monitor.finished and not off
+
+    def micro_batch(
+        self, batch: Batch, loss: object, *, complete: bool, begun: int | None = None
+    ) -> None:
+        """A forward-backward pass is over; *complete* with the update.  Runs every micro-batch.
+
+        *begun* is the host time from which on the loop waits for us, by default now.
+        """
+        audit = self.audit
+        if audit is not None:
+            audit.pause()  # our own work is no part of it
+        self.monitor.micro_batch(batch, loss, complete=complete, begun=begun)
+        if audit is not None and audit.settle():
+            self.audit = None
+
+    def settle_cost(self) -> None:
+        """A step is complete: time no more once it is clear what one costs.  In the first steps."""
+        cost, draft = self.cost, self.recorder.draft
+        if cost is None or draft is None:
+            return
+        switch_ns = cost.step_over(draft, traced=self.recorder.listener is not None)
+        if switch_ns is not None:
+            self.cost, self.monitor.switch_ns = None, switch_ns
+            self.on_settled()
+
+    def renew_phases(self, kind: LoopKind = PLAIN) -> None:
+        """Make the brackets anew: probes, or what is timed, have changed."""
+        self.phases = PhaseContexts(
+            self.recorder, self.guard, self.chosen, trains=kind.trains, cost=self.cost
+        )
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def end(self, reason: str = FINISHED) -> None:
+        """Close the files, write the summary, print the report on rank 0.  Safe to call twice."""
+        atexit.unregister(self._at_exit)
+        if self.monitor.finished:
+            return
+        self.on_end(reason)
+        self.remove_hooks()
+        if self.audit is not None:
+            self.audit.pause()  # the fit may be over in the middle of it
+        self.monitor.finish(reason)
+        if self.run is not None and self._outputs.rank == 0:
+            self._report(self.run, finished=reason == FINISHED)
+        self.guard.last(self.part, self.closing.close)
+        if self._upload is not None:
+            self.guard.run(Upload.part, self._upload.end)
+
+    def remove_hooks(self) -> None:
+        """Take the adapter's hooks away, for nobody trains any more.  Safe to call at any time."""
+        self.guard.last(self.hooks, self.undo.close)
+
+    def give_up(self) -> None:
+        """After a fault of ours no step is measured any more: a part of one would be no step."""
+        self.undo.close()
+        self.recorder.abandon()
+
+    def _report(self, run: Path, *, finished: bool) -> None:
+        """Where this is rank 0; it waits for the files of the others if the fit came to its end."""
+        self.guard.run("chip", lambda: note_chip(run, measure=nobody_waits(finished=finished)))
+        ranks = self._ranks if finished else 1
+        close = partial(
+            close_run, run, ranks=ranks, aloud=self.options.report, outputs=self._outputs
+        )
+        self.guard.run("report", close)
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._pid:  # a forked child has inherited us
+            # An error that nobody caught is kept in `sys`.
+            error = getattr(sys, "last_value", None)
+            self.end(self.reason_at_exit if error is None else ended_by(type(error)))
+
+
+def _trials_asked(options: FitOptions, launch: LaunchOptions) -> TrialOptions | None:
+    if launch.trials is not None:
+        return TrialOptions.of(options.trials, launch.trials)
+    if options.trials:
+        log.warning("trainperf: %s", NOTHING_TRIED)
+    return None
+
+
+def plain_training(objects: FitObjects, source: BatchSource | None) -> Training:
+    """What trials may touch of a plain loop."""
+    module = objects.module
+    assert isinstance(module, torch.nn.Module)  # noqa: S101 nothing else is tried
+    return Training(module, objects.optimizers, objects.device, source, others=stateful(objects))
+
+
+def stateful(objects: FitObjects) -> list[Stateful]:
+    """Schedulers and scaler, as far as their state can be put back."""
+    candidates = (*objects.schedulers, objects.scaler)
+    return [each for each in candidates if isinstance(each, Stateful)]
+
+
+def _configuration(facts: FitFacts) -> dict[str, Scalar]:
+    """What every loop tells of itself."""
+    objects, model = facts.objects, facts.objects.module
+    of_model: dict[str, Scalar] = {}
+    if isinstance(model, torch.nn.Module):
+        of_model = {**run_identity.model(model), "precision": run_identity.precision(model)}
+    settings = run_settings.settings(model, objects.optimizers, objects.scaler)
+    if facts.kind.trains:
+        settings["optimizers"] = run_settings.names(objects.optimizers)
+        settings["schedulers"] = run_settings.names(objects.schedulers)
+    else:
+        settings = {name: settings[name] for name in settings if name not in _OF_TRAINING}
+    return {
+        **of_model,
+        "loop": facts.kind.name,
+        **settings,
+        "seed": torch.initial_seed(),
+        **run_identity.loader(facts.loader),
+    }

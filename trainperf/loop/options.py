@@ -1,0 +1,88 @@
+"""Options of a fit, the same in every door: each is declared, explained and checked here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainperf.core.errors import ConfigError
+from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.places import storage
+from trainperf.meters import Meter
+from trainperf.recording.extensions import Extensions
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.tokens import MaskFunction, demand_mask
+from trainperf.recording.profiling.options import ScheduledProfile
+from trainperf.recording.sinks.base import Sink
+from trainperf.trials import Trial, TrialOptions
+
+
+# Not frozen: the callbacks and the monitor have these options, and a life of their own.
+@dataclass(kw_only=True, eq=False, repr=False)
+class FitOptions:
+    """What is measured of a fit, and where it goes.
+
+    Under `trainperf run`, `try` and `prove` what the command was told is added.
+
+    Raises:
+        ConfigError: A value is refused; the message says which and what to pass instead.
+    """
+
+    tokens: MaskFunction | None = None
+    """From a batch to a mask of shape (batch, tokens), where neither `attention_mask` nor `labels`
+    tells which tokens count; of a Hugging Face Trainer from the model's keyword arguments."""
+    dirpath: str | Path | None = None
+    """Directory under which the run directory is made, or its URL (`s3://…`); by default the
+    logger's under Lightning, and `output_dir` under a Hugging Face Trainer."""
+    log_every_n_steps: int | None = None
+    """Steps between two points in TensorBoard and other loggers; by default the framework's."""
+    report: bool = True
+    """Whether to print the report when the fit ends."""
+    lines: bool = True
+    """Whether to sample the lines that the training thread is in, for 0.1 % of the time."""
+    machine: bool = True
+    """Whether to sample the machine, once a second, in a process of its own."""
+    audit_at: int | None = None
+    """Number of a step, from 0, of which every operator is written to `audit.json`: it takes
+    longer, and no statistic counts it."""
+    loader_anatomy: bool = False
+    """Whether to look into the loader before the first step, for two seconds: what a batch costs in
+    `__getitem__`, collate and transport goes to `loader.json`."""
+    profile: ScheduledProfile | None = None
+    """Which steps are traced with `torch.profiler`."""
+    meters: Sequence[Meter] = ()
+    """Your own (`trainperf.meters.Meter`), in addition to the built-in ones."""
+    probes: Sequence[Probe] = ()
+    """Your own (`trainperf.recording.probes.base.Probe`): facts of a step that your meters need."""
+    sinks: Sequence[Sink] = ()
+    """Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading."""
+    aggregate: bool = False
+    """Whether loggers get readings over all ranks, too, while training."""
+    trials: Sequence[Trial] = ()
+    """Changes of your own (`trainperf.trials.Trial`) that `trainperf try` switches on and off
+    before the built-in ones.  In a training that goes on nothing is tried."""
+
+    def __post_init__(self) -> None:
+        demand_mask(self.tokens)
+        if self.dirpath is not None:
+            storage(self.dirpath)
+        if self.log_every_n_steps is not None and self.log_every_n_steps < 1:
+            raise ConfigError(
+                f"log_every_n_steps={self.log_every_n_steps}: must be at least 1; leave it out for "
+                "the usual number"
+            )
+        if self.audit_at is not None and self.audit_at < 0:
+            raise ConfigError(f"audit_at={self.audit_at}: steps count from 0; try audit_at=20")
+        own = Extensions.of(self.meters, self.sinks, self.probes)
+        self.meters, self.sinks, self.probes = own.meters, own.sinks, own.probes
+        TrialOptions.of(self.trials)
+
+    @property
+    def own_dirpath(self) -> str | None:
+        """The directory that the user has chosen; `None` for the usual one."""
+        return None if self.dirpath is None else str(self.dirpath)
+
+    def launched(self) -> LaunchOptions:
+        """With what the command was told that has launched this process, if one has."""
+        return LaunchOptions.of_this_process().joined(
+            dirpath=self.own_dirpath, audit_at=self.audit_at, loader_anatomy=self.loader_anatomy
+        )
