@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.audit.chip_cache import note_chip
 from trainperf.core import run_directory, spool
@@ -279,6 +280,8 @@ class Fit:
         if run is None:
             return probes
         module = objects.module if isinstance(objects.module, torch.nn.Module) else None
+        if isinstance(module, DistributedDataParallel):  # its name is in front of no other
+            module = module.module
         if self.launch.loader_anatomy:
             probes.append(LoaderProbe(facts.loader, objects.run))
         if self.launch.audit_plan is not None:
@@ -287,7 +290,8 @@ class Fit:
             probes.append(self.audit)
         if options.lines and objects.run is not None and self._on_machine_clock:
             probes.append(LinesProbe(objects.run))
-        if options.machine and self._on_machine_clock and is_first_of_host(self._outputs.rank):
+        first = objects.world_size == 1 or is_first_of_host(self._outputs.rank)
+        if options.machine and self._on_machine_clock and first:
             probes += machine_probe(run, self._outputs.rank, objects.device)
         return probes
 
