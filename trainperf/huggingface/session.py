@@ -319,7 +319,7 @@ class MeasuredTraining:
         self._undo.callback(setattr, loader, ACCELERATED, inner)
 
     def _guarded(self, function: Callable[..., object]) -> Callable[..., None]:
-        return self.monitor.guard.listener(self.hooks, function)
+        return self.monitor.guard.hook(self.hooks, function)
 
     def _give_up(self) -> None:
         """After a fault of ours no step is measured any more: a part of one would be no step."""
