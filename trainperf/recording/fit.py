@@ -15,7 +15,7 @@ from trainperf.core.steps.records import RunInfo, Scalar, Totals
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity
-from trainperf.recording.aggregation import AggregationSink, length
+from trainperf.recording.aggregation import AggregationSink
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.guard import Guard
 from trainperf.recording.machine.probe import is_first_of_host, machine_probe
@@ -32,7 +32,6 @@ from trainperf.recording.probes.selection import (
     inapplicable,
     meters_of,
 )
-from trainperf.recording.rank_group import RankGroup
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import Outputs, Sink
 
@@ -128,9 +127,7 @@ def _aggregation(plan: FitPlan, sinks: Sequence[Sink], guard: Guard) -> Aggregat
     grouped = dist.is_available() and dist.is_initialized() and dist.get_world_size() == ranks
     if not plan.extensions.aggregate or ranks == 1 or not grouped:
         return None
-    meters = meters_of(plan.measures)
-    group = RankGroup(rank, ranks, length(meters), guard)
-    return AggregationSink(meters, sinks if rank == 0 else (), guard, group)
+    return AggregationSink(meters_of(plan.measures), sinks if rank == 0 else (), guard)
 
 
 def _samplers(plan: FitPlan) -> list[Probe]:
