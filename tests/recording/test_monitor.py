@@ -350,7 +350,7 @@ def test_a_sink_that_fails_is_alone(method: str, caplog: pytest.LogCaptureFixtur
 
 
 def test_a_meter_that_fails_stops_the_showing_only() -> None:
-    """It has no value in the readings of that moment, the last; records are written all the same."""
+    """The readings of that moment are the last, without it; records are written all the same."""
 
     class Wrong(Meter):
         name, unit, scope = "wrong", "1", Scope.ALL

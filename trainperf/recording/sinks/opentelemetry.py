@@ -20,6 +20,8 @@ from trainperf.recording.sinks.base import Sink
 _UCUM = {"B": "By", "B/s": "By/s"}
 """Units that have another name in OpenTelemetry."""
 
+_STEPS = "steps"
+
 
 class OpenTelemetrySink(Sink):
     """Offers readings as gauges `trainperf.<reading>`, and finished steps as `trainperf.steps`.
@@ -46,53 +48,42 @@ class OpenTelemetrySink(Sink):
         self._meter = given.get_meter("trainperf")
         self._own_attributes = dict(attributes or {})
         self._attributes = dict[str, str | int]()
-        self._readings: Mapping[str, Reading] = {}
+        self._values: dict[str, float] = {}
+        """What is observed now: readings, and the number of steps."""
         self._offered = set[str]()
-        self._steps = 0
-        self._running = False
 
     def begin(self, info: RunInfo) -> None:
         """Offer the number of steps."""
         self._attributes = {**self._own_attributes, "rank": info.rank}
-        self._readings, self._steps, self._running = {}, 0, True
-        if "steps" not in self._offered:
-            self._offered.add("steps")
-            self._meter.create_observable_counter(
-                "trainperf.steps", callbacks=[self._count], description="Finished steps"
-            )
+        self._values = {_STEPS: 0}
+        self._offer(_STEPS, self._meter.create_observable_counter, "Finished steps")
 
     def rows(self, rows: Sequence[Row]) -> None:
         """Count them."""
-        self._steps += len(rows)
+        self._values[_STEPS] += len(rows)
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """Keep the latest; one that has a value for the first time is offered from now on."""
-        self._readings = dict(readings)
-        for name, reading in readings.items():
-            if reading.value is not None and name not in self._offered:
-                self._offered.add(name)
-                self._meter.create_observable_gauge(
-                    f"trainperf.{name}",
-                    callbacks=[self._observed(name)],
-                    unit=_UCUM.get(reading.unit, reading.unit),
-                    description=described(name, reading.title),
-                )
+        values = {name: float(r.value) for name, r in readings.items() if r.value is not None}
+        self._values = {_STEPS: self._values[_STEPS], **values}
+        for name in values:
+            unit, about = readings[name].unit, described(name, readings[name].title)
+            gauge = self._meter.create_observable_gauge
+            self._offer(name, gauge, about, _UCUM.get(unit, unit))
 
     def close(self) -> None:
         """Nothing is observed any more."""
-        self._running = False
+        self._values = {}
 
-    def _count(self, _: object) -> list[object]:
-        return [self._api.Observation(self._steps, self._attributes)] if self._running else []
-
-    def _observed(self, name: str) -> Callable[[object], list[object]]:
-        return partial(self._observe, name)
+    def _offer(self, name: str, create: Callable[..., object], about: str, unit: str = "") -> None:
+        if name not in self._offered:
+            self._offered.add(name)
+            callback = partial(self._observe, name)
+            create(f"trainperf.{name}", callbacks=[callback], unit=unit, description=about)
 
     def _observe(self, name: str, _: object) -> list[object]:
-        reading = self._readings.get(name)
-        if not self._running or reading is None or reading.value is None:
-            return []
-        return [self._api.Observation(float(reading.value), self._attributes)]
+        value = self._values.get(name)
+        return [] if value is None else [self._api.Observation(value, self._attributes)]
 
 
 def _api() -> ModuleType:

@@ -3,7 +3,9 @@
 Nothing is pushed: a reading is converted when somebody asks for it, on the server's own thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 
@@ -17,8 +19,16 @@ from trainperf.recording.sinks.base import Sink
 PORT = 9464
 """Usual port of exporters that are no server of their own."""
 
-_UNITS = {"s": "seconds", "B": "bytes", "J": "joules", "W": "watts", "Hz": "hertz"}
-_ENDINGS = {"s": "_s", "B": "_bytes", "1/s": "_per_s", "B/s": "_bytes_per_s"}
+_ENDINGS = {
+    "s": ("_s", "_seconds"),
+    "B": ("_bytes", "_bytes"),
+    "1/s": ("_per_s", "_per_second"),
+    "B/s": ("_bytes_per_s", "_bytes_per_second"),
+    "J": ("", "_joules"),
+    "W": ("", "_watts"),
+    "Hz": ("", "_hertz"),
+}
+"""Unit to how the name of a reading ends, and how that of a metric does."""
 
 
 class PrometheusSink(Sink):
@@ -55,16 +65,16 @@ class PrometheusSink(Sink):
         self._address = address
         self._own_labels = dict(labels or {})
         self._labels = dict[str, str]()
-        self._readings: Mapping[str, Reading] = {}
-        self._of_all_ranks: Mapping[str, Reading] = {}
+        self._readings: dict[str, Mapping[str, Reading]] = {}
+        """The latest of each kind."""
         self._steps = 0
-        self._stop: Callable[[], None] = _nothing
+        self._served = ExitStack()
 
     def begin(self, info: RunInfo) -> None:
         """Listen; a port that is taken switches this sink off, and the log says so."""
         self.close()
         self._labels = {**self._own_labels, "rank": str(info.rank)}
-        self._readings, self._of_all_ranks, self._steps = {}, {}, 0
+        self._readings, self._steps = {}, 0
         registry = self._client.CollectorRegistry()
         registry.register(self)
         on_host = int(info.hardware.get("local_world_size") or 1)
@@ -77,13 +87,8 @@ class PrometheusSink(Sink):
                 "PrometheusSink(port=…), or 0 for any that is free"
             ) from error
         self.port = server.server_port
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join(1.0)
-
-        self._stop = stop
+        for act in (partial(thread.join, 1.0), server.server_close, server.shutdown):
+            self._served.callback(act)  # called in reverse
 
     def rows(self, rows: Sequence[Row]) -> None:
         """Count them."""
@@ -91,16 +96,15 @@ class PrometheusSink(Sink):
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """Keep the latest."""
-        self._readings = dict(readings)
+        self._readings[""] = dict(readings)
 
     def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
         """Keep the latest over all ranks, as `trainperf_all_ranks_<reading>`."""
-        self._of_all_ranks = dict(readings)
+        self._readings["all_ranks_"] = dict(readings)
 
     def close(self) -> None:
         """Listen no more: a scraper then sees that the training is over."""
-        stop, self._stop = self._stop, _nothing
-        stop()
+        self._served.close()
 
     def collect(self) -> Iterator[object]:
         """Metrics of this moment, as `prometheus_client` asks a collector for them."""
@@ -110,15 +114,13 @@ class PrometheusSink(Sink):
         steps = families.CounterMetricFamily("trainperf_steps", "Finished steps", labels=names)
         steps.add_metric(values, self._steps)
         yield steps
-        for prefix, of, readings in (
-            ("trainperf_", "", self._readings),
-            ("trainperf_all_ranks_", "Over all ranks: ", self._of_all_ranks),
-        ):
+        for kind, readings in list(self._readings.items()):
+            of = "Over all ranks: " if kind else ""
             for name, reading in readings.items():
                 if reading.value is not None:
                     about = f"{of}{described(name, reading.title)}"
                     gauge = families.GaugeMetricFamily(
-                        prefix + metric_name(name, reading.unit), about, labels=names
+                        f"trainperf_{kind}{metric_name(name, reading.unit)}", about, labels=names
                     )
                     gauge.add_metric(values, float(reading.value))
                     yield gauge
@@ -129,18 +131,10 @@ def metric_name(name: str, unit: str) -> str:
 
     E.g. `step_s` is `step_seconds`, `samples_per_s` is `samples_per_second`.
     """
-    ending = _ENDINGS.get(unit, "")
-    stem = name.removesuffix(ending) if ending else name
-    if unit in ("1/s", "B/s"):
-        return f"{stem}{'_bytes' if unit == 'B/s' else ''}_per_second"
-    if f"{ending}_per_" in name and unit == "B":  # the step, or the token, is a part of its unit
+    short, full = _ENDINGS.get(unit, ("", ""))
+    if f"{full}_per_" in name:  # the step, or the token, is a part of its unit
         return name
-    whole = _UNITS.get(unit)
-    return name if whole is None else f"{stem}_{whole}"
-
-
-def _nothing() -> None:
-    """Not listening."""
+    return name.removesuffix(short) + full
 
 
 def _client() -> ModuleType:
