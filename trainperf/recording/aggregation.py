@@ -12,7 +12,6 @@ an answer; rank 0 reads keys that are always there, from a store that its own ma
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from operator import sub
-from typing import TypeAlias
 
 import msgspec
 from torch.distributed import distributed_c10d as c10d
@@ -26,9 +25,6 @@ from trainperf.meters.fold import Fold, Reading, readings
 from trainperf.meters.own import SMALL, numbers_of
 from trainperf.recording.guard import Guard
 from trainperf.recording.sinks.base import Sink
-
-
-OpenStore: TypeAlias = Callable[[], c10d.Store | None]
 
 
 class Sums(msgspec.Struct, frozen=True, array_like=True):
@@ -85,7 +81,7 @@ class AggregationSink(Sink):
         meters: Sequence[Meter],
         others: Sequence[Sink],
         guard: Guard,
-        store: OpenStore | None = None,
+        store: Callable[[], c10d.Store | None] | None = None,
     ) -> None:
         self._fold, self._others, self._guard = Fold(meters), others, guard
         self._whole = {meter.name for meter in meters if meter.scope is Scope.ALL}

@@ -7,6 +7,7 @@ counted, and shown in the report.
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TypeVar, cast
 
 from typing_extensions import ParamSpec
@@ -32,7 +33,6 @@ class Guard:
         self.faults: dict[str, str] = {}
         """Part to the error that switched it off."""
         self._on_fault: dict[str, list[Callable[[], object]]] = {}
-        self._chains: list[list[Hook]] = []
 
     def when_faulty(self, part: str, act: Callable[[], object]) -> None:
         """Call *act* once if *part* is switched off; several are called in turn."""
@@ -130,7 +130,8 @@ class Guard:
 
     def _chain(self, hooks: Iterable[Hook]) -> list[Hook]:
         chain = [hook for hook in hooks if hook[0] not in self.faults]
-        self._chains.append(chain)
+        for place, (part, _) in enumerate(chain):
+            self.when_faulty(part, partial(chain.__setitem__, place, (part, _nothing)))
         return chain
 
     def fault(self, part: str, error: Exception) -> None:
@@ -147,8 +148,6 @@ class Guard:
             self.faults[part],
             exc_info=log.isEnabledFor(logging.DEBUG),
         )
-        for chain in self._chains:  # one by one: a call may be under way through it
-            chain[:] = [hook if hook[0] != part else (part, _nothing) for hook in chain]
         for act in self._on_fault.get(part, ()):
             self.last(f"what follows from the fault of {part}", act)
 

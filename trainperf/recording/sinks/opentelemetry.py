@@ -4,26 +4,20 @@ The user's own `MeterProvider` decides where they go and how often: its exporter
 thread.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
-from trainperf.core.errors import ConfigError
-from trainperf.core.steps.records import Row, RunInfo
-from trainperf.meters.described import described
+from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.exporter import STEPS, Exporter, package
 
 
 _UCUM = {"B": "By", "B/s": "By/s"}
 """Units that have another name in OpenTelemetry."""
 
-_STEPS = "steps"
 
-
-class OpenTelemetrySink(Sink):
+class OpenTelemetrySink(Exporter):
     """Offers readings as gauges `trainperf.<reading>`, and finished steps as `trainperf.steps`.
 
     Attributes of each value are `rank` and those given.  Readings are those of the last log
@@ -43,53 +37,41 @@ class OpenTelemetrySink(Sink):
     def __init__(
         self, provider: object | None = None, attributes: Mapping[str, str] | None = None
     ) -> None:
-        self._api = _api()
+        super().__init__(attributes)
+        self._api = package(
+            "opentelemetry.metrics",
+            "OpenTelemetrySink needs OpenTelemetry: pip install 'trainperf[opentelemetry]'",
+        )
         given: Any = provider if provider is not None else self._api.get_meter_provider()
         self._meter = given.get_meter("trainperf")
-        self._own_attributes = dict(attributes or {})
-        self._attributes = dict[str, str | int]()
-        self._values: dict[str, float] = {}
-        """What is observed now: readings, and the number of steps."""
         self._offered = set[str]()
 
     def begin(self, info: RunInfo) -> None:
         """Offer the number of steps."""
-        self._attributes = {**self._own_attributes, "rank": info.rank}
-        self._values = {_STEPS: 0}
-        self._offer(_STEPS, self._meter.create_observable_counter, "Finished steps")
+        super().begin(info)
+        self._offer()
 
-    def rows(self, rows: Sequence[Row]) -> None:
-        """Count them."""
-        self._values[_STEPS] += len(rows)
-
-    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
+    def keep(self, kind: str, readings: Mapping[str, Reading]) -> None:
         """Keep the latest; one that has a value for the first time is offered from now on."""
-        values = {name: float(r.value) for name, r in readings.items() if r.value is not None}
-        self._values = {_STEPS: self._values[_STEPS], **values}
-        for name in values:
-            unit, about = readings[name].unit, described(name, readings[name].title)
-            gauge = self._meter.create_observable_gauge
-            self._offer(name, gauge, about, _UCUM.get(unit, unit))
+        super().keep(kind, readings)
+        self._offer()
 
-    def close(self) -> None:
-        """Nothing is observed any more."""
-        self._values = {}
-
-    def _offer(self, name: str, create: Callable[..., object], about: str, unit: str = "") -> None:
-        if name not in self._offered:
-            self._offered.add(name)
-            callback = partial(self._observe, name)
-            create(f"trainperf.{name}", callbacks=[callback], unit=unit, description=about)
+    def _offer(self) -> None:
+        for name, reading in self.latest().items():
+            if name not in self._offered:
+                self._offered.add(name)
+                create = (
+                    self._meter.create_observable_counter
+                    if name == STEPS
+                    else self._meter.create_observable_gauge
+                )
+                create(
+                    f"trainperf.{name}",
+                    callbacks=[partial(self._observe, name)],
+                    unit=_UCUM.get(reading.unit, reading.unit),
+                    description=reading.title,
+                )
 
     def _observe(self, name: str, _: object) -> list[object]:
-        value = self._values.get(name)
-        return [] if value is None else [self._api.Observation(value, self._attributes)]
-
-
-def _api() -> ModuleType:
-    try:
-        return import_module("opentelemetry.metrics")
-    except ImportError as error:
-        raise ConfigError(
-            "OpenTelemetrySink needs OpenTelemetry: pip install 'trainperf[opentelemetry]'"
-        ) from error
+        reading = self.latest().get(name)
+        return [] if reading is None else [self._api.Observation(reading.value, self._labels)]

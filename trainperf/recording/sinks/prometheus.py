@@ -1,19 +1,12 @@
-"""Sink for Prometheus: the latest readings of each rank, served where a Prometheus server scrapes.
+"""Sink for Prometheus: the latest readings of each rank, served where its server scrapes."""
 
-Nothing is pushed: a reading is converted when somebody asks for it, on the server's own thread.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
-from importlib import import_module
-from types import ModuleType
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.steps.records import Row, RunInfo
-from trainperf.meters.described import described
-from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import Sink
+from trainperf.core.steps.records import RunInfo
+from trainperf.recording.sinks.exporter import STEPS, Exporter, package
 
 
 PORT = 9464
@@ -31,7 +24,7 @@ _ENDINGS = {
 """Unit to how the name of a reading ends, and how that of a metric does."""
 
 
-class PrometheusSink(Sink):
+class PrometheusSink(Exporter):
     """Serves readings at `http://ADDRESS:PORT/metrics` while the fit runs.
 
     A gauge `trainperf_<reading>` in base units, e.g. `trainperf_step_seconds`, for each reading
@@ -58,23 +51,21 @@ class PrometheusSink(Sink):
     ) -> None:
         if not 0 <= port < 2**16:
             raise ConfigError(f"port={port}: must be between 0 and 65535")
-        self._client = _client()
+        super().__init__(labels)
+        self._client = package(
+            "prometheus_client",
+            "PrometheusSink needs prometheus-client: pip install 'trainperf[prometheus]'",
+        )
         self.port = port
         """Where it is served, once the fit has begun."""
         self._first_port = port
         self._address = address
-        self._own_labels = dict(labels or {})
-        self._labels = dict[str, str]()
-        self._readings: dict[str, Mapping[str, Reading]] = {}
-        """The latest of each kind."""
-        self._steps = 0
         self._served = ExitStack()
 
     def begin(self, info: RunInfo) -> None:
         """Listen; a port that is taken switches this sink off, and the log says so."""
         self.close()
-        self._labels = {**self._own_labels, "rank": str(info.rank)}
-        self._readings, self._steps = {}, 0
+        super().begin(info)
         registry = self._client.CollectorRegistry()
         registry.register(self)
         on_host = int(info.hardware.get("local_world_size") or 1)
@@ -90,40 +81,20 @@ class PrometheusSink(Sink):
         for act in (partial(thread.join, 1.0), server.server_close, server.shutdown):
             self._served.callback(act)  # called in reverse
 
-    def rows(self, rows: Sequence[Row]) -> None:
-        """Count them."""
-        self._steps += len(rows)
-
-    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """Keep the latest."""
-        self._readings[""] = dict(readings)
-
-    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """Keep the latest over all ranks, as `trainperf_all_ranks_<reading>`."""
-        self._readings["all_ranks_"] = dict(readings)
-
     def close(self) -> None:
         """Listen no more: a scraper then sees that the training is over."""
         self._served.close()
+        super().close()
 
     def collect(self) -> Iterator[object]:
         """Metrics of this moment, as `prometheus_client` asks a collector for them."""
         families = self._client.metrics_core
-        names = list(self._labels)
-        values = list(self._labels.values())
-        steps = families.CounterMetricFamily("trainperf_steps", "Finished steps", labels=names)
-        steps.add_metric(values, self._steps)
-        yield steps
-        for kind, readings in list(self._readings.items()):
-            of = "Over all ranks: " if kind else ""
-            for name, reading in readings.items():
-                if reading.value is not None:
-                    about = f"{of}{described(name, reading.title)}"
-                    gauge = families.GaugeMetricFamily(
-                        f"trainperf_{kind}{metric_name(name, reading.unit)}", about, labels=names
-                    )
-                    gauge.add_metric(values, float(reading.value))
-                    yield gauge
+        for name, reading in self.latest().items():
+            kind = families.CounterMetricFamily if name == STEPS else families.GaugeMetricFamily
+            metric = f"trainperf_{metric_name(name, reading.unit)}"
+            family = kind(metric, reading.title, labels=list(self._labels))
+            family.add_metric([str(label) for label in self._labels.values()], reading.value)
+            yield family
 
 
 def metric_name(name: str, unit: str) -> str:
@@ -135,12 +106,3 @@ def metric_name(name: str, unit: str) -> str:
     if f"{full}_per_" in name:  # the step, or the token, is a part of its unit
         return name
     return name.removesuffix(short) + full
-
-
-def _client() -> ModuleType:
-    try:
-        return import_module("prometheus_client")
-    except ImportError as error:
-        raise ConfigError(
-            "PrometheusSink needs prometheus-client: pip install 'trainperf[prometheus]'"
-        ) from error
