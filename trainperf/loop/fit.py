@@ -34,7 +34,7 @@ from trainperf.loop.report import close_run, draw, first_answer, nobody_waits
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
-from trainperf.recording.aggregation import AggregationSink, length
+from trainperf.recording.aggregation import AggregationSink
 from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.machine.probe import is_first_of_host, machine_probe
 from trainperf.recording.monitor import Monitor, RunParts
@@ -54,7 +54,6 @@ from trainperf.recording.probes.selection import (
 )
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
-from trainperf.recording.rank_group import RankGroup
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink, Writer
@@ -312,8 +311,7 @@ class Fit:
         if not self.options.aggregate or ranks == 1 or not grouped:
             return None
         meters = meters_of(facts.measures)
-        group = RankGroup(rank, ranks, length(meters), self.guard)
-        return AggregationSink(meters, sinks if rank == 0 else (), self.guard, group)
+        return AggregationSink(meters, sinks if rank == 0 else (), self.guard)
 
     def _info(self, facts: FitFacts) -> RunInfo:
         objects, rank = facts.objects, self._outputs.rank

@@ -65,7 +65,7 @@ class TailProbe(Probe):
         Nearly always one module is there, its last gradient was heard and nothing else is due:
         then no other function is called, as what little is to be done cannot fail.
         """
-        ends = guard.act(self.name, self.backward_ends)
+        ends = guard.hook(self.name, self.backward_ends)
         if len(self._lasts) > 1 or self._mark is not None:
             return ends
         (last,) = self._lasts
