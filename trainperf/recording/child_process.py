@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import trainperf
+from trainperf.core.machine.processes import PARENT_VARIABLE
 
 
 def start_child(
@@ -25,11 +27,14 @@ def start_child(
     Raises:
         OSError: There is no process, or no memory for it.
     """
+    # The kernel tells of the end of the thread that starts it: any but the main one ends before.
+    watched = threading.current_thread() is threading.main_thread()
+    ours = {PARENT_VARIABLE: str(os.getpid()) if watched else ""}
     return subprocess.Popen(  # noqa: S603 ourselves
         [sys.executable, "-m", module, *arguments],
         # There a user's own `queue.py` does not stand in for the standard library's.
         cwd=Path(trainperf.__file__).parents[1],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **ours},
         stdin=stdin,
         stdout=stdout,
         stderr=subprocess.DEVNULL,

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -21,18 +22,24 @@ from trainperf.recording.recorder import Recorder
 
 
 PARENT = """
-import sys, time
+import sys, threading, time
 from pathlib import Path
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.recording.machine.probe import MachineProbe
 from trainperf.recording.recorder import Recorder
 
 probe = MachineProbe(Path(sys.argv[1]), 0, every_s=0.1)
-probe.attach(Recorder(monotonic_ns))
+attach = lambda: probe.attach(Recorder(monotonic_ns))
+if sys.argv[2:] == ["thread"]:
+    thread = threading.Thread(target=attach)
+    thread.start()
+    thread.join()
+else:
+    attach()
 print(probe.child.pid, flush=True)
 time.sleep(600)
 """
-PATIENCE_S = 30.0
+PATIENCE_S = 15.0
 
 
 def until(condition: object, what: str) -> None:
@@ -125,18 +132,46 @@ def test_a_short_fit_does_not_wait_for_it(probe: MachineProbe) -> None:
     assert gone(child.pid)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_it_dies_with_a_training_that_is_killed(sent: signal.Signals, tmp_path: Path) -> None:
-    """Nobody tells it: it sees that its parent is gone."""
+@contextmanager
+def training(run: Path, *thread: str) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """A training in a process of its own, and the number of its sampler, which samples."""
     environment = {**os.environ, "TRAINPERF_MACHINE": "1"}
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, env=environment
+        [sys.executable, "-c", PARENT, str(run), *thread], stdout=subprocess.PIPE, env=environment
     ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        until(lambda: lines(machine_file(tmp_path, 0)) >= 2, "no samples")
+        until(lambda: lines(machine_file(run, 0)) >= 2, "no samples")
         assert not gone(child)
+        try:
+            yield parent, child
+        finally:
+            parent.kill()
+            if not gone(child):
+                os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("thread", [(), ("thread",)], ids=["main", "thread"])
+def test_it_dies_with_a_training_that_is_killed(
+    sent: signal.Signals, thread: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Nobody tells it, and the thread that started it may be gone long before."""
+    with training(tmp_path, *thread) as (parent, child):
+        before = lines(machine_file(tmp_path, 0))
+        until(lambda: lines(machine_file(tmp_path, 0)) > before, "no samples")
         parent.send_signal(sent)
+        parent.wait(timeout=PATIENCE_S)
+        until(lambda: gone(child), "the sampler has outlived its training")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no kernel ends it")
+def test_one_that_is_stopped_dies_with_a_training_that_is_killed(tmp_path: Path) -> None:
+    """It cannot see that its parent is gone: the kernel kills it."""
+    with training(tmp_path) as (parent, child):
+        os.kill(child, signal.SIGSTOP)
+        until(lambda: psutil.Process(child).status() == psutil.STATUS_STOPPED, "not stopped")
+        parent.kill()
         parent.wait(timeout=PATIENCE_S)
         until(lambda: gone(child), "the sampler has outlived its training")
 

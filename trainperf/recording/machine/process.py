@@ -27,6 +27,7 @@ from trainperf.core.artifacts.machine import (
     device_column,
 )
 from trainperf.core.machine.clocks import monotonic_ns, thread_ns
+from trainperf.core.machine.processes import run_beside_parent
 from trainperf.recording.machine.devices import DeviceSource, nvml_of
 from trainperf.recording.machine.host import HostSource
 from trainperf.recording.machine.neighbours import ProcessSource
@@ -37,7 +38,6 @@ SHARE = 0.005
 """Of a CPU, for sampling: what costs more is done less often."""
 AGAIN_NS = 10_000_000_000
 """After which another process that keeps CPUs busy is named once more."""
-LOWEST_PRIORITY = 19
 _LOOK_S = 1.0
 """How often it looks whether the training process is still there."""
 
@@ -126,8 +126,7 @@ def main(arguments: Sequence[str]) -> int:
     over = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the fit
     signal.signal(signal.SIGTERM, lambda *_: over.set())
-    with suppress(OSError, AttributeError):
-        os.nice(LOWEST_PRIORITY)
+    run_beside_parent()
     threading.Thread(target=_listen, args=(over,), daemon=True).start()
     # The disk is full, or the directory was taken away: nothing trains less for that.
     with suppress(OSError), rotating(given.file, given.most) as file:
