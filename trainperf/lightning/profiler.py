@@ -14,6 +14,7 @@ from trainperf.lightning.session import Session
 from trainperf.meters import Measure
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
+from trainperf.recording.profiling.profiler_probe import capture_probe
 
 
 class ScheduledProfiler(ScheduledProfile, Measurement):
@@ -50,7 +51,7 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
             offset=trainer.global_step,
             show=partial(_show, trainer.loggers) if trainer.is_global_zero else None,
         )
-        probe = self.probe(place, session.monitor.guard)
+        probe = capture_probe(self, place, session.monitor.guard)
         return [] if probe is None else [probe]
 
     def _demand_alone(self, trainer: "pl.Trainer") -> None:

@@ -33,6 +33,7 @@ from trainperf.recording.probes.loop_habits import ValidationProbe
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
 from trainperf.recording.probes.selection import FitObjects, ProbeSet
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
+from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks.base import Outputs, Writer
 from trainperf.recording.upload import Upload
@@ -314,7 +315,7 @@ def _profiler(
     writer = outputs.writer if outputs.rank == 0 else None
     show = partial(_show, writer) if writer is not None else None
     place = CaptureRank.of(objects, outputs.run, outputs.rank, show)
-    probe = options.profiler.probe(place, monitor.guard)
+    probe = capture_probe(options.profiler, place, monitor.guard)
     return [] if probe is None else [probe]
 
 
