@@ -29,7 +29,6 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="trainperf.traces.background_process")
     parser.add_argument("traces", type=Path, nargs="+")
     chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _leave)
     run_beside_parent(signal.SIGTERM)
     outcome: dict[str, object]
     try:
@@ -66,11 +65,6 @@ def figures(totals: TraceTotals) -> dict[str, float]:
     """The numbers of a trace that are worth a curve; without those that do not apply."""
     values = {name: getattr(totals, name) for name in totals.__struct_fields__ if name != "steps"}
     return {name: float(value) for name, value in values.items() if value is not None}
-
-
-def _leave(number: int, _: object) -> None:
-    """The fit has ended: go, and take the drafts along."""
-    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

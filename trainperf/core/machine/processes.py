@@ -26,9 +26,10 @@ _PROC = Path("/proc")
 def run_beside_parent(at_its_end: signal.Signals = signal.SIGKILL) -> None:
     """Take the lowest priority, and get a signal when the training that started this process ends.
 
-    The kernel sends it, however the training ends; a process that is stopped is killed, too.
-    Nothing is sent on another system than Linux.
+    The kernel sends it, however the training ends; `SIGKILL` ends a process that is stopped, too,
+    and `SIGTERM` lets it take its drafts along.  On another system than Linux nothing is sent.
     """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with suppress(OSError, AttributeError):
         os.nice(_LOWEST_PRIORITY)
     parent = os.environ.get(PARENT_VARIABLE)

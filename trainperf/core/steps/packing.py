@@ -7,6 +7,7 @@ readers take the packed one.
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="trainperf.core.steps.packing")
     parser.add_argument("first", type=Path)
     given = parser.parse_args(arguments)
-    run_beside_parent()
+    run_beside_parent(signal.SIGTERM)
     try:
         if has_begun(given.first):
             pack_parts(given.first)

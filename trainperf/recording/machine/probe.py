@@ -17,7 +17,7 @@ from trainperf.core.interleaving import directory
 from trainperf.core.machine.limits import launched_ranks
 from trainperf.core.rotation import rotation_bytes
 from trainperf.core.run_directory import attempt, machine_file
-from trainperf.recording.child_process import start_child
+from trainperf.recording.child_process import end_child, start_child
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Recorder
 
@@ -76,8 +76,7 @@ class MachineProbe(Probe):
         """End the process, also one that is stopped."""
         child, self.child = self.child, None
         if child is not None and os.getpid() == self._pid:  # a forked child has inherited us
-            child.kill()
-            child.wait()
+            end_child(child)
 
 
 def machine_probe(run: Path | None, rank: int, device: torch.device) -> list[Probe]:

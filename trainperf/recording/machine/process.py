@@ -1,7 +1,7 @@
 """The low-priority process that samples the machine beside a fit, `python -m …`.
 
-It is killed at the end of the fit, by the fit or, however that ended, by the kernel; elsewhere than
-on Linux it looks whether the training process is there.  It never writes to the training process,
+It is ended with the fit, by the fit or, however that ended, by the kernel; elsewhere than on Linux
+it looks whether the training process is there.  It never writes to the training process,
 and takes no lock that it has.
 """
 

@@ -5,20 +5,17 @@ loop, which only starts it and looks now and then whether it has ended.
 """
 
 import logging
-import os
-import signal
 import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.recording.child_process import start_child
+from trainperf.recording.child_process import end_child, start_child
 from trainperf.recording.schedule import Interval
 
 
@@ -92,7 +89,7 @@ class TraceWorker:
         child = self._child
         if child is not None and child.poll() is not None:
             self._child = None
-            self._take_answer(self._requests.popleft(), child.communicate()[0], child.returncode)
+            self._take_answer(self._requests.popleft(), child)
         while self._child is None and self._requests:
             traces = [str(trace.resolve()) for trace in self._requests[0].traces]
             try:
@@ -111,7 +108,7 @@ class TraceWorker:
         finally:
             child, self._child = self._child, None
             if child is not None:
-                _stop(child)
+                end_child(child)
         if self._patience_ns:
             self._unread += [request.unread("the fit had ended") for request in self._requests]
         if not self._unread:
@@ -120,22 +117,12 @@ class TraceWorker:
         log.warning("trainperf: %s", sentence)
         return {"captures_unread": sentence}
 
-    def _take_answer(self, request: ReadRequest, line: bytes, code: int) -> None:
+    def _take_answer(self, request: ReadRequest, child: "subprocess.Popen[bytes]") -> None:
         try:
-            read = msgspec.json.decode(line, type=Read)
+            read = msgspec.json.decode(child.communicate()[0], type=Read)
         except msgspec.DecodeError:
-            read = Read(error=f"the process that read it ended with {code}")
+            read = Read(error=f"the process that read it ended with {child.returncode}")
         if read.error is not None:
             self._unread.append(request.unread(read.error))
         elif self._show is not None and read.figures and request.last_step is not None:
             self._show(request.last_step, read.figures)
-
-
-def _stop(child: "subprocess.Popen[bytes]") -> None:
-    """End it and the processes of its own, drafts removed if it comes to that within a second."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(OSError):
-            os.killpg(child.pid, sign)
-        with suppress(subprocess.TimeoutExpired):
-            child.communicate(timeout=1)
-            return

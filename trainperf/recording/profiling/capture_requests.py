@@ -118,12 +118,12 @@ class CaptureRequest:
 
     def _follow(self) -> None:
         noted = self._noted()
-        if noted != self._answered:
+        if noted and noted != self._answered:
             self._answered = noted
             self.at = int(noted.split()[0])
 
     def _noted(self) -> str:
         try:
             return self._note.read_text(encoding="ascii")
-        except FileNotFoundError:
+        except OSError:  # nobody has noted anything yet
             return ""

@@ -63,8 +63,8 @@ class ProfilerProbe(Probe):
         self.traces: list[Path] = []
         """Those that were written, oldest first."""
         ranks = tuple(rank for rank in profile.ranks if rank < place.world_size)
-        asked = profile.on_demand
-        self._request = CaptureRequest(run, rank=place.rank, ranks=ranks) if asked else None
+        request = CaptureRequest(run, rank=place.rank, ranks=ranks)
+        self._request = request if profile.on_demand else None
         slow = profile.on_slow_step
         self._slow = None if slow is None else SlowSteps(slow, profile.slow_captures)
         # Rank 0 reports on all ranks, and must not wait for what the others still read.
