@@ -54,6 +54,7 @@ from trainperf.recording.probes.selection import (
 )
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
+from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink, Writer
@@ -274,7 +275,7 @@ class Fit:
             show=self._draw_trace,
         )
         profile = options.profile or facts.profile
-        capture = None if profile is None else profile.probe(place, self.guard)
+        capture = None if profile is None else capture_probe(profile, place, self.guard)
         probes: list[Probe] = [] if capture is None else [capture]
         if run is None:
             return probes

@@ -21,7 +21,7 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
 from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
-from trainperf.recording.profiling.profiler_probe import ProfilerProbe
+from trainperf.recording.profiling.profiler_probe import ProfilerProbe, capture_probe
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -220,7 +220,9 @@ class AuditProbe(Probe):
             analyse=False,
         )
         profiler = (
-            profile.probe(self._place, self._guard) if self._place.first is not None else None
+            capture_probe(profile, self._place, self._guard)
+            if self._place.first is not None
+            else None
         )
         if profiler is not None:
             self._profiler = profiler
