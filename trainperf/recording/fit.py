@@ -98,7 +98,7 @@ def start_fit(monitor: Monitor, plan: FitPlan) -> ProbeSet:
         return Totals(
             at_step=0,
             actions_ns=plan.actions_ns(),
-            threads_ns=chosen.threads.read() if chosen.threads else {},
+            threads_ns=waits.threads_ns() if waits else {},
             sequence_lengths=dict(sorted(lengths.items())),
             longest_tokens=chosen.tokens.longest_tokens if chosen.tokens else 0,
             notes={**plan.notes(), **(shared.notes() if shared else {})},
