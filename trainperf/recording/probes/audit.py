@@ -22,7 +22,7 @@ from trainperf.recording.probes.memory_ledger import LedgerProbe
 from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import ProfilerProbe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 log = logging.getLogger("trainperf")
@@ -63,11 +63,12 @@ class AuditProbe(Probe):
         self._plan = plan
         self._place = place
         self._guard = guard
-        self._begin_anew()
-        self._running = False
-        self._interrupted = False
-        self._left = False
-        """Whether hooks may be left, because a step ended with its update."""
+        self._step: int | None = None
+        """Number of the audited step."""
+        self._running = self._in_gap = self._cut = False
+        """Whether operators are looked at, or were until a gap began; whether one cut the step."""
+        self._unreleased: Audit | None = None
+        """May have left hooks, because the step ended with its update."""
         self._heard = -1
         """The last step of which a batch was announced."""
         self.over = False
@@ -76,46 +77,28 @@ class AuditProbe(Probe):
         """Who is told what the step allocated."""
         self._profiler: ProfilerProbe | None = None
         """Captures a step instead."""
-        self._note = ""
-        self._unread: dict[str, str] = {}
-        guard.when_faulty(self.name, self._stop)
-
-    def _begin_anew(self) -> None:
-        chosen = self._plan.chosen
-        self._step: int | None = None
-        """Number of the audited step."""
-        self._cut = False
-        self._audit = Audit(
-            self._module,
-            lambda function: self._guard.wrap(self.name, function),
-            most_ns=int(MOST_S * 1e9) if chosen else None,
-        )
-
-    def attach(self, recorder: Recorder) -> None:
-        """Begin to look at its open step."""
-        self.recorder = recorder
+        self._notes: dict[str, str] = {}
+        guard.when_faulty(self.name, self._give_up)
 
     def begin_batch(self) -> None:
         """A batch is about to be trained.  Runs every micro-batch until the audit is over."""
-        if self._left:
+        if self._unreleased is not None:
             self._release()
         draft = self.recorder.draft
         if self.over or draft is None or draft.index < self._plan.at or self._running:
             return
         self._heard = draft.index
-        if self._step not in (None, draft.index):  # the epoch ended amid its step
-            self._begin_anew()
-        if self._step is None and not self._guard.run(self.name, lambda: self._choose(draft)):
-            return
-        draft.tags |= Tag.AUDITED
-        self._resume()
+        # Another step may have been begun, and its epoch ended amid it.
+        if self._step == draft.index or self._guard.run(self.name, lambda: self._choose(draft)):
+            draft.tags |= Tag.AUDITED
+            self._resume()
 
     def pause(self) -> None:
         """A batch was trained: what follows is not audited."""
         if self._running:
             self._running = False
             self._guard.last(self.name, self._audit.__exit__)
-            self._left = True
+            self._unreleased = self._audit
 
     def settle(self) -> bool:
         """Write the result if the step is complete; whether nothing more will be audited."""
@@ -125,27 +108,29 @@ class AuditProbe(Probe):
         if draft.index == self._step:
             self._guard.run(self.name, lambda: self._settle(draft))
         elif self._plan.chosen and draft.index >= max(self._plan.at, self._heard + 1):
-            self._guard.run(self.name, lambda: self._unheard(draft.index))
+            # A step began that nobody announced: what is compiled in place calls no hook.
+            why = why_not_eager(self._module) or "the model is not heard in its forward"
+            self._guard.run(self.name, lambda: self._capture(draft.index, why))
         return self.over
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """A validation in the middle of a batch is no part of the step."""
         if begins and self._running:
             self.pause()
-            self._interrupted = self._cut = True
-        elif not begins and self._interrupted:
-            self._interrupted = False
+            self._in_gap = self._cut = True
+        elif not begins and self._in_gap:
+            self._in_gap = False
             self._resume()
 
     def detach(self) -> None:
         """The fit is over, perhaps in the middle of the audit."""
         self.pause()
         self._release()
-        if not self.over and not self._note:
+        if not self.over and not self._notes:
             at = self._plan.at if self._step is None else self._step
-            self._note = f"no step was audited, the fit ended before step {at} was complete"
+            self._say(f"no step was audited, the fit ended before step {at} was complete")
             if not self._plan.chosen:
-                log.warning("trainperf: %s", self._note)
+                log.warning("trainperf: %s", self._notes[self.name])
         self.over = True
         if self._profiler is not None:
             self._guard.last(self._profiler.name, self._profiler.detach)
@@ -154,18 +139,19 @@ class AuditProbe(Probe):
     def notes(self) -> dict[str, str]:
         """Which step was audited or captured and what that took, or why none was."""
         captured = {} if self._profiler is None else self._profiler.notes()
-        return {**captured, **self._unread, **({self.name: self._note} if self._note else {})}
+        return captured | self._notes
 
     # -- inside -------------------------------------------------------------------------------
 
     def _choose(self, draft: Draft) -> bool:
         """Whether this step is audited."""
+        self._step, self._cut = None, False
         if self._plan.chosen:
             usual = not draft.tags & _UNUSUAL or draft.index >= LATEST
             if draft.micro_batches or not usual:
                 return False
             if torch._C._autograd._profiler_enabled():  # noqa: SLF001 as the tracer asks
-                self._note = "no step was audited: another torch profiler was at work"
+                self._say("no step was audited: another torch profiler was at work")
                 return False
             if why := why_not_eager(self._module):
                 self._capture(draft.index, why)
@@ -173,18 +159,22 @@ class AuditProbe(Probe):
             if why := why_no_look(self._place.device):
                 self._skip(why)
                 return False
+        self._audit = Audit(
+            self._module,
+            lambda function: self._guard.wrap(self.name, function),
+            most_ns=int(MOST_S * 1e9) if self._plan.chosen else None,
+        )
         self._step = draft.index
         return True
 
     def _settle(self, draft: Draft) -> None:
         unusual = bool(draft.tags & _UNUSUAL) or self._cut
         if self._plan.chosen and unusual and draft.index < LATEST:
-            self._begin_anew()
-            return
-        self.over = True
+            return  # the next one is audited
         if self._audit.stopped:
             self._capture(draft.index, "an audit of so many operators would take too long")
             return
+        self.over = True
         begun = monotonic_ns()
         audit = self._audit.result(step=draft.index, micro_batches=draft.micro_batches)
         if self._place.first is not None:
@@ -193,15 +183,7 @@ class AuditProbe(Probe):
             audited = self._guard.wrap(self.ledger.name, self.ledger.audited)
             audited(self._audit.allocations, draft.index, draft.micro_batches)
         took_s = audit.audited_s + (monotonic_ns() - begun) / 1e9
-        self._note = f"step {draft.index} was audited, which made it take {duration(took_s)}"
-
-    def _unheard(self, step: int) -> None:
-        """A step began that nobody announced: what is compiled in place calls no hook."""
-        self._capture(step, why_not_eager(self._module) or "the model is not heard in its forward")
-
-    def _skip(self, why: str) -> None:
-        self.over = True
-        self._note = f"no step was audited: {why}"
+        self._say(f"step {draft.index} was audited, which made it take {duration(took_s)}")
 
     def _capture(self, step: int, why: str) -> None:
         """Have the second step from now captured: the first one wakes the profiler up."""
@@ -219,13 +201,11 @@ class AuditProbe(Probe):
             on_demand=False,
             analyse=False,
         )
-        profiler = (
-            profile.probe(self._place, self._guard) if self._place.first is not None else None
-        )
-        if profiler is not None:
-            self._profiler = profiler
-            profiler.attach(self.recorder)
-            self._listen(profiler, until=step + 2)
+        if self._place.first is not None:
+            self._profiler = profile.probe(self._place, self._guard)
+        if self._profiler is not None:
+            self._profiler.attach(self.recorder)
+            self._listen(self._profiler, until=step + 2)
 
     def _listen(self, profiler: ProfilerProbe, until: int) -> None:
         """Have the profiler told of the ends of steps, for as long as it needs them."""
@@ -247,17 +227,25 @@ class AuditProbe(Probe):
         analyst = TraceWorker(patience_ns=_PATIENCE_NS)
         for trace in profiler.traces:
             analyst.send(ReadRequest((trace,)))
-            self._note = self._note.replace("was to be captured", "was captured")
-        self._unread = analyst.finish()
+            self._say(self._notes[self.name].replace("was to be captured", "was captured"))
+        self._notes |= analyst.finish()
+
+    def _skip(self, why: str) -> None:
+        self.over = True
+        self._say(f"no step was audited: {why}")
+
+    def _say(self, note: str) -> None:
+        self._notes[self.name] = note
 
     def _release(self) -> None:
-        self._left = False
-        self._guard.last(self.name, self._audit.release)
+        audit, self._unreleased = self._unreleased, None
+        if audit is not None:
+            self._guard.last(self.name, audit.release)
 
     def _resume(self) -> None:
         self._running = True
         self._guard.run(self.name, self._audit.__enter__)
 
-    def _stop(self) -> None:
+    def _give_up(self) -> None:
         """After a fault of ours nothing more is looked at."""
         self.over = True

@@ -35,14 +35,12 @@ class DynamoRecords:
         self._metrics = _metrics() or []
         self._breaks = len(_breaks() or ())
         self._spent_s = _spent_s() or 0.0
-        self._names: dict[str, tuple[str, str]] = {}
-        """Of a function, by its number: a backward has none of its own."""
 
     def compiled(self, step: int | None) -> list[Compiled]:
         """The compilations since the last call, which all belong to one step or to a gap."""
         # Torch keeps the latest few: the new ones are told apart by identity.
         old, self._metrics = set(map(id, self._metrics)), _metrics() or []
-        return [self._compiled(entry, step) for entry in self._metrics if id(entry) not in old]
+        return [compiled(entry, step) for entry in self._metrics if id(entry) not in old]
 
     def breaks(self) -> Counter[tuple[str, str]]:
         """Reason and place of each graph break since the last call."""
@@ -65,27 +63,24 @@ class DynamoRecords:
         missing = [name for name, ask in asked.items() if utilities() and ask() is None]
         return dict.fromkeys(missing, NO_RECORDS)
 
-    def _compiled(self, entry: object, step: int | None) -> Compiled:
-        kept = vars(entry)
-        number = str(kept.get("compile_id")).partition("/")[0]
-        name, file = kept.get("co_name"), kept.get("co_filename") or ""
-        if name:
-            own = file and not file.endswith(_WRAPPERS)
-            where = f"{shown_path(file)}:{kept.get('co_firstlineno') or 1}"
-            self._names[number] = (name, where) if own else ("", "")
-        function, where = self._names.get(number, ("", ""))
-        micros = kept.get("duration_us")
-        reason = recompile_reason(entry)
-        refused = (kept.get("fail_reason") or "").lower()
-        return Compiled(
-            function=function,
-            where=where,
-            step=step,
-            seconds=kept.get("entire_frame_compile_time_s") if micros is None else micros / 1e6,
-            reason=_NUMBER.sub("", first_line(reason)) if reason else None,
-            backward=kept.get("is_forward") is False,
-            gave_up=any(word in refused for word in _REFUSED),
-        )
+
+def compiled(entry: object, step: int | None) -> Compiled:
+    """What torch keeps of a compilation.  Of a backward it names no function."""
+    kept = vars(entry)
+    name, file = kept.get("co_name") or "", kept.get("co_filename") or _WRAPPERS
+    own = name and not file.endswith(_WRAPPERS)
+    micros = kept.get("duration_us")
+    reason = recompile_reason(entry)
+    refused = (kept.get("fail_reason") or "").lower()
+    return Compiled(
+        function=name if own else "",
+        where=f"{shown_path(file)}:{kept.get('co_firstlineno') or 1}" if own else "",
+        step=step,
+        seconds=kept.get("entire_frame_compile_time_s") if micros is None else micros / 1e6,
+        reason=_NUMBER.sub("", first_line(reason)) if reason else None,
+        backward=kept.get("is_forward") is False,
+        gave_up=any(word in refused for word in _REFUSED),
+    )
 
 
 def recompile_reason(entry: object) -> str | None:
