@@ -64,8 +64,7 @@ class Compilation(Document, frozen=True, kw_only=True):
     compile_s: float | None = None
     """Host time that torch spent compiling, in all."""
     compiled: tuple[Compiled, ...] = ()
-    """In their order, the first ones; `left_out` says how many more there were."""
-    left_out: int = 0
+    """In their order, the first thousand."""
     breaks: tuple[GraphBreak, ...] = ()
     """Those that cost most graphs first."""
     steps: tuple[CompiledStep, ...] = ()

@@ -1,6 +1,5 @@
 """Feeds what torch.compile did: graphs per step, and for the whole fit why, where and how long."""
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep, GraphBreak
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.base import Batch, Probe, add
-from trainperf.recording.probes.dynamo_log import UTILITIES, DynamoRecords, utilities
+from trainperf.recording.probes.dynamo_log import DynamoRecords, utilities
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -40,7 +39,6 @@ class CompileProbe(Probe):
         self._new = False
         """Whether something is known that is not written."""
         self._compiled: list[Compiled] = []
-        self._omitted = 0
         self._breaks: Counter[tuple[str, str]] = Counter()
         self._steps: list[CompiledStep] = []
 
@@ -49,7 +47,7 @@ class CompileProbe(Probe):
         super().attach(recorder)
         self._column = recorder.column("recompiles")
         self._records = DynamoRecords()
-        self._frames, self._graphs = _counted()
+        self._frames, self._graphs = _counted("frames", "total"), graphs_built()
 
     def detach(self) -> None:
         """The last gap may have compiled something too."""
@@ -59,7 +57,7 @@ class CompileProbe(Probe):
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Compare with the micro-batch before.  Runs every micro-batch."""
         if self._counters is None:
-            utils = sys.modules.get(UTILITIES)
+            utils = utilities()
             self._counters = None if utils is None else utils.counters
         # Empty until something was compiled: one look and no more in most fits.
         # Then `[...]` would run the counter's Python code for a missing key, every step.
@@ -81,15 +79,13 @@ class CompileProbe(Probe):
 
     def _look(self, draft: Draft | None) -> None:
         """Charge a step, or none, with the graphs that were built since the last look."""
-        frames, built = _counted()
+        frames, built = _counted("frames", "total"), graphs_built()
         if frames == self._frames:
             return
         graphs = max(0, built - self._graphs)  # `torch._dynamo.reset()` starts counting anew
         self._frames, self._graphs = frames, built
-        compiled = self._records.compiled(None if draft is None else draft.index)
-        room = MOST - len(self._compiled)
-        self._compiled += compiled[:room]
-        self._omitted += len(compiled[room:])
+        self._compiled += self._records.compiled(None if draft is None else draft.index)
+        del self._compiled[MOST:]
         self._breaks += self._records.breaks()
         self._built += graphs
         self._new = True
@@ -108,7 +104,6 @@ class CompileProbe(Probe):
             graphs=self._built,
             compile_s=self._records.compile_s(),
             compiled=tuple(self._compiled),
-            left_out=self._omitted,
             breaks=tuple(
                 GraphBreak(reason=reason, where=where, times=times)
                 for (reason, where), times in self._breaks.most_common()
@@ -120,21 +115,15 @@ class CompileProbe(Probe):
 
 def graphs_built() -> int:
     """Graphs that torch.compile has built in this process."""
-    return _counted()[1]
+    return _counted("stats", "unique_graphs")
 
 
 def backwards_captured() -> int:
     """Backward passes that compiled autograd has captured in this process, with their hooks."""
-    utils = utilities()
-    return 0 if utils is None else utils.counters["compiled_autograd"].get("captures", 0)
+    return _counted("compiled_autograd", "captures")
 
 
-def _counted() -> tuple[int, int]:
-    """Frames that torch looked at, and graphs that it built, in this process."""
+def _counted(what: str, name: str) -> int:
+    """What torch counts of its compilations in this process."""
     utils = utilities()
-    if utils is None:
-        return 0, 0
-    return (
-        utils.counters["frames"].get("total", 0),
-        utils.counters["stats"].get("unique_graphs", 0),
-    )
+    return 0 if utils is None else utils.counters[what].get(name, 0)

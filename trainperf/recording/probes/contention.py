@@ -32,8 +32,11 @@ OWN = "trainperf"
 
 _NUMBERED = re.compile(r"^Thread-\d+(?: \((.+)\))?$")
 
-_TRAINS, _WORKER = 0, 1
-"""The training thread, and a worker; any other thread is its name."""
+_THREAD = "thread "
+"""Sums of threads by name begin with it."""
+
+Counted = Iterator[tuple[tuple[Path | None, str], int]]
+"""A thread or process, or `None` for this one; the sum that it is a part of; and the count."""
 
 
 class ContentionProbe(ReadingProbe):
@@ -51,12 +54,8 @@ class ContentionProbe(ReadingProbe):
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
-        self._first: dict[str, int] = {}
-        self._latest: dict[str, int] = {}
-        self._tasks: dict[tuple[int | str, Path], tuple[int, int]] = {}
-        """What each had run and waited at the latest reading, nanoseconds."""
-        self._ran_ns: Counter[int | str] = Counter()
-        self._waited_ns: Counter[int | str] = Counter()
+        self._latest: dict[tuple[Path | None, str], int] = {}
+        self._sums = Counter(workers_ran_ns=0, workers_waited_ns=0)
 
     def attach(self, recorder: Recorder) -> None:
         """Begin with the first reading."""
@@ -66,68 +65,59 @@ class ContentionProbe(ReadingProbe):
 
     def ended(self, reason: str) -> None:
         """The last reading; what is gone keeps its last one."""
-        del reason
-        self._read()
-
-    def totals(self) -> dict[str, int]:
-        """Sums since the first reading: `Totals.contention` has their names and units."""
-        sums = {name: self._latest[name] - at for name, at in self._first.items()}
-        if not sums.get("span_ns"):
-            return {}
-        if _TRAINS in self._ran_ns:
-            sums |= {"ran_ns": self._ran_ns[_TRAINS], "waited_ns": self._waited_ns[_TRAINS]}
-        workers = self._ran_ns[_WORKER], self._waited_ns[_WORKER]
-        return sums | dict(zip(("workers_ran_ns", "workers_waited_ns"), workers, strict=True))
-
-    def threads_ns(self) -> dict[str, int]:
-        """Other thread of Python to the nanoseconds it ran; those of one name together."""
-        return {name: ran for name, ran in self._ran_ns.items() if isinstance(name, str)}
+        self._add()
 
     def read(self, draft: Draft) -> None:
         """Read, on the thread that trains."""
-        del draft
-        self._read()
+        self._add()
 
-    def _read(self) -> None:
+    def totals(self) -> dict[str, int]:
+        """Sums since the first reading: `Totals.contention` has their names and units."""
+        sums = {name: ns for name, ns in self._sums.items() if not name.startswith(_THREAD)}
+        return sums if sums.get("span_ns") else {}
+
+    def threads_ns(self) -> dict[str, int]:
+        """Other thread of Python to the nanoseconds it ran; those of one name together."""
+        names = [name for name in self._sums if name.startswith(_THREAD)]
+        return {name.removeprefix(_THREAD): self._sums[name] for name in names}
+
+    def _add(self) -> None:
+        first, counted = not self._latest, dict(self._counted())
+        for (task, name), now in counted.items():
+            before = self._latest.get((task, name), now if first or task is None else 0)
+            # One that has ended may have left its number to another.
+            self._sums[name] += now - before if before <= now else now
+        self._latest = counted
+
+    def _counted(self) -> Counted:
         import resource  # noqa: PLC0415 Windows has none, and no such counts
 
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        counted = {
-            "span_ns": self.recorder.now_ns(),
-            "preemptions": usage.ru_nivcsw,
-            "kernel_ns": round(usage.ru_stime * 1e9),
-        }
-        periods = quota_periods()
-        if periods is not None:
-            counted["quota_periods"], counted["throttled_periods"] = periods
-        before, self._tasks = self._tasks, dict(self._scheduled())
-        for task, (ran_ns, waited_ns) in self._tasks.items() if self._first else ():
-            ran_before_ns, waited_before_ns = before.get(task, (0, 0))
-            if ran_ns < ran_before_ns:  # it has ended, and its number is another's
-                ran_before_ns = waited_before_ns = 0
-            self._ran_ns[task[0]] += ran_ns - ran_before_ns
-            self._waited_ns[task[0]] += waited_ns - waited_before_ns
-        self._first = self._first or counted
-        self._latest |= counted
-
-    def _scheduled(self) -> Iterator[tuple[tuple[int | str, Path], tuple[int, int]]]:
-        for task in self._present():
-            try:
-                ran, waited, *_ = (task[1] / "schedstat").read_bytes().split()
-            except (OSError, ValueError):  # it has ended, or this system does not count
-                continue
-            yield task, (int(ran), int(waited))
-
-    def _present(self) -> Iterator[tuple[int | str, Path]]:
+        yield (None, "span_ns"), self.recorder.now_ns()
+        yield (None, "preemptions"), usage.ru_nivcsw
+        yield (None, "kernel_ns"), round(usage.ru_stime * 1e9)
+        names = ("quota_periods", "throttled_periods")
+        for name, periods in zip(names, quota_periods() or (), strict=False):
+            yield (None, name), periods
         trains = self._proc / "thread-self"
-        yield _TRAINS, trains
+        yield from _scheduled(trains, "ran_ns", "waited_ns")
         children = trains / "children"
         for worker in children.read_text().split() if children.exists() else ():
-            yield _WORKER, self._proc / worker
+            yield from _scheduled(self._proc / worker, "workers_ran_ns", "workers_waited_ns")
         for thread in threading.enumerate():
             number = thread.native_id
             if number not in (None, self._trains) and not thread.name.startswith(OWN):
-                yield named(thread), self._proc / "self" / "task" / str(number)
+                yield from _scheduled(self._proc / f"self/task/{number}", _THREAD + named(thread))
+
+
+def _scheduled(task: Path, *names: str) -> Counted:
+    """Nanoseconds that it ran, and that it waited for a CPU."""
+    try:
+        counts = (task / "schedstat").read_bytes().split()
+    except OSError:  # it has ended, or this system does not count
+        return
+    for name, count in zip(names, counts, strict=False):
+        yield (task, name), int(count)
 
 
 def named(thread: threading.Thread) -> str:

@@ -110,15 +110,13 @@ def kind_of(file: str) -> int:
     path = Path(file)
     if path.is_relative_to(_TORCH):
         return {_MODULE_FILE: MODULE, _LOADER_FILE: LOADER}.get(file, FRAMEWORK)
-    parts = path.parts
-    package = next((at for at, part in enumerate(parts) if part in _INSTALLED), None)
-    if package is not None:
-        name = parts[package + 1]
-        if name.startswith(_FRAMEWORKS):
+    package = package_of(file)
+    if not _INSTALLED.isdisjoint(path.parts):
+        if package.startswith(_FRAMEWORKS):
             return FRAMEWORK
-        return LIBRARY if name.startswith("numpy") else PACKAGE
+        return LIBRARY if package.startswith("numpy") else PACKAGE
     if path.is_relative_to(_STANDARD):
-        return FRAMEWORK if package_of(file) in CALLERS else LIBRARY
+        return FRAMEWORK if package in CALLERS else LIBRARY
     return FRAMEWORK if path.is_relative_to(_OURS) else USER
 
 
