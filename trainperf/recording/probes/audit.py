@@ -34,7 +34,8 @@ MOST_S = 1.0
 """Processor time for looking at operators where nobody has named the step: with what torch takes to
 ask about each, and what is done after the step, about a second."""
 
-_UNUSUAL = Tag.FIRST_IN_EPOCH | Tag.AFTER_VALIDATION | Tag.PARTIAL_GROUP
+_UNUSUAL = Tag.FIRST_IN_EPOCH | Tag.AFTER_VALIDATION | Tag.AFTER_CHECKPOINT | Tag.PARTIAL_GROUP
+"""Also tags of a step amid which the loop validates or saves."""
 
 _MOST_BYTES = 32 * 2**20
 """Of a capture, packed: one step."""
@@ -65,8 +66,8 @@ class AuditProbe(Probe):
         self._guard = guard
         self._step: int | None = None
         """Number of the audited step."""
-        self._running = self._in_gap = self._cut = False
-        """Whether operators are looked at, or were until a gap began; whether one cut the step."""
+        self._running = self._in_gap = False
+        """Whether operators are looked at, or were until a gap began."""
         self._unreleased: Audit | None = None
         """May have left hooks, because the step ended with its update."""
         self._heard = -1
@@ -77,7 +78,8 @@ class AuditProbe(Probe):
         """Who is told what the step allocated."""
         self._profiler: ProfilerProbe | None = None
         """Captures a step instead."""
-        self._notes: dict[str, str] = {}
+        self._note = ""
+        self._unread: dict[str, str] = {}
         guard.when_faulty(self.name, self._give_up)
 
     def begin_batch(self) -> None:
@@ -110,14 +112,14 @@ class AuditProbe(Probe):
         elif self._plan.chosen and draft.index >= max(self._plan.at, self._heard + 1):
             # A step began that nobody announced: what is compiled in place calls no hook.
             why = why_not_eager(self._module) or "the model is not heard in its forward"
-            self._guard.run(self.name, lambda: self._capture(draft.index, why))
+            self._guard.run(self.name, lambda: self._avoid(draft.index, why))
         return self.over
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """A validation in the middle of a batch is no part of the step."""
         if begins and self._running:
             self.pause()
-            self._in_gap = self._cut = True
+            self._in_gap = True
         elif not begins and self._in_gap:
             self._in_gap = False
             self._resume()
@@ -126,11 +128,11 @@ class AuditProbe(Probe):
         """The fit is over, perhaps in the middle of the audit."""
         self.pause()
         self._release()
-        if not self.over and not self._notes:
+        if not self.over and not self._note:
             at = self._plan.at if self._step is None else self._step
-            self._say(f"no step was audited, the fit ended before step {at} was complete")
+            self._note = f"no step was audited, the fit ended before step {at} was complete"
             if not self._plan.chosen:
-                log.warning("trainperf: %s", self._notes[self.name])
+                log.warning("trainperf: %s", self._note)
         self.over = True
         if self._profiler is not None:
             self._guard.last(self._profiler.name, self._profiler.detach)
@@ -139,25 +141,20 @@ class AuditProbe(Probe):
     def notes(self) -> dict[str, str]:
         """Which step was audited or captured and what that took, or why none was."""
         captured = {} if self._profiler is None else self._profiler.notes()
-        return captured | self._notes
+        return captured | self._unread | ({self.name: self._note} if self._note else {})
 
     # -- inside -------------------------------------------------------------------------------
 
     def _choose(self, draft: Draft) -> bool:
         """Whether this step is audited."""
-        self._step, self._cut = None, False
+        self._step = None
         if self._plan.chosen:
-            usual = not draft.tags & _UNUSUAL or draft.index >= LATEST
-            if draft.micro_batches or not usual:
+            if draft.micro_batches or self._is_unusual(draft):
                 return False
             if torch._C._autograd._profiler_enabled():  # noqa: SLF001 as the tracer asks
-                self._say("no step was audited: another torch profiler was at work")
+                self._note = "no step was audited: another torch profiler was at work"
                 return False
-            if why := why_not_eager(self._module):
-                self._capture(draft.index, why)
-                return False
-            if why := why_no_look(self._place.device):
-                self._skip(why)
+            if self._avoid(draft.index, why_not_eager(self._module)):
                 return False
         self._audit = Audit(
             self._module,
@@ -167,12 +164,15 @@ class AuditProbe(Probe):
         self._step = draft.index
         return True
 
+    def _is_unusual(self, draft: Draft) -> bool:
+        return bool(draft.tags & _UNUSUAL) and draft.index < LATEST
+
     def _settle(self, draft: Draft) -> None:
-        unusual = bool(draft.tags & _UNUSUAL) or self._cut
-        if self._plan.chosen and unusual and draft.index < LATEST:
-            return  # the next one is audited
+        if self._plan.chosen and self._is_unusual(draft):
+            self._step = None  # a later one is audited
+            return
         if self._audit.stopped:
-            self._capture(draft.index, "an audit of so many operators would take too long")
+            self._avoid(draft.index, "an audit of so many operators would take too long")
             return
         self.over = True
         begun = monotonic_ns()
@@ -183,14 +183,21 @@ class AuditProbe(Probe):
             audited = self._guard.wrap(self.ledger.name, self.ledger.audited)
             audited(self._audit.allocations, draft.index, draft.micro_batches)
         took_s = audit.audited_s + (monotonic_ns() - begun) / 1e9
-        self._say(f"step {draft.index} was audited, which made it take {duration(took_s)}")
+        self._note = f"step {draft.index} was audited, which made it take {duration(took_s)}"
 
-    def _capture(self, step: int, why: str) -> None:
-        """Have the second step from now captured: the first one wakes the profiler up."""
-        if none := why_no_look(self._place.device):
-            self._skip(f"{why}, and {none}")
-            return
-        self._skip(f"{why}; step {step + 2} was to be captured instead")
+    def _avoid(self, step: int, why: str) -> bool:
+        """Have the second step from now captured if an audit would hurt; whether none is made."""
+        nothing = why_no_look(self._place.device)
+        self.over = bool(why or nothing)
+        if nothing:
+            self._note = f"no step was audited: {f'{why}, and ' if why else ''}{nothing}"
+        elif why:
+            # The first one wakes the profiler up.
+            self._note = f"no step was audited: {why}; step {step + 2} was to be captured instead"
+            self._capture(step)
+        return self.over
+
+    def _capture(self, step: int) -> None:
         profile = ScheduledProfile(
             skip_first=step + 1,
             wait=0,
@@ -227,15 +234,8 @@ class AuditProbe(Probe):
         analyst = TraceWorker(patience_ns=_PATIENCE_NS)
         for trace in profiler.traces:
             analyst.send(ReadRequest((trace,)))
-            self._say(self._notes[self.name].replace("was to be captured", "was captured"))
-        self._notes |= analyst.finish()
-
-    def _skip(self, why: str) -> None:
-        self.over = True
-        self._say(f"no step was audited: {why}")
-
-    def _say(self, note: str) -> None:
-        self._notes[self.name] = note
+            self._note = self._note.replace("was to be captured", "was captured")
+        self._unread = analyst.finish()
 
     def _release(self) -> None:
         audit, self._unreleased = self._unreleased, None

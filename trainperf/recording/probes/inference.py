@@ -119,21 +119,19 @@ class InferenceProbe(HookingProbe):
             before = self._states.pop(name, None)
             if before is None or hook[-1] is None:
                 return
-            if not torch.equal(before, generator_state(self._device)):
-                self._drawn(name, part)
+            if torch.equal(before, generator_state(self._device)):
+                return
+            if not name:
+                self._config["answers_drawn"] = True
+            elif "answers_drawn_in" not in self._config:  # inner modules end before outer ones
+                code = type(part).forward.__code__
+                self._config["answers_drawn_in"] = f"{name} ({type(part).__name__})"
+                self._config["answers_drawn_at"] = place(code.co_filename, code.co_firstlineno)
 
         self._handles += [
             part.register_forward_pre_hook(FirstForwardHook(self.shield(begins))),
             part.register_forward_hook(FirstForwardHook(self.shield(ends)), always_call=True),
         ]
-
-    def _drawn(self, name: str, part: nn.Module) -> None:
-        if not name:
-            self._config["answers_drawn"] = True
-        elif "answers_drawn_in" not in self._config:  # inner modules end before outer ones
-            code = type(part).forward.__code__
-            self._config["answers_drawn_in"] = f"{name} ({type(part).__name__})"
-            self._config["answers_drawn_at"] = place(code.co_filename, code.co_firstlineno)
 
     def _ends(self, model: nn.Module, followed: bool, *hook: object) -> None:  # noqa: FBT001
         """A forward of the model returned; the first of a step is looked at."""
