@@ -68,8 +68,8 @@ class AuditProbe(Probe):
         """Number of the audited step."""
         self._running = self._in_gap = False
         """Whether operators are looked at, or were until a gap began."""
-        self._unreleased: Audit | None = None
-        """May have left hooks, because the step ended with its update."""
+        self._unreleased: list[Audit] = []
+        """They may have left hooks, because the step ended with its update."""
         self._heard = -1
         """The last step of which a batch was announced."""
         self.over = False
@@ -84,7 +84,7 @@ class AuditProbe(Probe):
 
     def begin_batch(self) -> None:
         """A batch is about to be trained.  Runs every micro-batch until the audit is over."""
-        if self._unreleased is not None:
+        if self._unreleased:
             self._release()
         draft = self.recorder.draft
         if self.over or draft is None or draft.index < self._plan.at or self._running:
@@ -100,7 +100,7 @@ class AuditProbe(Probe):
         if self._running:
             self._running = False
             self._guard.last(self.name, self._audit.__exit__)
-            self._unreleased = self._audit
+            self._unreleased.append(self._audit)
 
     def settle(self) -> bool:
         """Write the result if the step is complete; whether nothing more will be audited."""
@@ -238,9 +238,8 @@ class AuditProbe(Probe):
         self._unread = analyst.finish()
 
     def _release(self) -> None:
-        audit, self._unreleased = self._unreleased, None
-        if audit is not None:
-            self._guard.last(self.name, audit.release)
+        while self._unreleased:
+            self._guard.last(self.name, self._unreleased.pop().release)
 
     def _resume(self) -> None:
         self._running = True

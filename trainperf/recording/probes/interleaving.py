@@ -53,8 +53,7 @@ def turns_probe(
                 "can take turns"
             )
         return []
-    settings = (info.config.get(name) for name in ("num_workers", "prefetch_factor"))
-    workers, each = (int(value or 0) for value in settings)
+    workers, each = (int(info.config.get(name) or 0) for name in ("num_workers", "prefetch_factor"))
     ahead = 0 if can_be_stopped() else math.ceil(workers * each / micro_batches)
     probe = TurnsProbe(Baton(place), ahead, clock, rank=info.rank, world_size=info.world_size)
     probe.period = math.ceil(period / micro_batches)
