@@ -59,8 +59,8 @@ class DynamoRecords:
 
     def reasons(self) -> dict[str, str]:
         """What is not known in this version."""
-        asked = {"compiled": _metrics, "breaks": _breaks, "compile_s": _spent_s}
-        missing = [name for name, ask in asked.items() if utilities() and ask() is None]
+        records = {"compiled": _metrics, "breaks": _breaks, "compile_s": _spent_s}
+        missing = [name for name, ask in records.items() if utilities() and ask() is None]
         return dict.fromkeys(missing, NO_RECORDS)
 
 
