@@ -43,9 +43,10 @@ class CollectivesProbe(Probe):
         """The step is over, and the next may be counted.  Runs every step."""
         if self._step is not None:
             self._end(self._step)
-        again = FIRST <= draft.index % AGAIN_EVERY < FIRST + STEPS
-        if again and self.recorder.listener is None and (groups := _groups()):
-            self._step = self.recorder.listener = _StepCount(self.recorder, groups)
+        if FIRST + STEPS > draft.index % AGAIN_EVERY >= FIRST and self.recorder.listener is None:
+            groups = _groups()
+            if groups:
+                self._step = self.recorder.listener = _StepCount(self.recorder, groups)
 
     def detach(self) -> None:
         """Listen no longer."""

@@ -57,7 +57,7 @@ class InferenceProbe(HookingProbe):
         self._calls = 0
         """Of the model, in the step that is looked at."""
         self._states: dict[str, torch.Tensor] = {}
-        self._steps, self._next, self._looks = 0, 1, 0
+        self._next, self._looks = 1, 0
         self._config: dict[str, Scalar] = {}
 
     def attach(self, recorder: Recorder) -> None:
@@ -70,11 +70,10 @@ class InferenceProbe(HookingProbe):
         """From the batch having come to `end_step`; and now and then another look.  Every step."""
         host_ns = draft.host_ns
         draft.facts[self._column] = sum(host_ns) - host_ns[_DATA_WAIT] - host_ns[_LOOP]
-        self._steps += 1
         if self._model is not None:
             self._end_look(self._model)
-        if self._steps >= self._next:
-            self._next = _RARER * self._steps
+        if draft.index + 1 >= self._next:
+            self._next = _RARER * (draft.index + 1)
             self._begin_look()
 
     def ended(self, reason: str) -> None:
