@@ -340,7 +340,7 @@ class Fit:
         return Totals(
             at_step=0,
             actions_ns=facts.actions_ns(),
-            threads_ns=chosen.threads.read() if chosen.threads else {},
+            threads_ns=waits.threads_ns() if waits else {},
             sequence_lengths=dict(sorted(lengths.items())),
             longest_tokens=chosen.tokens.longest_tokens if chosen.tokens else 0,
             notes={**facts.notes(), **(shared.notes() if shared else {})},

@@ -38,7 +38,6 @@ from trainperf.recording.probes.memory_ledger import LedgerProbe
 from trainperf.recording.probes.pace import WAITS, PaceProbe, ProcessorWaitProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.schedulers import SchedulersProbe
-from trainperf.recording.probes.threads import ThreadsProbe
 from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
 
 
@@ -113,7 +112,6 @@ class ProbeSet:
     ledger: LedgerProbe | None = None
     tokens: TokensProbe | None = None
     contention: ContentionProbe | None = None
-    threads: ThreadsProbe | None = None
     clock: DeviceClock | None = None
 
     def without(self, facts: Iterable[str], reason: str) -> None:
@@ -162,8 +160,7 @@ def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
         chosen.tokens = TokensProbe(objects.mask)
         chosen.probes += [SamplesProbe(), chosen.tokens]
     if "gc_ns" in facts:
-        chosen.threads = ThreadsProbe()
-        chosen.probes += [GarbageProbe(), CompileProbe(objects.run), chosen.threads]
+        chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
     if "gc_ns" in facts and countable():
         chosen.contention = ContentionProbe()
         chosen.probes.append(chosen.contention)
