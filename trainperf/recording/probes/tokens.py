@@ -244,7 +244,7 @@ class TokensProbe(RingProbe):
         draft, marks, ignored, _ = mask
         add(draft, self._padded, marks.numel())
         # Row by row: a sum along an axis takes longer than it does to count them.
-        self._add(draft, [np.count_nonzero(row) for row in _on_host(marks) != ignored])
+        self._add(draft, [int(np.count_nonzero(row)) for row in _on_host(marks) != ignored])
 
     def _add(self, draft: Draft, lengths: list[int]) -> None:
         """Add the sequences of a micro-batch to its step."""
