@@ -148,10 +148,12 @@ class TailProbe(Probe):
         """How often gradients were reduced in a step, and what DDP itself knows of its buckets."""
         if not self._steps or self.reasons():
             return {}
+        buckets, unused = zip(*map(_buckets, self._modules), strict=True)
         return {
             "allreduces_per_step": self._reductions / self._steps,
             "micro_batches_per_step": self._micro_batches / self._steps,
-            **_together([_buckets(module) for module in self._modules]),
+            "ddp_buckets": _total(buckets),
+            "ddp_unused_bytes": _total(unused),
         }
 
 
@@ -171,18 +173,14 @@ def _told_by(module: DistributedDataParallel) -> list[Parameter]:
     return [*trained[:1], *(trained[1:][-1:] if _leaves_out(module) else ())]
 
 
-def _together(modules: Sequence[dict[str, int | None]]) -> dict[str, Scalar]:
-    """Sums over the modules; `None` where one of them does not tell."""
-    sums: dict[str, Scalar] = {}
-    for name in modules[0]:
-        values = [module[name] for module in modules]
-        numbers = [value for value in values if value is not None]
-        sums[name] = sum(numbers) if len(numbers) == len(values) else None
-    return sums
+def _total(numbers: Sequence[int | None]) -> int | None:
+    """Over the modules; `None` where one of them does not tell."""
+    told = [number for number in numbers if number is not None]
+    return sum(told) if len(told) == len(numbers) else None
 
 
-def _buckets(module: DistributedDataParallel) -> dict[str, int | None]:
-    """`ddp_buckets`, the number of them, and `ddp_unused_bytes`, parameters without a gradient.
+def _buckets(module: DistributedDataParallel) -> tuple[int | None, int | None]:
+    """The number of its buckets, and the bytes of parameters without a gradient.
 
     The latter is `None` unless DDP was told to look for them.  Torch 2.6 adds it up over steps:
     there only whether it is 0 means something.
@@ -195,7 +193,4 @@ def _buckets(module: DistributedDataParallel) -> dict[str, int | None]:
     sizes = str(data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or "")
     unused = data.get("unused_parameter_size")
     looked = module.find_unused_parameters and isinstance(unused, int)
-    return {
-        "ddp_buckets": len(sizes.split(",")) if sizes else None,
-        "ddp_unused_bytes": int(str(unused)) if looked else None,
-    }
+    return len(sizes.split(",")) if sizes else None, int(str(unused)) if looked else None
