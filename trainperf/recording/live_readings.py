@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.block import BLOCK_STEPS, StepBlock
 from trainperf.core.steps.records import FACTS, OwnReading, RunInfo
 from trainperf.meters.base import Meter
 from trainperf.meters.fold import Fold, Reading, readings
@@ -21,18 +21,41 @@ from trainperf.recording.recorder import Draft
 T = TypeVar("T")
 
 
-class Window(Fold):
-    """Folds blocks until somebody takes the readings, then begins anew.
+class Window:
+    """Gathers blocks until somebody takes the readings, then begins anew.
 
     Meters of the whole fit (the first step, overflows, peaks) go on; all others stand on the steps
     since the last take, so that a curve shows what changed.
+
+    Folding is put off until a whole block has come together or somebody wants to know: it costs by
+    the call, and blocks are then those that a reader of the files makes.
     """
+
+    def __init__(self, meters: Sequence[Meter]) -> None:
+        self._fold = Fold(meters)
+        self._gathered: list[StepBlock] = []
+        self.steps = 0
+        """Steps observed since the last take."""
+
+    def observe(self, block: StepBlock) -> None:
+        """Take the next block."""
+        self._gathered.append(block)
+        self.steps += len(block)
+        if self.steps - self._fold.steps >= BLOCK_STEPS:
+            self._fold_gathered()
 
     def take(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the window; the next one begins."""
-        now = readings([self], info)
-        self.reset()
+        self._fold_gathered()
+        now = readings([self._fold], info)
+        self._fold.reset()
+        self.steps = 0
         return now
+
+    def _fold_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._fold.observe(StepBlock.joined(gathered))
 
 
 class OwnMeters:
@@ -47,9 +70,9 @@ class OwnMeters:
 
     def observe(self, block: StepBlock) -> None:
         """Take the next block."""
-        for meter, *folds in self._folds:
-            for fold in folds:
-                self._run(meter, partial(fold.observe, block))
+        for meter, window, fold in self._folds:
+            self._run(meter, partial(window.observe, block))
+            self._run(meter, partial(fold.observe, block))
 
     def window(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the steps since the last call."""
