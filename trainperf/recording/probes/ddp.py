@@ -175,8 +175,8 @@ def _told_by(module: DistributedDataParallel) -> list[Parameter]:
 
 def _total(numbers: Sequence[int | None]) -> int | None:
     """Over the modules; `None` where one of them does not tell."""
-    told = [number for number in numbers if number is not None]
-    return sum(told) if len(told) == len(numbers) else None
+    present = [number for number in numbers if number is not None]
+    return sum(present) if len(present) == len(numbers) else None
 
 
 def _buckets(module: DistributedDataParallel) -> tuple[int | None, int | None]:
