@@ -209,10 +209,7 @@ class LightningTraining(Training):
         self._precision = trainer.precision_plugin
         self._mixed: dict[torch.dtype, MixedPrecision] = {}
         self._drops_gradients = False
-        # No limit on steps and epochs, and no step of a scheduler, which may know one.
-        trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = -1
-        for config in trainer.lr_scheduler_configs:
-            config.frequency = MANY
+        self._run_without_end()
         self.step_ended()
 
     # -- the loop -----------------------------------------------------------------------------
@@ -225,12 +222,17 @@ class LightningTraining(Training):
         if self.source is not None and iterators and iterators[0] is not self.source:
             iterators[0] = self.source.over(iterators[0])
 
-    @override
-    def without_end(self) -> None:
-        super().without_end()
+    def _run_without_end(self) -> None:
+        """No limit on steps and epochs, no validation, and no step of a scheduler, with its limit.
+
+        Between two steps it would be too late: Lightning may have a batch in hand by then.
+        """
         trainer, fetcher = self._trainer, _fetcher(self._trainer)
+        trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = -1
         trainer.fit_loop.max_batches = MANY
         trainer.limit_val_batches = 0
+        for config in trainer.lr_scheduler_configs:
+            config.frequency = MANY
         if fetcher.length is None and hasattr(fetcher, "batches"):
             fetcher.batches = []  # a switch between two steps must hold from the next batch on
         fetcher.length, fetcher.done = None, False
