@@ -19,6 +19,7 @@ from recipes.gpt2.stages import Settings
 from recipes.gpt2.text import DocumentSpan as Document
 from recipes.gpt2.train import Also, Recipe, quieten, train
 from trainperf.core import interleaving
+from trainperf.core.launch_environment import VARIABLE, LaunchOptions, TrialLaunch
 
 
 TURN_STEPS = 15
@@ -58,8 +59,11 @@ class Processes:
     """Real training."""
 
     def alone(self, work: Recipe, order: list[Document], run: Planned) -> None:
-        """One run, in this process."""
-        train(work, run.settings, order, run.folder, profiled=run.profiled, also=run.also)
+        """One run, in this process; changes are tried in one of their own, which ends with them."""
+        if run.also == "trials":
+            _try(work, order, run)
+        else:
+            train(work, run.settings, order, run.folder, profiled=run.profiled, also=run.also)
 
     def by_turns(
         self, work: Recipe, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
@@ -80,7 +84,8 @@ class Processes:
             processes = {}
             for side, runs in enumerate(zip(*pairs, strict=True)):
                 participant = interleaving.Participant(address=str(address), side=side)
-                process, end = stack.enter_context(_process(participant, work, order, runs))
+                variables = participant.variable()
+                process, end = stack.enter_context(_process(variables, work, order, runs))
                 processes[end] = process
             for _ in pairs:
                 _await_all(processes)
@@ -90,9 +95,18 @@ class Processes:
                 referee.gone(side)
 
 
+def _try(work: Recipe, order: list[Document], run: Planned) -> None:
+    """Try changes in a run that ends with them; what a change ends was measured until then."""
+    trials = TrialLaunch(minutes=work.trial_minutes)
+    launch = LaunchOptions(dirpath=str(work.out / run.folder), trials=trials)
+    variables = {VARIABLE: launch.environment({})[VARIABLE]}
+    with _process(variables, work, order, [run]) as (process, _):
+        process.join()
+
+
 @contextmanager
 def _process(
-    participant: interleaving.Participant,
+    variables: Mapping[str, str],
     work: Recipe,
     order: list[Document],
     runs: Sequence[Planned],
@@ -101,7 +115,7 @@ def _process(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["recipes.gpt2.train"])
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_side, args=(participant, work, order, runs, sender))
+    process = context.Process(target=_side, args=(variables, work, order, runs, sender))
     process.start()
     sender.close()
     try:
@@ -113,14 +127,17 @@ def _process(
 
 
 def _side(
-    participant: interleaving.Participant,
+    variables: Mapping[str, str],
     work: Recipe,
     order: list[Document],
     runs: Sequence[Planned],
     sender: "Connection[str, None]",
 ) -> None:
-    """Train all runs of one side; after each send its error, empty for none."""
-    os.environ.update(participant.variable())
+    """Train all runs of one side; after each send its error, empty for none.
+
+    The variables are what launches them: turns with the other side, or trials.
+    """
+    os.environ.update(variables)
     quieten()
     for run in runs:
         try:

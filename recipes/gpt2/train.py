@@ -26,7 +26,7 @@ from trainperf.lightning import ScheduledProfiler, TrainPerf
 
 
 Also = Literal["", "trace", "trials"]
-"""What else is done in a run: its last steps are traced, or changes are tried in it."""
+"""What else is done in a run: its last steps are traced, or changes are tried, which end it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +99,12 @@ def train(
 def observers(
     work: Recipe, settings: Settings, order: list[DocumentSpan], also: Also
 ) -> list[Callback]:
-    """TrainPerf with all that findings stand on, and perhaps a trace of the last steps."""
+    """TrainPerf with all that findings stand on, and perhaps a trace of the last steps.
+
+    Where changes are tried nothing else is looked at.
+    """
     if also == "trials":
-        return [TrainPerf(report=False, trials=[], trial_minutes=work.trial_minutes)]
+        return [TrainPerf(report=False)]
     typical = typical_update(work.preset, settings, order)
     callbacks: list[Callback] = [TrainPerf(report=False, audit_at=typical, loader_anatomy=True)]
     if also == "trace" or torch.cuda.is_available():

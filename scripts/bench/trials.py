@@ -4,8 +4,7 @@
 
 Called again with the same file it goes on with the scripts that are not in it.  With `--proofs` it
 has `trainperf prove` judge the winners of those that are, in scripts edited so.  `--ceilings`
-measures what ceilings say of planted sleeps.  `--restored` trains a model with trials and without,
-and compares the weights.
+measures what ceilings say of planted sleeps.
 """
 
 import argparse
@@ -22,8 +21,6 @@ from pathlib import Path
 
 import msgspec
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +35,6 @@ from trainperf.core.artifacts import read_document  # noqa: E402
 from trainperf.core.artifacts.trials import TrialResult, Trials  # noqa: E402
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch  # noqa: E402
 from trainperf.core.machine.limits import cpu_count  # noqa: E402
-from trainperf.loop import LoopMonitor  # noqa: E402
 
 
 MINUTES = 0.4
@@ -273,33 +269,6 @@ def train(name: str, *, fixed: bool = False, edit: str = "", long: bool = False)
         script.train(Path(folder) / "run", fixed=fixed or edit == AS_TWIN.get(name))
 
 
-def is_restored() -> bool:
-    """Whether a fit with trials ends with the weights, bit by bit, of a fit without them."""
-    with tempfile.TemporaryDirectory() as folder, quiet():
-        ends = [_small_fit(Path(folder) / str(minutes), minutes) for minutes in (0.0, 0.5)]
-    return all(torch.equal(first, second) for first, second in zip(*ends, strict=True))
-
-
-def _small_fit(out: Path, minutes: float) -> list[torch.Tensor]:
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Dropout(0.1), nn.Flatten(), nn.Linear(8 * 36, 10)
-    )
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-    samples = TensorDataset(torch.randn(4096, 3, 8, 8), torch.randint(0, 10, (4096,)))
-    monitor = LoopMonitor(out, report=False).watch(model, optimizer)
-    if minutes:
-        monitor.trials(minutes=minutes)
-    with monitor:
-        for images, labels in monitor.batches(DataLoader(samples, 32, shuffle=True)):
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(images), labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            monitor.end_step(loss)
-    return [each.detach() for each in model.state_dict().values()]
-
-
 def _row(row: Tried) -> tuple[str, ...]:
     agreed = agrees(row)
     return (
@@ -372,7 +341,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=150, help="nothing begins later")
     parser.add_argument("--json", type=Path, help="figures so far, and where they are kept")
     parser.add_argument("--proofs", action="store_true", help="prove the winners of those there")
-    parser.add_argument("--restored", action="store_true", help="compare weights, and nothing else")
     parser.add_argument("--ceilings", action="store_true", help="of planted sleeps")
     parser.add_argument("--fixed", action="store_true", help="with --train: without its fault")
     parser.add_argument("--train", metavar="NAME", help="only train this script")
@@ -383,8 +351,6 @@ def main() -> None:
         train(given.train, fixed=given.fixed, edit=given.edit, long=given.longer)
     elif given.ceilings:
         _keep_ceilings(given.json)
-    elif given.restored:
-        print("weights are the same" if is_restored() else "weights DIFFER")
     elif given.json is None:
         parser.error("--json FILE is needed")
     else:

@@ -18,9 +18,10 @@ from support.fits import At, Loader, Model, Sleeper, awake, trainer
 from torch.autograd import Variable
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from trainperf.core.launch_environment import TrialLaunch
+from trainperf.core.launch_environment import VARIABLE, LaunchOptions, TrialLaunch
 from trainperf.lightning import TrainPerf
-from trainperf.trials import Trial, TrialOptions
+from trainperf.trials import Trial
+from trainperf.trials.batch_source import TrialsOver
 
 
 RANK = int(os.environ["RANK"])
@@ -84,18 +85,16 @@ def run(root: Path, name: str, model: Model, *callbacks: Any, **options: Any) ->
     """One fit under `TrainPerf`; leaves what was planted on this rank."""
     strategy = DDPStrategy(process_group_backend="gloo", **options.pop("ddp", {}))
     loader = Loader(options.pop("batches", STEPS), batch=options.pop("batch", None))
-    perf = TrainPerf(report=False, aggregate=options.pop("aggregate", False))
-    perf.trials = options.pop("trials", None)
+    own = {each: options.pop(each) for each in ("aggregate", "trials") if each in options}
+    perf = TrainPerf(report=False, **own)
     training = trainer(root / name, perf, *callbacks, strategy=strategy, devices=2, **options)
-    with contextlib.suppress(PlantedError):
+    with contextlib.suppress(PlantedError, TrialsOver):
         training.fit(model, loader)
     sleepers = [model.in_forward, getattr(model, "sleeper", None)]
     planted = {
         "slept_ns": next((s.slept_ns for s in sleepers if isinstance(s, Sleeper)), []),
         "run": perf.state_dict()["run"],
         "hooks": sum(len(p._post_accumulate_grad_hooks or ()) for p in model.parameters()),
-        "weights": [p.tolist() for p in model.parameters()],
-        "global_step": training.global_step,
     }
     (root / name / f"planted-{RANK}.json").write_text(json.dumps(planted))
 
@@ -107,24 +106,26 @@ def slow_forward(**options: Any) -> Deep:
     return model
 
 
-def tried() -> TrialOptions:
-    """One change that does nothing, and one that fails on one rank only."""
+def tried(root: Path, name: str) -> None:
+    """A fit that tries what does nothing, and what fails on one rank only, and is ended by it."""
 
     def fail() -> None:
         if RANK == 1:
             raise PlantedError
 
-    own = (Trial("fails", fail, awake), Trial("idle", awake, awake))
-    return TrialOptions(own=own, launch=TrialLaunch(minutes=0.02, only=("idle", "fails")))
+    launch = LaunchOptions(
+        dirpath=str(root / name), trials=TrialLaunch(minutes=0.02, only=("idle", "fails"))
+    )
+    os.environ[VARIABLE] = launch.environment({})[VARIABLE]
+    run(root, name, Deep(), trials=[Trial("fails", fail, awake), Trial("idle", awake, awake)])
+    del os.environ[VARIABLE]
 
 
 def main(root: Path) -> None:
     """All fits, in the same order on both ranks."""
     run(root, "healthy", Deep())
     run(root, "aggregated", Deep(), aggregate=True)
-    for name, trials in (("untried", None), ("tried", tried())):
-        torch.manual_seed(3)
-        run(root, name, Deep(), trials=trials, batches=4 * STEPS)
+    tried(root, "tried")
     run(root, "before_backward", slow_forward())
     run(root, "batch_end", Deep(), At("on_train_batch_end", slow_on(1)))
     unreliable = {"leave_out": lambda batch_idx: batch_idx >= 4}

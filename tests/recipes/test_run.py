@@ -24,6 +24,8 @@ from recipes.gpt2.train import Recipe, free_folder, last_folder, train
 from recipes.gpt2.walk import walkthrough
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.trials import Trials
 
 
 STEPS = 4
@@ -194,6 +196,22 @@ def test_repeats_use_what_the_first_run_compiled(tmp_path: Path) -> None:
             summary = examine(Run.open(tmp_path / f"{side}-{number}/trainperf")).summary
             graphs.append(summary.compilation.graphs if summary.compilation else 0)
         assert graphs == [1, 0]
+
+
+@pytest.mark.slow
+def test_changes_are_tried_in_a_process_that_ends_with_them(tmp_path: Path) -> None:
+    """Past the end of the recipe's own training; the run directory is that of any other run."""
+    work = replace(small_work(tmp_path, steps=STEPS), trial_minutes=0.01)
+    order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
+    run = Planned(settings=Settings(), folder="trials/baseline", profiled=True, also="trials")
+
+    Processes().alone(work, order, run)
+
+    tried = read_document(Trials, tmp_path / "trials/baseline/trainperf")
+    assert tried is not None
+    assert tried.trying == ""
+    assert any(trial.counts for trial in tried.trials)
+    assert [path.name for path in (tmp_path / "trials/baseline").iterdir()] == ["trainperf"]
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from lightning.pytorch.callbacks import Callback
 
 from trainperf.core.steps.records import FINISHED, INTERRUPTED, ended_by
 from trainperf.lightning.session import Session
+from trainperf.lightning.trials import tunes
 from trainperf.loop.fit import Fit
 from trainperf.loop.options import FitOptions
 from trainperf.meters import Measure
@@ -95,11 +96,13 @@ class Measurement(Callback):
 
     def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """The fit is over."""
-        del trainer, pl_module
+        del pl_module
         session = self.session
         if stage == "fit":
             self._end(FINISHED)
-        if session is not None and session.fit.trials is not None:
+        if session is None or session.fit.trials is None:
+            return
+        if session.fit.monitor.started or not tunes(trainer):
             raise TrialsOver  # the fit was over first
 
     # -- inside -------------------------------------------------------------------------------

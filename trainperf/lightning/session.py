@@ -95,6 +95,8 @@ class Session:
     def start(self, module: "pl.LightningModule") -> bool:
         """Model, optimizers and loaders exist; whether the fit could be started."""
         fit, trainer, boundaries = self.fit, self._trainer, self.boundaries
+        if self._disposable is not None:
+            self._disposable.save_nothing()
         self._accumulation = trainer.accumulate_grad_batches
         if not fit.start(lambda: self._facts(module)):
             return False

@@ -16,7 +16,13 @@ from typing import Any, Protocol, cast
 import lightning.pytorch as pl
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
-from lightning.pytorch.callbacks import Checkpoint, ProgressBar, Timer
+from lightning.pytorch.callbacks import (
+    BatchSizeFinder,
+    Checkpoint,
+    LearningRateFinder,
+    ProgressBar,
+    Timer,
+)
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import DummyLogger
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
@@ -37,6 +43,9 @@ log = logging.getLogger("trainperf")
 
 MANY = 10**9
 """Batches of an epoch that never ends; progress bars divide by it, and cannot by infinity."""
+
+_TUNERS = (BatchSizeFinder, LearningRateFinder)
+"""They save and load a checkpoint of their own before the first step, or in place of one."""
 
 _STEP_HOOKS = (
     "on_train_batch_start",
@@ -67,7 +76,9 @@ class DisposableTrainer:
         self._folder = TemporaryDirectory(prefix="trainperf-trials-")
         self.loggers = [self._stand_in(place) for place in range(len(self._own))]
         """What is logged to."""
-        silent = [type(logger).__name__ for logger in self._own if type(logger) not in _FILES]
+        # The stand-ins of a tuner's fit are still there in the one after it.
+        heard = (*_FILES, DummyLogger)
+        silent = [type(logger).__name__ for logger in self._own if type(logger) not in heard]
         if silent:
             log.warning("trainperf: nothing more is logged to %s in this run", ", ".join(silent))
         trainer.loggers = self.loggers
@@ -77,7 +88,13 @@ class DisposableTrainer:
         trainer.callbacks = [
             each for each in trainer.callbacks if not isinstance(each, Checkpoint | Timer)
         ]
-        strategy = trainer.strategy
+        self._strategy = trainer.strategy
+        if not tunes(trainer):
+            self.save_nothing()
+
+    def save_nothing(self) -> None:
+        """Its first step comes: no checkpoint is written any more."""
+        strategy = self._strategy
         if isinstance(strategy, SingleDeviceStrategy | DDPStrategy):  # others save in their own way
             strategy.checkpoint_io = ReadsOnly(strategy.checkpoint_io)
 
@@ -192,9 +209,7 @@ class LightningTraining(Training):
         self._precision = trainer.precision_plugin
         self._mixed: dict[torch.dtype, MixedPrecision] = {}
         self._drops_gradients = False
-        # No limit on steps and epochs, and no scheduler, which may know one.
-        trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = -1
-        trainer.strategy.lr_scheduler_configs = []
+        self._run_without_end()
         self.step_ended()
 
     # -- the loop -----------------------------------------------------------------------------
@@ -207,12 +222,17 @@ class LightningTraining(Training):
         if self.source is not None and iterators and iterators[0] is not self.source:
             iterators[0] = self.source.over(iterators[0])
 
-    @override
-    def without_end(self) -> None:
-        super().without_end()
+    def _run_without_end(self) -> None:
+        """No limit on steps and epochs, no validation, and no step of a scheduler, with its limit.
+
+        Between two steps it would be too late: Lightning may have a batch in hand by then.
+        """
         trainer, fetcher = self._trainer, _fetcher(self._trainer)
+        trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = -1
         trainer.fit_loop.max_batches = MANY
         trainer.limit_val_batches = 0
+        for config in trainer.lr_scheduler_configs:
+            config.frequency = MANY
         if fetcher.length is None and hasattr(fetcher, "batches"):
             fetcher.batches = []  # a switch between two steps must hold from the next batch on
         fetcher.length, fetcher.done = None, False
@@ -346,6 +366,11 @@ def _demand_own_process(trainer: "pl.Trainer") -> None:
             "trainperf try cannot end a script whose ranks are spawned or forked by the Trainer; "
             'try Trainer(strategy="ddp")'
         )
+
+
+def tunes(trainer: "pl.Trainer") -> bool:
+    """Whether something is tuned in its fit, which may be over without a step of its own."""
+    return any(isinstance(each, _TUNERS) for each in trainer.callbacks)
 
 
 def no_source(trainer: "pl.Trainer") -> str:

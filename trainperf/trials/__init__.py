@@ -1,12 +1,11 @@
 """Trials: what a change brings is measured before anybody makes it.
 
-Changes are switched on and off in blocks of steps of the user's own training, in turns::
+`trainperf try SCRIPT` switches changes on and off in blocks of steps of the user's own training, in
+turns, in a run that is thrown away.  Changes of the script's own come before the built-in ones::
 
     from trainperf.trials import Trial
 
     TrainPerf(trials=[Trial("no_dropout", on=model.without_dropout, off=model.with_dropout)])
-
-`trainperf try SCRIPT` tries the built-in ones in a run that is thrown away.
 """
 
 from trainperf.trials.start import TrialOptions

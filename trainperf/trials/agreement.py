@@ -2,7 +2,7 @@
 
 A rank whose trials were switched off would not enter a collective: the others would hang in it, or
 it would be matched with one of the training's own.  Over the store a rank that leaves, or does not
-answer, ends the trials of the others, and their training goes on.
+answer, ends the trials of the others.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Source of a training's batches while changes are tried: they can be held, replayed, rearranged.
 
-It stands between the loop and its loader.  While nothing is tried it hands on what comes.
+It stands between the loop and its loader, and begins that anew in place of the epoch's end.  While
+nothing is tried it hands on what comes.
 """
 
 import itertools
@@ -50,8 +51,6 @@ class BatchSource:
         self._loops: Iterator[Any] = iter(())
         self._replayed: Iterator[Any] | None = None
         self._stream: Iterator[Any] | None = None
-        self.endless = False
-        """Whether the loader is begun anew where it ends, in place of the epoch's end."""
         self._rearrangement: Rearrangement | None = None
         self._ready: deque[Any] = deque()
         self._share = 1.0
@@ -138,7 +137,7 @@ class BatchSource:
             self._ready.append(self._fetch())
             return
         batches = [self._fetch()]
-        with suppress(StopIteration):  # the epoch may end with a smaller pool
+        with suppress(StopIteration):  # a loader that cannot be begun anew may end amid a pool
             while len(batches) < rearrangement.pool:
                 batches.append(self._fetch())
         self._ready.extend(rearrangement.make(batches))
@@ -151,7 +150,7 @@ class BatchSource:
         try:
             batch = next(self._loops)
         except StopIteration:
-            if not (self.endless and isinstance(self.loader, Iterable)):
+            if not isinstance(self.loader, Iterable):
                 raise
             self._loops = iter(self.loader)
             batch = next(self._loops)

@@ -117,7 +117,6 @@ class Conductor:
         yield from self._warm_up()
         self.untouched = False
         self._began_ns = monotonic_ns()
-        self._training.without_end()
         waiting = self._in_common()
         while waiting:
             trial = most_promising(waiting, self._results)

@@ -68,11 +68,6 @@ class Training:
 
     # -- what adapters add to or override -------------------------------------------------------
 
-    def without_end(self) -> None:
-        """Before the first trial: keep from coming between what does, e.g. the epoch's end."""
-        if self.source is not None:
-            self.source.endless = True
-
     def step_ended(self) -> None:
         """A step was closed, and another may begin.  Runs every step."""
 
