@@ -18,6 +18,7 @@ from pathlib import Path
 
 from scripts.docs import moves
 from scripts.docs.picture import architecture
+from scripts.docs.replaced import replaced
 from scripts.docs.schemas import IDS, ids, schemas
 from scripts.docs.tables import TABLES as OF_FAMILIES
 
@@ -27,7 +28,7 @@ DOCS = ROOT / "docs"
 SCHEMAS = ROOT / "trainperf" / "schemas"
 PICTURE = Path("contributing", "architecture.svg")
 
-TABLES = {**OF_FAMILIES, **moves.tables()}
+TABLES = {**OF_FAMILIES, **moves.tables(), "replaced": replaced}
 
 _PART = re.compile(r"<!-- (\w+): generated -->\n(.*?)<!-- \1: end -->", re.DOTALL)
 
