@@ -393,7 +393,7 @@ def test_a_training_that_raised_leaves_no_hook_behind_its_trainer(tmp_path: Path
     after = hooks_of(model)
 
     assert callback.training is not None
-    callback.training.finish("interrupted")
+    callback.training.fit.end("interrupted")
     assert before > 0
     assert after == 0
 

@@ -10,8 +10,8 @@ from support.loops import Loader, Sleeper, agree, written
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
-from trainperf.loop.monitor import NEVER_ENDED, NO_BATCHES
 from trainperf.loop.fit import PATIENCE
+from trainperf.loop.monitor import NEVER_ENDED, NO_BATCHES
 from trainperf.testing import FakeClock
 
 
