@@ -135,7 +135,7 @@ class TrainPerfHandlers(FitOptions):
 
     def _on(self, engine: Engine, event: Events, act: Callable[[], object]) -> None:
         """Have *act* called at an event, under the guard, until the fit is over."""
-        handler = self._fit.guard.act(Fit.hooks, act)
+        handler = self._fit.guard.hook(Fit.hooks, lambda *_: act())
         engine.add_event_handler(event, handler)
         self._fit.undo.callback(engine.remove_event_handler, handler, event)
 
