@@ -16,9 +16,11 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from scripts.docs import moves
 from scripts.docs.picture import architecture
+from scripts.docs.replaced import replaced
 from scripts.docs.schemas import IDS, ids, schemas
-from scripts.docs.tables import TABLES
+from scripts.docs.tables import TABLES as OF_FAMILIES
 
 
 ROOT = Path(__file__).parents[1]
@@ -26,12 +28,14 @@ DOCS = ROOT / "docs"
 SCHEMAS = ROOT / "trainperf" / "schemas"
 PICTURE = Path("contributing", "architecture.svg")
 
+TABLES = {**OF_FAMILIES, **moves.tables(), "replaced": replaced}
+
 _PART = re.compile(r"<!-- (\w+): generated -->\n(.*?)<!-- \1: end -->", re.DOTALL)
 
 
 def pages() -> Mapping[Path, str]:
     """Every page with generated parts as it ought to be, by its path below `docs/`."""
-    drawn = {PICTURE: architecture()}
+    drawn = {PICTURE: architecture(), **moves.pictures()}
     for page in sorted(DOCS.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if _PART.search(text):

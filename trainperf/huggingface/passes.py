@@ -12,6 +12,8 @@ import torch
 from accelerate import Accelerator
 
 from trainperf.core.phases import FIRST_GAP, Phase
+from trainperf.huggingface import moves
+from trainperf.huggingface.moves import MOVES
 from trainperf.loop.fit import Fit
 from trainperf.recording.hook_cost import HookCost
 from trainperf.recording.probes.device_marks import Mark
@@ -19,7 +21,7 @@ from trainperf.recording.process_objects import UntracedHook, batch_of, living
 from trainperf.recording.timeline import switch_to
 
 
-_NEITHER, _FORWARD, _BACKWARD = -1, int(Phase.FORWARD), int(Phase.BACKWARD)
+_NEITHER, _FORWARD, _BACKWARD = -1, MOVES[moves.FORWARD].slot, MOVES[moves.BACKWARD].slot
 
 
 class Passes:
@@ -47,9 +49,9 @@ class Passes:
         self._watched = fit.phases.watches_backward
         self._reads = fit.chosen.clock is None
         """Whether a loss on the host is there, because no device is still to write it."""
-        self._to_forward = switch_to(recorder, Phase.FORWARD)
-        self._to_backward = switch_to(recorder, Phase.BACKWARD)
-        self._to_loop = switch_to(recorder, Phase.LOOP)
+        self._to_forward = switch_to(recorder, MOVES[moves.FORWARD].phase)
+        self._to_backward = switch_to(recorder, MOVES[moves.BACKWARD].phase)
+        self._to_loop = switch_to(recorder, MOVES[moves.BACKWARD].next_phase)
 
     def attach(
         self, module: object, optimizer: object, cost: HookCost

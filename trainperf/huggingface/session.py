@@ -15,7 +15,9 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from trainperf.core.loop_kind import HUGGING_FACE
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.phases import Gap, Phase
+from trainperf.core.phases import Gap
+from trainperf.huggingface import moves
+from trainperf.huggingface.moves import MOVES
 from trainperf.huggingface.passes import Passes
 from trainperf.huggingface.run_info import configuration, objects, writer_of
 from trainperf.huggingface.trials import DisposableRun, HuggingFaceTraining
@@ -29,7 +31,7 @@ from trainperf.trials.batch_source import BatchSource, TrialsOver
 from trainperf.trials.training import Training
 
 
-_OTHER = int(Phase.OTHER)
+_OTHER = MOVES["on_substep_end"].slot
 
 LOADER_UNSEEN = (
     "the batches do not come through this rank's loader (dispatched by rank 0, or the epoch was "
@@ -69,8 +71,8 @@ class MeasuredTraining:
         self._waiting, self._unseen = False, True
         self._under: int | None = None
         """What goes on after a pause that nobody announced."""
-        self._to_optimizer = switch_to(self.recorder, Phase.OPTIMIZER)
-        self._to_callbacks = switch_to(self.recorder, Phase.CALLBACKS)
+        self._to_optimizer = switch_to(self.recorder, MOVES["on_pre_optimizer_step"].phase)
+        self._to_callbacks = switch_to(self.recorder, MOVES["on_optimizer_step"].phase)
         self._objects = FitObjects(device=torch.device("cpu"))
         self._passes = Passes(fit)
         self._starts = fit.start(lambda: self._facts(given))
@@ -144,7 +146,7 @@ class MeasuredTraining:
         self._events = events
         if not self._starts:
             return
-        names = [name for name in vars(type(self)) if name.startswith("on_")]
+        names = [name for name in MOVES if hasattr(self, name)]
         guarded: dict[str, Callable[..., object]]
         guarded = {name: self.fit.guard.hook(Fit.hooks, getattr(self, name)) for name in names}
         if self.fit.chosen.scaler is None:
@@ -209,7 +211,7 @@ class MeasuredTraining:
 
     def on_prediction_step(self, *_: object) -> None:
         """An evaluation is under way, and perhaps nobody has announced it."""
-        self._paused(Gap.VALIDATION)
+        self._paused(MOVES["on_prediction_step"].gap)
 
     def on_evaluate(self, args: object, state: object, control: TrainerControl) -> None:
         """An evaluation is over."""
@@ -242,10 +244,10 @@ class MeasuredTraining:
     def _copies(self) -> None:
         if self.recorder.awaits_batch:
             self.recorder.boundary()
-        self.fit.phases[Phase.H2D.label].__enter__()
+        self.fit.phases[MOVES[moves.COPY].phase.label].__enter__()
 
     def _copied(self) -> None:
-        self.fit.phases[Phase.H2D.label].__exit__(None, None, None)
+        self.fit.phases[MOVES[moves.COPY].phase.label].__exit__(None, None, None)
 
     # -- the step -----------------------------------------------------------------------------
 

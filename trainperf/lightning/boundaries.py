@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import cast
 
 from trainperf.core.phases import FIRST_GAP, Gap, Phase
-from trainperf.lightning.actions import Action, Role, role_of
+from trainperf.lightning.actions import MOVES, Action, Role, role_of
 from trainperf.loop.fit import Fit
 from trainperf.recording.guard import Guard, NoBracket
 from trainperf.recording.probes.device_marks import Mark
@@ -36,7 +36,8 @@ _BEFORE_STEPS = frozenset(
 """What is told apart while no step is counted."""
 
 # What runs every step uses plain names: looking up an enumeration's member takes ten times longer.
-_DATA_WAIT, _FORWARD, _BACKWARD = int(Phase.DATA_WAIT), int(Phase.FORWARD), int(Phase.BACKWARD)
+_DATA_WAIT, _FORWARD = MOVES[Role.FETCH].slot, MOVES[Role.FORWARD].slot
+_BACKWARD = MOVES[Role.BACKWARD_BEGINS].slot
 _FETCH_BEGINS, _FETCH_ENDS = Mark.FETCH_BEGINS, Mark.FETCH_ENDS
 _FORWARD_ENDS, _BACKWARD_ENDS = Mark.FORWARD_ENDS, Mark.BACKWARD_ENDS
 
@@ -73,10 +74,8 @@ class Boundaries:
         """Whether such a `training_step` found no further batch: Lightning takes it for one."""
         self._makers: dict[Role, Callable[[Action, bool], Bracket | None]] = {
             Role.FETCH: self._fetch,
-            Role.H2D: lambda _action, _overridden: PhaseBracket(recorder, Phase.H2D),
             Role.COPY: self._copy,
             Role.FORWARD: self._forward,
-            Role.OPTIMIZER: lambda _action, _overridden: PhaseBracket(recorder, Phase.OPTIMIZER),
             Role.ZERO_GRAD: self._zero_grad,
             Role.BATCH: self._batch,
             Role.EPOCH: lambda _action, _overridden: EpochBracket(recorder),
@@ -85,7 +84,7 @@ class Boundaries:
             Role.SANITY_BEGINS: self._plain(self._sanity_begins, None),
             Role.SANITY_ENDS: self._plain(None, self._sanity_ends),
             Role.CHECKPOINT: self._plain(
-                lambda: recorder.enter_gap(Gap.CHECKPOINT), recorder.leave_gap
+                lambda: recorder.enter_gap(MOVES[Role.CHECKPOINT].gap), recorder.leave_gap
             ),
             Role.SHUTDOWN: self._plain(self._shutdown, None),
             Role.HOOK: lambda action, _: self._around_hook(action, None, None),
@@ -103,8 +102,8 @@ class Boundaries:
         role = role_of(action, overridden=overridden)
         if role is Role.NOTHING or (not self.counts and role not in _BEFORE_STEPS):
             return None
-        if ours and role is Role.HOOK:
-            return PhaseBracket(self._recorder, Phase.CALLBACKS)
+        if role not in self._makers or (ours and role is Role.HOOK):
+            return PhaseBracket(self._recorder, MOVES[role].phase)
         return self._makers[role](action, overridden)
 
     def hooks_ns(self) -> dict[str, int]:
@@ -147,7 +146,9 @@ class Boundaries:
         return make
 
     def _around_hook(self, action: Action, before: Act | None, after: Leave | None) -> Bracket:
-        hook = self._hooks.setdefault(action.label, HookBracket(self._recorder, Phase.CALLBACKS))
+        hook = self._hooks.setdefault(
+            action.label, HookBracket(self._recorder, MOVES[Role.HOOK].phase)
+        )
         if before is None and after is None:
             return hook
 
@@ -166,7 +167,7 @@ class Boundaries:
     def _fetch(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden
         if self.mark is None and not self.fetches_inside:
-            fetched = PhaseBracket(self._recorder, Phase.DATA_WAIT).__exit__
+            fetched = PhaseBracket(self._recorder, MOVES[Role.FETCH].phase).__exit__
             return _direct(self._asks_for_batch, fetched)
         return self._guard.bracket(self.part, self._fetch_begins, self._fetch_ends)
 
@@ -180,7 +181,7 @@ class Boundaries:
     def _forward(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden
         bracket: Bracket = (
-            PhaseBracket(self._recorder, Phase.FORWARD)
+            PhaseBracket(self._recorder, MOVES[Role.FORWARD].phase)
             if self.mark is None and not self.manual
             else self._guard.bracket(self.part, self._forward_begins, self._forward_ends)
         )
@@ -195,7 +196,8 @@ class Boundaries:
     def _zero_grad(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden
         # Otherwise Lightning's closure does it, which the optimizer calls inside its own bracket.
-        return PhaseBracket(self._recorder, Phase.OPTIMIZER) if self.accumulates else None
+        bracket = PhaseBracket(self._recorder, MOVES[Role.ZERO_GRAD].phase)
+        return bracket if self.accumulates else None
 
     def _puts(self, mark: Mark) -> Callable[[], object]:
         def put() -> None:
@@ -256,25 +258,25 @@ class Boundaries:
 
     def _validation_begins(self) -> None:
         if self._recorder.ground < FIRST_GAP:
-            self._recorder.rest(Gap.VALIDATION)
+            self._recorder.rest(MOVES[Role.VALIDATION_BEGINS].slot)
 
     def _validation(self) -> None:
         ground = self._recorder.ground
         if ground not in (Gap.VALIDATION, Gap.SANITY_CHECK):
             # Inside a group of micro-batches nothing announces that the loader is built.
-            self._recorder.rest(Gap.VALIDATION, since_last=ground < FIRST_GAP)
+            self._recorder.rest(MOVES[Role.VALIDATION].slot, since_last=ground < FIRST_GAP)
 
     def _sanity_begins(self) -> None:
         if self._recorder.ground == Gap.STARTUP:
-            self._recorder.rest(Gap.SANITY_CHECK)
+            self._recorder.rest(MOVES[Role.SANITY_BEGINS].slot)
 
     def _sanity_ends(self) -> None:
         if self._recorder.ground == Gap.SANITY_CHECK:
-            self._recorder.rest(Gap.STARTUP)
+            self._recorder.rest(MOVES[Role.SANITY_ENDS].slot)
 
     def _shutdown(self) -> None:
         if self._recorder.ground != Gap.SHUTDOWN:
-            self._recorder.rest(Gap.SHUTDOWN)
+            self._recorder.rest(MOVES[Role.SHUTDOWN].slot)
 
 
 def _direct(enter: Act | None, leave: Leave | None) -> Bracket:

@@ -29,6 +29,7 @@ from trainperf.core.steps.records import FINISHED, NOT_CLOSED, ended_by
 from trainperf.loop.fit import PATIENCE, Fit, FitFacts
 from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepped_optimizer
 from trainperf.loop.options import FitOptions
+from trainperf.loop.phase_contexts import END_STEP, MOVES
 from trainperf.loop.prepared_loaders import batches_of
 from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.probes.base import Probe
@@ -50,7 +51,7 @@ NO_BATCHES = (
     "over monitor.batches(loader)"
 )
 
-_CALLBACKS = int(Phase.CALLBACKS)
+_CALLBACKS = MOVES[END_STEP].slot
 _NO_BATCH = object()
 _RUNS = "runs"
 _KINDS = {"training": PLAIN, INFERENCE.name: INFERENCE}

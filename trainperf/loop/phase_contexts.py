@@ -1,11 +1,12 @@
 """Context managers for the phases of a plain loop, made once per name and entered often."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Gap, Phase
+from trainperf.loop.moves import Move
 from trainperf.recording.bracket_cost import BracketCost, TimedBracket
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.device_marks import Mark
@@ -22,6 +23,18 @@ _TRAINING = (Phase.BACKWARD.label, Phase.OPTIMIZER.label)
 """Which an inference loop has not."""
 
 _GAPS = {gap.label: gap for gap in (Gap.VALIDATION, Gap.CHECKPOINT)}
+
+NEXT, END_STEP = "next batch of batches(loader)", "end_step()"
+
+MOVES: Mapping[str, Move] = {
+    NEXT: Move(Phase.DATA_WAIT, Phase.OTHER),
+    **{f'phase("{name}")': Move(phase) for name, phase in _PHASES.items()},
+    END_STEP: Move(Phase.CALLBACKS, Phase.LOOP, when="in `callbacks` the probes read the step"),
+    **{f'phase("{name}")': Move(gap) for name, gap in _GAPS.items()},
+    "end of batches(loader)": Move(after=Gap.EPOCH_BOUNDARY, when="`break` or an error, too"),
+    "close()": Move(after=Gap.SHUTDOWN),
+}
+"""What moves a plain loop through its phases, in the order of a step; all else is `other`."""
 
 
 class PhaseContexts(dict[str, AbstractContextManager[None]]):

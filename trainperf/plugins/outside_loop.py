@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from trainperf.core.loop_kind import OUTSIDE
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.phases import FIRST_GAP, Phase
+from trainperf.core.phases import FIRST_GAP
 from trainperf.core.steps.records import FINISHED
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.monitor import device_of, no_device_copy
@@ -19,6 +19,13 @@ from trainperf.loop.options import FitOptions
 from trainperf.plugins import outside_objects
 from trainperf.plugins.fabric_setup import PRECISIONS
 from trainperf.plugins.outside_facts import OutsideProbe, notes
+from trainperf.plugins.outside_moves import (
+    FETCH,
+    FIRST_GRADIENT,
+    FORWARD,
+    MOVES,
+    UPDATE,
+)
 from trainperf.plugins.outside_passes import OutsidePasses
 from trainperf.plugins.outside_trials import OutsideTraining
 from trainperf.plugins.outside_waits import BatchWaits
@@ -29,8 +36,8 @@ from trainperf.recording.timeline import leaving_to, switch_to
 from trainperf.trials.batch_source import TrialsOver
 
 
-_DATA_WAIT, _FORWARD = int(Phase.DATA_WAIT), int(Phase.FORWARD)
-_OTHER = int(Phase.OTHER)
+_DATA_WAIT, _FORWARD = MOVES[FETCH].slot, MOVES[FORWARD].slot
+_OTHER = int(MOVES[UPDATE].next_phase)
 
 
 class OutsideLoop:
@@ -77,11 +84,11 @@ class OutsideLoop:
 
     def _make_switches(self) -> None:
         """What moves from phase to phase.  Run every step."""
-        self._to_forward = switch_to(self.recorder, Phase.FORWARD)
-        self._to_backward = switch_to(self.recorder, Phase.BACKWARD)
-        self._to_optimizer = switch_to(self.recorder, Phase.OPTIMIZER)
-        self._to_other = switch_to(self.recorder, Phase.OTHER)
-        self._fetched = leaving_to(self.recorder, Phase.FORWARD)
+        self._to_forward = switch_to(self.recorder, MOVES[FORWARD].phase)
+        self._to_backward = switch_to(self.recorder, MOVES[FIRST_GRADIENT].phase)
+        self._to_optimizer = switch_to(self.recorder, MOVES[UPDATE].phase)
+        self._to_other = switch_to(self.recorder, MOVES[UPDATE].next_phase)
+        self._fetched = leaving_to(self.recorder, MOVES[FORWARD].phase)
         self.forward_ends: Callable[[], object] = self._to_other
         """What goes on until backward is the loop's own code."""
         self.forward_goes_on: Callable[[], object] = self._to_forward

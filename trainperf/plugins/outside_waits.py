@@ -7,15 +7,16 @@ tells the two apart, and the whole of it is data wait.
 from collections.abc import Callable
 from threading import get_ident
 
-from trainperf.core.phases import FIRST_GAP, Gap, Phase
+from trainperf.core.phases import FIRST_GAP
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.plugins.outside_loader import LoaderCalls, calls_under_way
+from trainperf.plugins.outside_moves import EVALUATION, FETCH, MOVES
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.timeline import Moment
 
 
-_DATA_WAIT, _OTHER = int(Phase.DATA_WAIT), int(Phase.OTHER)
+_DATA_WAIT, _OTHER = MOVES[FETCH].slot, int(MOVES[FETCH].next_phase)
 
 _SURE = 0.99
 """Share of the waits in which a loader has to be heard, for data wait to be loaders' alone."""
@@ -169,4 +170,4 @@ class BatchWaits:
         if self._before is not None:
             self._recorder.back_to(self._before)
             self._before = None
-        self._recorder.rest(Gap.VALIDATION, since_last=True)
+        self._recorder.rest(MOVES[EVALUATION].slot, since_last=True)
