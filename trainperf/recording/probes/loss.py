@@ -100,6 +100,8 @@ class LossProbe(RingProbe):
         self._fill(draft, rows[-1][0])
 
     def _fill(self, draft: Draft, loss: float) -> None:
+        if self._divided and not draft.complete:
+            return  # nobody knows by how many
         if not math.isfinite(loss):
             self._not_finite.count(draft.index)
             return
