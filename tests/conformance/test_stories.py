@@ -3,25 +3,10 @@
 from pathlib import Path
 
 import pytest
-from support.conformance.doors import SILENT, Door, Outside
-from support.conformance.planted import Planted
+from support.conformance.doors import Door, tell
 from support.conformance.records import differences, of_run
 from support.conformance.stories import expected, told
-from support.conformance.story import Story, fits_of
-
-from trainperf.testing import FakeClock
-
-
-def tell(
-    story: Story, kind: type[Door], path: Path, patch: pytest.MonkeyPatch
-) -> Door:
-    """Train what the story says; what is left."""
-    clock = FakeClock()
-    door = kind(path, clock, {} if kind is Outside else SILENT)
-    with door.open(patch):
-        for fit, first_epoch in fits_of(story):
-            door.train(Planted(fit, clock, first_epoch))
-    return door
+from support.conformance.story import Story
 
 
 @pytest.mark.parametrize(

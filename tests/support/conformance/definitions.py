@@ -224,8 +224,9 @@ DEFINITIONS: Sequence[Definition] = (
         "and no event follows them: they are part of an evaluation, a checkpoint, or a wait for a "
         "loader that is not Accelerate's, that comes next.",
         rewrite=each(late_callbacks),
-        where=lambda story: bool(story.validates or story.saves or story.resumes)
-        or story.loader == "none",
+        where=lambda story: (
+            bool(story.validates or story.saves or story.resumes) or story.loader == "none"
+        ),
         notes=lambda story: ("data_wait",) if story.loader == "none" else (),
     ),
     Definition(
@@ -279,8 +280,8 @@ DEFINITIONS: Sequence[Definition] = (
     Definition(
         doors=("from outside",),
         sentence="Nothing tells of copies, callbacks, checkpoints and epochs: between an update "
-        "and the next forward all is `data_wait`, but where Python tells of loaders (3.12 and later): "
-        "there the rest is `other`.",
+        "and the next forward all is `data_wait`, but where Python tells of loaders (from 3.12 "
+        "on): there the rest is `other`.",
         rewrite=each(waits_from_update),
         notes=lambda _: ("data_wait",),
     ),

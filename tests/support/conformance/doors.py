@@ -5,6 +5,7 @@ import sys
 from collections import UserDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import transformers
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins import MixedPrecision
 from support.conformance.planted import Batch, Planted, Rows
+from support.conformance.story import Story, fits_of
 from support.fits import QUIET
 from support.loops import Written, read
 from support.outside import hearing
 from transformers import TrainerCallback, TrainingArguments
 
 from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
@@ -48,7 +51,7 @@ class Door:
 
     Args:
         path: Where runs go.
-        clock: Of the fits, which the story moves.
+        clock: Of the fits, which the story moves; the machine's, where they are to be sampled.
         options: Of the fits, where they have any.
     """
 
@@ -56,22 +59,33 @@ class Door:
     fit = ""
     """Where it makes its `Fit`."""
 
-    def __init__(self, path: Path, clock: FakeClock, options: dict[str, Any]) -> None:
+    def __init__(self, path: Path, clock: HostClock, options: dict[str, Any]) -> None:
         self.path, self.clock, self.options = path, clock, options
+        self.fits: list[Fit] = []
+        self.parts: list[object] = []
+        """Modules, optimizers and other objects of the latest fit that hooks are put on."""
+        self.replaceable: dict[str, tuple[Callable[[], object], object]] = {}
+        """What is there for a while in another's place: how to read it, and what it was."""
+
+    def keep(self, name: str, read: Callable[[], object]) -> None:
+        """Something that may be replaced while the fit goes on."""
+        self.replaceable[name] = read, read()
 
     @contextmanager
     def open(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         """Have its fits run on the fake clock."""
-        clock = self.clock
+        clock, fits = self.clock, self.fits
 
         class OnFakeClock(Fit):
             def __init__(self, options: FitOptions, *_: object) -> None:
                 super().__init__(options, clock)
+                fits.append(self)
 
             def _report(self, *_: object, **__: object) -> None:
                 """A report is made of records, which are compared themselves."""
 
-        patch.setattr(self.fit, OnFakeClock)
+        if clock is not monotonic_ns:
+            patch.setattr(self.fit, OnFakeClock)
         yield
 
     def train(self, planted: Planted) -> None:
@@ -92,8 +106,9 @@ class Plain(Door):
 
     def train(self, planted: Planted) -> None:
         """As in the documentation."""
-        story, models = planted.story, [planted.model() for _ in range(planted.story.optimizers)]
+        models = [planted.model() for _ in range(planted.story.optimizers)]
         optimizers, scaler = [planted.optimizer(model) for model in models], planted.scaler()
+        self.parts = [*models, *optimizers]
         monitor = LoopMonitor(self.path, clock=self.clock, **self.options)
         monitor.watch(models, optimizers, scaler)
         planted.spend("startup")
@@ -102,8 +117,7 @@ class Plain(Door):
                 for batch in monitor.batches(planted.loader()):
                     with monitor.phase("h2d"):
                         planted.copy()
-                    closes = (planted.micro_batches + 1) % story.accumulation == 0
-                    closes = closes or planted.micro_batches + 1 == story.batches
+                    closes = planted.will_close
                     for model, optimizer in zip(models, optimizers, strict=True):
                         with monitor.phase("forward"):
                             loss = model(**batch)["loss"]
@@ -116,16 +130,20 @@ class Plain(Door):
                         monitor.end_step(loss)
                     with monitor.phase("callbacks"):
                         planted.after()
-                    if closes and planted.validates:
-                        with monitor.phase("validation"):
-                            planted.validate(models[0])
-                            if story.saves_inside:
-                                with monitor.phase("checkpoint"):
-                                    planted.spend("save")
-                    if closes and planted.saves:
-                        with monitor.phase("checkpoint"):
-                            planted.spend("save")
+                    if closes:
+                        self._pauses(monitor, planted, models[0])
                 planted.spend("epoch_end")
+
+    def _pauses(self, monitor: LoopMonitor, planted: Planted, model: torch.nn.Module) -> None:
+        if planted.validates:
+            with monitor.phase("validation"):
+                planted.validate(model)
+                if planted.story.saves_inside:
+                    with monitor.phase("checkpoint"):
+                        planted.spend("save")
+        if planted.saves:
+            with monitor.phase("checkpoint"):
+                planted.spend("save")
 
 
 def update(optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler | None) -> None:
@@ -167,14 +185,15 @@ class Outside(Door):
                 self.updates._loop.fit._at_exit()
 
     def _script(self, planted: Planted) -> None:
-        story, models = planted.story, [planted.model() for _ in range(planted.story.optimizers)]
+        models = [planted.model() for _ in range(planted.story.optimizers)]
         optimizers, scaler = [planted.optimizer(model) for model in models], planted.scaler()
+        self.parts = [*models, *optimizers]
+        loader = planted.loader()
         planted.spend("startup")
         for _ in range(planted.epochs):
-            for batch in planted.loader():
+            for batch in loader:
                 planted.copy()
-                closes = (planted.micro_batches + 1) % story.accumulation == 0
-                closes = closes or planted.micro_batches + 1 == story.batches
+                closes = planted.will_close
                 for model, optimizer in zip(models, optimizers, strict=True):
                     loss = model(**batch)["loss"]
                     (loss if scaler is None else scaler.scale(loss)).backward()
@@ -183,7 +202,7 @@ class Outside(Door):
                 planted.after()
                 if closes and planted.validates:
                     planted.validate(models[0])
-                    if story.saves_inside:
+                    if planted.story.saves_inside:
                         planted.spend("save")
                 if closes and planted.saves:
                     planted.spend("save")
@@ -196,9 +215,7 @@ class Module(pl.LightningModule):
     def __init__(self, planted: Planted) -> None:
         super().__init__()
         self.planted = planted
-        self.models = torch.nn.ModuleList(
-            planted.model() for _ in range(planted.story.optimizers)
-        )
+        self.models = torch.nn.ModuleList(planted.model() for _ in range(planted.story.optimizers))
         self.automatic_optimization = planted.story.optimizers == 1
 
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
@@ -292,9 +309,12 @@ class Lightning(Door):
             callbacks=[self.callback, Told(planted, self.path)],
             plugins=plugins,
         )
+        trainer, module = self.trainer, Module(planted)
+        self.keep("profiler", lambda: trainer.profiler)
         resumed = self.path / "saved.ckpt" if planted.first_epoch else None
         with caught(planted, SystemExit):
-            self.trainer.fit(Module(planted), ckpt_path=resumed, weights_only=False)
+            trainer.fit(module, ckpt_path=resumed, weights_only=False)
+        self.parts = [*module.modules(), *trainer.optimizers, trainer]
 
 
 class Moving(UserDict[str, torch.Tensor]):
@@ -306,6 +326,9 @@ class Moving(UserDict[str, torch.Tensor]):
         """As Accelerate moves it."""
         self.planted.copy()
         return self
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)  # from a worker without what is planted
 
 
 class ToldThere(TrainerCallback):
@@ -345,7 +368,9 @@ class HuggingFace(Door):
     def train(self, planted: Planted) -> None:
         """With a Trainer that does nothing but train."""
         model = planted.model()
-        self.trainer = self._trainer(planted, model, planted.optimizer(model))
+        optimizer = planted.optimizer(model)
+        self.trainer = self._trainer(planted, model, optimizer)
+        self.parts = [model, optimizer, self.trainer.accelerator, self.trainer]
         if (scaler := planted.scaler()) is not None:
             self.trainer.accelerator.scaler = scaler
         saved = sorted((self.path / "out").glob("checkpoint-*"))
@@ -353,6 +378,8 @@ class HuggingFace(Door):
             self.trainer.train(resume_from_checkpoint=saved[-1] if planted.first_epoch else None)
 
     def _trainer(self, planted: Planted, model: Any, optimizer: Any) -> transformers.Trainer:
+        door = self
+
         class Trainer(transformers.Trainer):
             def get_train_dataloader(self) -> Any:
                 def wrap(batch: Batch) -> Moving:
@@ -364,6 +391,8 @@ class HuggingFace(Door):
                     return planted.loader()
                 loader = self.accelerator.prepare(planted.loader(wrap))
                 loader.device = torch.device("meta")  # on a CPU nothing is copied
+                door.keep("base_dataloader", lambda: loader.base_dataloader)
+                door.keep("backward", lambda: vars(self.accelerator).get("backward"))
                 return loader
 
             def get_eval_dataloader(self, *_: object) -> Any:
@@ -409,4 +438,29 @@ QUIET_THERE: dict[str, Any] = {
 
 DOORS: tuple[type[Door], ...] = (Plain, Lightning, HuggingFace, Outside)
 
-Opened = Callable[..., Door]
+
+def tell(
+    story: Story,
+    kind: type[Door],
+    path: Path,
+    patch: pytest.MonkeyPatch,
+    look: Callable[[Planted, Door], object] | None = None,
+) -> Door:
+    """Train what a story says.
+
+    Args:
+        story: What happens.
+        kind: The door.
+        path: Where runs go.
+        patch: Undone by the test.
+        look: Called in the callback of each step.
+    """
+    clock = FakeClock()
+    door = kind(path, clock, {} if kind is Outside else SILENT)
+    with door.open(patch):
+        for fit, first_epoch in fits_of(story):
+            planted = Planted(fit, clock, first_epoch)
+            if look is not None:
+                planted.look = partial(look, planted, door)
+            door.train(planted)
+    return door

@@ -39,6 +39,8 @@ class Planted:
         """Batches that were made; steps that were complete."""
         self.micro_batches = 0
         """Of this epoch."""
+        self.look: Callable[[], object] = int
+        """Called in the callback of each step."""
 
     def spend(self, place: str) -> None:
         """Time passes there, and perhaps it raises."""
@@ -55,13 +57,17 @@ class Planted:
 
     # -- the loop -----------------------------------------------------------------------------
 
+    @property
+    def will_close(self) -> bool:
+        """Whether the micro-batch that goes on is the last of its step."""
+        number = self.micro_batches + 1
+        return number == self.story.batches or number % self.story.accumulation == 0
+
     def closes(self) -> bool:
         """Whether the micro-batch that is over is the last of its step.  Asked once for each."""
-        self.micro_batches += 1
-        last = self.micro_batches == self.story.batches
-        closes = last or self.micro_batches % self.story.accumulation == 0
+        closes = self.will_close
         self.steps += closes
-        self.micro_batches %= self.story.batches
+        self.micro_batches = (self.micro_batches + 1) % self.story.batches
         return closes
 
     def after(self) -> bool:
@@ -69,6 +75,7 @@ class Planted:
         closes = self.closes()
         if closes:
             self.spend("callback")
+            self.look()
         elif self.story.talks:
             self.spend("between")
         return closes

@@ -213,8 +213,10 @@ def differences(records: Records, truth: Records) -> list[str]:
     pairs = [(name, getattr(records, name), getattr(truth, name)) for name in fields]
     pairs.append(("steps", len(records.steps), len(truth.steps)))
     for number, (step, must) in enumerate(zip(records.steps, truth.steps, strict=False)):
-        for name in ("tags", "micro_batches"):
-            pairs.append((f"step {number} {name}", getattr(step, name), getattr(must, name)))
+        pairs += [
+            (f"step {number} {name}", getattr(step, name), getattr(must, name))
+            for name in ("tags", "micro_batches")
+        ]
         for name in ("phases_ns", "facts"):
             of_step, of_truth = getattr(step, name), getattr(must, name)
             pairs += [

@@ -152,21 +152,20 @@ def _places(story: Story, first_epoch: int) -> Iterator[str | Event]:
                 if closes and steps not in (story.overflows or ()):
                     yield "update"
             yield MICRO_BATCH
-            if not closes:
-                if story.talks:
-                    yield "between"
-                continue
-            if (batch + 1) % story.accumulation:
-                yield SHORT
-            yield COMPLETE
-            yield "callback"
-            steps += 1
-            yield from _pauses(story, steps)
+            if closes:
+                steps += 1
+                yield from _after(story, steps, short=(batch + 1) % story.accumulation > 0)
+            elif story.talks:
+                yield "between"
         yield EPOCH
         yield "epoch_end"
 
 
-def _pauses(story: Story, steps: int) -> Iterator[str | Event]:
+def _after(story: Story, steps: int, *, short: bool) -> Iterator[str | Event]:
+    if short:
+        yield SHORT
+    yield COMPLETE
+    yield "callback"
     if story.validates and steps % story.validates == 0:
         yield VALIDATION
         for _ in range(EVALUATED):
