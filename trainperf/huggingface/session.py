@@ -15,7 +15,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from trainperf.core.loop_kind import HUGGING_FACE
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.phases import Gap
+from trainperf.core.phases import Gap, Tag
 from trainperf.huggingface import moves
 from trainperf.huggingface.moves import MOVES
 from trainperf.huggingface.passes import Passes
@@ -62,6 +62,7 @@ class MeasuredTraining:
         self.fit = fit
         self.recorder = fit.recorder
         self._args, self._thrown_away = args, thrown_away
+        self._accumulation = args.gradient_accumulation_steps
         # The Trainer alone holds its state, so that the end of one is that of the other.
         self._state: TrainerState = weakref.proxy(state)
         self._trained: HuggingFaceTraining | None = None
@@ -257,8 +258,11 @@ class MeasuredTraining:
             passes.end()
         batch, loss = passes.batch, passes.loss
         passes.batch = passes.loss = None
+        draft = self.recorder.draft
         if complete:
             self._to_callbacks()
+            if draft is not None and draft.micro_batches + 1 < self._accumulation:
+                draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
         else:
             self.recorder.rest(_OTHER)
         begun = self.recorder.switched_ns
@@ -295,7 +299,8 @@ class MeasuredTraining:
         self._next(control)
 
     def _notes(self) -> dict[str, str]:
-        notes = {"data_wait": LOADER_UNSEEN} if self._unseen else {}
+        asked = self._batches is not None and self._batches.in_use
+        notes = {"data_wait": LOADER_UNSEEN} if self._unseen and not asked else {}
         if self._passes.backward_unseen:
             notes["backward"] = BACKWARD_UNSEEN
         return notes

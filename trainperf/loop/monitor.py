@@ -90,6 +90,8 @@ class LoopMonitor(FitOptions):
         self._batch: object = _NO_BATCH
         self._attempted: set[int] = set()
         self._ended, self._unended = False, 0
+        self._left = False
+        """Whether the last epoch was not over when the loop left it."""
 
     @property
     def own_dirpath(self) -> str | None:
@@ -149,6 +151,7 @@ class LoopMonitor(FitOptions):
                 yield batch
             return
         iterator = batches_of(loader, fit.phases[Phase.H2D.label], fit.source)
+        self._left = True
         try:
             while True:
                 if self._batch is not _NO_BATCH:
@@ -158,6 +161,7 @@ class LoopMonitor(FitOptions):
                 try:
                     batch = next(iterator)
                 except StopIteration:
+                    self._left = False
                     break
                 finally:
                     phases.fetch_ends()
@@ -270,6 +274,8 @@ class LoopMonitor(FitOptions):
     def _end(self, reason: str) -> None:
         if reason in (FINISHED, NOT_CLOSED) and self._batch is not _NO_BATCH:
             self._unended_batch()
+        if self._left and reason not in (FINISHED, NOT_CLOSED):
+            self.monitor.recorder.no_epoch_follows()
         if self._ended and self.monitor.recorder.index < 0 and not self._fit.guard.faults:
             log.warning("trainperf: %s", NO_BATCHES)
 

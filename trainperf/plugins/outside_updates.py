@@ -150,7 +150,6 @@ class ProcessUpdates:
         self._loop = None
         self._depth = 0
         self._thread = get_ident()
-        Monitor.under_way.clear()
 
 
 def _trainers_above() -> Iterator[str]:

@@ -5,6 +5,7 @@ groups: when one is due, every probe starts copying what the device holds, a fen
 device's queue, and the group is written once the fence has been reached, which nobody waits for.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -223,6 +224,17 @@ class Monitor:
         for sink in self._parts.sinks:
             self.guard.last(sink.name, sink.close)
 
+    def silence(self) -> None:
+        """Write nothing more, not even an end."""
+        self.finished, self._parts.sinks = True, ()
+
+    @classmethod
+    def forked(cls) -> None:
+        """This is a child of the process that measures: what it has inherited is not its own."""
+        for monitor in list(cls.under_way):
+            monitor.silence()
+        cls.under_way.clear()
+
     def settled_progress(self) -> dict[str, int]:
         """`progress` with every complete step in it, for a checkpoint.
 
@@ -357,6 +369,10 @@ class Monitor:
     def _tell(self, what: str, *args: object) -> None:
         for sink in self._parts.sinks:
             self.guard.wrap(sink.name, getattr(sink, what))(*args)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Monitor.forked)
 
 
 _COUNTED = ("samples", "tokens_effective")

@@ -161,6 +161,15 @@ class Recorder(Timeline):
         self._finish_step(Gap.EPOCH_BOUNDARY)
         self._next_tags |= Tag.FIRST_IN_EPOCH
 
+    def no_epoch_follows(self) -> None:
+        """An error has ended the epoch: what has passed since is no boundary, but the end."""
+        if self.ground == Gap.EPOCH_BOUNDARY:
+            self.rest(Gap.EPOCH_BOUNDARY)
+            boundary, end = Gap.EPOCH_BOUNDARY, Gap.SHUTDOWN
+            self._spent[end], self._spent[boundary] = self._spent[boundary], 0
+            self._gap_started[end] = self._gap_started[boundary]
+            self.slot = int(end)
+
     def abandon(self) -> None:
         """Measure nothing more: what follows is no step's, and the open step is none."""
         self.rest(Gap.SHUTDOWN)

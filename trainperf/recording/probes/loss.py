@@ -91,6 +91,8 @@ class LossProbe(RingProbe):
         self._fill(draft, rows[-1][0])
 
     def _fill(self, draft: Draft, loss: float) -> None:
+        if self._divided and not draft.complete:
+            return  # nobody knows by how many
         if not math.isfinite(loss):
             self._not_finite += 1
             if self._since is None:
