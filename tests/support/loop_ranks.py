@@ -92,7 +92,7 @@ def train_traced(rank: int, base: Path) -> None:
     with one_of_two(rank, base):
         model, optimizer = model_of(1)
         profile = ScheduledProfile(wait=3, warmup=1, active=3, ranks=(0, 1))
-        monitor = LoopMonitor(base / "runs", report=False).watch(model, optimizer).profile(profile)
+        monitor = LoopMonitor(base / "runs", report=False, profile=profile).watch(model, optimizer)
         with monitor:
             late_steps(monitor, model, optimizer, 12, LATE_MS * rank)
 

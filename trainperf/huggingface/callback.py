@@ -8,10 +8,10 @@ from pathlib import Path
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from typing_extensions import Self, override
 
-from trainperf.core.steps.records import FINISHED, INTERRUPTED, ended_by
+from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.huggingface.session import MeasuredTraining
 from trainperf.huggingface.trials import DisposableRun
-from trainperf.loop.fit import Fit
+from trainperf.loop.fit import Fit, reason_of
 from trainperf.loop.options import FitOptions
 from trainperf.trials.batch_source import TrialsOver
 
@@ -49,10 +49,7 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End a training that raised, with the name of what it raised."""
-        if kind is None:
-            self._end(INTERRUPTED)
-        else:
-            self._end(FINISHED if issubclass(kind, TrialsOver) else ended_by(kind))
+        self._end(INTERRUPTED if kind is None else reason_of(kind))
 
     @property
     def run(self) -> Path | None:
@@ -71,12 +68,11 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
 
         Under `trainperf try` its training has no end but the trials'.
         """
-        begun = self._begun = Fit(self)
-        if begun.trials is not None:
+        if not hasattr(sys, "ps1"):  # in a session that waits for its user that would be no startup
+            self._begun = Fit(self)
+        if self.launched().trials is not None:
             self._thrown_away.without_end(args)
             self._thrown_away.without_reports()
-        if hasattr(sys, "ps1"):  # in a session that waits for its user that would be no startup
-            self._begun = None
 
     @override
     def on_train_begin(

@@ -118,7 +118,7 @@ class Passes:
         self.batch = kwargs or batch_of(args, kwargs)
         self._to_forward()
         if self._fit.audit is not None:
-            self._fit.audit.begin_batch()
+            self._fit.begin_batch()
 
 
 def accelerator_of(module: object, optimizer: object) -> Accelerator | None:

@@ -265,7 +265,7 @@ class MeasuredTraining:
                 draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
         else:
             self.recorder.rest(_OTHER)
-        begun = self.recorder.switched_ns
+        begun = monotonic_ns()
         fit.micro_batch(batch, loss, complete=complete, begun=begun)
         if fit.cost is not None:
             fit.cost.without(begun)  # the monitor counts itself, and an audit is no usual cost

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 
-from trainperf.core.steps.records import FINISHED, INTERRUPTED, ended_by
+from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.lightning.session import Session
 from trainperf.lightning.trials import tunes
-from trainperf.loop.fit import Fit
+from trainperf.loop.fit import Fit, reason_of
 from trainperf.loop.options import FitOptions
 from trainperf.meters import Measure
 from trainperf.recording.monitor import Monitor
@@ -91,8 +91,7 @@ class Measurement(Callback):
     ) -> None:
         """Files are closed, the profiler is restored, and the numbers so far are reported."""
         del trainer, pl_module
-        over = isinstance(exception, TrialsOver)
-        self._end(FINISHED if over else ended_by(type(exception)))
+        self._end(reason_of(type(exception)))
 
     def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """The fit is over."""
@@ -118,11 +117,11 @@ class Measurement(Callback):
 
     def _batch_begins(self, *_: object) -> None:
         """A batch is about to be trained, until no further step will be audited."""
-        audit = None if self.session is None else self.session.fit.audit
-        if audit is None:
+        fit = None if self.session is None else self.session.fit
+        if fit is None or fit.audit is None:
             self._mute("on_train_batch_start")
         else:
-            audit.begin_batch()
+            fit.begin_batch()
 
     def _listen(self, *hooks: str) -> None:
         """Be called at these hooks only: each one costs the loop a bracket."""

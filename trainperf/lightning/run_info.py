@@ -14,10 +14,8 @@ from collections.abc import Iterable
 from typing import ClassVar, Protocol
 
 import lightning.pytorch as pl
-import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
-from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.steps.records import Scalar
 from trainperf.recording import run_identity, run_settings
 from trainperf.recording.probes.base import Probe
@@ -53,17 +51,12 @@ def log_directory(trainer: "pl.Trainer") -> str:
 
 def configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[str, Scalar]:
     """What comparisons of runs will need to know."""
-    scaler = getattr(trainer.precision_plugin, "scaler", None)
     return {
         **run_identity.model(module),
-        **run_settings.settings(trainer.model, trainer.optimizers, scaler),
-        "loop": LIGHTNING.name,
         "precision": str(trainer.precision),
         "strategy": type(trainer.strategy).__name__,
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "automatic_optimization": module.automatic_optimization,
-        "optimizers": run_settings.names(trainer.optimizers),
-        "seed": torch.initial_seed(),
         "max_steps": trainer.max_steps,
         "max_epochs": trainer.max_epochs,
         "log_every_n_steps": trainer.log_every_n_steps,
@@ -75,7 +68,6 @@ def configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[s
         "callbacks": run_settings.names(trainer.callbacks),
         "loggers": run_settings.names(trainer.loggers),
         **_schedulers(trainer),
-        **run_identity.loader(trainer.train_dataloader),
     }
 
 

@@ -1,6 +1,7 @@
 """One fit of a Trainer under measurement: its actions, updates and batches as those of a `Fit`."""
 
 import inspect
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from trainperf.loop.fit import PATIENCE, Fit, FitFacts
 from trainperf.meters import Measure
 from trainperf.recording.bracket_cost import BracketCost, TimedBracket
 from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.recording.shared_run import written
 from trainperf.trials.batch_source import BatchSource
@@ -78,14 +80,16 @@ class Session:
         self._step = 0
         self._batch_is_step = self._manual = False
         self._accumulation = 1
-        self.relay = relays.install(trainer, fit.guard.wrap(Fit.hooks, self._bracket))
-        fit.undo.callback(relays.restore, trainer)
-        fit.undo.callback(self._updates.detach)
-        self.boundaries.counts = False  # a tuner may train before the fit proper starts
+        self._attempt: Callable[[Optimizer], object] = nothing
+        """Tells the scaler's probe of an update that is due."""
         self._disposable: DisposableTrainer | None = None
         if fit.trials is not None:
             self._disposable = DisposableTrainer(trainer)
             fit.closing.callback(self._disposable.remove_files)
+        self.relay = relays.install(trainer, fit.guard.wrap(Fit.hooks, self._bracket))
+        fit.undo.callback(relays.restore, trainer)
+        fit.undo.callback(self._updates.detach)
+        self.boundaries.counts = False  # a tuner may train before the fit proper starts
 
     @property
     def run(self) -> Path | None:
@@ -94,12 +98,18 @@ class Session:
 
     def start(self, module: "pl.LightningModule") -> bool:
         """Model, optimizers and loaders exist; whether the fit could be started."""
-        fit, trainer, boundaries = self.fit, self._trainer, self.boundaries
+        fit, trainer = self.fit, self._trainer
         if self._disposable is not None:
             self._disposable.save_nothing()
         self._accumulation = trainer.accumulate_grad_batches
         if not fit.start(lambda: self._facts(module)):
             return False
+        fit.guard.run(Fit.hooks, lambda: self._connect(module))
+        return Fit.hooks not in fit.guard.faults
+
+    def _connect(self, module: "pl.LightningModule") -> None:
+        """Have the probes hear the loop; what it is like is known only now."""
+        fit, trainer, boundaries = self.fit, self._trainer, self.boundaries
         marks, tail = fit.chosen.marks, fit.chosen.tail
         if marks is not None:
             boundaries.mark = fit.guard.wrap(marks.name, marks.mark)
@@ -115,7 +125,9 @@ class Session:
         self._step = self._updates.counter.completed
         if self._manual:
             self._updates.hear(trainer.optimizers, boundaries, fit.guard)
-        return True
+        scaler = fit.chosen.scaler
+        if scaler is not None:
+            self._attempt = fit.guard.wrap(scaler.name, scaler.attempt)
 
     def on_train_batch_end(
         self, trainer: object, module: object, outputs: object, batch: object, batch_idx: int
@@ -123,6 +135,7 @@ class Session:
         """Our only hook in the loop, with the callback's signature.  Runs every micro-batch."""
         del trainer, module, batch_idx
         if batch is None or self.boundaries.exhausted:
+            self.fit.pause_audit()
             return  # nothing ran: Lightning has skipped it, or there was none
         step = self._updates.counter.completed + self._updates.hooked
         complete = step != self._step or self._batch_is_step
@@ -155,9 +168,8 @@ class Session:
         """An attempt, with the callback's signature.  Runs every step under a GradScaler."""
         del trainer, module
         # In automatic optimization a `training_step` that returned None ends here too.
-        scaler = self.fit.chosen.scaler
-        if scaler is not None and (self._manual or self.boundaries.backward_seen):
-            scaler.attempt(optimizer)
+        if self._manual or self.boundaries.backward_seen:
+            self._attempt(optimizer)
         if self._training is not None:
             self._training.before_update(optimizer)
 
@@ -177,6 +189,7 @@ class Session:
             objects=objects(trainer, self._mask),
             # Lightning writes nothing in a fast run, nor do we.
             base=None if trainer.fast_dev_run else log_directory(trainer),
+            root=module,
             kind=LIGHTNING,
             loader=trainer.train_dataloader,
             config=configuration(trainer, module),

@@ -5,7 +5,6 @@ decides nothing else.
 """
 
 import atexit
-import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,12 +15,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.audit.chip_cache import note_chip
 from trainperf.core import run_directory, spool
 from trainperf.core.interleaving import directory
-from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.loop_kind import PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
 from trainperf.core.machine.processes import this_process
@@ -60,20 +57,13 @@ from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink, Writer
 from trainperf.recording.upload import Upload
 from trainperf.trials import TrialOptions
-from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.batch_source import BatchSource, TrialsOver
 from trainperf.trials.state import Stateful
 from trainperf.trials.training import Training
 
 
-log = logging.getLogger("trainperf")
-
 PATIENCE = 64
 """Batches without an optimizer step from which on a batch is taken to be a step."""
-
-NOTHING_TRIED = (
-    "nothing is tried in a training that goes on: weights and batches of the trials would be its "
-    "own; use trainperf try"
-)
 
 _OF_TRAINING = ("optimizer_fused", "optimizer_foreach", "grad_scaler", "gradient_bytes")
 """Settings that an inference loop has not."""
@@ -99,6 +89,8 @@ class FitFacts:
     objects: FitObjects
     base: str | AnyPath | None
     """Where the run directory is made unless the user has said; `None` makes none."""
+    root: object = None
+    """The user's module without wrappers, where that is known: its parts are named from there."""
     kind: LoopKind = PLAIN
     loader: object = None
     config: Mapping[str, Scalar] = field(default_factory=dict)
@@ -152,6 +144,7 @@ class Fit:
 
     part = "start of the fit"
     hooks = "hooks of the loop"
+    _pid, _ranks = 0, 1
 
     def __init__(self, options: FitOptions, clock: HostClock = monotonic_ns) -> None:
         self.options = options
@@ -177,28 +170,32 @@ class Fit:
         self.closing = ExitStack()
         """What is closed when the report is written."""
         self.launch = options.launched()
-        self.trials = _trials_asked(options, self.launch)
+        launched = self.launch.trials
+        self.trials = None if launched is None else TrialOptions.of(options.trials, launched)
         """What is tried, in a process that ends with the last trial; `None` anywhere else."""
         self.phases = PhaseContexts(self.recorder, self.guard, self.chosen)
         """Its brackets; others once it has started, and once it is clear what these cost."""
         self._upload: Upload | None = None
         self._outputs = Outputs(run=None)
-        self._ranks = 1
         self._started_at = wall_clock_anchor()
-        self._pid = os.getpid()
+        # An interactive session keeps the last error of an earlier cell.
+        self._error_before = _last_error()
         self.guard.when_faulty(self.hooks, self.give_up)
-        atexit.register(self._at_exit)
+        self.guard.when_faulty(Monitor.part, self.give_up)
 
     # -- the start ----------------------------------------------------------------------------
 
     def start(self, describe: Callable[[], FitFacts]) -> bool:
         """Model, optimizers and loaders exist: choose directory and probes; whether that worked.
 
-        On several ranks it takes a moment of each, and no collective: a rank may have no fit.
+        On several ranks it takes a moment of each, and no collective of torch's: a rank may have no
+        fit.
         """
         return bool(self.guard.run(self.part, lambda: self._start(describe())))
 
     def _start(self, facts: FitFacts) -> bool:
+        self._pid = os.getpid()
+        atexit.register(self._at_exit)
         objects, rank = facts.objects, facts.rank
         if rank is None:
             several = dist.is_available() and dist.is_initialized()
@@ -279,9 +276,8 @@ class Fit:
         probes: list[Probe] = [] if capture is None else [capture]
         if run is None:
             return probes
-        module = objects.module if isinstance(objects.module, torch.nn.Module) else None
-        if isinstance(module, DistributedDataParallel):  # its name is in front of no other
-            module = module.module
+        root = facts.root or objects.module
+        module = root if isinstance(root, torch.nn.Module) else None
         if self.launch.loader_anatomy:
             probes.append(LoaderProbe(facts.loader, objects.run))
         if self.launch.audit_plan is not None:
@@ -298,8 +294,10 @@ class Fit:
     def _trials(self, facts: FitFacts) -> list[Probe]:
         """What takes the training through its trials, in a process that ends with them."""
         objects = facts.objects
-        if self.trials is None or not isinstance(objects.module, torch.nn.Module):
+        trains = isinstance(objects.module, torch.nn.Module)
+        if self.trials is None or self.run is None or not trains:
             return []
+        self.reason_at_exit = FINISHED
         self.source = BatchSource(loader_under(facts.loader), holds_ahead(facts.loader))
         make = facts.training or partial(plain_training, objects)
         training = make(self.source)
@@ -390,8 +388,21 @@ class Fit:
         if audit is not None:
             audit.pause()  # our own work is no part of it
         self.monitor.micro_batch(batch, loss, complete=complete, begun=begun)
-        if audit is not None and audit.settle():
-            self.audit = None
+        if audit is not None:
+            audit.settle()
+
+    def begin_batch(self) -> None:
+        """A batch is about to be trained: where `audit` is there, its step may begin."""
+        audit = self.audit
+        if audit is not None:
+            audit.begin_batch()
+            if audit.over:
+                self.audit = None
+
+    def pause_audit(self) -> None:
+        """What follows is no part of the audited step."""
+        if self.audit is not None:
+            self.audit.pause()
 
     def settle_cost(self) -> None:
         """A step is complete: time no more once it is clear what one costs.  In the first steps."""
@@ -416,10 +427,9 @@ class Fit:
         atexit.unregister(self._at_exit)
         if self.monitor.finished:
             return
-        self.on_end(reason)
+        self.guard.last(self.hooks, lambda: self.on_end(reason))
         self.remove_hooks()
-        if self.audit is not None:
-            self.audit.pause()  # the fit may be over in the middle of it
+        self.pause_audit()  # the fit may be over in the middle of it
         self.monitor.finish(reason)
         if self.run is not None and self._outputs.rank == 0:
             self._report(self.run, finished=reason == FINISHED)
@@ -433,6 +443,7 @@ class Fit:
 
     def give_up(self) -> None:
         """After a fault of ours no step is measured any more: a part of one would be no step."""
+        self.pause_audit()
         self.undo.close()
         self.recorder.abandon()
 
@@ -448,16 +459,20 @@ class Fit:
     def _at_exit(self) -> None:
         if os.getpid() == self._pid:  # a forked child has inherited us
             # An error that nobody caught is kept in `sys`.
-            error = getattr(sys, "last_value", None)
-            self.end(self.reason_at_exit if error is None else ended_by(type(error)))
+            error = _last_error()
+            new = error is not None and error is not self._error_before
+            self.end(reason_of(type(error)) if new else self.reason_at_exit)
 
 
-def _trials_asked(options: FitOptions, launch: LaunchOptions) -> TrialOptions | None:
-    if launch.trials is not None:
-        return TrialOptions.of(options.trials, launch.trials)
-    if options.trials:
-        log.warning("trainperf: %s", NOTHING_TRIED)
-    return None
+def _last_error() -> BaseException | None:
+    error = getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None
+
+
+def reason_of(raised: type[BaseException] | None) -> str:
+    """Reason of a fit in which this was raised; `None` for nothing."""
+    over = raised is not None and issubclass(raised, TrialsOver)
+    return FINISHED if over else ended_by(raised)
 
 
 def plain_training(objects: FitObjects, source: BatchSource | None) -> Training:

@@ -25,8 +25,8 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.loop_kind import INFERENCE, PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.phases import Phase
-from trainperf.core.steps.records import FINISHED, NOT_CLOSED, ended_by
-from trainperf.loop.fit import PATIENCE, Fit, FitFacts
+from trainperf.core.steps.records import FINISHED, NOT_CLOSED
+from trainperf.loop.fit import PATIENCE, Fit, FitFacts, reason_of
 from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepped_optimizer
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import END_STEP, MOVES
@@ -82,9 +82,9 @@ class LoopMonitor(FitOptions):
         if self.kind not in _KINDS:
             raise ConfigError(f"kind={self.kind!r}: must be one of {', '.join(map(repr, _KINDS))}")
         self._kind = _KINDS[self.kind]
+        _demand_nothing_trained(self._kind, self.launched().trials, self.trials)
         self._fit = Fit(self, self.clock)
         self._fit.on_end = self._end
-        _demand_nothing_trained(self._kind, self._fit.launch.trials, self.trials)
         self.monitor = self._fit.monitor
         self._objects = FitObjects(device=torch.device("cpu"), mask=self.tokens)
         self._batch: object = _NO_BATCH
@@ -167,7 +167,7 @@ class LoopMonitor(FitOptions):
                     phases.fetch_ends()
                 self._batch = batch
                 if fit.audit is not None:
-                    fit.audit.begin_batch()
+                    fit.begin_batch()
                 yield batch
         finally:  # the loop may have been left in the middle of a batch
             self._epoch_ended()
@@ -211,7 +211,7 @@ class LoopMonitor(FitOptions):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.close(ended_by(kind))
+        self.close(reason_of(kind))
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class LoopMonitor(FitOptions):
     def _facts(self, loader: object) -> FitFacts:
         return FitFacts(
             objects=self._objects,
-            base=self.dirpath,
+            base=None if self.dirpath is None else self.dirpath or _RUNS,
             kind=self._kind,
             loader=loader,
             writer=self.writer,
@@ -245,8 +245,7 @@ class LoopMonitor(FitOptions):
         self._batch = _NO_BATCH
         self._attempted.clear()
         recorder, cost = fit.recorder, fit.cost
-        if fit.audit is not None:
-            fit.audit.pause()
+        fit.pause_audit()
         if cost is None:
             recorder.enter(_CALLBACKS)
         else:
@@ -280,8 +279,7 @@ class LoopMonitor(FitOptions):
             log.warning("trainperf: %s", NO_BATCHES)
 
     def _epoch_ended(self) -> None:
-        if self._fit.audit is not None:
-            self._fit.audit.pause()
+        self._fit.pause_audit()
         if not self.monitor.finished:
             self._batch = _NO_BATCH
             self.monitor.recorder.epoch_ended()

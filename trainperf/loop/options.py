@@ -1,5 +1,6 @@
 """Options of a fit, the same in every door: each is declared, explained and checked here."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,14 @@ from trainperf.recording.probes.tokens import MaskFunction, demand_mask
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.recording.sinks.base import Sink
 from trainperf.trials import Trial, TrialOptions
+
+
+log = logging.getLogger("trainperf")
+
+NOTHING_TRIED = (
+    "nothing is tried in a training that goes on: weights and batches of the trials would be its "
+    "own; use trainperf try"
+)
 
 
 # Not frozen: the callbacks and the monitor have these options, and a life of their own.
@@ -75,6 +84,8 @@ class FitOptions:
         own = Extensions.of(self.meters, self.sinks, self.probes)
         self.meters, self.sinks, self.probes = own.meters, own.sinks, own.probes
         TrialOptions.of(self.trials)
+        if self.trials and LaunchOptions.of_this_process().trials is None:
+            log.warning("trainperf: %s", NOTHING_TRIED)
 
     @property
     def own_dirpath(self) -> str | None:

@@ -94,6 +94,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
             write_report(summary, sys.stdout)
             sys.stdout.write(f"\n  {opened.address}\n")
             sys.stdout.flush()
+    save(page, run)
     if outputs is not None:
         step = summary.run.steps if outputs.step is None else outputs.step()
         if summary.run.world_size > 1:
@@ -103,7 +104,6 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
             add_text = getattr(board, "add_text", None)
             if callable(add_text):
                 add_text(f"{PREFIX}summary", markdown.render(summary), step)
-    save(page, run)
     return summary
 
 

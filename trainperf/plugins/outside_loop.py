@@ -169,7 +169,7 @@ class OutsideLoop:
             self._leave_gap()
             self._to_forward()
         if self.fit.audit is not None:
-            self.fit.audit.begin_batch()
+            self.fit.begin_batch()
 
     def _leave_gap(self) -> None:
         """Training goes on, where it had stopped."""
@@ -280,7 +280,7 @@ class OutsideLoop:
         batch, loss = self.passes.batch, self.passes.loss
         self.passes.batch = self.passes.loss = None
         self._pending = self._updated = False
-        begun = self.recorder.switched_ns
+        begun = monotonic_ns()
         self.fit.micro_batch(batch, loss, complete=complete, begun=begun)
         if self.cost is not None:  # which counts itself
             self.cost.without(begun)

@@ -160,7 +160,9 @@ class AggregationSink(Sink):
 
 
 def _values(store: c10d.Store, keys: list[str]) -> list[bytes]:
-    """In one round trip, where the store can."""
+    """In one round trip, where the store can; only rank 0 asks, and nobody asks for nothing."""
+    if not keys:
+        return []
     if store.has_extended_api():  # type: ignore[attr-defined]  # torch's stubs lack it
         return store.multi_get(keys)
     return [store.get(key) for key in keys]

@@ -72,7 +72,7 @@ class Extensions:
         parts -= {sink.name for sink in own.sinks if _is_ours(type(sink))}
         parts = _demand_names("probes", own.probes, parts)
         _demand_names("sinks", own.sinks, parts)
-        _demand_names("meters", own.meters, {*(meter.name for meter in METERS), *NAMES})
+        _demand_names("meters", own.meters, {*(meter.name for meter in METERS), *NAMES, "steps"})
         facts = _facts(own.probes)
         for meter in own.meters:
             _demand_readable(meter, facts)

@@ -71,7 +71,7 @@ class CompileProbe(Probe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Write what is known by now, if anything is new.  Runs every flush."""
         for draft in drafts if self._built else ():
-            if draft.facts[self._column]:
+            if draft.host_ns and draft.facts[self._column]:  # one that goes on comes again
                 wall_s = sum(draft.host_ns) / 1e9
                 self._steps.append(CompiledStep(step=draft.index, wall_s=wall_s))
                 self._new = True

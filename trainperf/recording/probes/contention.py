@@ -87,7 +87,7 @@ class ContentionProbe(ReadingProbe):
             before = self._latest.get((task, name), now if first or task is None else 0)
             # One that has ended may have left its number to another.
             self._sums[name] += now - before if before <= now else now
-        self._latest = counted
+        self._latest |= counted  # what one reading has missed keeps its last
 
     def _counted(self) -> Counted:
         import resource  # noqa: PLC0415 Windows has none, and no such counts
@@ -101,13 +101,20 @@ class ContentionProbe(ReadingProbe):
             yield (None, name), periods
         trains = self._proc / "thread-self"
         yield from _scheduled(trains, "ran_ns", "waited_ns")
-        children = trains / "children"
-        for worker in children.read_text().split() if children.exists() else ():
+        for worker in _children(trains):
             yield from _scheduled(self._proc / worker, "workers_ran_ns", "workers_waited_ns")
         for thread in threading.enumerate():
             number = thread.native_id
             if number not in (None, self._trains) and not thread.name.startswith(OWN):
                 yield from _scheduled(self._proc / f"self/task/{number}", _THREAD + named(thread))
+
+
+def _children(task: Path) -> list[str]:
+    """Numbers of the processes that it has started, as far as the kernel tells."""
+    try:
+        return (task / "children").read_text().split()
+    except OSError:
+        return []
 
 
 def _scheduled(task: Path, *names: str) -> Counted:

@@ -16,12 +16,18 @@ from torch.utils.hooks import RemovableHandle
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.process_objects import UntracedHook
 from trainperf.recording.recorder import Draft, Recorder
 
 
 NO_BACKWARD = (
     'not measured: no backward was announced; bracket it with phase("backward"), or call '
     "manual_backward under Lightning"
+)
+
+NOT_TOLD = (
+    "not measured: no hook told of a backward, as where it is compiled with its hooks, or where "
+    "parameters were exchanged"
 )
 
 _NOT_COMPUTED = -1
@@ -62,7 +68,7 @@ class TailProbe(Probe):
         super().attach(recorder)
         self._column = recorder.column("tail_ns")
         for module in self._modules:
-            hook = self._hook(module)
+            hook = UntracedHook(self._hook(module))
             self._handles += [
                 parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
                 for parameter in _told_by(module)
@@ -132,8 +138,10 @@ class TailProbe(Probe):
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """A step of which no hook told one backward has no tail: a part of it is none."""
-        self._steps += len(drafts)
         for draft in drafts:
+            if not draft.host_ns:  # it goes on, and comes again
+                continue
+            self._steps += 1
             self._micro_batches += draft.micro_batches
             if draft.index in self._unknown:
                 self._unknown.discard(draft.index)
@@ -141,8 +149,10 @@ class TailProbe(Probe):
 
     def reasons(self) -> dict[str, str]:
         """Why there is no tail, where the loop announced no backward."""
-        announced = self._reductions or self._quiet
-        return {"tail_ns": NO_BACKWARD} if self._steps and not announced else {}
+        if not self._steps or self._reductions:
+            return {}
+        silent = self._quiet and any(m.require_forward_param_sync for m in self._modules)
+        return {"tail_ns": NOT_TOLD if silent else NO_BACKWARD} if silent or not self._quiet else {}
 
     def config(self) -> dict[str, Scalar]:
         """How often gradients were reduced in a step, and what DDP itself knows of its buckets."""

@@ -30,13 +30,18 @@ class SchedulersProbe(Probe):
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Count the steps.  Every flush."""
-        self._updates += len(drafts)
-        self._micro_batches += sum(draft.micro_batches for draft in drafts)
+        closed = [draft for draft in drafts if draft.host_ns]  # one that goes on comes again
+        self._updates += len(closed)
+        self._micro_batches += sum(draft.micro_batches for draft in closed)
 
     def config(self) -> dict[str, Scalar]:
         """What was counted so far."""
         stepped = zip(self._begun, self._stepped(), strict=False)
-        steps = [after - before for before, after in stepped]
+        steps = [
+            after - before
+            for before, after in stepped
+            if isinstance(before, int) and isinstance(after, int)
+        ]
         if not steps or not self._updates:
             return {}
         return {
@@ -45,6 +50,5 @@ class SchedulersProbe(Probe):
             "micro_batches": self._micro_batches,
         }
 
-    def _stepped(self) -> list[int]:
-        epochs = (getattr(scheduler, "last_epoch", None) for scheduler in self._schedulers)
-        return [epoch for epoch in epochs if isinstance(epoch, int)]
+    def _stepped(self) -> list[object]:
+        return [getattr(scheduler, "last_epoch", None) for scheduler in self._schedulers]
