@@ -460,8 +460,10 @@ class Fit:
         if os.getpid() == self._pid:  # a forked child has inherited us
             # An error that nobody caught is kept in `sys`.
             error = _last_error()
-            new = error is not None and error is not self._error_before
-            self.end(reason_of(type(error)) if new else self.reason_at_exit)
+            if error is None or error is self._error_before:
+                self.end(self.reason_at_exit)
+            else:
+                self.end(reason_of(type(error)))
 
 
 def _last_error() -> BaseException | None:
