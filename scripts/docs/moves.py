@@ -105,7 +105,7 @@ def _event(event: str, move: Move, y: int) -> tuple[list[str], int]:
         )
     y += EVENT
     if move.after is not None and move.after is not move.during:
-        parts.append(_block(move.after, y, BAND, BLOCK - 16))
+        parts.append(_block(move.after, y, BAND, BLOCK - 8))
         y += BAND
     return parts, y
 

@@ -1,4 +1,4 @@
-"""What moves a Hugging Face training through its phases: the Trainer's events, and four hooks.
+"""Moves of a Hugging Face training through its phases: by the Trainer's events, and four hooks.
 
 The table is in the order of a step, then of what may come between two.
 """

@@ -31,7 +31,7 @@ from trainperf.trials.batch_source import BatchSource, TrialsOver
 from trainperf.trials.training import Training
 
 
-_OTHER = MOVES["on_substep_end"].slot
+_OTHER, _COPY = MOVES["on_substep_end"].slot, MOVES[moves.COPY].phase.label
 
 LOADER_UNSEEN = (
     "the batches do not come through this rank's loader (dispatched by rank 0, or the epoch was "
@@ -245,10 +245,10 @@ class MeasuredTraining:
     def _copies(self) -> None:
         if self.recorder.awaits_batch:
             self.recorder.boundary()
-        self.fit.phases[MOVES[moves.COPY].phase.label].__enter__()
+        self.fit.phases[_COPY].__enter__()
 
     def _copied(self) -> None:
-        self.fit.phases[MOVES[moves.COPY].phase.label].__exit__(None, None, None)
+        self.fit.phases[_COPY].__exit__(None, None, None)
 
     # -- the step -----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What moves a loop that is recorded from outside through its phases: calls that hooks hear of.
+"""Moves of a loop that is recorded from outside through its phases: by calls that hooks hear of.
 
 The table is in the order of a step.
 """
