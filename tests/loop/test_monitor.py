@@ -10,8 +10,8 @@ from support.loops import Loader, Sleeper, agree, written
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
-from trainperf.loop.monitor import NEVER_ENDED, NO_BATCHES
 from trainperf.loop.fit import PATIENCE
+from trainperf.loop.monitor import NEVER_ENDED, NO_BATCHES
 from trainperf.testing import FakeClock
 
 
@@ -284,17 +284,6 @@ def test_an_error_of_the_loader_comes_through(tmp_path: Path) -> None:
 
     assert written(monitor).end.reason == "OSError"
     assert len(written(monitor).steps) == 1
-
-
-def test_an_interrupt_is_an_end_of_its_own(tmp_path: Path) -> None:
-    """Ctrl-C."""
-    monitor = quiet(tmp_path)
-    with pytest.raises(KeyboardInterrupt), monitor:  # noqa: PT012 the loop is the point
-        for _ in monitor.batches([torch.ones(1)] * 3):
-            monitor.end_step()
-            raise KeyboardInterrupt
-
-    assert written(monitor).end.reason == "interrupted"
 
 
 def test_closing_twice_writes_once(tmp_path: Path) -> None:

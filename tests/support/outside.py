@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as optim_module
 
-from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.launch_environment import VARIABLE, LaunchOptions
 from trainperf.plugins.outside_updates import ProcessUpdates
 
 
@@ -22,8 +22,10 @@ def hearing(options: LaunchOptions) -> Iterator[ProcessUpdates]:
         optim_module.register_optimizer_step_pre_hook(lambda o, *_: hears.begins(o)),
         optim_module.register_optimizer_step_post_hook(lambda o, *_: hears.ends(o)),
     )
-    yield hears
-    hears.end()
+    with pytest.MonkeyPatch.context() as patch:  # a fit asks what has launched its process
+        patch.setenv(VARIABLE, options.environment({})[VARIABLE])
+        yield hears
+        hears.end()
     for handle in handles:
         handle.remove()
     assert not nn_module._global_forward_pre_hooks
