@@ -28,15 +28,8 @@ from scripts.bench.harness import PairedEstimate, estimate, machine_line, quiet,
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.lightning import ScheduledProfiler
 from trainperf.recording.guard import Guard
-from trainperf.recording.profiling.background_reader import TraceWorker
-from trainperf.recording.profiling.capture_schedule import (
-    CapturePlan,
-    CaptureRequest,
-    CaptureSchedule,
-    SlowSteps,
-)
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import ProfilerProbe
-from trainperf.recording.profiling.tracer import TraceFolder, TraceOptions
 from trainperf.recording.recorder import Recorder
 
 
@@ -131,17 +124,9 @@ def _row(name: str, at_ms: Sequence[float], traces: Sequence[Path]) -> CaptureCo
 def idle_ns(scratch: Path, *, rounds: int = 200, steps: int = 1000) -> float:
     """Median cost of a step boundary at which neither plan, person nor step wants a capture."""
     recorder = Recorder(monotonic_ns)
-    options = TraceOptions(
-        device="cpu", record_shapes=False, with_stack=False, profile_memory=False
-    )
-    plan = CapturePlan(
-        schedule=CaptureSchedule(skip_first=10**9, wait=0, warmup=1, active=1, repeat=1),
-        options=options,
-        request=CaptureRequest(scratch, rank=0, ranks=(0,)),
-        slow=SlowSteps(2.0, 3),
-    )
-    folder = TraceFolder(scratch, rank=0, max_bytes=1, max_traces=1)
-    probe = ProfilerProbe(plan, folder, Guard(), TraceWorker())
+    profile = ScheduledProfile(skip_first=10**9, on_slow_step=2.0)
+    place = CaptureRank(run=scratch, rank=0, world_size=1, device="cpu")
+    probe = ProfilerProbe(profile, place, scratch, Guard())
     probe.attach(recorder)
     recorder.boundary()
     draft = recorder.draft

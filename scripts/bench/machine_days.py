@@ -15,21 +15,21 @@ import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scripts.bench.harness import machine_line, table, write_json
-from trainperf.core.artifacts.machine import DEVICE_COLUMNS, HOST_COLUMNS
+from trainperf.core.artifacts.machine import DEVICE_COLUMNS
 from trainperf.core.rotation import ROTATE_MB
 from trainperf.core.run_directory import machine_file
-from trainperf.recording.machine.process import Sampler
-from trainperf.recording.machine.rotating import rotating
+from trainperf.recording.machine.process import Sampler, pack
+from trainperf.recording.rotating_file import RotatingFile
 
 
 SAMPLED = 300
 _DEVICE = {
     "sm_mhz": (1800, 60, 0),
-    "memory_mhz": (3201, 0, 0),
     "power_w": (540, 60, 2),
     "energy_j": (540, 60, 2),
     "celsius": (62, 3, 0),
@@ -70,11 +70,10 @@ def size(hosts: Sequence[list[float | None]], devices: int, days: float) -> Size
     samples, lines_bytes = round(days * 86_400), 0
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder)
-        with rotating(machine_file(run, 0), round(ROTATE_MB * 1e6)) as file:
+        with closing(RotatingFile(machine_file(run, 0), round(ROTATE_MB * 1e6), pack)) as file:
             for second in range(samples):
                 values: list[float | None] = [second * 1_000_000_000 + noise.randrange(1_000_000)]
                 values += noise.choice(hosts)
-                values[len(HOST_COLUMNS)] = round(0.1 + 0.005 * second, 2)
                 for _ in range(devices):
                     for name in DEVICE_COLUMNS:
                         mean, scatter, digits = _DEVICE[name]

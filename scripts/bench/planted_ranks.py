@@ -70,8 +70,7 @@ def sleeping_rank(key: str) -> Callable[[int], list[TruthCase]]:
         tail = run.fact_by_step("tail_ns")
         loop = dict(enumerate(run.phase_ns(Phase.LOOP)))
         waited, other = (tail, loop) if key == "before" else (loop, tail)
-        # The tail is unknown until the last parameter is; nobody waits after the last step, and
-        # Lightning reads ahead.
+        # Nobody waits after the last step, and Lightning reads ahead.
         last = min(len(clocked_ns), len(bare_clocked_ns))
         steps_known = [step for step in sorted(tail)[:-1] if step < last]
 

@@ -13,9 +13,7 @@ does with nothing.  So it holds neither where a module lies in memory nor what t
 more than a round.
 
 What the probe cannot do without is measured beside it: a hook of torch's that does nothing and
-runs no Python, and one that reads the clock.  Passes in which the probe looks something up are
-rare: what they take beyond the ordinary ones around them is taken from one module by itself, and
-spread over all passes.
+runs no Python, and one that has the autograd engine read the clock when the graph is computed.
 """
 
 import argparse
@@ -26,7 +24,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import numpy.typing as npt
@@ -53,16 +50,18 @@ TURN = 8
 """Passes of a module in a row: as in a loop of its own."""
 
 WARM = 5
-"""Passes before the first that counts: DDP rebuilds its buckets, the last parameter is learnt."""
+"""Passes before the first that counts: DDP rebuilds its buckets."""
 
 BATCHES = 40
 """Into which the rounds are cut: a difference for each, and the interval from them."""
 
-PASSES = 2048
-"""In which look-ups are counted: more of them than in as many later ones."""
-
 BARE = "bare"
-ADDED = ("nothing", "a hook without Python", "a hook that reads the clock", "the probe")
+ADDED = (
+    "nothing",
+    "a hook without Python",
+    "a hook that has the engine read the clock",
+    "the probe",
+)
 """To a DDP module; the first is another one without anything: what a row may be off by."""
 PROBE = ADDED[-1]
 
@@ -79,9 +78,6 @@ class TailRow:
     backward_us: float
     """Of a bare module."""
     added_us: PairedEstimate
-    """With the look-ups."""
-    look_ups_us: float
-    """Of it: all look-ups, spread over all passes."""
 
 
 class Trained:
@@ -105,10 +101,10 @@ class Trained:
         self.monitor.start(RunParts(info=RunInfo(), probes=[probe] if added == PROBE else []))
         if added == PROBE:
             self.ends = probe.ending(self.monitor.guard)
-            (self.last,) = probe._lasts  # noqa: SLF001 nothing else tells when a look-up is due
-        hooks = {
+        queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 as the probe
+        hooks: dict[str, Callable[[object], object]] = {
             "a hook without Python": deque[object](maxlen=0).append,
-            "a hook that reads the clock": self._read_clock,
+            "a hook that has the engine read the clock": lambda _: queue(self._read_clock),
         }
         if added in hooks:
             last = next(self.model.parameters())
@@ -120,7 +116,7 @@ class Trained:
         for _ in range(WARM):
             self.backward_us()
 
-    def _read_clock(self, _: object) -> None:
+    def _read_clock(self) -> None:
         self.ready_ns = time.perf_counter_ns()
 
     def backward_us(self) -> float:
@@ -130,13 +126,6 @@ class Trained:
         loss.backward()
         ends()
         return (time.thread_time_ns() - begun_ns) / 1e3
-
-    def due(self) -> str:
-        """What is looked up in the next pass; empty in an ordinary one."""
-        if self.added != PROBE or self.last.left:
-            return ""
-        # The pass before a look-up plans it.
-        return "learns" if self.last._learns else "looks" if self.last._checks else "plans"  # noqa: SLF001
 
     def finish(self) -> None:
         """End the fit.
@@ -151,7 +140,7 @@ class Trained:
 
 
 def measure(shape: str, seconds: float) -> list[TailRow]:
-    """Rounds of all copies, bare and then with what is added, in ordinary passes; the look-ups."""
+    """Rounds of all copies, bare and then with what is added."""
     kinds = [added for _ in range(COPIES) for added in (BARE, *ADDED)]
     every = [Trained(shape) for _ in kinds]
     before = _rounds(every, seconds / 2)
@@ -164,24 +153,19 @@ def measure(shape: str, seconds: float) -> list[TailRow]:
         kind: np.mean([a - b for a, b, k in zip(after, before, kinds, strict=True) if k == kind], 0)
         for kind in (BARE, *ADDED)
     }
-    look_ups_us = _look_ups_us(shape)
-    rows = []
-    for added in ADDED:
-        rare_us = look_ups_us if added == PROBE else 0.0
-        rows.append(
-            TailRow(
-                shape=shape,
-                added=added,
-                backward_us=float(np.median(before)),
-                added_us=estimate((gained[added] - gained[BARE] + rare_us).tolist()),
-                look_ups_us=rare_us,
-            )
+    return [
+        TailRow(
+            shape=shape,
+            added=added,
+            backward_us=float(np.median(before)),
+            added_us=estimate((gained[added] - gained[BARE]).tolist()),
         )
-    return rows
+        for added in ADDED
+    ]
 
 
 def _rounds(every: Sequence[Trained], seconds: float) -> list[Spent]:
-    """Ordinary passes of all, in an order that is drawn for every round: medians of batches."""
+    """Passes of all, in an order that is drawn for every round: medians of batches."""
     spent: list[list[float]] = [[] for _ in every]
     draw, order = random.Random(0), list(range(len(every)))  # noqa: S311 an order
     until = time.monotonic() + seconds
@@ -189,30 +173,13 @@ def _rounds(every: Sequence[Trained], seconds: float) -> list[Spent]:
         draw.shuffle(order)
         for place in order:
             for turn in range(TURN):
-                ordinary = not every[place].due()
                 spent_us = every[place].backward_us()
-                if ordinary and turn:  # the first finds the caches of another module
+                if turn:  # the first finds the caches of another module
                     spent[place].append(spent_us)
     return [
         np.asarray([np.median(part) for part in np.array_split(np.asarray(of_one), BATCHES)])
         for of_one in spent
     ]
-
-
-def _look_ups_us(shape: str) -> float:
-    """What look-ups take beyond ordinary passes: medians of each kind, as often as it comes."""
-    module = Trained(shape)
-    module.add(PROBE)
-    kinds: dict[str, list[float]] = {}
-    recent: deque[float] = deque([module.backward_us() for _ in range(15)], maxlen=15)
-    for _ in range(PASSES):
-        kind, spent_us = module.due(), module.backward_us()
-        if kind:
-            kinds.setdefault(kind, []).append(spent_us - median(recent))
-        else:
-            recent.append(spent_us)
-    module.finish()
-    return sum(len(extra) * max(0.0, median(extra)) for extra in kinds.values()) / PASSES
 
 
 def main() -> None:
@@ -227,7 +194,7 @@ def main() -> None:
         rows = [row for shape in SHAPES for row in measure(shape, options.seconds)]
         dist.destroy_process_group()
     print(machine_line())
-    head = ["model", "backward µs", "added", "added µs", "95 % CI", "of it look-ups"]
+    head = ["model", "backward µs", "added", "added µs", "95 % CI"]
     print(table(head, [_cells(row) for row in rows]))
     print(f"target for the probe: at most {TARGET_US} µs per step")
     write_json(options.json, {"rows": [asdict(row) for row in rows]})
@@ -241,7 +208,6 @@ def _cells(row: TailRow) -> list[str]:
         row.added,
         f"{added.median:.2f}",
         f"{added.low:.2f} to {added.high:.2f}",
-        f"{row.look_ups_us:.2f}" if row.added == PROBE else "",
     ]
 
 

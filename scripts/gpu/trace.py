@@ -42,8 +42,8 @@ def train(size: Size, steps: int, device: str, folder: Path) -> Path:
         on_demand=False,
         analyse=False,
     )
-    with LoopMonitor(folder, report=False) as monitor:
-        monitor.watch(step.model, step.optimizer, device=device).profile(profile)
+    with LoopMonitor(folder, report=False, profile=profile) as monitor:
+        monitor.watch(step.model, step.optimizer, device=device)
         for batch in monitor.batches([step.batch] * steps):
             with monitor.phase("h2d"):
                 tokens = batch.to(device, non_blocking=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "trainperf"
 
-MOST_LINES_OF_FILE = 400
 LEAST_LINES_OF_FILE = 20
 MOST_LINES_OF_FUNCTION = 60
 USUAL_LINES_OF_FUNCTION = 35
@@ -84,11 +83,6 @@ def named_by(node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         return node.attr
     return node.asname if isinstance(node, ast.alias) else None
-
-
-def test_a_file_can_be_read_in_one_sitting() -> None:
-    """At most 400 lines."""
-    assert {path: lines_of(path) for path in FILES if lines_of(path) > MOST_LINES_OF_FILE} == {}
 
 
 def test_no_file_is_a_fragment() -> None:

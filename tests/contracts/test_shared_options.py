@@ -1,52 +1,51 @@
-"""Options that several adapters share are explained in the same words."""
+"""Options of a fit are declared and explained once, and every door has all of them."""
 
+import ast
 import inspect
-import re
+from dataclasses import fields
 
 import pytest
 
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.lightning import TrainPerf
-from trainperf.loop import LoopMonitor
+from trainperf.loop import FitOptions, LoopMonitor
 
 
 OF_ITS_OWN: dict[type, set[str]] = {
-    TrainPerfCallback: {"tokens", "dirpath", "log_every_n_steps", "aggregate", "trials"},
-    LoopMonitor: {"dirpath", "log_every_n_steps", "writer", "clock", "probes", "aggregate"},
+    TrainPerf: set(),
+    TrainPerfCallback: set(),
+    LoopMonitor: {"kind", "writer", "clock"},
 }
-"""What is another thing there than under Lightning, or is called by another name."""
+"""What no other door can be asked for: a framework tells it."""
 
 
-def explained(adapter: type) -> dict[str, str]:
-    """Each option and its explanation, on one line."""
-    text = inspect.getdoc(adapter) or ""
-    options = text.partition("Args:\n")[2].partition("\nRaises:")[0]
-    entries = re.split(r"\n(?=    \w+: )", "\n" + options.rstrip())
-    pairs = (entry.strip().partition(": ") for entry in entries if entry.strip())
-    return {name: " ".join(words.split()) for name, _, words in pairs}
+def explained(declares: type) -> dict[str, str]:
+    """Each option that a class declares, with the text below it."""
+    (body,) = ast.parse(inspect.cleandoc(inspect.getsource(declares))).body
+    assert isinstance(body, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for option, text in zip(body.body, body.body[1:], strict=False):
+        if isinstance(option, ast.AnnAssign) and isinstance(option.target, ast.Name):
+            shown = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+            texts[option.target.id] = str(text.value.value) if shown else ""  # type: ignore[attr-defined]
+    return texts
 
 
-@pytest.mark.parametrize("adapter", OF_ITS_OWN, ids=lambda adapter: adapter.__name__)
-def test_an_option_means_the_same_everywhere(adapter: type) -> None:
-    """But for those that are about something else there."""
-    lightning, own = explained(TrainPerf), explained(adapter)
-    shared = lightning.keys() & own.keys() - OF_ITS_OWN[adapter]
+@pytest.mark.parametrize("door", OF_ITS_OWN, ids=lambda door: door.__name__)
+def test_every_door_has_every_option(door: type) -> None:
+    """By the same name, with the same default but for where the run goes."""
+    given, options = inspect.signature(door).parameters, inspect.signature(FitOptions).parameters
 
-    assert shared >= {"report", "lines", "meters", "sinks"}
-    assert {name: own[name] for name in shared} == {name: lightning[name] for name in shared}
-
-
-@pytest.mark.parametrize("adapter", [TrainPerf, *OF_ITS_OWN], ids=lambda each: each.__name__)
-def test_every_option_is_explained(adapter: type) -> None:
-    """In the order in which they are given."""
-    assert list(explained(adapter)) == [*inspect.signature(adapter).parameters]
+    assert given.keys() == options.keys() | OF_ITS_OWN[door]
+    for name in options.keys() - {"dirpath"}:
+        assert given[name].default == options[name].default, name
 
 
-def test_a_hugging_face_training_has_the_options_of_a_lightning_one() -> None:
-    """But for how long trials take: there the command says it."""
-    missing = (
-        inspect.signature(TrainPerf).parameters.keys()
-        - inspect.signature(TrainPerfCallback).parameters.keys()
-    )
+@pytest.mark.parametrize("declares", [FitOptions, LoopMonitor], ids=lambda each: each.__name__)
+def test_every_option_is_explained_where_it_is_declared(declares: type) -> None:
+    """In a text of its own."""
+    texts = explained(declares)
 
-    assert missing == {"trial_minutes"}
+    assert all(texts.values()), texts
+    own = {each.name for each in fields(declares)}  # type: ignore[arg-type]
+    assert texts.keys() == own if declares is FitOptions else texts.keys() <= own

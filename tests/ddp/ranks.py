@@ -64,7 +64,7 @@ class Failing(Deep):
 
 
 class SlowEnd(Deep):
-    """Backward takes longer after its last gradient, in some micro-batches."""
+    """Backward takes longer after its gradients are computed, in some micro-batches."""
 
     def __init__(self, sleeper: Sleeper, *, where: Callable[[int], bool]) -> None:
         super().__init__()
@@ -72,11 +72,11 @@ class SlowEnd(Deep):
         self.where = where
 
     def training_step(self, batch: Any, batch_idx: int) -> Any:
-        """Let the engine sleep when all gradients are there."""
+        """Let the engine sleep when all gradients are there, as the last of what it calls then."""
         loss = super().training_step(batch, batch_idx)
         if self.where(batch_idx):
             queue = Variable._execution_engine.queue_callback
-            loss.register_hook(lambda gradient: queue(self.sleeper))
+            loss.register_hook(lambda gradient: queue(lambda: queue(self.sleeper)))
         return loss
 
 

@@ -1,7 +1,7 @@
-"""One of two ranks whose plain loops tell, next to their records, when the last bucket was there.
+"""One of two ranks whose plain loops tell, next to their records, when the last bucket was sent.
 
-A communication hook of the test's own is wrapped around the one that is tried: it notes the moment
-at which DDP hands it a bucket.  Every loop runs once without a monitor, for its parameters.
+A communication hook of the test's own is wrapped around the one that is tried: it notes when that
+has begun to reduce a bucket.  Every loop runs once without a monitor, for its parameters.
 """
 
 import json
@@ -51,17 +51,18 @@ class Noted:
     buckets: int = 0
     last_ns: int = 0
     tail_ns: int = 0
-    """From the last bucket handed over to backward having returned, in all passes of a step."""
+    """From the last bucket being sent to backward having returned, in all passes of a step."""
     tails_ns: list[int] = field(default_factory=list)
     """The same of each step."""
 
     def around(self, hook: Hook) -> Hook:
-        """The same hook, and a note of when it is called."""
+        """The same hook, and a note of when it has returned."""
 
         def noting(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
             self.buckets += 1
+            reduced = hook(state, bucket)
             self.last_ns = time.perf_counter_ns()
-            return hook(state, bucket)
+            return reduced
 
         return noting
 

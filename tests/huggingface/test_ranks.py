@@ -31,11 +31,7 @@ def test_the_tail_is_measured_though_the_callback_is_given_the_model_alone(tmp_p
         assert [step.micro_batches for step in found.steps] == [2] * STEPS
         assert found.info.config["wrapper"] == "DistributedDataParallel"
         assert found.totals.faults == {}
-    tails = [
-        [step.facts["tail_ns"] / 1e9 for step in found.steps if step.facts["tail_ns"] is not None]
-        for found in ranks
-    ]
-    assert min(map(len, tails)) >= STEPS - 3
+    tails = [[step.facts["tail_ns"] / 1e9 for step in found.steps] for found in ranks]
     lag = median(fast - slow for fast, slow in zip(*tails, strict=True))
     backward = median(ranks[0].phase_s("backward")) - median(ranks[1].phase_s("backward"))
     assert lag > 0.75 * LATE_S

@@ -16,6 +16,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressB
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from support.fits import Loader, Model, read, trainer
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from trainperf.lightning.trial_loggers import ModuleLog
 
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import TrialResult, Trials
@@ -23,7 +24,6 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
 from trainperf.core.phases import Tag
 from trainperf.lightning import TrainPerf
-from trainperf.lightning.trial_loggers import ModuleLog
 from trainperf.trials import Trial
 from trainperf.trials.builtin.free_loader import free_loader
 from trainperf.trials.training import Training

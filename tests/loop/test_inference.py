@@ -18,13 +18,13 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.table import text_table
 from trainperf.core.loop_kind import NO_TRAINING
 from trainperf.loop import LoopMonitor
-from trainperf.trials import Trial
 from trainperf.reports.html.run import load_page_data
 from trainperf.reports.html.run import render as page
 from trainperf.reports.run import markdown
 from trainperf.reports.run.tables import tables
 from trainperf.reports.run.text import render
 from trainperf.testing import FakeClock
+from trainperf.trials import Trial
 
 
 STEPS, BATCH = 120, 8

@@ -9,7 +9,6 @@ from torch.utils.data import DataLoader
 
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.loader import LoaderAnatomy
-from trainperf.core.errors import ConfigError
 from trainperf.loop import LoopMonitor
 
 

@@ -63,7 +63,7 @@ def parameters_without_us(rank: int) -> list[object]:
 def test_survivors_take_all_their_steps_and_end_with_the_same_parameters(
     launch: Launch, tmp_path: Path, strike: str, state: str
 ) -> None:
-    """Live aggregation is on, and is left waiting for the fourth; leaving takes a moment."""
+    """Live aggregation is on, and shows nothing more without the fourth; nobody waits for it."""
     survivors = launch(strike, strike)
 
     assert [left["steps"] for left in survivors] == [STEPS] * len(SURVIVORS)

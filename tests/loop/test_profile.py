@@ -14,7 +14,6 @@ from torch.utils.tensorboard import SummaryWriter
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Gap, Tag
 from trainperf.loop import LoopMonitor
 from trainperf.recording.profiling.options import ScheduledProfile

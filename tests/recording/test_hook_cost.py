@@ -8,15 +8,14 @@ from typing import cast
 import pytest
 import torch
 from support.loops import read
+from support.outside import hearing
 from support.threads import one_thread
 from torch import nn
 from torch.nn.modules import module as nn_module
-from torch.optim import optimizer as optim_module
 
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.plugins import outside_passes
-from trainperf.plugins.outside_updates import ProcessUpdates
 from trainperf.recording.bracket_cost import STEPS
 from trainperf.recording.hook_cost import HookPrice
 
@@ -28,22 +27,13 @@ NAP_S = 0.002
 
 def train(tmp_path: Path, steps: int) -> None:
     """A loop as its author wrote it, recorded from outside."""
-    hears = ProcessUpdates(LaunchOptions(dirpath=str(tmp_path)))
-    handles = (
-        optim_module.register_optimizer_step_pre_hook(lambda o, *_: hears.begins(o)),
-        optim_module.register_optimizer_step_post_hook(lambda o, *_: hears.ends(o)),
-    )
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    try:
+    with hearing(LaunchOptions(dirpath=str(tmp_path))):
         for _ in range(steps):
             optimizer.zero_grad()
             model(torch.ones(2, 4)).square().mean().backward()
             optimizer.step()
-        hears.end()
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def test_what_hooks_cost_is_counted_as_ours(

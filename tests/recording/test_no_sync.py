@@ -21,10 +21,11 @@ PACKAGE = Path(trainperf.__file__).parent
 ROOMS = ("recording", "loop", "lightning", "huggingface")
 OUTSIDE_THE_LOOP = {
     "loop/report.py",
+    "recording/machine/process.py",
     "recording/profiling/background_reader.py",
     "recording/shared_run.py",
 }
-"""Run before the first step or after the last one, or wait only there."""
+"""Run before the first step, after the last one or in another process, or wait only there."""
 
 WAITS = {"item", "get_scale", "cpu", "nonzero", "is_nonzero", "wait_stream", "sleep"}
 """Methods that read a value from the device or wait."""

@@ -2,7 +2,7 @@
 
 import itertools
 
-from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval, Thinning
+from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval
 
 
 SECOND = 1_000_000_000
@@ -89,9 +89,9 @@ def test_an_interval_is_due_once_per_interval() -> None:
     assert [now for now in range(0, 45, 3) if interval.due(now)] == [0, 12, 24, 36]
 
 
-def test_a_thinning_schedule_is_due_ever_less_often() -> None:
+def test_an_interval_with_a_longest_pause_is_due_ever_less_often() -> None:
     """The pauses are a thirty-second of what has passed, within their limits."""
-    schedule = Thinning(10, 40)
+    schedule = Interval(10, 40)
     due = [now for now in range(100, 3000) if schedule.due(now)]
     pauses = [later - at for at, later in itertools.pairwise(due)]
 

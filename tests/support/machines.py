@@ -8,7 +8,6 @@ import msgspec
 from trainperf.core.artifacts.machine import (
     DEVICE_COLUMNS,
     HOST_COLUMNS,
-    MachineEnd,
     MachineHeader,
     Neighbour,
     SampledDevice,
@@ -32,17 +31,11 @@ QUIET: Mapping[str, float | None] = {
     "swapped": 0.0,
     "disk_read": 1e6,
     "disk_written": 2e5,
-    "net_received": 1e4,
-    "net_sent": 1e4,
-    "net_segments": 20.0,
-    "net_retransmitted": 0.0,
-    "sampler_s": 0.1,
 }
 """A host that does nothing else, second by second."""
 
 COOL: Mapping[str, float | None] = {
     "sm_mhz": 1980,
-    "memory_mhz": 3201,
     "power_w": 600,
     "celsius": 60,
     "reasons": 0x04,
@@ -82,14 +75,13 @@ def plant_machine(  # noqa: PLR0913 a second is what these say
     )
     lines: list[object] = [header]
     for second in range(seconds + 1):
-        of_host = {**QUIET, "sampler_s": 0.1 + 0.002 * second, **host(second)}
+        of_host = {**QUIET, **host(second)}
         row = [second * S, *(of_host[name] for name in HOST_COLUMNS)]
         for _ in devices:
             of_device = {**COOL, **device(second)}
             row += [of_device[name] for name in DEVICE_COLUMNS]
         lines.append(row)
         lines += [each for each in neighbours if each.at_ns == second * S]
-    lines.append(MachineEnd(samples=seconds + 1, sampler_s=0.2))
     run.mkdir(parents=True, exist_ok=True)
     path = machine_file(run, rank, attempt)
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))

@@ -22,8 +22,8 @@ def hearing(options: LaunchOptions) -> Iterator[ProcessUpdates]:
         optim_module.register_optimizer_step_pre_hook(lambda o, *_: hears.begins(o)),
         optim_module.register_optimizer_step_post_hook(lambda o, *_: hears.ends(o)),
     )
-    with pytest.MonkeyPatch.context() as patch:  # a fit asks what has launched its process
-        patch.setenv(VARIABLE, options.environment({})[VARIABLE])
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(VARIABLE, options.environment({})[VARIABLE])
         yield hears
         hears.end()
     for handle in handles:

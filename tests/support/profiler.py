@@ -11,26 +11,20 @@ from support.live import Timeline
 from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.recording.guard import Guard
 from trainperf.recording.profiling.background_reader import TraceWorker
-from trainperf.recording.profiling.capture_schedule import (
-    CapturePlan,
-    CaptureRequest,
-    CaptureSchedule,
-    SlowSteps,
-)
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import ProfilerProbe
-from trainperf.recording.profiling.tracer import TraceFolder, TraceOptions
 
 
-PLAIN = TraceOptions(device="cpu", record_shapes=False, with_stack=False, profile_memory=False)
+def schedule(**options: Any) -> ScheduledProfile:
+    """One cycle of five steps to wait, two to warm up and three to trace, or otherwise.
+
+    Nobody reads the traces, and nobody asks for more, but by option.
+    """
+    usual = {"on_demand": False, "analyse": False, "max_traces": 100}
+    return ScheduledProfile(**{**usual, **options})
 
 
-def schedule(**steps: int) -> CaptureSchedule:
-    """One cycle of five steps to wait, two to warm up and three to trace, or otherwise."""
-    usual = {"skip_first": 0, "wait": 5, "warmup": 2, "active": 3, "repeat": 1}
-    return CaptureSchedule(**{**usual, **steps})
-
-
-NEVER = schedule(skip_first=1_000_000)
+NEVER: dict[str, Any] = {"skip_first": 1_000_000}
 
 
 def torch_profiles() -> bool:
@@ -84,20 +78,19 @@ class Captured(Timeline):
 
     def __init__(
         self,
-        path: Path,
-        plan: CaptureSchedule,
+        run: Path,
+        profile: ScheduledProfile,
         *,
         offset: int = 0,
-        folder: TraceFolder | None = None,
-        request: CaptureRequest | None = None,
-        slow: SlowSteps | None = None,
-        analyst: TraceWorker | None = None,
+        rank: int = 0,
+        reader: TraceWorker | None = None,
     ) -> None:
         super().__init__()
         self.guard = Guard()
-        self.folder = folder or TraceFolder(path, rank=0, max_bytes=1 << 30, max_traces=100)
-        whole = CapturePlan(schedule=plan, options=PLAIN, offset=offset, request=request, slow=slow)
-        self.probe = ProfilerProbe(whole, self.folder, self.guard, analyst)
+        size = max(rank, *profile.ranks) + 1
+        place = CaptureRank(run=run, rank=rank, world_size=size, device="cpu", offset=offset)
+        self.probe = ProfilerProbe(profile, place, run, self.guard)
+        self.probe.reader = reader
         self.recorder.on_close = self.guard.each([("profiler", self.probe.close)])
         self.guard.wrap("profiler", self.probe.attach)(self.recorder)
 
@@ -135,7 +128,11 @@ class Captured(Timeline):
 
     def traces(self) -> list[Trace]:
         """What was written, oldest first."""
-        return [Trace(self.folder.path / name) for name in self.folder.written]
+        return [Trace(path) for path in self.probe.traces]
+
+    def names(self) -> list[str]:
+        """Names of what was written, oldest first."""
+        return [path.name for path in self.probe.traces]
 
     def profiled(self) -> list[int]:
         """Numbers of the tagged steps."""

@@ -83,11 +83,6 @@ class GraphSize:
     """Of tensors that they keep for backward, each once, parameters excluded."""
 
 
-def has_graph(output: object) -> bool:
-    """Whether a tensor of *output* hangs on a graph."""
-    return any(tensor.grad_fn is not None for tensor in tensors(output))
-
-
 def graph_size(output: object) -> GraphSize | None:
     """What hangs on the tensors of *output*; `None` without a graph.
 

@@ -147,7 +147,7 @@ class MeasuredTraining:
             return
         names = [name for name in vars(type(self)) if name.startswith("on_")]
         guarded: dict[str, Callable[..., object]]
-        guarded = {name: self.fit.guard.listener(Fit.hooks, getattr(self, name)) for name in names}
+        guarded = {name: self.fit.guard.hook(Fit.hooks, getattr(self, name)) for name in names}
         if self.fit.chosen.scaler is None:
             guarded["on_pre_optimizer_step"] = self._to_optimizer
         guarded["on_optimizer_step"] = self._to_callbacks

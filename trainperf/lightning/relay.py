@@ -6,7 +6,7 @@ generator; a cached bracket is cheaper, which pays for what we measure.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import cast
 
@@ -17,30 +17,6 @@ from trainperf.recording.guard import NoBracket
 
 
 Bracket = AbstractContextManager[object]
-
-
-class _Both:
-    """The user's profiler around our bracket: its cost is not part of what we bracket."""
-
-    __slots__ = ("_inner", "_name", "_ours")
-
-    def __init__(self, inner: Profiler, name: str, ours: Bracket) -> None:
-        self._inner = inner
-        self._name = name
-        self._ours = ours
-
-    def __enter__(self) -> None:
-        self._inner.start(self._name)
-        self._ours.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ours.__exit__(kind, error, trace)
-        self._inner.stop(self._name)
 
 
 class _Brackets(dict[str, Bracket]):
@@ -90,11 +66,6 @@ class ProfilerRelay(Profiler):
         self._brackets.clear()
         self._ours.clear()
 
-    def silence(self) -> None:
-        """Stop listening, and only forward."""
-        self._make = lambda _name: None
-        self.renew()
-
     def __getattr__(self, name: str) -> object:
         # A user's callback may ask the profiler they configured for its own results.
         if name == "inner":
@@ -127,37 +98,30 @@ class ProfilerRelay(Profiler):
     def _whole(self, name: str) -> Bracket:
         """What happens at an action, with the user's profiler around it."""
         ours = self._ours[name]
-        return self._forwarding(name, ours) if self._forwards else ours
+        return _Forwarding(self.inner, name, ours) if self._forwards else ours
 
     def _own(self, name: str) -> Bracket:
         """What we do ourselves."""
         bracket = self._make(name)
         return self._nothing if bracket is None else bracket
 
-    def _forwarding(self, name: str, ours: Bracket) -> Bracket:
-        if type(self.inner).profile is Profiler.profile:
-            return _Both(self.inner, name, ours)
-        return _Reentrant(lambda: self._through(name, ours))
 
-    @contextmanager
-    def _through(self, name: str, ours: Bracket):  # type: ignore[no-untyped-def]  # noqa: ANN202
-        with self.inner.profile(name), ours:
-            yield
+class _Forwarding:
+    """The user's profiler around our bracket: its cost is not part of what we bracket."""
 
+    __slots__ = ("_inner", "_name", "_open", "_ours")
 
-class _Reentrant:
-    """A context manager that makes a fresh one at every entry."""
-
-    __slots__ = ("_make", "_open")
-
-    def __init__(self, make: Callable[[], Bracket]) -> None:
-        self._make = make
+    def __init__(self, inner: Profiler, name: str, ours: Bracket) -> None:
+        self._inner = inner
+        self._name = name
+        self._ours = ours
         self._open: list[Bracket] = []
 
     def __enter__(self) -> None:
-        context = self._make()
-        self._open.append(context)
+        context = self._inner.profile(self._name)
         context.__enter__()
+        self._open.append(context)
+        self._ours.__enter__()
 
     def __exit__(
         self,
@@ -165,6 +129,7 @@ class _Reentrant:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._ours.__exit__(kind, error, trace)
         self._open.pop().__exit__(kind, error, trace)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.audit.chip_cache import note_chip
 from trainperf.core import run_directory, spool
@@ -33,7 +34,7 @@ from trainperf.loop.report import close_run, draw, first_answer, nobody_waits
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
-from trainperf.recording.aggregation import AggregationSink, length
+from trainperf.recording.aggregation import AggregationSink
 from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.machine.probe import is_first_of_host, machine_probe
 from trainperf.recording.monitor import Monitor, RunParts
@@ -53,7 +54,7 @@ from trainperf.recording.probes.selection import (
 )
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
-from trainperf.recording.rank_group import RankGroup
+from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink, Writer
@@ -274,11 +275,13 @@ class Fit:
             show=self._draw_trace,
         )
         profile = options.profile or facts.profile
-        capture = None if profile is None else profile.probe(place, self.guard)
+        capture = None if profile is None else capture_probe(profile, place, self.guard)
         probes: list[Probe] = [] if capture is None else [capture]
         if run is None:
             return probes
         module = objects.module if isinstance(objects.module, torch.nn.Module) else None
+        if isinstance(module, DistributedDataParallel):  # its name is in front of no other
+            module = module.module
         if self.launch.loader_anatomy:
             probes.append(LoaderProbe(facts.loader, objects.run))
         if self.launch.audit_plan is not None:
@@ -287,7 +290,8 @@ class Fit:
             probes.append(self.audit)
         if options.lines and objects.run is not None and self._on_machine_clock:
             probes.append(LinesProbe(objects.run))
-        if options.machine and self._on_machine_clock and is_first_of_host(self._outputs.rank):
+        first = objects.world_size == 1 or is_first_of_host(self._outputs.rank)
+        if options.machine and self._on_machine_clock and first:
             probes += machine_probe(run, self._outputs.rank, objects.device)
         return probes
 
@@ -308,8 +312,7 @@ class Fit:
         if not self.options.aggregate or ranks == 1 or not grouped:
             return None
         meters = meters_of(facts.measures)
-        group = RankGroup(rank, ranks, length(meters), self.guard)
-        return AggregationSink(meters, sinks if rank == 0 else (), self.guard, group)
+        return AggregationSink(meters, sinks if rank == 0 else (), self.guard)
 
     def _info(self, facts: FitFacts) -> RunInfo:
         objects, rank = facts.objects, self._outputs.rank
@@ -337,7 +340,7 @@ class Fit:
         return Totals(
             at_step=0,
             actions_ns=facts.actions_ns(),
-            threads_ns=chosen.threads.read() if chosen.threads else {},
+            threads_ns=waits.threads_ns() if waits else {},
             sequence_lengths=dict(sorted(lengths.items())),
             longest_tokens=chosen.tokens.longest_tokens if chosen.tokens else 0,
             notes={**facts.notes(), **(shared.notes() if shared else {})},

@@ -83,8 +83,9 @@ class Fold:
         return self._state.get(name)
 
     def reset(self) -> None:
-        """Forget everything observed: the next window starts."""
-        self._state.clear()
+        """The next window starts; only meters of the whole fit (`Scope.ALL`) go on."""
+        whole = {meter.name for meter in self.meters if meter.scope is Scope.ALL}
+        self._state = {name: state for name, state in self._state.items() if name in whole}
         self.steps = self.steady_steps = 0
 
     def _merge(self, name: str, reduction: Reduction | None) -> None:

@@ -28,10 +28,10 @@ from trainperf.meters.base import Meter
 from trainperf.meters.fold import Fold, Reading, readings
 
 
-_SMALL = (Ratio, Rate, SharedRate, Total, Maximum, First, Last, LargestLast)
-"""Statistics of a few numbers, which are kept whole."""
+_KINDS = (Ratio, Rate, SharedRate, Total, Maximum, First, Last, LargestLast)
 
-_BY_NAME: dict[str, Callable[..., Reduction]] = {kind.__name__: kind for kind in _SMALL}
+SMALL: dict[str, Callable[..., Reduction]] = {kind.__name__: kind for kind in _KINDS}
+"""Statistics of a few numbers, by name: they are kept whole, and sent between ranks."""
 
 
 def plain(reading: Reading) -> Reading:
@@ -71,7 +71,7 @@ def kept(meter: Meter, fold: Fold, info: RunInfo) -> OwnReading:
     """
     reading = plain(readings([fold], info)[meter.name])
     reduction = fold.reduction(meter.name)
-    state = _state(reduction)
+    state = numbers_of(reduction)
     return OwnReading(
         value=reading.value,
         unit=meter.unit,
@@ -119,7 +119,7 @@ def across(ranks: Sequence[OwnReading | None]) -> Reading:
 
 
 def _combined(ranks: Sequence[OwnReading]) -> float | None:
-    kind = _BY_NAME.get(ranks[0].reduction)
+    kind = SMALL.get(ranks[0].reduction)
     if kind is not None and all(own.reduction == ranks[0].reduction for own in ranks):
         try:
             reductions: list[Reduction] = [kind(*own.state) for own in ranks]
@@ -130,9 +130,10 @@ def _combined(ranks: Sequence[OwnReading]) -> float | None:
     return sum(own.value or 0.0 for own in ranks) / len(ranks)
 
 
-def _state(reduction: Reduction | None) -> tuple[float, ...]:
+def numbers_of(reduction: Reduction | None) -> tuple[float, ...]:
+    """The numbers of which `SMALL` makes it again, the last one its steps; none for any other."""
     # A user's own class may add a field, or combine ranks in another way.
-    if not isinstance(reduction, _SMALL) or type(reduction) not in _SMALL:
+    if not isinstance(reduction, _KINDS) or type(reduction) not in _KINDS:
         return ()
     state = tuple(number(field) for field in dataclasses.astuple(reduction))
     return state if all(map(math.isfinite, state)) else ()

@@ -1,190 +1,183 @@
 """Live readings over all ranks: what `aggregate=True` adds to the loggers of rank 0.
 
-At log interval every rank sends a summary of fixed size, its meters' sums since the last one, over
-a `RankGroup`.  Rank 0 shows what has come at its next log interval.  While a rank is late the sums
-go on, and are sent with the next; what took longer than the time-out is not shown.
+At log interval every rank puts what its meters have summed up since the fit began into the store
+of the job, under a key of its own.  Rank 0 looks at its own log interval what is there, and shows
+what has come since it last did: a difference of sums, in which no step is lost however late a rank
+is.  While a rank has put nothing new, nothing is shown.
+
+Nothing here holds up training.  There is no collective and no group.  To put is to send, without
+an answer; rank 0 reads keys that are always there, from a store that its own machine serves.
 """
 
-import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from operator import sub
 
-import numpy as np
+import msgspec
+from torch.distributed import distributed_c10d as c10d
 
-from trainperf.core.stats.reductions import (
-    First,
-    LargestLast,
-    Last,
-    Maximum,
-    Rate,
-    Ratio,
-    Reduction,
-    SharedRate,
-    Total,
-)
+from trainperf.core.formatting.units import ranks_named
+from trainperf.core.stats.reductions import Rate, Reduction
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.meters import Meter, Scope
 from trainperf.meters.fold import Fold, Reading, readings
+from trainperf.meters.own import SMALL, numbers_of
 from trainperf.recording.guard import Guard
-from trainperf.recording.rank_group import RankGroup, Vector
 from trainperf.recording.sinks.base import Sink
 
 
-_KINDS: tuple[type[Reduction], ...] = (
-    Ratio,
-    Rate,
-    SharedRate,
-    Total,
-    Maximum,
-    First,
-    Last,
-    LargestLast,
-)
-"""Statistics of three numbers or fewer: percentiles are not sent."""
+class Sums(msgspec.Struct, frozen=True, array_like=True):
+    """What the meters of a rank have summed up since its fit began."""
 
-_SLOT = 4
-"""Numbers of a meter: which of the kinds it is, counted from 1, and its fields."""
+    steps: int = 0
+    steady_steps: int = 0
+    statistics: dict[str, tuple[str, tuple[float, ...]]] = {}
+    """Meter to the class of its statistic and the numbers of it; percentiles have too many."""
 
-_HEAD = 4
-"""Numbers before them: which meters, windows, steps, steady steps."""
+    @classmethod
+    def of(cls, fold: Fold) -> "Sums":
+        """Those of *fold*."""
+        reductions = {meter.name: fold.reduction(meter.name) for meter in fold.meters}
+        statistics = {
+            name: (type(reduction).__name__, numbers)
+            for name, reduction in reductions.items()
+            if (numbers := numbers_of(reduction))
+        }
+        return cls(fold.steps, fold.steady_steps, statistics)
+
+    def text(self) -> str:
+        """As it is put into the store."""
+        return msgspec.json.encode(self).decode()
+
+    def since(self, before: "Sums", whole: Collection[str]) -> dict[str, Reduction]:
+        """The statistics of the steps since then; those named in *whole* stand on all of them."""
+        statistics = {}
+        for name, (kind, numbers) in self.statistics.items():
+            earlier = before.statistics.get(name)
+            if earlier is None or name in whole:
+                *fields, n = numbers
+            else:
+                *fields, n = map(sub, numbers, earlier[1])
+            if n:
+                statistics[name] = _at_one_pace(SMALL[kind](*fields, round(n)))
+        return statistics
 
 
 class AggregationSink(Sink):
     """Readings over all ranks, given to the other sinks of rank 0.
 
     Args:
-        meters: Whose statistics are sent, where they are small.
+        meters: Whose statistics are sent, where they are of a few numbers.
         others: Sinks that get the readings.
         guard: Under which they do.
-        group: Of the ranks.
+        store: Opens a connection to the store of the job; `None` where it cannot.
     """
 
-    name = RankGroup.name
+    name = "live aggregation"
 
     def __init__(
-        self, meters: Sequence[Meter], others: Sequence[Sink], guard: Guard, group: RankGroup
+        self,
+        meters: Sequence[Meter],
+        others: Sequence[Sink],
+        guard: Guard,
+        store: Callable[[], c10d.Store | None] | None = None,
     ) -> None:
-        self._group, self._others, self._guard = group, others, guard
-        self._windows = Fold([meter for meter in meters if meter.scope is not Scope.ALL])
-        self._fit = Fold([meter for meter in meters if meter.scope is Scope.ALL])
+        self._fold, self._others, self._guard = Fold(meters), others, guard
+        self._whole = {meter.name for meter in meters if meter.scope is Scope.ALL}
+        self._open = store or _second_connection
+        self._store: c10d.Store | None = None
         self._rows: list[Row] = []
-        self._info = RunInfo()
-        self._schema = StepSchema()
-        self._unsent = self.windows = self.aggregated = 0
+        self._info, self._schema = RunInfo(), StepSchema()
+        self._ranks: list[str] = []
+        self._shown: list[Sums] = []
+        self._awaited: list[int] = []
+        self._lost = ""
+        self.windows = self.aggregated = 0
 
     def begin(self, info: RunInfo) -> None:
-        """Look for the other ranks."""
+        """Open the store; what comes first from a rank is compared with nothing."""
         self._info, self._schema = info, StepSchema(info.columns, info.device)
-        self._group.begin()
+        store = self._open()
+        if store is None:
+            self._lost = "this torch opens no second connection to its store"
+            return
+        fit = store.add(f"trainperf/aggregations/{info.rank}", 1)
+        self._store = c10d.PrefixStore(f"trainperf/aggregation/{fit}", store)
+        if info.rank == 0:  # a key that is not there would be waited for
+            self._ranks = [str(rank) for rank in range(info.world_size)]
+            self._shown = [Sums()] * info.world_size
+            for rank in self._ranks:
+                self._store.set(rank, Sums().text())
 
     def rows(self, rows: Sequence[Row]) -> None:
-        """Keep them for the next summary."""
-        self._rows += rows
+        """Keep them for the next log interval."""
+        if self._store is not None:
+            self._rows += rows
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """At log interval: show what has come, and send what there is."""
+        """At log interval: put what there is and, on rank 0, show what has come."""
         del readings
-        block, self._rows = StepBlock.from_rows(self._schema, self._rows), []
-        self._windows.observe(block)
-        self._fit.observe(block)
         self.windows += 1
-        self._unsent += 1
-        gathered = self._group.take()
-        if gathered is not None:
-            self._show(step, gathered)
-        if self._group.idle:
-            self._group.send(packed(self._windows, self._fit, self._unsent))
-            self._windows.reset()
-            self._unsent = 0
-
-    def close(self) -> None:
-        """Leave the group."""
-        self._group.close()
+        if self._store is None:
+            return
+        self._fold.observe(StepBlock.from_rows(self._schema, self._rows))
+        self._rows = []
+        try:
+            self._store.set(str(self._info.rank), Sums.of(self._fold).text())
+            values = _values(self._store, self._ranks)
+        except RuntimeError as error:  # torch names the place in its sources first
+            what = str(error).split(". ")[0].splitlines()[0].rpartition("] ")[2]
+            self._store, self._lost = None, f"the job's store is gone ({what})"
+        else:
+            self._look(step, [msgspec.json.decode(value, type=Sums) for value in values])
 
     def notes(self) -> dict[str, str]:
         """How many windows were shown, and why no more came, on rank 0."""
         if self._info.rank:
             return {}
-        why = self._group.lost or self._group.waits
+        why = self._lost
+        if self._awaited and self.windows > self.aggregated + 1:
+            why = why or f"nothing new came from {ranks_named(self._awaited)}"
         return {
             "aggregation": f"{self.aggregated} of {self.windows} windows were aggregated over "
             f"{self._info.world_size} ranks while training{why and f'; {why}'}"
         }
 
-    def _show(self, step: int, rows: Vector) -> None:
-        folds = [unpacked(row, (self._windows, self._fit)) for row in rows]
-        if None in folds:
-            return  # a rank measures something else
-        self.aggregated += int(rows[0][1])
-        of_windows, of_fits = zip(*filter(None, folds), strict=True)
-        shared = {
-            **readings(_at_one_pace(of_windows), self._info),
-            **readings(_at_one_pace(of_fits), self._info),
-        }
+    def _look(self, step: int, latest: list[Sums]) -> None:
+        pairs = list(zip(latest, self._shown, strict=True))
+        self._awaited = [rank for rank, (now, then) in enumerate(pairs) if now.steps == then.steps]
+        if self._awaited or not latest:
+            return
+        self._shown, self.aggregated = latest, self.windows
+        shared = readings([self._since(now, then) for now, then in pairs], self._info)
         for sink in self._others:
             self._guard.run(sink.name, partial(sink.all_ranks, step, shared))
 
-
-def length(meters: Sequence[Meter]) -> int:
-    """Numbers of a summary."""
-    return _HEAD + _SLOT * len(meters)
-
-
-def packed(windows: Fold, fit: Fold, number: int) -> Vector:
-    """A rank's summary of so many windows."""
-    meters = (*windows.meters, *fit.meters)
-    vector = np.zeros(length(meters))
-    vector[:_HEAD] = _which(meters), number, windows.steps, windows.steady_steps
-    for place, meter in enumerate(meters):
-        reduction = windows.reduction(meter.name) or fit.reduction(meter.name)
-        if reduction is not None and type(reduction) in _KINDS:
-            fields = astuple(reduction)  # type: ignore[call-overload]  # all kinds are dataclasses
-            at = _HEAD + _SLOT * place
-            vector[at] = _KINDS.index(type(reduction)) + 1
-            vector[at + 1 : at + 1 + len(fields)] = fields
-    return vector
+    def _since(self, now: Sums, then: Sums) -> Fold:
+        steps, steady = now.steps - then.steps, now.steady_steps - then.steady_steps
+        return Fold.holding(self._fold.meters, now.since(then, self._whole), steps, steady)
 
 
-def unpacked(vector: Vector, like: tuple[Fold, Fold]) -> tuple[Fold, Fold] | None:
-    """The folds of a rank, of the same meters; `None` where it sent those of others."""
-    meters = (*like[0].meters, *like[1].meters)
-    if vector[0] != _which(meters):
-        return None
-    steps, steady = int(vector[2]), int(vector[3])
-    reductions: dict[str, Reduction] = {}
-    for place, meter in enumerate(meters):
-        code, *fields = vector[_HEAD + _SLOT * place :][:_SLOT].tolist()
-        if code:
-            kind = _KINDS[int(code) - 1]
-            number = len(kind.__dataclass_fields__)  # type: ignore[attr-defined]  # as above
-            values = fields[:number]
-            make: Callable[..., Reduction] = kind
-            reductions[meter.name] = make(*values[:-1], int(values[-1]))
-    return (
-        Fold.holding(like[0].meters, reductions, steps, steady),
-        Fold.holding(like[1].meters, reductions, steps, steady),
-    )
+def _values(store: c10d.Store, keys: list[str]) -> list[bytes]:
+    """In one round trip, where the store can."""
+    if store.has_extended_api():  # type: ignore[attr-defined]  # torch's stubs lack it
+        return store.multi_get(keys)
+    return [store.get(key) for key in keys]
 
 
-def _which(meters: Sequence[Meter]) -> float:
-    return float(zlib.crc32(",".join(meter.name for meter in meters).encode()))
+def _at_one_pace(reduction: Reduction) -> Reduction:
+    """A rate over as long a time on each rank: windows end at another step on each.
 
-
-def _at_one_pace(ranks: Sequence[Fold]) -> list[Fold]:
-    """The same folds, rates over as long a time on each rank.
-
-    Windows end at another step on each rank, and amounts of unlike times do not add up.
+    Amounts of unlike times do not add up.
     """
-    level: list[Fold] = []
-    for fold in ranks:
-        state = {meter.name: fold.reduction(meter.name) for meter in fold.meters}
-        rates = {
-            name: type(rate)(rate.amount / rate.seconds, 1.0, rate.n)
-            for name, rate in state.items()
-            if isinstance(rate, Rate) and rate.seconds
-        }
-        there = {name: reduction for name, reduction in state.items() if reduction is not None}
-        level.append(Fold.holding(fold.meters, {**there, **rates}, fold.steps, fold.steady_steps))
-    return level
+    if isinstance(reduction, Rate) and reduction.seconds:
+        return type(reduction)(reduction.amount / reduction.seconds, 1.0, reduction.n)
+    return reduction
+
+
+def _second_connection() -> c10d.Store | None:
+    """To the store of the job: its first one is training's, and what waits on it holds it up."""
+    default = c10d._get_default_store()  # noqa: SLF001 there is no public way
+    clone = getattr(default, "clone", None)
+    return None if clone is None else clone()

@@ -79,20 +79,24 @@ class Extensions:
         return own
 
 
+def _demand(condition: object, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
 def _members(argument: str, given: Iterable[T], base: type) -> tuple[T, ...]:
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise ConfigError(f"{argument}={given!r}: must be a list of {base.__name__} objects")
+    listed = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    _demand(listed, f"{argument}={given!r}: must be a list of {base.__name__} objects")
     members = tuple(given)
     for member in members:
         if isinstance(member, type) and issubclass(member, base):
-            raise ConfigError(
-                f"{argument}=[{member.__name__}]: a class; pass an instance: {member.__name__}()"
-            )
-        if not isinstance(member, base):
-            raise ConfigError(
-                f"{argument}=[{member!r}]: not a {base.__name__}; derive its class from "
-                f"{base.__module__}.{base.__name__}"
-            )
+            name = member.__name__
+            raise ConfigError(f"{argument}=[{name}]: a class; pass an instance: {name}()")
+        _demand(
+            isinstance(member, base),
+            f"{argument}=[{member!r}]: not a {base.__name__}; derive its class from "
+            f"{base.__module__}.{base.__name__}",
+        )
     return members
 
 
@@ -101,18 +105,17 @@ def _demand_names(argument: str, members: Sequence[object], taken: set[str]) -> 
 
     Returns *taken* and those names.
     """
-    taken = set(taken)
+    names = set(taken)
     for member in members:
         name = getattr(member, "name", None)
-        kind = type(member).__name__
+        what = f"{argument}=[{type(member).__name__}()]"
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"{argument}=[{kind}()]: it has no name; give the class a `name`")
-        if name in taken:
-            raise ConfigError(
-                f"{argument}=[{kind}()]: the name {name!r} is taken; give the class another `name`"
-            )
-        taken.add(name)
-    return taken
+            raise ConfigError(f"{what}: it has no name; give the class a `name`")
+        _demand(
+            name not in names, f"{what}: the name {name!r} is taken; give the class another `name`"
+        )
+        names.add(name)
+    return names
 
 
 def _builtin_names(base: type) -> set[str]:
@@ -131,55 +134,49 @@ def _facts(probes: Sequence[Probe]) -> set[str]:
     facts = {*FACTS, *CORE_COLUMNS}
     for probe in probes:
         for fact in _names(probe, "facts"):
-            if not _NAME.fullmatch(fact):
-                raise ConfigError(
-                    f"fact {fact!r} of probe {probe.name!r}: must be lower case letters, digits "
-                    "and underscores, with its unit at the end; try 'queue_wait_ns'"
-                )
-            if fact in facts:
-                raise ConfigError(f"fact {fact!r} of probe {probe.name!r}: it has a probe already")
+            what = f"fact {fact!r} of probe {probe.name!r}"
+            _demand(
+                _NAME.fullmatch(fact),
+                f"{what}: must be lower case letters, digits and underscores, with its unit at "
+                "the end; try 'queue_wait_ns'",
+            )
+            _demand(fact not in facts, f"{what}: it has a probe already")
             facts.add(fact)
-        unknown = set(_names(probe, "counts")) - set(probe.facts)
-        if unknown:
-            raise ConfigError(f"counts of probe {probe.name!r}: {sorted(unknown)} not in its facts")
+        unknown = sorted(set(_names(probe, "counts")) - set(probe.facts))
+        _demand(not unknown, f"counts of probe {probe.name!r}: {unknown} not in its facts")
     return facts - set(CORE_COLUMNS)
 
 
 def _names(owner: Probe | Meter, attribute: str) -> Sequence[str]:
-    names = getattr(owner, attribute)
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(
-            f"{attribute}={names!r} of {owner.name!r}: must be a tuple of names; try "
-            f"{attribute} = ('queue_wait_ns',)"
-        )
+    names: Sequence[str] = getattr(owner, attribute)
+    _demand(
+        isinstance(names, list | tuple) and all(isinstance(name, str) for name in names),
+        f"{attribute}={names!r} of {owner.name!r}: must be a tuple of names; try "
+        f"{attribute} = ('queue_wait_ns',)",
+    )
     return names
 
 
 def _demand_readable(meter: Meter, facts: set[str]) -> None:
-    if not _NAME.fullmatch(meter.name):
-        raise ConfigError(
-            f"name {meter.name!r} of a meter: must be lower case letters, digits and underscores; "
-            "try 'queue_wait_s'"
-        )
-    unit = getattr(meter, "unit", None)
-    if unit not in UNITS:
-        raise ConfigError(
-            f"unit {unit!r} of meter {meter.name!r}: must be one of {', '.join(UNITS)}"
-        )
-    if meter.better not in ("lower", "higher", None):
-        raise ConfigError(
-            f"better={meter.better!r} of meter {meter.name!r}: must be 'lower', 'higher' or None"
-        )
-    if not isinstance(meter.title, str):
-        raise ConfigError(f"title={meter.title!r} of meter {meter.name!r}: must be a text")
-    if not isinstance(meter.scope, Scope):
-        raise ConfigError(
-            f"scope={meter.scope!r} of meter {meter.name!r}: must be Scope.STEADY or Scope.ALL, "
-            "from trainperf.meters"
-        )
-    unknown = [fact for fact in _names(meter, "needs") if fact not in facts]
-    if unknown:
-        raise ConfigError(
-            f"meter {meter.name!r} needs {unknown[0]!r}, which no probe feeds; pass the probe "
-            "that does as probes=[…]"
+    unit, of = getattr(meter, "unit", None), f"of meter {meter.name!r}"
+    _demand(
+        _NAME.fullmatch(meter.name),
+        f"name {meter.name!r} of a meter: must be lower case letters, digits and underscores; "
+        "try 'queue_wait_s'",
+    )
+    _demand(unit in UNITS, f"unit {unit!r} {of}: must be one of {', '.join(UNITS)}")
+    _demand(
+        meter.better in ("lower", "higher", None),
+        f"better={meter.better!r} {of}: must be 'lower', 'higher' or None",
+    )
+    _demand(isinstance(meter.title, str), f"title={meter.title!r} {of}: must be a text")
+    _demand(
+        isinstance(meter.scope, Scope),
+        f"scope={meter.scope!r} {of}: must be Scope.STEADY or Scope.ALL, from trainperf.meters",
+    )
+    for fact in _names(meter, "needs"):
+        _demand(
+            fact in facts,
+            f"meter {meter.name!r} needs {fact!r}, which no probe feeds; pass the probe that does "
+            "as probes=[…]",
         )

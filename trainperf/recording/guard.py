@@ -7,16 +7,21 @@ counted, and shown in the report.
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from types import TracebackType
+from functools import partial
 from typing import TypeVar, cast
 
 from typing_extensions import ParamSpec
+
+from trainperf.recording.timeline import DirectBracket
 
 
 P = ParamSpec("P")
 R = TypeVar("R")
 A = TypeVar("A")
 B = TypeVar("B")
+
+Hook = tuple[str, Callable[..., object]]
+"""A part, and what is called of it."""
 
 log = logging.getLogger("trainperf")
 
@@ -28,7 +33,6 @@ class Guard:
         self.faults: dict[str, str] = {}
         """Part to the error that switched it off."""
         self._on_fault: dict[str, list[Callable[[], object]]] = {}
-        self._chains: list[_Chain] = []
 
     def when_faulty(self, part: str, act: Callable[[], object]) -> None:
         """Call *act* once if *part* is switched off; several are called in turn."""
@@ -49,36 +53,8 @@ class Guard:
 
         return guarded
 
-    def act(self, part: str, function: Callable[[], object]) -> Callable[[], None]:
-        """As `wrap`, for a function without arguments: a third of the cost of calling it."""
-        faults = self.faults
-
-        def guarded() -> None:
-            if part in faults:
-                return
-            try:
-                function()
-            except Exception as error:  # noqa: BLE001 the one boundary for our own faults
-                self.fault(part, error)
-
-        return guarded
-
     def hook(self, part: str, function: Callable[..., object]) -> Callable[..., None]:
-        """As `wrap`, for a hook that PyTorch calls: no result, and no arguments with names."""
-        faults = self.faults
-
-        def guarded(*given: object) -> None:
-            if part in faults:
-                return
-            try:
-                function(*given)
-            except Exception as error:  # noqa: BLE001 the one boundary for our own faults
-                self.fault(part, error)
-
-        return guarded
-
-    def listener(self, part: str, function: Callable[..., object]) -> Callable[..., None]:
-        """As `wrap`, for who is told much and needs no result: arguments with names are dropped."""
+        """As `wrap`, for a framework to call: no result, and arguments with names are dropped."""
         faults = self.faults
 
         def guarded(*given: object, **_: object) -> None:
@@ -97,12 +73,9 @@ class Guard:
         The result runs every step: a plain function of one argument is the cheapest to call.
         """
         chain = self._chain(hooks)
-        if len(chain.hooks) == 1:
-            part, hook = chain.hooks[0]
-            return self._alone(part, hook)
 
         def call(argument: A) -> None:
-            for part, hook in chain.hooks:
+            for part, hook in chain:
                 try:
                     hook(argument)
                 except Exception as error:  # noqa: BLE001 the one boundary for our own faults
@@ -117,7 +90,7 @@ class Guard:
         chain = self._chain(hooks)
 
         def call(first: A, second: B) -> None:
-            for part, hook in chain.hooks:
+            for part, hook in chain:
                 try:
                     hook(first, second)
                 except Exception as error:  # noqa: BLE001 the one boundary for our own faults
@@ -131,34 +104,34 @@ class Guard:
 
     def last(self, part: str, function: Callable[[], object]) -> None:
         """Let *part* clean up, even if it has failed; that it then fails again is no news."""
-        try:
-            function()
-        except Exception as error:  # noqa: BLE001 the one boundary for our own faults
-            self.fault(part, error)
+        self._even_if_faulty(part, function)()
 
     def bracket(
         self, part: str, enter: Callable[[], object] | None, leave: Callable[[], object] | None
     ) -> AbstractContextManager[None]:
-        """A reusable context manager around the two calls, of which one may be missing."""
-        kind = _AtExit if enter is None else _AtEntry if leave is None else _Both
-        return cast("AbstractContextManager[None]", kind(self, part, enter, leave))
+        """A reusable context manager around the two calls, of which one may be missing.
 
-    def _alone(self, part: str, hook: Callable[[A], object]) -> Callable[[A], None]:
-        faults = self.faults
+        Both are called whatever has failed: what was entered is left.
+        """
+        bracket = DirectBracket(
+            self._even_if_faulty(part, enter) if enter else NoBracket.__enter__,
+            self._even_if_faulty(part, leave) if leave else NoBracket.__exit__,
+        )
+        return cast("AbstractContextManager[None]", bracket)
 
-        def call(argument: A) -> None:
-            if part in faults:
-                return
+    def _even_if_faulty(self, part: str, function: Callable[[], object]) -> Callable[..., None]:
+        def call(*_: object) -> None:
             try:
-                hook(argument)
+                function()
             except Exception as error:  # noqa: BLE001 the one boundary for our own faults
                 self.fault(part, error)
 
         return call
 
-    def _chain(self, hooks: Iterable[tuple[str, Callable[..., object]]]) -> "_Chain":
-        chain = _Chain([hook for hook in hooks if hook[0] not in self.faults])
-        self._chains.append(chain)
+    def _chain(self, hooks: Iterable[Hook]) -> list[Hook]:
+        chain = [hook for hook in hooks if hook[0] not in self.faults]
+        for place, (part, _) in enumerate(chain):
+            self.when_faulty(part, partial(chain.__setitem__, place, (part, _nothing)))
         return chain
 
     def fault(self, part: str, error: Exception) -> None:
@@ -175,8 +148,6 @@ class Guard:
             self.faults[part],
             exc_info=log.isEnabledFor(logging.DEBUG),
         )
-        for chain in self._chains:
-            chain.drop(part)
         for act in self._on_fault.get(part, ()):
             self.last(f"what follows from the fault of {part}", act)
 
@@ -193,77 +164,5 @@ class NoBracket:
     __exit__ = staticmethod("".format)
 
 
-class _Acts:
-    """What there is to call on entry and on exit, each behind the guard.
-
-    Runs many times every step: a class, not a generator.  Which of the two a context manager
-    calls is its class's matter, so that the other costs nothing.
-    """
-
-    __slots__ = ("_enter", "_guard", "_leave", "_part")
-
-    def __init__(
-        self,
-        guard: Guard,
-        part: str,
-        enter: Callable[[], object] | None,
-        leave: Callable[[], object] | None,
-    ) -> None:
-        self._guard = guard
-        self._part = part
-        self._enter = enter or _nothing
-        self._leave = leave or _nothing
-
-    def entering(self) -> None:
-        """Call what is to be called on entry."""
-        try:
-            self._enter()
-        except Exception as error:  # noqa: BLE001 the one boundary for our own faults
-            self._guard.fault(self._part, error)
-
-    def leaving(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        """Call what is to be called on exit."""
-        try:
-            self._leave()
-        except Exception as fault:  # noqa: BLE001 the one boundary for our own faults
-            self._guard.fault(self._part, fault)
-
-
-class _Both(_Acts):
-    __slots__ = ()
-    __enter__ = _Acts.entering
-    __exit__ = _Acts.leaving
-
-
-class _AtEntry(_Acts):
-    __slots__ = ()
-    __enter__ = _Acts.entering
-    __exit__ = NoBracket.__exit__
-
-
-class _AtExit(_Acts):
-    __slots__ = ()
-    __enter__ = NoBracket.__enter__
-    __exit__ = _Acts.leaving
-
-
-def _nothing() -> None:
-    pass
-
-
-class _Chain:
-    """Hooks that are called one after the other, without those of parts that have failed."""
-
-    __slots__ = ("hooks",)
-
-    def __init__(self, hooks: list[tuple[str, Callable[..., object]]]) -> None:
-        self.hooks = hooks
-
-    def drop(self, part: str) -> None:
-        """Call the hooks of *part* no more.  A call under way goes on through the old list."""
-        self.hooks = [hook for hook in self.hooks if hook[0] != part]
+def _nothing(*_: object) -> None:
+    """What is called of a part that was switched off."""

@@ -51,7 +51,7 @@ class HookCost(BracketCost):
         super().__init__(clock)
         self._price = price
         self._price_ns = 0
-        self._look = guard.act(self.part, price.look)
+        self._look = guard.hook(self.part, price.look)
         self._number = 0
 
     def forward(self) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock
 from trainperf.core.steps.records import FACTS, OwnReading, RunInfo
-from trainperf.meters.base import Meter, Scope
+from trainperf.meters.base import Meter
 from trainperf.meters.fold import Fold, Reading, readings
 from trainperf.meters.own import kept, number, plain, without_value
 from trainperf.recording.guard import Guard
@@ -27,13 +27,12 @@ class Window:
     Meters of the whole fit (the first step, overflows, peaks) go on; all others stand on the steps
     since the last take, so that a curve shows what changed.
 
-    Folding costs by the call, not by the step, so it is put off until a whole block has come
-    together or somebody wants to know.
+    Folding is put off until a whole block has come together or somebody wants to know: it costs by
+    the call, and blocks are then those that a reader of the files makes.
     """
 
     def __init__(self, meters: Sequence[Meter]) -> None:
-        self._fold = Fold([meter for meter in meters if meter.scope is not Scope.ALL])
-        self._whole = Fold([meter for meter in meters if meter.scope is Scope.ALL])
+        self._fold = Fold(meters)
         self._gathered: list[StepBlock] = []
         self.steps = 0
         """Steps observed since the last take."""
@@ -48,17 +47,15 @@ class Window:
     def take(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the window; the next one begins."""
         self._fold_gathered()
-        now = {**readings([self._fold], info), **readings([self._whole], info)}
+        now = readings([self._fold], info)
         self._fold.reset()
         self.steps = 0
         return now
 
     def _fold_gathered(self) -> None:
-        if self._gathered:
-            block = StepBlock.joined(self._gathered)
-            self._fold.observe(block)
-            self._whole.observe(block)
-            self._gathered.clear()
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._fold.observe(StepBlock.joined(gathered))
 
 
 class OwnMeters:
@@ -69,37 +66,36 @@ class OwnMeters:
 
     def __init__(self, meters: Sequence[Meter], guard: Guard) -> None:
         self._guard = guard
-        self._windows = {meter.name: Window([meter]) for meter in meters}
-        self._fits = {meter.name: Fold([meter]) for meter in meters}
+        self._folds = [(meter, Window([meter]), Fold([meter])) for meter in meters]
 
     def observe(self, block: StepBlock) -> None:
         """Take the next block."""
-        for name, window in self._windows.items():
-            self._run(name, partial(window.observe, block))
-            self._run(name, partial(self._fits[name].observe, block))
+        for meter, window, fold in self._folds:
+            self._run(meter, partial(window.observe, block))
+            self._run(meter, partial(fold.observe, block))
 
     def window(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the steps since the last call."""
-        taken = {name: self._run(name, partial(self._take, name, info)) for name in self._windows}
+        taken = {
+            meter.name: self._run(meter, partial(_taken, meter, window, info))
+            for meter, window, _ in self._folds
+        }
         return {name: reading for name, reading in taken.items() if reading is not None}
 
     def fit(self, info: RunInfo) -> Mapping[str, OwnReading]:
         """Readings of all steps so far, as they are written."""
-        return {name: self._kept(fold, info) for name, fold in self._fits.items()}
+        return {
+            meter.name: self._run(meter, partial(kept, meter, fold, info))
+            or without_value(meter, switched_off(_part(meter), self._guard.faults[_part(meter)]))
+            for meter, _, fold in self._folds
+        }
 
-    def _take(self, name: str, info: RunInfo) -> Reading:
-        return plain(self._windows[name].take(info)[name])
+    def _run(self, meter: Meter, function: Callable[[], T]) -> T | None:
+        return self._guard.run(_part(meter), function)
 
-    def _kept(self, fold: Fold, info: RunInfo) -> OwnReading:
-        meter = fold.meters[0]
-        reading = self._run(meter.name, partial(kept, meter, fold, info))
-        if reading is not None:
-            return reading
-        part = _part(meter.name)
-        return without_value(meter, switched_off(part, self._guard.faults.get(part, "")))
 
-    def _run(self, name: str, function: Callable[[], T]) -> T | None:
-        return self._guard.run(_part(name), function)
+def _taken(meter: Meter, window: Window, info: RunInfo) -> Reading:
+    return plain(window.take(info)[meter.name])
 
 
 class OwnFacts:
@@ -143,5 +139,5 @@ def switched_off(part: str, error: str) -> str:
     return f"not measured: {part} was switched off after an error ({error})"
 
 
-def _part(name: str) -> str:
-    return f"meter {name}"
+def _part(meter: Meter) -> str:
+    return f"meter {meter.name}"

@@ -55,7 +55,7 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
         properties = torch.cuda.get_device_properties(device)
         name, memory = properties.name, properties.total_memory
     else:
-        name, memory = _processor(), memory_bytes()
+        name, memory = platform.processor() or platform.machine(), memory_bytes()
     return {
         "device_name": name,
         "device_memory_bytes": memory,
@@ -72,9 +72,7 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
 
 def local_world_size(world_size: int) -> int | None:
     """Ranks on this machine, as the launcher says; `None` where it does not."""
-    if world_size == 1:
-        return 1
-    return launched_ranks()
+    return 1 if world_size == 1 else launched_ranks()
 
 
 def model(module: torch.nn.Module) -> dict[str, Scalar]:
@@ -96,8 +94,7 @@ def precision(module: torch.nn.Module) -> str | None:
     elements: Counter[str] = Counter()
     for parameter in module.parameters():
         if parameter.is_floating_point():
-            lazy = is_lazy(parameter)
-            elements[type_name(parameter.dtype)] += 0 if lazy else parameter.numel()
+            elements[type_name(parameter.dtype)] += 0 if is_lazy(parameter) else parameter.numel()
     return ", ".join(name for name, _ in elements.most_common()) or None
 
 
@@ -152,7 +149,3 @@ def _nccl() -> str | None:
         return None
     version = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]  # torch's
     return ".".join(map(str, version))
-
-
-def _processor() -> str:
-    return platform.processor() or platform.machine()

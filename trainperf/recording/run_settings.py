@@ -38,9 +38,10 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
 from trainperf.core.steps.records import Scalar
+from trainperf.recording.parallelism import SHARDED
 
 
-_SHARDED = frozenset({"FullyShardedDataParallel", "FSDPModule"})
+_WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", *SHARDED})
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Dimensions of a convolution's weight to the format in which channels come last."""
@@ -78,17 +79,15 @@ def names(objects: Iterable[object]) -> str:
 def _optimizers(optimizers: Sequence[Optimizer]) -> dict[str, Scalar]:
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     return {
-        "optimizer_fused": together(_option(group, "fused", bool) for group in groups),
-        "optimizer_foreach": together(_option(group, "foreach", _or_auto) for group in groups),
+        "optimizer_fused": together(_option(group, "fused", False) for group in groups),
+        "optimizer_foreach": together(_option(group, "foreach", "auto") for group in groups),
     }
 
 
-def _option(group: dict[str, object], option: str, convert: Callable[[object], Scalar]) -> Scalar:
-    return convert(group[option]) if option in group else None
-
-
-def _or_auto(value: object) -> Scalar:
-    return "auto" if value is None else bool(value)
+def _option(group: dict[str, object], option: str, default: Scalar) -> Scalar:
+    if option not in group:
+        return None
+    return default if group[option] is None else bool(group[option])
 
 
 def _scaler(scaler: object) -> str | None:
@@ -116,24 +115,15 @@ def _tf32(read: Callable[[], bool]) -> bool | None:
 
 
 def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
-    kinds = (type(part) for part in parts)
-    wrapper = next(filter(None, map(_parallel, kinds)), None)
+    bases = (base.__name__ for part in parts for base in type(part).__mro__)
     ddp = next((part for part in parts if isinstance(part, DistributedDataParallel)), None)
-    compiled = any(hasattr(part, "_orig_mod") or _compiled_in_place(part) for part in parts)
     copied = next((part for part in parts if isinstance(part, DataParallel)), None)
     return {
-        "wrapper": wrapper,
-        "compiled": compiled,
+        "wrapper": next((name for name in bases if name in _WRAPPERS), None),
+        "compiled": any(hasattr(part, "_orig_mod") or _compiled_in_place(part) for part in parts),
         **(_ddp(ddp) if ddp is not None else {}),
         **({"data_parallel_devices": len(copied.device_ids)} if copied is not None else {}),
     }
-
-
-def _parallel(kind: type) -> str | None:
-    if issubclass(kind, DistributedDataParallel | DataParallel):
-        return next(base.__name__ for base in kind.__mro__ if "DataParallel" in base.__name__)
-    sharded = [base.__name__ for base in kind.__mro__ if base.__name__ in _SHARDED]
-    return sharded[0] if sharded else None
 
 
 def _compiled_in_place(part: nn.Module) -> bool:

@@ -35,7 +35,7 @@ class CostLimit:
 
 
 class FlushSchedule:
-    """Due every *every* steps, or when *most_ns* has passed; never so often that it costs 0.5 %.
+    """Due every *every* steps or five seconds, but never so often that it costs 0.5 %.
 
     The cost of a flush is told to `done`; the next one is due no sooner than 200 times that long
     after, unless *cap* steps have gathered: of steps below some two milliseconds more than *usual*
@@ -46,62 +46,41 @@ class FlushSchedule:
     """Steps for which there is a flush at the latest, where it costs no more than that."""
     cap = 500
     """Steps after which one is due whatever it costs: memory is bounded."""
+    most_ns = 5_000_000_000
+    """Time after which a single step is enough."""
 
-    def __init__(self, every: int, most_ns: int = 5_000_000_000) -> None:
-        self.every = max(1, min(every, self.usual))
-        """Before so many steps are waiting nothing is due, unless it is late."""
-        self.late_ns = most_ns
-        """Host time from which on a single step is enough."""
-        self._most_ns = most_ns
-        self._affordable_ns = 0
-        """Host time from which on another one costs less than 0.5 % of the time."""
+    def __init__(self, every: int) -> None:
+        self._every = max(1, min(every, self.usual))
+        self._late_ns = self.most_ns
+        self._limit = CostLimit(1 / 200)
 
     def due(self, steps: int, now_ns: int) -> bool:
         """Whether to flush, with *steps* waiting."""
-        if steps >= self.cap:
-            return True
-        if steps < self.every and now_ns < self.late_ns:
-            return False
-        return steps > 0 and now_ns >= self._affordable_ns
+        least, from_ns = self.ask_again(steps, now_ns)
+        return steps >= least or (steps > 0 and now_ns >= from_ns)
 
     def ask_again(self, steps: int, now_ns: int) -> tuple[int, int]:
         """With how many steps, or from which time on, it may be due that was not just now."""
-        if steps < self.every and now_ns < self.late_ns:
-            return self.every, self.late_ns
-        return self.cap, self._affordable_ns
+        if steps < self._every and now_ns < self._late_ns:
+            return self._every, self._late_ns
+        return self.cap, self._limit.next_ns
 
     def done(self, now_ns: int, cost_ns: int) -> None:
         """A flush ended *now_ns* and took *cost_ns*."""
-        self._affordable_ns = now_ns + 200 * cost_ns
-        self.late_ns = now_ns + self._most_ns
+        self._limit.done(now_ns, cost_ns)
+        self._late_ns = now_ns + self.most_ns
 
 
 class Interval:
-    """Due at most once per *every_ns*."""
-
-    def __init__(self, every_ns: int) -> None:
-        self._every_ns = every_ns
-        self.next_ns = 0
-        """Host time at which it is due next."""
-
-    def due(self, now_ns: int) -> bool:
-        """Whether it is time; if so, the next time is *every_ns* later."""
-        if now_ns < self.next_ns:
-            return False
-        self.next_ns = now_ns + self._every_ns
-        return True
-
-
-class Thinning:
-    """Due often at first and ever less: at *most_ns* apart in the end, *least_ns* at the start.
+    """Due once per *least_ns* at most; with a longer *most_ns* ever less often, down to that.
 
     The pause is a thirty-second of the time since it was first due, so a fit of any length has
     some thirty samples in its latter half, and they cost a short one no larger share.
     """
 
-    def __init__(self, least_ns: int, most_ns: int) -> None:
+    def __init__(self, least_ns: int, most_ns: int = 0) -> None:
         self._least_ns = least_ns
-        self._most_ns = most_ns
+        self._most_ns = max(least_ns, most_ns)
         self._start_ns: int | None = None
         self.next_ns = 0
         """Host time at which it is due next."""

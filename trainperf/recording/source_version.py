@@ -16,13 +16,20 @@ from trainperf.core.steps.records import Scalar
 PATIENCE_S = 1.0
 """Longest wait for git."""
 
+_COMMIT = "# branch.oid "
+
 
 def source_version(patience_s: float = PATIENCE_S) -> dict[str, Scalar]:
     """`git_commit`, and `git_dirty`: whether a file that git knows was changed since.
 
     Both `None` where there is no repository, no git, or no answer in time.
     """
-    return dict(_status(_folder(), patience_s))
+    lines = _status(_folder(), patience_s)
+    commits = [line.removeprefix(_COMMIT) for line in lines if line.startswith(_COMMIT)]
+    return {
+        "git_commit": next((commit for commit in commits if commit != "(initial)"), None),
+        "git_dirty": any(not line.startswith("#") for line in lines) if lines else None,
+    }
 
 
 def _folder() -> Path:
@@ -33,8 +40,8 @@ def _folder() -> Path:
 
 
 @lru_cache(maxsize=8)
-def _status(folder: Path, patience_s: float) -> tuple[tuple[str, Scalar], ...]:
-    commit, dirty = None, None
+def _status(folder: Path, patience_s: float) -> tuple[str, ...]:
+    """Lines of `git status`: comments, and one for each file that was changed."""
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), "status"]
     try:
         answer = subprocess.run(  # noqa: S603 fixed arguments
@@ -44,15 +51,7 @@ def _status(folder: Path, patience_s: float) -> tuple[tuple[str, Scalar], ...]:
             check=True,
             stdin=subprocess.DEVNULL,
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
-        ).stdout.decode(errors="replace")
+        )
     except (OSError, subprocess.SubprocessError):
-        return (("git_commit", None), ("git_dirty", None))
-    for line in answer.splitlines():
-        if line.startswith("# branch.oid "):
-            commit = line.removeprefix("# branch.oid ")
-            dirty = dirty or False
-        elif not line.startswith("#"):
-            dirty = True
-    if commit == "(initial)":
-        commit = None
-    return (("git_commit", commit), ("git_dirty", dirty))
+        return ()
+    return tuple(answer.stdout.decode(errors="replace").splitlines())

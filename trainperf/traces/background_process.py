@@ -5,23 +5,20 @@ and a copy of each for torch-tb-profiler, and says the key figures in one line o
 """
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from trainperf.core.errors import TrainPerfError
+from trainperf.core.machine.processes import run_beside_parent
 from trainperf.traces.capture_files import CaptureReport, analysis_file, facts_of, tb_copy, write
 from trainperf.traces.job_report import report
 from trainperf.traces.results import TraceTotals
 from trainperf.traces.tb_profiler_copy import normalise
 
-
-LOWEST_PRIORITY = 19
 
 ENGINE = "local:2"
 """Of large traces: the other processors are the training's."""
@@ -32,9 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="trainperf.traces.background_process")
     parser.add_argument("traces", type=Path, nargs="+")
     chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _leave)
-    with suppress(OSError):
-        os.nice(LOWEST_PRIORITY)
+    run_beside_parent(signal.SIGTERM)
     outcome: dict[str, object]
     try:
         outcome = {"figures": read(chosen.traces)}
@@ -70,11 +65,6 @@ def figures(totals: TraceTotals) -> dict[str, float]:
     """The numbers of a trace that are worth a curve; without those that do not apply."""
     values = {name: getattr(totals, name) for name in totals.__struct_fields__ if name != "steps"}
     return {name: float(value) for name, value in values.items() if value is not None}
-
-
-def _leave(number: int, _: object) -> None:
-    """The fit has ended: go, and take the drafts along."""
-    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -353,13 +353,13 @@ def test_what_a_cause_owns_is_not_ordinary() -> None:
 @pytest.mark.parametrize(
     ("training", "look"),
     [
-        (seen(step(forward=50)), "monitor.audit(at=20)"),
+        (seen(step(forward=50)), "LoopMonitor(audit_at=20)"),
         (
             seen(
                 step(region("mm", 50), forward=50, device=on_gpu()),
                 documents=audit_of(region("mm", 50)),
             ),
-            "monitor.profile(ScheduledProfile(wait=5, warmup=2, active=3, repeat=1))",
+            "LoopMonitor(profile=ScheduledProfile(wait=5, warmup=2, active=3, repeat=1))",
         ),
     ],
     ids=["without an audit", "on a device without a trace"],

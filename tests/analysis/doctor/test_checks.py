@@ -533,4 +533,4 @@ def test_the_way_to_look_is_that_of_the_loop(tmp_path: Path) -> None:
     plain = replace(PLAIN, config={"loop": "plain"})
 
     assert checked("hot_path", tmp_path / "a", PLAIN).action.startswith("TrainPerf(audit_at=20)")
-    assert checked("hot_path", tmp_path / "b", plain).action.startswith("monitor.audit(at=20)")
+    assert checked("hot_path", tmp_path / "b", plain).action.startswith("LoopMonitor(audit_at=20)")

@@ -216,11 +216,29 @@ def test_another_host_is_placed_by_when_its_fit_began(tmp_path: Path) -> None:
     assert facts.slower == pytest.approx(0.12, abs=0.01)
 
 
+def test_a_file_of_an_older_version_is_read(tmp_path: Path) -> None:
+    """It has columns that nobody samples any more, and a line that says that it ended."""
+    run = run_of(tmp_path, scattered(30, lambda _: 1.0))
+    path = plant_machine(run, 30, devices=())
+    header, *samples = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    header["columns"].insert(2, "net_sent")
+    lines = [header, *([row[0], row[1], 5e6, *row[2:]] for row in samples)]
+    lines.append({"kind": "end", "samples": 31, "sampler_s": 0.2})
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    ((series,), problems) = read_machines(Run.open(run))
+
+    assert problems == []
+    assert len(series) == 31
+    assert (series.column("net_sent") == 5e6).all()
+    assert "net_sent" not in machine_of(run).hosts[0].means
+    assert machine_of(run).hosts[0].means["cpu_own"] == pytest.approx(2.0)
+
+
 def test_a_file_cut_short_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
     """The machine was killed with the fit."""
     run = run_of(tmp_path, scattered(30, lambda _: 1.0))
     path = plant_machine(run, 30)
-    path.write_bytes(path.read_bytes()[:-120])
+    path.write_bytes(path.read_bytes()[:-20])
     ((series,), problems) = read_machines(Run.open(run))
 
     assert len(series) == 30

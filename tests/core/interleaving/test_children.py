@@ -44,6 +44,13 @@ def test_a_worker_that_knows_the_rank_of_its_parent_is_stopped(
         _stands_still(written)
 
 
+@pytest.mark.skipif(not can_be_stopped(), reason="this system does not list children")
+def test_a_process_of_ours_beside_the_training_goes_on(tmp_path: Path) -> None:
+    """Nobody would continue it if the training died meanwhile."""
+    with _writes(SPIN, tmp_path / "out", TRAINPERF_PARENT="") as written, stopped():
+        _until_longer(written, written.stat().st_size)
+
+
 @contextmanager
 def _writes(code: str, path: Path, **environment: str) -> Iterator[Path]:
     """A child that writes to the file all the time, and has begun to."""

@@ -33,7 +33,7 @@ class Device:
 
 def by_uuid(uuid: str) -> str:
     """A handle is anything: here it is the UUID."""
-    if uuid != "GPU-1":
+    if uuid not in ("GPU-1", "MIG-2"):
         raise NvmlError("Not Found")
     return uuid
 
@@ -55,12 +55,11 @@ def nvml_with(device: Device) -> SimpleNamespace:
 
     functions: dict[str, Callable[..., object]] = {
         "nvmlDeviceGetHandleByUUID": by_uuid,
-        "nvmlDeviceGetHandleByIndex": lambda index: f"GPU-{index + 1}",
         "nvmlDeviceGetName": lambda _: "NVIDIA H200",
         "nvmlDeviceGetUUID": lambda handle: handle.encode(),  # older versions give bytes
         "nvmlDeviceGetMaxClockInfo": lambda _, __: 1980,
         "nvmlDeviceGetEnforcedPowerLimit": lambda _: 700_000,
-        "nvmlDeviceGetClockInfo": lambda _, kind: {1: 1305, 2: 3201}[kind],
+        "nvmlDeviceGetClockInfo": lambda _, kind: {1: 1305}[kind],
         "nvmlDeviceGetPowerUsage": lambda _: 512_300,
         "nvmlDeviceGetTemperature": lambda _, __: 71,
         "nvmlDeviceGetCurrentClocksEventReasons": lambda _: 0x4,
@@ -75,7 +74,6 @@ def nvml_with(device: Device) -> SimpleNamespace:
     return SimpleNamespace(
         NVMLError=NvmlError,
         NVML_CLOCK_SM=1,
-        NVML_CLOCK_MEM=2,
         NVML_TEMPERATURE_GPU=0,
         **functions,
     )
@@ -88,13 +86,13 @@ def unsupported(*_: object) -> None:
 
 def source(device: Device) -> DeviceSource:
     """Of its one device."""
-    return DeviceSource(nvml_with(device), ["GPU-1"], lambda: 7)
+    return DeviceSource(nvml_with(device), ["1"])
 
 
 def test_what_a_device_is_and_does_is_in_plain_units() -> None:
     """Watts, megahertz, degrees, shares."""
     devices = source(Device())
-    (values,), others = devices.read({10})
+    (values,), others = devices.read({10}, 7)
 
     assert devices.devices[0].name == "NVIDIA H200"
     assert devices.devices[0].uuid == "GPU-1"
@@ -111,17 +109,18 @@ def test_what_a_device_is_and_does_is_in_plain_units() -> None:
 def test_other_processes_are_told_from_the_trainings() -> None:
     """By number, with what they hold and how much of the device they take."""
     device = Device(running={10: 1 << 30, 77: 3 << 30}, used={10: 60, 77: 35})
-    (values,), (other,) = source(device).read({10, 11})
+    (values,), (other,) = source(device).read({10, 11}, 7)
 
     assert values["others"] == 1
     assert values["others_busy"] == pytest.approx(0.35)
     assert (other.pid, other.name, other.memory_bytes, other.device) == (77, "other77", 3 << 30, 0)
+    assert other.at_ns == 7
 
 
 def test_in_a_container_one_of_the_processes_must_be_the_trainings() -> None:
     """NVML has the host's numbers for them: then it is told by how many there are."""
-    alone = source(Device(running={4711: 1 << 30}, used={4711: 99})).read({10})[0][0]
-    shared = source(Device(running={4711: 1 << 30, 4712: 1 << 30})).read({10})[0][0]
+    alone = source(Device(running={4711: 1 << 30}, used={4711: 99})).read({10}, 7)[0][0]
+    shared = source(Device(running={4711: 1 << 30, 4712: 1 << 30})).read({10}, 7)[0][0]
 
     assert (alone["others"], alone["others_busy"]) == (0, None)
     assert shared["others"] == 1
@@ -137,7 +136,7 @@ def test_what_a_device_does_not_support_is_missing_and_the_rest_is_there() -> No
         )
     )
     devices = source(device)
-    (values,), others = devices.read({10})
+    (values,), others = devices.read({10}, 7)
 
     assert devices.devices[0].limit_w is None
     assert values["others"] is None
@@ -149,16 +148,17 @@ def test_an_older_package_calls_the_reasons_otherwise() -> None:
     """Throttle reasons: the same bits."""
     nvml = nvml_with(Device())
     del nvml.nvmlDeviceGetCurrentClocksEventReasons
-    (values,), _ = DeviceSource(nvml, ["GPU-1"], lambda: 7).read({10})
+    (values,), _ = DeviceSource(nvml, ["1"]).read({10}, 7)
 
     assert int(values["reasons"] or 0) & THERMAL_BITS
 
 
 def test_a_device_that_is_not_there_is_left_out() -> None:
-    """A MIG instance that was destroyed."""
-    devices = DeviceSource(nvml_with(Device()), ["GPU-9", "0"], lambda: 0)
+    """An instance (MIG) that was destroyed; one that is there has another prefix."""
+    devices = DeviceSource(nvml_with(Device()), ["9", "1", "2"])
 
-    assert [device.uuid for device in devices.devices] == ["GPU-1"]
+    assert [device.uuid for device in devices.devices] == ["GPU-1", "MIG-2"]
+    assert len(devices.read({10}, 7)[0]) == 2
 
 
 def test_without_the_package_the_header_says_which_extra_to_install(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from trainperf.recording.machine.host import HostSource, stalled_us
+from trainperf.recording.machine.host import HostSource
 from trainperf.testing import FakeClock
 
 
@@ -26,11 +26,6 @@ class Times(NamedTuple):
     guest_nice: float
 
 
-def card(sent: int, received: int) -> SimpleNamespace:
-    """Bytes of a network card."""
-    return SimpleNamespace(bytes_sent=sent, bytes_recv=received)
-
-
 class System:
     """Counters of two CPUs, which a test moves on."""
 
@@ -39,7 +34,6 @@ class System:
         self.second = 0
         (proc / "pressure").mkdir()
         (proc / "5/task/6").mkdir(parents=True)
-        (proc / "net").mkdir()
         self.write()
         monkeypatch.setattr(psutil, "cpu_times", self.times)
         monkeypatch.setattr(
@@ -52,11 +46,6 @@ class System:
             lambda: SimpleNamespace(
                 read_bytes=self.second * 10**7, write_bytes=self.second * 10**6
             ),
-        )
-        monkeypatch.setattr(
-            psutil,
-            "net_io_counters",
-            lambda pernic: {"lo": card(self.second * 10**9, 0), "eth0": card(0, self.second * 500)},
         )
 
     def times(self) -> Times:
@@ -73,9 +62,6 @@ class System:
                 f"full avg10=0.00 avg60=0.00 avg300=0.00 total=99\n"
             )
         (self.proc / "5/task/6/schedstat").write_text(f"{s * 8 * 10**8} {s * 2 * 10**8} 17\n")
-        (self.proc / "net/snmp").write_text(
-            f"Ip: Forwarding\nIp: 1\nTcp: OutSegs RetransSegs\nTcp: {s * 1000} {s * 20}\n"
-        )
 
     def later(self, seconds: int) -> None:
         """So much later."""
@@ -109,9 +95,6 @@ def test_counters_become_rates_since_the_reading_before(system: System) -> None:
     assert second["swapped"] == pytest.approx(4096)
     assert second["disk_read"] == pytest.approx(10**7)
     assert second["memory_free"] == 123
-    # The loopback is no network.
-    assert (second["net_sent"], second["net_received"]) == pytest.approx((0, 500))
-    assert second["net_retransmitted"] == pytest.approx(20)
 
 
 def test_what_a_system_does_not_tell_has_a_reason_and_no_value(
@@ -128,9 +111,14 @@ def test_what_a_system_does_not_tell_has_a_reason_and_no_value(
     assert "memory_free" in values
 
 
-def test_a_file_of_psi_that_is_not_one_is_no_reading(tmp_path: Path) -> None:
+def test_a_file_of_psi_that_is_not_one_is_no_reading(system: System) -> None:
     """Or one that is disabled at run time: reading it fails."""
-    (tmp_path / "cpu").write_text("what\n")
+    source = HostSource(system.clock, (5, 6), system.proc)
+    system.later(1)
+    (system.proc / "pressure/cpu").write_text("what\n")
+    (system.proc / "pressure/io").unlink()
+    values = source.read()
 
-    assert stalled_us(tmp_path / "cpu") is None
-    assert stalled_us(tmp_path / "gone") is None
+    assert "cpu_pressure" not in values
+    assert "io_pressure" not in values
+    assert values["memory_pressure"] == pytest.approx(0.2)

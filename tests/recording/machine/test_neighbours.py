@@ -54,7 +54,7 @@ def test_others_that_are_busy_are_named_the_busiest_first(processes: Processes) 
     processes.put(71, 1, "ffmpeg", 380)
     processes.put(101, 100, "pt_data_worker (0)", 390)
     clock.advance(ms=2000)
-    busy = source.look()
+    busy = source.look(9)
 
     assert [(each.name, each.pid) for each in busy] == [("ffmpeg", 71), ("stress (a) b", 70)]
     assert [each.cpus for each in busy] == pytest.approx([1.9, 0.9])
@@ -67,22 +67,24 @@ def test_a_worker_that_was_started_since_is_the_trainings(processes: Processes) 
     processes.put(102, 101, "pt_data_worker (1)", 100)
     clock.advance(ms=1000)
 
-    assert source.look() == []
+    assert source.look(9) == []
     assert 102 in source.own
 
 
-def test_further_ranks_of_the_host_are_the_trainings_where_a_launcher_started_them(
-    processes: Processes,
-) -> None:
-    """A shell is no launcher: what else it has started is not of this training."""
+def test_further_ranks_of_the_host_are_the_trainings(processes: Processes) -> None:
+    """They have been started by what started this one, a launcher or a loop of a shell."""
     processes.put(200, 50, "torchrun", 0)
     for pid in (201, 202):
         processes.put(pid, 200, "python", 0)
+    processes.put(300, 1, "python", 0)
     launched = ProcessSource(FakeClock(), 201, several=True, proc=processes.proc)
     by_hand = ProcessSource(FakeClock(), 100, several=True, proc=processes.proc)
+    orphan = ProcessSource(FakeClock(), 300, several=True, proc=processes.proc)
 
     assert {200, 201, 202} <= launched.own
-    assert 60 not in by_hand.own
+    assert 100 not in launched.own
+    assert {100, 101, 201, 202} <= by_hand.own
+    assert orphan.own.isdisjoint({1, 50, 100})
 
 
 def test_elsewhere_than_on_linux_nothing_is_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from support.hugging_face import quiet, trainer
 
 from trainperf.lightning import StepTimeMonitor, TrainPerf
 from trainperf.loop import LoopMonitor
-from trainperf.recording import fit as module
+from trainperf.loop import fit as module
 from trainperf.recording.probes.base import Probe
 
 

@@ -1,6 +1,7 @@
 """Where the machine is sampled, and where not."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -63,26 +64,16 @@ def test_one_rank_of_a_host_samples_it(
 
 
 def test_the_devices_of_a_host_are_those_its_ranks_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One rank has one, by its UUID where torch knows it; several have all that are visible."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: object())
+    """One rank has one, several have all that are visible."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda place: SimpleNamespace(uuid=f"1b2c-{place}")
+    )
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     second = torch.device("cuda", 1)
     assert devices_of(CPU) == []
-    assert devices_of(second) == ["1"]
-
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6, GPU-abc")
-    assert devices_of(second) == ["GPU-abc"]
+    assert devices_of(second) == ["1b2c-1"]
+    assert devices_of(torch.device("cuda")) == ["1b2c-0"]
 
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert devices_of(second) == ["6", "GPU-abc"]
-
-    class Properties:
-        """As torch 2.5 and later have them."""
-
-        uuid = "1b2c"
-
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties())
-    assert devices_of(second) == ["GPU-1b2c"]
+    assert devices_of(second) == ["1b2c-0", "1b2c-1", "1b2c-2"]

@@ -1,6 +1,7 @@
 """The samples of days are written in parts, each packed when it is left."""
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,10 @@ from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.places import AnyPath, listed
 from trainperf.core.run_directory import machine_file
 from trainperf.core.spool.mirror import Mirror
-from trainperf.recording.machine import rotating as module
 from trainperf.recording.machine.probe import MachineProbe
-from trainperf.recording.machine.rotating import rotating
+from trainperf.recording.machine.process import pack
 from trainperf.recording.recorder import Recorder
+from trainperf.recording.rotating_file import RotatingFile
 
 
 __all__ = ["object_store"]
@@ -37,7 +38,7 @@ def written_again(run: Path, most: int) -> list[bytes]:
     path = plant_machine(run, SECONDS)
     lines = path.read_bytes().splitlines(keepends=True)
     path.unlink()
-    with rotating(path, most) as file:
+    with closing(RotatingFile(path, most, pack)) as file:
         for line in lines:
             file.write(line)
     return lines
@@ -87,10 +88,10 @@ def test_a_part_that_cannot_be_packed_stays_as_it_is(
 ) -> None:
     """The disk is full; sampling goes on while lines can be written."""
 
-    def refuses(_: Path) -> None:
+    def refuses(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(module, "_pack", refuses)
+    monkeypatch.setattr("trainperf.recording.machine.process.write_atomically", refuses)
     run = run_of(tmp_path)
     written_again(run, 8000)
 
@@ -111,9 +112,10 @@ def test_whoever_follows_goes_on_in_the_next_part(tmp_path: Path) -> None:
     lines = plant_machine(run, SECONDS).read_bytes().splitlines(keepends=True)
     machine_file(run, 0).unlink()
     opened = Run.open(run)
-    with rotating(machine_file(run, 0), 4000) as file:
-        for number, line in enumerate(lines[:-1]):
+    with closing(RotatingFile(machine_file(run, 0), 4000, pack)) as file:
+        for number, line in enumerate(lines):
             file.write(line)
+            file.flush()
             if number:
                 ((series,), _) = read_machines(opened, 1_000)
                 assert series.at_ns[-1] == (number - 1) * 1e9
@@ -132,9 +134,10 @@ def test_behind_a_url_a_packed_part_replaces_its_lines(
     lines = plant_machine(run, SECONDS).read_bytes().splitlines(keepends=True)
     machine_file(run, 0).unlink()
     upload = Mirror(run, url, rank=0)
-    with rotating(machine_file(run, 0), 8000) as file:
+    with closing(RotatingFile(machine_file(run, 0), 8000, pack)) as file:
         for number, line in enumerate(lines):
             file.write(line)
+            file.flush()
             if number % 40 == 0:
                 upload.upload()
     upload.upload()

@@ -9,13 +9,16 @@ import torch
 import torch.distributed as dist
 from support.live import MS, DeviceFit, HostFit
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
-from trainperf.core.phases import Tag
 from trainperf.recording.probes.ddp import NO_BACKWARD, TailProbe
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.probes.last_gradient import CHECK_EVERY, CHECK_FIRST, RELEARN_FIRST
 from trainperf.recording.probes.selection import EVERYTHING, FitObjects, choose
 from trainperf.testing import FakeClock
+
+
+QUEUE = torch.autograd.Variable._execution_engine.queue_callback
+"""Calls something when the graph is computed and before DDP waits, if DDP has not asked yet."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +26,13 @@ def _one_rank() -> Iterator[None]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
+
+
+def reduced(bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """What a communication hook returns."""
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
 
 
 class Branches(torch.nn.Module):
@@ -33,27 +43,36 @@ class Branches(torch.nn.Module):
         self.layers = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(layers)])
         self.order = list(range(layers))
         self.before_gradients_of_first: Callable[[], None] = lambda: None
-        self.first = {0}
+        self.reentrant: bool | None = None
+        """How each layer but the last is checkpointed; `None` for none."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Through the layers that are used."""
-        for number in self.order:
-            x = self.layers[number](x)
-            if number in self.first and x.requires_grad:
+        for number in self.order[:-1]:
+            if self.reentrant is None:
+                x = self.layers[number](x)
+            else:
+                x = checkpoint(self.layers[number], x, use_reentrant=self.reentrant)
+            if number == self.order[0] and x.requires_grad:
                 x.register_hook(lambda _: self.before_gradients_of_first())
-        return x.sum()
+        return self.layers[self.order[-1]](x).sum()
 
 
 class Training:
-    """A DDP module whose all-reduce takes as long as it is told, a bucket."""
+    """A DDP module whose all-reduce takes as long as it is told, a bucket.
 
-    def __init__(self, *, reduce_ms: float = 5.0, layers: int = 4) -> None:
+    While other gradients are computed; what the last bucket takes DDP waits for.
+    """
+
+    def __init__(
+        self, *, reduce_ms: float = 5.0, layers: int = 4, find_unused_parameters: bool = True
+    ) -> None:
         self.fit: HostFit | DeviceFit
         self.model = Branches(layers)
         self.module = DistributedDataParallel(
             self.model,
             bucket_cap_mb=0.0001,  # a bucket a layer
-            find_unused_parameters=True,
+            find_unused_parameters=find_unused_parameters,
         )
         self.reduce_ms = reduce_ms
         self.reduced = 0
@@ -62,13 +81,17 @@ class Training:
 
     def _reduce(self, state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         self.reduced += 1
+        if bucket.is_last():
+            QUEUE(self._takes)
+        else:
+            self._takes()
+        return reduced(bucket)
+
+    def _takes(self) -> None:
         if self.on_device and isinstance(self.fit, DeviceFit):
             self.fit.device.work(self.reduce_ms)
         else:
             self.fit.clock.advance(ms=self.reduce_ms)
-        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        done.set_result(bucket.buffer())
-        return done
 
     def on_host(self) -> TailProbe:
         """Measure with the host's clock."""
@@ -88,7 +111,7 @@ class Training:
             last = number == micro_batches - 1
             self.fit.monitor.recorder.boundary()
             with self.module.no_sync() if no_sync and not last else nullcontext():
-                loss = self.module(torch.ones(2, 8))
+                loss = self.module(torch.ones(2, 8, requires_grad=self.model.reentrant is True))
                 loss.backward()
             self.ends()
             self.fit.clock.advance(ms=user_hook_ms)
@@ -101,13 +124,9 @@ class Training:
             for _ in range(number):
                 self.step()
         self.fit.monitor.finish("finished")
+        assert self.fit.monitor.guard.faults == {}
         tails = self.fit.facts("tail_ns")
         return [None if tail is None else tail / MS for tail in tails]
-
-
-def tagged(fit: HostFit) -> list[int]:
-    """Steps in which the last parameter was looked for."""
-    return [record.index for record in fit.sink.records if record.tags & Tag.AUDITED]
 
 
 def test_the_tail_is_what_follows_the_last_gradient() -> None:
@@ -117,8 +136,7 @@ def test_the_tail_is_what_follows_the_last_gradient() -> None:
     tails = training.tails_ms(6)
 
     assert training.reduced >= 4 * 5
-    assert tails == [None, None, 5, 5, 5, 5]
-    assert tagged(training.fit) == [1]
+    assert tails == [5] * 6
 
 
 def test_reductions_are_counted_beside_the_micro_batches() -> None:
@@ -147,7 +165,7 @@ def test_no_sync_around_backward_alone_holds_nothing_back() -> None:
         training.fit.monitor.micro_batch(None, None, complete=True)
 
     training.fit.monitor.finish("finished")
-    assert training.fit.facts("tail_ns")[2:] == [5 * MS, 5 * MS]
+    assert training.fit.facts("tail_ns") == [5 * MS] * 4
     assert probe.config()["allreduces_per_step"] == 1
 
 
@@ -171,7 +189,7 @@ def test_nothing_to_reduce_is_a_tail_of_nothing() -> None:
     training = Training(reduce_ms=0)
     training.on_host()
 
-    assert training.tails_ms(5)[2:] == [0, 0, 0]
+    assert training.tails_ms(5) == [0] * 5
 
 
 def test_hooks_of_the_user_are_not_in_the_tail() -> None:
@@ -181,7 +199,7 @@ def test_hooks_of_the_user_are_not_in_the_tail() -> None:
     for _ in range(4):
         training.step(user_hook_ms=100)
 
-    assert training.tails_ms(1)[2:] == [5, 5, 5]
+    assert training.tails_ms(1) == [5] * 5
 
 
 def test_micro_batches_that_do_not_synchronise_have_no_tail() -> None:
@@ -192,116 +210,58 @@ def test_micro_batches_that_do_not_synchronise_have_no_tail() -> None:
         training.step(micro_batches=3)
     training.fit.monitor.finish("finished")
 
-    assert training.fit.facts("tail_ns")[2:] == [5 * MS] * 3
-    assert tagged(training.fit) == [1]
+    assert training.fit.facts("tail_ns") == [5 * MS] * 5
 
 
-def test_another_last_parameter_is_learnt_when_the_old_one_is_silent() -> None:
-    """The first layer is no longer used: one step without a tail, one to learn, and on."""
-    training = Training()
-    training.on_host()
-    for _ in range(4):
-        training.step()
-    training.model.order = [1, 2, 3]
-    tails = training.tails_ms(5)
-
-    assert tails[:4] == [None, None, 5, 5]
-    assert tails[4:6] == [None, None]
-    assert all(tail is not None for tail in tails[6:])
-    assert tagged(training.fit) == [1, 5]
-
-
-def test_a_hook_that_is_often_silent_is_not_chased() -> None:
-    """Layer drop: the last gradient is another one every time.  Few steps are spent on it."""
-    training = Training(layers=14)
-    training.on_host()
-    draw = random.Random(7)  # noqa: S311 a test
-    for _ in range(300):
-        training.model.order = [draw.randrange(12), 12, 13]
-        training.step()
-    training.fit.monitor.finish("finished")
-
-    learnt = tagged(training.fit)
-    assert 3 <= len(learnt) <= 8
-    assert learnt[-1] - learnt[-2] > 50
-
-
-def slow_first_layer() -> Training:
-    """Its gradients take 7 ms to compute: a hook on a later layer hears too early by as much."""
-    training = Training(reduce_ms=0)
+def slow_first_layer(**options: bool) -> Training:
+    """The gradients of what comes first take 7 ms to compute, after all others."""
+    training = Training(**options)
     training.on_host()
     training.model.before_gradients_of_first = lambda: training.fit.clock.advance(ms=7)
     return training
 
 
-def test_branches_that_take_turns_are_both_watched() -> None:
-    """Each was last once: neither is learnt anew, and every step has its tail."""
+@pytest.mark.parametrize(
+    "orders",
+    [
+        pytest.param([[0, 1, 2, 3], [1, 2, 3], [0, 1, 2, 3]], id="a layer left out for a while"),
+        pytest.param([[1, 2, 3], [0, 1, 2, 3]], id="an earlier layer joins in"),
+        pytest.param([[branch % 2, 2, 3] for branch in range(20)], id="branches in turns"),
+        pytest.param([[0, 1], [2, 3]] * 5, id="halves in turns"),
+        pytest.param([[3, 2, 1, 0], [1, 0, 2, 3]], id="another order"),
+    ],
+)
+def test_whichever_gradient_is_last_every_step_has_its_tail(orders: list[list[int]]) -> None:
+    """Nothing that is computed is in it, and nothing is learnt first."""
     training = slow_first_layer()
-    tails = training.tails_ms(*[3] * 20, orders=[[branch % 2, 2, 3] for branch in range(20)])
 
-    assert tagged(training.fit) == [1, 4]
-    assert tails[5:] == [0] * 55
+    assert training.tails_ms(*[3] * len(orders), orders=orders) == [5] * (3 * len(orders))
 
 
-def test_a_gradient_that_comes_after_the_last_is_noticed_soon() -> None:
-    """An earlier layer joins in: the old hook still runs, and what it tells is too long."""
+def test_layers_that_are_dropped_at_random_leave_every_tail_as_it_is() -> None:
+    """The last gradient is another one every time."""
     training = slow_first_layer()
-    tails = training.tails_ms(10, CHECK_FIRST + 24, orders=[[1, 2, 3], [0, 1, 2, 3]])
+    draw = random.Random(7)  # noqa: S311 a test
+    orders = [[*sorted(draw.sample(range(3), 2)), 3] for _ in range(60)]
 
-    assert tails[2:10] == [0] * 8
-    learnt = tails.index(None, 10)
-    assert learnt <= 10 + CHECK_FIRST
-    assert set(tails[10:learnt]) == {7}
-    assert set(tails[learnt + 1 :]) == {0}
-    assert tagged(training.fit) == [1, learnt]
+    assert training.tails_ms(*[1] * 60, orders=orders) == [5] * 60
 
 
-def test_a_late_drift_is_noticed_within_the_longest_wait_and_the_next_one_soon() -> None:
-    """Looks become rarer while nothing changes, and begin anew with a change."""
-    training = slow_first_layer()
-    training.model.first = {0, 1}
-    steady, drifted = 600, CHECK_EVERY + 2
-    tails = training.tails_ms(
-        steady, drifted, CHECK_FIRST * 3, orders=[[2, 3], [1, 2, 3], [0, 1, 2, 3]]
-    )
-
-    _, first, second = tagged(training.fit)
-    # At 66, 194 and 450 nothing was to be noticed.
-    assert CHECK_FIRST < first - steady <= CHECK_EVERY
-    assert second - (steady + drifted) <= 2 * CHECK_FIRST
-    assert set(tails[first + 1 : steady + drifted]) == {0}
-    assert set(tails[second + 1 :]) == {0}
-
-
-def test_looks_become_rarer_while_nothing_changes() -> None:
-    """Of a thousand ordinary passes some ten have anything looked up."""
-    training = Training(reduce_ms=0)
-    training.on_host()
-    slow = 0
-
-    class Counted(TailProbe):
-        def backward_ends(self) -> None:
-            nonlocal slow
-            slow += 1
-            super().backward_ends()
-
-    training.probe = Counted([training.module])
-    training.fit = HostFit(training.probe)
-    for _ in range(RELEARN_FIRST - 10):
-        training.step()
+def test_a_backward_that_no_hook_tells_of_has_no_tail() -> None:
+    """Neither the first layer nor the last takes part: a part of the step's tail would be none."""
+    training = Training()
+    probe = training.on_host()
+    for orders in ([[1, 2], [0, 1, 2, 3]], [[0, 1, 2, 3], [1, 2]], [[0, 1], [2, 3]]):
+        for micro_batch, order in enumerate(orders):
+            training.fit.monitor.recorder.boundary()
+            training.model.order = order
+            training.module(torch.ones(2, 8)).backward()
+            training.ends()
+            training.fit.monitor.micro_batch(None, None, complete=micro_batch == 1)
     training.fit.monitor.finish("finished")
 
-    # Two backwards to learn, and at 66, 194, 450 and 962 one to plan a look and one that looks.
-    assert slow <= 12
-
-
-def test_a_long_way_from_the_last_gradient_to_the_end_is_no_drift() -> None:
-    """A communication hook that works hard on its last bucket is known to: nothing is learnt."""
-    training = Training(reduce_ms=500)
-    training.on_host()
-
-    assert set(training.tails_ms(100)[2:]) == {500}
-    assert tagged(training.fit) == [1]
+    assert training.fit.facts("tail_ns") == [None, None, 10 * MS]
+    assert probe.config()["allreduces_per_step"] == 2
 
 
 def test_a_layer_that_is_frozen_and_thawed_leaves_no_wrong_tail_behind() -> None:
@@ -309,25 +269,54 @@ def test_a_layer_that_is_frozen_and_thawed_leaves_no_wrong_tail_behind() -> None
     training = slow_first_layer()
     for frozen in (False, True, False):
         training.model.layers[0].requires_grad_(not frozen)
-        for _ in range(40):
+        for _ in range(4):
             training.step()
     training.fit.monitor.finish("finished")
 
-    tails = training.fit.facts("tail_ns")
-    assert tails[40:42] == [None, None]
-    assert {*tails[2:40], *tails[42:80], *tails[86 + CHECK_FIRST :]} <= {0, None}
-    assert tails.count(None) <= 6
+    assert training.fit.facts("tail_ns") == [5 * MS] * 12
 
 
-def test_it_is_learnt_again_from_time_to_time() -> None:
-    """The order may drift without a silence; where it does not, it is looked up ever less often."""
-    training = Training(layers=1)
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointed_layers_are_computed_again_before_the_tail(*, reentrant: bool) -> None:
+    """A reentrant checkpoint is a graph of its own inside the other, after which DDP waits."""
+    training = slow_first_layer(find_unused_parameters=False)
+    training.model.reentrant = reentrant
+
+    assert training.tails_ms(4) == [5] * 4
+
+
+def test_gradients_that_ddp_does_not_reduce_are_no_part_of_the_tail() -> None:
+    """Of an input, which takes 3 ms after the last gradient of the module."""
+    training = Training()
     training.on_host()
-    for _ in range(3 * RELEARN_FIRST + 10):
-        training.step()
+    for _ in range(3):
+        training.fit.monitor.recorder.boundary()
+        batch = torch.ones(2, 8, requires_grad=True)
+        batch.register_hook(lambda _: training.fit.clock.advance(ms=3))
+        training.module(batch).backward()
+        training.ends()
+        training.fit.monitor.micro_batch(None, None, complete=True)
     training.fit.monitor.finish("finished")
 
-    assert tagged(training.fit) == [1, RELEARN_FIRST + 1, 3 * RELEARN_FIRST + 1]
+    assert training.fit.facts("tail_ns") == [5 * MS] * 3
+
+
+def test_a_backward_that_nobody_announced_is_no_part_of_the_next() -> None:
+    """Its moment is forgotten when the next one begins, also under `no_sync`."""
+    training = Training()
+    training.on_host()
+    for _ in range(3):
+        training.fit.monitor.recorder.boundary()
+        training.module(torch.ones(2, 8)).backward()
+        training.fit.clock.advance(ms=100)
+        for held in (training.module.no_sync(), nullcontext()):
+            with held:
+                training.module(torch.ones(2, 8)).backward()
+            training.ends()
+        training.fit.monitor.micro_batch(None, None, complete=True)
+    training.fit.monitor.finish("finished")
+
+    assert training.fit.facts("tail_ns") == [5 * MS] * 3
 
 
 class Adversaries:
@@ -339,14 +328,19 @@ class Adversaries:
         ]
         self.probe = TailProbe(self.modules)
         self.fit = HostFit(self.probe)
-        for module in self.modules:
-            module.register_comm_hook(None, self._reduce)
+        self.hides = False
+        """Whether the second one's reduction is over before all is computed."""
+        for number, module in enumerate(self.modules):
+            module.register_comm_hook(number, self._reduce)
 
-    def _reduce(self, _: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        self.fit.clock.advance(ms=5)
-        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        done.set_result(bucket.buffer())
-        return done
+    def _reduce(
+        self, number: object, bucket: dist.GradBucket
+    ) -> torch.futures.Future[torch.Tensor]:
+        if self.hides and number == 1:
+            self.fit.clock.advance(ms=5)
+        else:
+            QUEUE(lambda: self.fit.clock.advance(ms=5))
+        return reduced(bucket)
 
     def backward(self, loss: torch.Tensor) -> None:
         """One backward, as a loop brackets it."""
@@ -368,23 +362,19 @@ class Adversaries:
 
 
 def test_two_modules_that_train_in_turns_have_a_tail_each() -> None:
-    """A module that a backward does not reach is no silence, and is not chased."""
+    """A module that a backward does not reach reduces nothing in it."""
     training = Adversaries()
-    training.steps(60)
+    training.steps(10)
 
-    learnt = tagged(training.fit)
-    tails = training.fit.facts("tail_ns")
-    assert {tail for tail in tails[10:] if tail is not None} == {10 * MS}
-    assert len(learnt) <= 10
-    assert [step for step, tail in enumerate(tails) if tail is None and step > 10] == [
-        step for step in learnt if step > 10
-    ]
-    assert training.probe.config()["allreduces_per_step"] == pytest.approx(2, abs=0.1)
+    assert training.fit.facts("tail_ns") == [10 * MS] * 10
+    assert training.probe.config()["allreduces_per_step"] == 2
 
 
-def test_one_backward_through_two_modules_has_one_tail() -> None:
-    """From the last gradient of both: what the first one's reduction hides does not count."""
+@pytest.mark.parametrize(("hides", "tail_ms"), [(False, 10), (True, 5)])
+def test_one_backward_through_two_modules_has_one_tail(*, hides: bool, tail_ms: int) -> None:
+    """From the last gradient of both: a reduction that the other's computing hides counts not."""
     training = Adversaries()
+    training.hides = hides
     for _ in range(6):
         training.fit.monitor.recorder.boundary()
         first, second = training.modules
@@ -392,7 +382,7 @@ def test_one_backward_through_two_modules_has_one_tail() -> None:
         training.fit.monitor.micro_batch(None, None, complete=True)
     training.fit.monitor.finish("finished")
 
-    assert training.fit.facts("tail_ns") == [None, None, *[5 * MS] * 4]
+    assert training.fit.facts("tail_ns") == [tail_ms * MS] * 6
     assert training.probe.config()["allreduces_per_step"] == 1
     assert training.probe.config()["ddp_buckets"] == 2
 
@@ -407,47 +397,41 @@ def test_a_loop_that_announces_no_backward_has_a_reason() -> None:
     assert training.probe.config() == {}
 
 
-def test_all_hooks_are_gone_at_the_end() -> None:
-    """The module outlives the fit."""
-    training = Training()
-    training.on_host()
-    training.tails_ms(4)
+def test_a_backward_that_reduces_nothing_is_announced_all_the_same() -> None:
+    """There is no tail, and another reason for it."""
+    training = Training(find_unused_parameters=False)
+    probe = training.on_host()
+    training.fit.monitor.recorder.boundary()
+    training.ends()
+    training.fit.monitor.micro_batch(None, None, complete=True)
+    training.fit.monitor.finish("finished")
 
-    hooks = [p._post_accumulate_grad_hooks for p in training.module.parameters()]
-    assert not any(hooks)
+    assert training.fit.facts("tail_ns") == [None]
+    assert probe.reasons() == {}
+    assert probe.config()["allreduces_per_step"] == 0
 
 
-def test_learning_leaves_nothing_behind_that_torch_looks_into_in_every_backward() -> None:
-    """An empty dictionary of hooks costs as much as a hook, on every parameter of the model."""
-    training = Training()
-    training.on_host()
-    for _ in range(4):
-        training.step()
-
+@pytest.mark.parametrize(("leaves_out", "hooks"), [(False, 1), (True, 2)])
+def test_hardly_any_parameter_has_a_hook_and_none_at_the_end(
+    *, leaves_out: bool, hooks: int
+) -> None:
+    """Torch calls each in every backward; the module outlives the fit, and the user's own stay."""
+    training = Training(find_unused_parameters=leaves_out)
     parameters = list(training.module.parameters())
-    assert [p._backward_hooks for p in parameters] == [None] * len(parameters)
-    assert sum(p._post_accumulate_grad_hooks is not None for p in parameters) == 1
-    training.fit.monitor.finish("finished")
-
-
-def test_a_hook_of_the_user_on_a_parameter_stays() -> None:
-    """Registered before, or while the last parameter is learnt."""
-    training = Training()
-    training.on_host()
     heard: list[int] = []
-    early, late = training.model.layers[1].weight, training.model.layers[2].weight
-    early.register_hook(lambda _: heard.append(1))
-    training.step()
-    late.register_hook(lambda _: heard.append(2))
-    for _ in range(3):
-        training.step()
-    training.fit.monitor.finish("finished")
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(lambda _: heard.append(1))
+    training.on_host()
+    during = [len(p._post_accumulate_grad_hooks or ()) for p in parameters]
+    assert training.tails_ms(2) == [5, 5]
 
-    assert heard == [1, *[2, 1] * 3]
+    assert sum(during) == len(parameters) + hooks
+    assert [len(p._post_accumulate_grad_hooks or ()) for p in parameters] == [1] * len(parameters)
+    assert len(heard) == 2 * len(parameters)
 
 
 def test_on_a_device_the_moment_is_marked_once_a_pass() -> None:
-    """Not while learning, which would mark every parameter, and not without a reduction."""
+    """And not without a reduction."""
     training = Training(reduce_ms=0)
     marked: list[int] = []
     training.probe = TailProbe([training.module], lambda: marked.append(0))
@@ -456,7 +440,7 @@ def test_on_a_device_the_moment_is_marked_once_a_pass() -> None:
         training.step(micro_batches=2)
     training.fit.monitor.finish("finished")
 
-    assert len(marked) == 3
+    assert len(marked) == 5
     assert training.fit.facts("tail_ns") == [None] * 5
 
 
@@ -476,7 +460,7 @@ def test_on_a_device_the_tail_is_the_devices_time() -> None:
     assert fit.clock.now_ns == FakeClock().now_ns
     fit.finish()
 
-    assert fit.facts("tail_ns") == [None, None, 5 * MS, 5 * MS, 5 * MS]
+    assert fit.facts("tail_ns") == [5 * MS] * 5
 
 
 @pytest.mark.parametrize(

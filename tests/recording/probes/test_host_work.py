@@ -115,7 +115,7 @@ def test_frames_of_the_standard_library_count_unless_torch_runs_them() -> None:
         frame = sys._getframe().f_back
         while frame is not None and "json" not in frame.f_code.co_filename:
             frame = frame.f_back
-        numbers.append(stacks.number(0, frame))
+        numbers.append(stacks.number("loop", frame))
 
     numbers: list[int] = []
     json.loads("{}", object_hook=hook)
@@ -129,5 +129,5 @@ def test_frames_of_the_standard_library_count_unless_torch_runs_them() -> None:
     )
     calls["load"]()  # type: ignore[operator]
 
-    work = [stacks.host_work[stacks.keys[number][2]] for number in numbers]
+    work = [[*stacks.stacks][number].host_work for number in numbers]
     assert work == ["json", ""]

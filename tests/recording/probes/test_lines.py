@@ -34,10 +34,12 @@ from trainperf.recording.probes.user_stacks import (
     PACKAGE,
     USER,
     UserStacks,
-    described,
     kind_of,
 )
 from trainperf.recording.recorder import Recorder
+
+
+FORWARD = Phase.FORWARD.label
 
 
 def calling(function: Callable[[], object], file: str, name: str) -> Callable[[], object]:
@@ -57,8 +59,8 @@ def recorder_of() -> Recorder:
 
 def names(stacks: UserStacks, number: int) -> list[str]:
     """Functions of a stack, the innermost one first."""
-    _, _, _, _, *places = stacks.keys[number]
-    return [described(*stacks.places[place]).function for place in places]
+    places = stacks.places()
+    return [places[place].function for place in reversed([*stacks.stacks][number].frames)]
 
 
 def test_files_are_told_apart_by_whose_they_are() -> None:
@@ -79,7 +81,7 @@ def test_frames_of_libraries_fold_into_the_line_that_called_them() -> None:
     numbers: list[int] = []
 
     def look() -> None:
-        numbers.append(stacks.number(0, sys._getframe().f_back))
+        numbers.append(stacks.number(FORWARD, sys._getframe().f_back))
 
     library = calling(look, json.__file__, "dumps")
     user = calling(calling(library, "/home/me/data.py", "encode"), "/home/me/train.py", "main")
@@ -93,9 +95,9 @@ def test_a_frame_without_a_line_is_on_the_first_of_its_function() -> None:
     frame = SimpleNamespace(f_code=code, f_lineno=None, f_lasti=0, f_back=None)
     stacks = UserStacks()
 
-    stacks.number(0, frame)  # type: ignore[arg-type]
+    stacks.number(FORWARD, frame)  # type: ignore[arg-type]
 
-    assert stacks.places == [(code, 1)]
+    assert [place.line for place in stacks.places()] == [1]
 
 
 def test_a_module_called_by_the_user_is_told_from_the_code_around_it() -> None:
@@ -106,7 +108,7 @@ def test_a_module_called_by_the_user_is_told_from_the_code_around_it() -> None:
     class Net(torch.nn.Module):
         def forward(self) -> None:
             calling(
-                lambda: numbers.append(stacks.number(0, sys._getframe())),
+                lambda: numbers.append(stacks.number(FORWARD, sys._getframe())),
                 "/home/me/model.py",
                 "attend",
             )()
@@ -116,7 +118,7 @@ def test_a_module_called_by_the_user_is_told_from_the_code_around_it() -> None:
 
     estimate(Net())
     functions = names(stacks, numbers[0])
-    outside = stacks.keys[numbers[0]][1]
+    outside = [*stacks.stacks][numbers[0]].outside
     inside = len(functions) - outside
     assert "attend" in functions[:inside]
     assert functions[inside].endswith("estimate")
@@ -126,15 +128,15 @@ def test_the_number_of_stacks_is_bounded() -> None:
     """A code generator cannot fill the memory."""
     stacks = UserStacks()
     for slot in range(MOST_STACKS):
-        stacks.number(slot, None)
+        stacks.number(f"{slot}", None)
     for number in range(100):
         calling(
-            lambda: stacks.number(0, sys._getframe().f_back),
+            lambda: stacks.number("0", sys._getframe().f_back),
             "/home/me/train.py",
             f"made_{number}",
         )()
-    assert len(stacks.keys) == MOST_STACKS
-    assert stacks.places == []
+    assert len(stacks.stacks) == MOST_STACKS
+    assert stacks.places() == ()
 
 
 def test_the_number_of_samples_is_bounded_and_they_stay_spread_over_the_fit(
@@ -228,7 +230,7 @@ def test_a_fault_in_the_thread_switches_it_off_and_nothing_else(tmp_path: Path) 
     guard = Guard()
     probe = started(tmp_path, guard)
 
-    def broken(slot: int, frame: object) -> int:
+    def broken(slot: str, frame: object) -> int:
         raise ValueError("planted")
 
     probe._stacks.number = broken  # type: ignore[method-assign]
@@ -256,9 +258,9 @@ def test_no_frame_is_kept(tmp_path: Path) -> None:
     stacks = UserStacks()
     frame = sys._getframe()
     before = sys.getrefcount(frame)
-    stacks.number(0, frame)
+    stacks.number(FORWARD, frame)
     assert sys.getrefcount(frame) == before
-    assert all(isinstance(code, CodeType) for code, _ in stacks.places)
+    assert all(isinstance(code, CodeType) for _, code in stacks._places.values())
 
 
 def test_the_switch_interval_is_short_before_a_sample_and_then_what_it_was() -> None:

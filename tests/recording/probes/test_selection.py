@@ -36,8 +36,8 @@ def names(device: torch.device, *asked: Measure) -> list[str]:
     [
         (
             Measure.STEP_TIME,
-            ["compile", *COUNTED, "gc", "pace", *WAITING, "threads"],
-            ["compile", *COUNTED, "gc", "threads"],
+            ["compile", *COUNTED, "gc", "pace", *WAITING],
+            ["compile", *COUNTED, "gc"],
         ),
         (Measure.DATA_WAIT, [], ["device marks"]),
         (Measure.H2D, [], ["device marks", "transfer"]),

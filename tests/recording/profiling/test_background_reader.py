@@ -18,7 +18,6 @@ from support.profiler import Captured, schedule
 from trainperf.core.phases import Gap
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, ReadRequest, TraceWorker
 from trainperf.recording.profiling.options import trace_scalars
-from trainperf.recording.profiling.tracer import TraceFolder
 from trainperf.traces.capture_files import (
     CaptureFacts,
     CaptureReport,
@@ -41,9 +40,8 @@ class Shown:
 
 def captured(run: Path, analyst: TraceWorker | None, *, rank: int = 0, repeat: int = 1) -> Captured:
     """A fit whose traces go into *run*, offset by a checkpoint at step 1000."""
-    folder = TraceFolder(run / "traces", rank=rank, max_bytes=1 << 30, max_traces=100)
     plan = schedule(repeat=repeat, wait=2, warmup=1, active=2)
-    timeline = Captured(run, plan, offset=1000, folder=folder, analyst=analyst)
+    timeline = Captured(run, plan, offset=1000, rank=rank, reader=analyst)
     return timeline.train(5 * repeat + 3)
 
 

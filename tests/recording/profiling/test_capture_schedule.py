@@ -1,5 +1,6 @@
 """When a capture is due."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import torch
 from support.profiler import schedule
 
 from trainperf.core.errors import ConfigError
-from trainperf.recording.profiling.capture_schedule import LOOK_EVERY_NS, CaptureRequest
+from trainperf.recording.profiling.capture_requests import LOOK_EVERY_NS, CaptureRequest
 
 
 STEP_NS = LOOK_EVERY_NS // 10
@@ -75,67 +76,75 @@ def test_a_touched_file_is_taken_away_and_answered_once(tmp_path: Path) -> None:
     request = CaptureRequest(tmp_path, rank=0, ranks=(0,))
     (tmp_path / "capture").touch()
 
-    first = request.look(0, step=17, step_ns=STEP_NS)
-    second = request.look(2 * LOOK_EVERY_NS, step=37, step_ns=STEP_NS)
+    first = request.due(0, step=17, step_ns=STEP_NS)
+    second = request.due(2 * LOOK_EVERY_NS, step=37, step_ns=STEP_NS)
 
-    assert (first, second) == (17, None)
+    assert (first, second) == (True, False)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_file_is_looked_for_at_most_once_a_second(tmp_path: Path) -> None:
     """A request within the second after a look is seen when the second is over."""
     request = CaptureRequest(tmp_path, rank=0, ranks=(0,))
-    request.look(0, step=1, step_ns=STEP_NS)
+    request.due(0, step=1, step_ns=STEP_NS)
     (tmp_path / "capture").touch()
 
-    seen = [request.look(n * STEP_NS, step=1 + n, step_ns=STEP_NS) for n in range(1, 12)]
+    due = [request.due(n * STEP_NS, step=1 + n, step_ns=STEP_NS) for n in range(1, 12)]
 
-    assert seen == [None] * 9 + [11, None]
+    assert due == [False] * 9 + [True, False]
 
 
 def test_several_ranks_agree_on_a_step_none_of_them_has_passed(tmp_path: Path) -> None:
     """Whichever looks last, a second later, still has the agreed step before it."""
     leader, other = (CaptureRequest(tmp_path, rank=rank, ranks=(1, 3)) for rank in (1, 3))
-    other.look(LOOK_EVERY_NS // 2, step=5, step_ns=STEP_NS)
+    other.due(LOOK_EVERY_NS // 2, step=5, step_ns=STEP_NS)
     (tmp_path / "capture").touch()
 
-    agreed = leader.look(LOOK_EVERY_NS // 2 + STEP_NS, step=6, step_ns=STEP_NS)
-    followed = other.look(LOOK_EVERY_NS // 2 + LOOK_EVERY_NS, step=15, step_ns=STEP_NS)
+    early = [
+        leader.due(LOOK_EVERY_NS // 2 + STEP_NS, step=6, step_ns=STEP_NS),
+        other.due(LOOK_EVERY_NS // 2 + LOOK_EVERY_NS, step=15, step_ns=STEP_NS),
+    ]
 
-    assert agreed == 6 + 25
-    assert followed == agreed
+    assert early == [False, False]
+    assert leader.at == other.at == 6 + 25
+    for request in (leader, other):
+        due = [request.due(2 * LOOK_EVERY_NS, step=n, step_ns=STEP_NS) for n in (30, 31, 32)]
+        assert due == [False, True, False]
 
 
 def test_a_follower_answers_a_second_request_but_none_twice(tmp_path: Path) -> None:
     """Requests are told apart even where they lead to neighbouring steps."""
     leader, other = (CaptureRequest(tmp_path, rank=rank, ranks=(0, 1)) for rank in (0, 1))
-    followed = []
-    for second in range(4):
-        if second in {0, 2}:
+    due = []
+    for second in range(8):
+        if second in {0, 4}:
             (tmp_path / "capture").touch()
-        leader.look(second * LOOK_EVERY_NS, step=second, step_ns=LOOK_EVERY_NS)
-        followed.append(other.look(second * LOOK_EVERY_NS, step=second, step_ns=LOOK_EVERY_NS))
+        leader.due(second * LOOK_EVERY_NS, step=second, step_ns=LOOK_EVERY_NS)
+        due.append(other.due(second * LOOK_EVERY_NS, step=second, step_ns=LOOK_EVERY_NS))
 
-    assert followed == [3, None, 5, None]
+    assert [second for second in range(8) if due[second]] == [3, 7]
 
 
 def test_requests_are_told_apart_even_where_they_agree_on_the_same_step(tmp_path: Path) -> None:
     """Slower steps bring the agreed one nearer."""
     leader, other = (CaptureRequest(tmp_path, rank=rank, ranks=(0, 1)) for rank in (0, 1))
-    followed = []
+    agreed = []
     for second, step_ns in ((1, LOOK_EVERY_NS), (2, 2 * LOOK_EVERY_NS)):
         (tmp_path / "capture").touch()
-        leader.look(second * LOOK_EVERY_NS, step=second, step_ns=step_ns)
-        followed.append(other.look(second * LOOK_EVERY_NS, step=second, step_ns=step_ns))
+        leader.due(second * LOOK_EVERY_NS, step=second, step_ns=step_ns)
+        other.at = math.inf
+        other.due(second * LOOK_EVERY_NS, step=second, step_ns=step_ns)
+        agreed.append(other.at)
 
-    assert followed == [4, 4]
+    assert agreed == [4, 4]
 
 
 def test_a_request_of_an_earlier_attempt_is_not_answered_again(tmp_path: Path) -> None:
     """A restarted job finds the note of its predecessor in the run directory."""
     (tmp_path / "capture").touch()
-    CaptureRequest(tmp_path, rank=0, ranks=(0, 1)).look(0, step=1, step_ns=STEP_NS)
+    CaptureRequest(tmp_path, rank=0, ranks=(0, 1)).due(0, step=1, step_ns=STEP_NS)
 
     restarted = CaptureRequest(tmp_path, rank=1, ranks=(0, 1))
 
-    assert restarted.look(0, step=0, step_ns=STEP_NS) is None
+    restarted.due(0, step=0, step_ns=STEP_NS)
+    assert restarted.at == math.inf

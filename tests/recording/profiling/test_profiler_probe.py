@@ -1,17 +1,18 @@
 """What is captured of a timeline, which steps are tagged, and what it does to the accounts."""
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from support.live import MS
-from support.profiler import NEVER, PLAIN, Captured, schedule, torch_profiles
+from support.profiler import NEVER, Captured, schedule, torch_profiles
 from torch.profiler import ProfilerActivity, profile
 
 from trainperf.core.phases import Gap, Phase
-from trainperf.recording.profiling.capture_schedule import CaptureRequest
-from trainperf.recording.profiling.tracer import Marks, TraceFolder, Tracer
+from trainperf.recording.profiling import profiler_probe
+from trainperf.recording.profiling.options import ScheduledProfile
+from trainperf.recording.profiling.tracer import Marks, Tracer
 
 
 def foreign() -> profile:
@@ -23,7 +24,7 @@ def test_every_cycle_leaves_a_trace_of_exactly_its_active_steps(tmp_path: Path) 
     """Two cycles, two files; warm-up steps are in neither."""
     run = Captured(tmp_path, schedule(repeat=2)).train(30).finish()
 
-    assert run.folder.written == [
+    assert run.names() == [
         "rank0-step000007-3steps.trace.json.gz",
         "rank0-step000017-3steps.trace.json.gz",
     ]
@@ -35,7 +36,7 @@ def test_numbers_go_on_from_the_optimizer_steps_before_this_fit(tmp_path: Path) 
     run = Captured(tmp_path, schedule(), offset=1000).train(12).finish()
 
     (trace,) = run.traces()
-    assert run.folder.written == ["rank0-step001007-3steps.trace.json.gz"]
+    assert run.names() == ["rank0-step001007-3steps.trace.json.gz"]
     assert trace.steps() == [1007, 1008, 1009]
     assert trace.facts == {
         "first_step": 1007,
@@ -111,22 +112,16 @@ def test_nothing_listens_to_phases_outside_traced_steps(tmp_path: Path) -> None:
     assert listened == [7, 8, 9]
 
 
-class SlowDisk(TraceFolder):
-    """Takes 40 ms to write."""
-
-    timeline: Captured
-
-    def write(self, first: int, steps: int, export: Callable[[Path], None]) -> str | None:
-        """Take them, then write."""
-        self.timeline.wait(40)
-        return super().write(first, steps, export)
-
-
-def test_writing_is_a_gap_and_in_no_step(tmp_path: Path) -> None:
+def test_writing_is_a_gap_and_in_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All steps are as long as they are without a capture; the gap has the planted 40 ms."""
-    disk = SlowDisk(tmp_path, rank=0, max_bytes=1 << 30, max_traces=9)
-    run = Captured(tmp_path, schedule(), folder=disk)
-    disk.timeline = run
+    run = Captured(tmp_path, schedule())
+    write = profiler_probe.write_trace
+
+    def slow_disk(*trace: Any) -> Path | None:
+        run.wait(40)
+        return write(*trace)
+
+    monkeypatch.setattr(profiler_probe, "write_trace", slow_disk)
     run.train(14).finish()
 
     assert {sum(step.host_ns) for step in run.steps} == {6 * MS}
@@ -151,7 +146,7 @@ def test_validation_ends_a_capture_and_the_complete_steps_are_kept(tmp_path: Pat
     assert (trace.facts["complete_steps"], trace.facts["ended_by"]) == (2, "validation")
     assert "aten::cumsum" not in trace.names
     assert not listens
-    assert run.folder.written == ["rank0-step000007-2steps.trace.json.gz"]
+    assert run.names() == ["rank0-step000007-2steps.trace.json.gz"]
     assert run.probe.notes() == {
         "captures": "rank0-step000007-2steps.trace.json.gz",
         "captures_short": "rank0-step000007-2steps.trace.json.gz: 2 of 3 steps, since validation "
@@ -206,7 +201,7 @@ def test_a_capture_that_succeeded_wipes_the_slate_clean(tmp_path: Path) -> None:
         run.train(1)
     run.finish()
 
-    assert len(run.folder.written) > 3
+    assert len(run.names()) > 3
     assert "captures_cut" not in run.probe.notes()
 
 
@@ -219,7 +214,7 @@ def test_it_gives_up_where_validation_is_in_every_step(tmp_path: Path) -> None:
         run.micro_batch(complete=True)
     run.finish()
 
-    assert run.folder.written == []
+    assert run.names() == []
     sentence = "nothing captured: validation began 3 times before one step was complete"
     assert run.probe.notes() == {"captures_cut": sentence}
     assert run.attributed_ns() == run.fit_ns
@@ -288,7 +283,7 @@ def test_an_end_before_the_first_traced_step_is_complete_leaves_nothing(
     tmp_path: Path, steps: int
 ) -> None:
     """Neither a file nor a running profiler."""
-    run = Captured(tmp_path / "traces", schedule()).train(steps)
+    run = Captured(tmp_path, schedule()).train(steps)
     run.recorder.boundary()
     run.finish()
 
@@ -331,8 +326,7 @@ def test_cycles_without_an_end_do_not_complain_that_the_fit_has_one(tmp_path: Pa
 
 def test_a_request_is_captured_after_the_warm_up(tmp_path: Path) -> None:
     """The file is seen at the first boundary after a second; warm-up and active steps follow."""
-    request = CaptureRequest(tmp_path, rank=0, ranks=(0,))
-    run = Captured(tmp_path / "traces", NEVER, request=request).train(3)
+    run = Captured(tmp_path, schedule(on_demand=True, **NEVER)).train(3)
     (tmp_path / "capture").touch()
     run.train(2)
     run.wait(1000)
@@ -346,9 +340,8 @@ def test_a_request_is_captured_after_the_warm_up(tmp_path: Path) -> None:
 
 def test_a_request_for_several_ranks_is_captured_at_the_agreed_step(tmp_path: Path) -> None:
     """Two and a half seconds ahead of when the first of them saw it, in steps of 6 ms."""
-    request = CaptureRequest(tmp_path, rank=0, ranks=(0, 1))
     (tmp_path / "capture").touch()
-    run = Captured(tmp_path / "traces", NEVER, request=request).train(430).finish()
+    run = Captured(tmp_path, schedule(on_demand=True, ranks=(0, 1), **NEVER)).train(430).finish()
 
     agreed = 1 + 417
     assert [trace.steps() for trace in run.traces()] == [[agreed + 2, agreed + 3, agreed + 4]]
@@ -356,8 +349,7 @@ def test_a_request_for_several_ranks_is_captured_at_the_agreed_step(tmp_path: Pa
 
 def test_a_request_during_a_capture_is_met_when_it_is_over(tmp_path: Path) -> None:
     """Two at once are impossible, and none is forgotten."""
-    request = CaptureRequest(tmp_path, rank=0, ranks=(0,))
-    run = Captured(tmp_path / "traces", schedule(wait=0), request=request)
+    run = Captured(tmp_path, schedule(wait=0, on_demand=True))
     (tmp_path / "capture").touch()
     run.train(14).finish()
 
@@ -366,8 +358,7 @@ def test_a_request_during_a_capture_is_met_when_it_is_over(tmp_path: Path) -> No
 
 def test_a_planned_cycle_during_a_requested_one_is_met_when_it_is_over(tmp_path: Path) -> None:
     """Neither is forgotten."""
-    request = CaptureRequest(tmp_path, rank=0, ranks=(0,))
-    run = Captured(tmp_path / "traces", schedule(wait=3), request=request)
+    run = Captured(tmp_path, schedule(wait=3, on_demand=True))
     (tmp_path / "capture").touch()
     run.train(14).finish()
 
@@ -378,10 +369,9 @@ def test_too_many_traces_are_not_begun_and_it_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The steps that would have been captured are ordinary ones."""
-    folder = TraceFolder(tmp_path, rank=0, max_bytes=1 << 30, max_traces=2)
-    run = Captured(tmp_path, schedule(repeat=0), folder=folder).train(60).finish()
+    run = Captured(tmp_path, schedule(repeat=0, max_traces=2)).train(60).finish()
 
-    assert len(run.folder.written) == 2
+    assert len(run.names()) == 2
     assert run.profiled() == [*range(5, 11), *range(15, 21)]
     (said,) = [record.message for record in caplog.records]
     assert said == (
@@ -394,10 +384,9 @@ def test_too_large_a_trace_is_thrown_away_and_it_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With what to do about it; later cycles are tried all the same."""
-    folder = TraceFolder(tmp_path, rank=0, max_bytes=100, max_traces=9)
-    run = Captured(tmp_path, schedule(repeat=2), folder=folder).train(30).finish()
+    run = Captured(tmp_path, schedule(repeat=2, max_trace_bytes=100)).train(30).finish()
 
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "traces").iterdir()) == []
     assert run.profiled() == [*range(5, 11), *range(15, 21)]
     (said,) = [record.message for record in caplog.records]
     assert said == (
@@ -418,7 +407,7 @@ def test_a_profiler_that_runs_already_is_left_alone(
     theirs.stop()
 
     assert sum(event.name == "aten::mm" for event in theirs.events()) == 30
-    assert run.folder.written == []
+    assert run.names() == []
     (said,) = [record.message for record in caplog.records]
     assert said == (
         "trainperf: the capture at step 7 is declined: another torch profiler is active, and "
@@ -454,16 +443,16 @@ def test_a_profiler_that_came_and_went_before_does_no_harm(tmp_path: Path) -> No
 
 
 class Broken(Marks):
-    """Fails at the second phase it is told of."""
+    """Fails at the second mark."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.left = 2
+        self.marks = 0
 
     def enter(self, name: str) -> None:
         """Count, and fail when it is time."""
-        self.left -= 1
-        if not self.left:
+        self.marks += 1
+        if self.marks == 2:
             raise RuntimeError("planted")
         super().enter(name)
 
@@ -481,13 +470,13 @@ def test_a_fault_while_tracing_stops_the_profiler_and_training_goes_on(tmp_path:
     assert run.recorder.listener is None
     assert {sum(step.host_ns) for step in run.steps} == {6 * MS}
     assert run.attributed_ns() == run.fit_ns
-    assert run.folder.written == []
+    assert run.names() == []
 
 
 def test_a_directory_that_cannot_be_made_switches_captures_off(tmp_path: Path) -> None:
     """Its error is reported, the gap is closed, and no profiler is left running."""
-    (tmp_path / "occupied").write_text("a file", encoding="ascii")
-    run = Captured(tmp_path / "occupied", schedule(repeat=0)).train(30).finish()
+    (tmp_path / "traces").write_text("a file", encoding="ascii")
+    run = Captured(tmp_path, schedule(repeat=0)).train(30).finish()
 
     assert run.guard.faults["profiler"].startswith("FileExistsError")
     assert not torch_profiles()
@@ -498,14 +487,14 @@ def test_a_directory_that_cannot_be_made_switches_captures_off(tmp_path: Path) -
 def test_a_tracer_dropped_at_any_time_leaves_room_for_the_next(tmp_path: Path) -> None:
     """Before it started, and while it runs."""
     for started in (False, True):
-        tracer = Tracer(PLAIN)
+        tracer = Tracer(ScheduledProfile(), "cpu")
         tracer.warm_up()
         if started:
             tracer.start()
         tracer.drop()
         assert not torch_profiles()
 
-    last = Tracer(PLAIN)
+    last = Tracer(ScheduledProfile(), "cpu")
     assert last.warm_up()
     assert last.start()
     last.stop({})

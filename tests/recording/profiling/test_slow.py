@@ -7,7 +7,6 @@ from support.profiler import NEVER, Captured, schedule
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Phase, Tag
-from trainperf.recording.profiling.capture_schedule import SlowSteps
 from trainperf.recording.profiling.options import ScheduledProfile
 
 
@@ -18,7 +17,7 @@ LEARNED = 28
 
 def captured(path: Path, factor: float = 2.0, most: int = 3) -> Captured:
     """A timeline that is traced after slow steps alone."""
-    return Captured(path, NEVER, slow=SlowSteps(factor, most))
+    return Captured(path, schedule(on_slow_step=factor, slow_captures=most, **NEVER))
 
 
 def test_the_steps_after_a_slow_one_are_traced(tmp_path: Path) -> None:
@@ -120,7 +119,7 @@ def test_no_captures_at_all_are_refused() -> None:
 
 def test_a_plan_besides_goes_on_as_planned(tmp_path: Path) -> None:
     """Cycles and slow steps are two reasons for the same kind of capture."""
-    run = Captured(tmp_path, schedule(), slow=SlowSteps(2.0, 3))
+    run = Captured(tmp_path, schedule(on_slow_step=2.0))
     run.train(50).train(1, slower_ms=20).train(12).finish()
 
     assert [trace.steps()[0] for trace in run.traces()] == [7, 53]

@@ -133,12 +133,4 @@ CASES = (
         "room_in_disk",
         words=("waited for a disk 60 % of the time",),
     ),
-    Case(
-        "host_pressure",
-        "a network that loses segments",
-        trouble("network", net_retransmitted=80.0),
-        0.004,
-        "room_in_network",
-        words=("80 TCP segments per second were lost",),
-    ),
 )

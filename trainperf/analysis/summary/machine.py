@@ -44,11 +44,7 @@ SWAPPED = 1 << 20
 OTHERS_CPUS = 0.25
 """What an idle machine's own services may take."""
 
-LOST_SEGMENTS = 10.0
-"""Per second."""
-
-
-_OF_HOST = (*(name for name in HOST_COLUMNS if name != "sampler_s"), "others_cpus")
+_OF_HOST = (*HOST_COLUMNS, "others_cpus")
 _OF_DEVICE = ("sm_mhz", "power_w", "celsius", "busy", "others", "others_busy")
 
 
@@ -62,9 +58,6 @@ def _causes(series: MachineSeries) -> Iterator[tuple[Cause, int | None, Mask]]:
     stalled = series.column("memory_pressure") >= STALLED["memory_pressure"]
     yield "memory", None, stalled | (series.column("swapped") >= SWAPPED)
     yield "disk", None, series.column("io_pressure") >= STALLED["io_pressure"]
-    lost, sent = series.column("net_retransmitted"), series.column("net_segments")
-    notably = lost >= LIMITS.trifle * np.nan_to_num(sent)
-    yield "network", None, notably & (lost >= LOST_SEGMENTS)
     for device in range(len(series.header.devices)):
         reasons = np.nan_to_num(series.device(device, "reasons")).astype(np.int64)
         yield "thermal", device, (reasons & THERMAL_BITS) != 0

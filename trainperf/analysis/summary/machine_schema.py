@@ -7,9 +7,7 @@ import msgspec
 from trainperf.core.findings import LIMITS
 
 
-Cause = Literal[
-    "thermal", "power brake", "device shared", "host shared", "memory", "disk", "network"
-]
+Cause = Literal["thermal", "power brake", "device shared", "host shared", "memory", "disk"]
 """What a machine did that can make steps slower."""
 
 

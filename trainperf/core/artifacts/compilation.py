@@ -17,7 +17,8 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     """E.g. `forward`, or `torch_dynamo_resume_in_forward_at_15` for what follows a break there.
 
-    Empty where torch does not say, and for a compiled module whose forward is torch's own.
+    Empty where torch does not say, as of a backward, and for a compiled module whose forward is
+    torch's own.
     """
     where: str
     """`file:line` of its first line; empty as `function` is."""
@@ -63,8 +64,7 @@ class Compilation(Document, frozen=True, kw_only=True):
     compile_s: float | None = None
     """Host time that torch spent compiling, in all."""
     compiled: tuple[Compiled, ...] = ()
-    """In their order, the first ones; `left_out` says how many more there were."""
-    left_out: int = 0
+    """In their order, the first thousand."""
     breaks: tuple[GraphBreak, ...] = ()
     """Those that cost most graphs first."""
     steps: tuple[CompiledStep, ...] = ()

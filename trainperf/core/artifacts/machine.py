@@ -1,9 +1,9 @@
 """Contents of `machine-rank0.jsonl`: the machine beside the loop, sampled by a process of its own.
 
 Line 1 is a `MachineHeader`; then a line per sample, numbers in the order of its columns, and now
-and then a `Neighbour`; the last line of a file that was closed is a `MachineEnd`.  Times are the
-training process's: nanoseconds since the start of its fit, on the monotonic clock that both have.
-`None` is *not measured*.
+and then a `Neighbour`.  Times are the training process's: nanoseconds since the start of its fit,
+on the monotonic clock that both have.  `None` is *not measured*.  Older files have further columns,
+and end with a `MachineEnd`.
 """
 
 import msgspec
@@ -23,17 +23,11 @@ HOST_COLUMNS: dict[str, str] = {
     "swapped": "bytes per second to and from the swap space",
     "disk_read": "bytes per second",
     "disk_written": "bytes per second",
-    "net_received": "bytes per second, without the loopback",
-    "net_sent": "bytes per second, without the loopback",
-    "net_segments": "TCP segments sent per second",
-    "net_retransmitted": "of them again, because they were lost",
-    "sampler_s": "processor time of the sampling process so far, seconds",
 }
 """Column to what it is, in the order of a line."""
 
 DEVICE_COLUMNS: dict[str, str] = {
     "sm_mhz": "clock of the multiprocessors",
-    "memory_mhz": "clock of the memory",
     "power_w": "power of the board",
     "celsius": "temperature of the chip",
     "reasons": "bits: why the clock is lower than it could be, as NVML has them",
@@ -93,11 +87,7 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
 
 
 class MachineEnd(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
-    """The sampler ended with the fit."""
-
-    samples: int
-    sampler_s: float
-    """Its processor time, its start included."""
+    """The sampler ended with the fit: the last line of older files."""
 
 
 def device_column(device: int, name: str) -> str:

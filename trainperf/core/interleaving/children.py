@@ -6,6 +6,9 @@ they were when the turn ended.  Linux only; elsewhere nothing is stopped.
 
 Another rank may be a child too: Lightning's launcher starts all others from the first.  A rank ends
 its turn itself and stops its own workers, so it is left alone with all that descends from it.
+
+So are processes of our own beside the training: they are in a session of their own, where nobody
+would continue them if the training died in the other's turn.
 """
 
 import os
@@ -13,6 +16,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from trainperf.core.machine.processes import PARENT_VARIABLE
 
 
 _TASKS = Path("/proc/self/task")
@@ -28,7 +33,10 @@ def can_be_stopped() -> bool:
 
 @contextmanager
 def stopped() -> Iterator[None]:
-    """Stop every descendant of this process but other ranks, and continue them on leaving."""
+    """Stop the descendants of this process, and continue them on leaving.
+
+    Neither other ranks nor processes of our own are among them.
+    """
     numbers = list(_descendants(os.getpid())) if can_be_stopped() else []
     _signal(numbers, signal.SIGSTOP)
     try:
@@ -43,21 +51,23 @@ def _descendants(number: int) -> Iterator[int]:
     except OSError:  # it has ended meanwhile
         return
     for child in (int(word) for text in lists for word in text.split()):
-        if _is_another_rank(child):
+        if _is_left_alone(child):
             continue
         yield child
         yield from _descendants(child)
 
 
-def _is_another_rank(number: int) -> bool:
+def _is_left_alone(number: int) -> bool:
     """By the environment it was launched with: a forked worker has that of its parent."""
     try:
         launched_with = Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
     except OSError:  # it has ended meanwhile
         return False
-    name = f"{_RANK}=".encode()
-    rank = next((entry for entry in launched_with if entry.startswith(name)), None)
-    return rank is not None and rank != name + os.environ.get(_RANK, "").encode()
+    variables = dict(
+        entry.decode(errors="replace").split("=", 1) for entry in launched_with if b"=" in entry
+    )
+    own_rank = os.environ.get(_RANK, "")
+    return PARENT_VARIABLE in variables or variables.get(_RANK, own_rank) != own_rank
 
 
 def _signal(numbers: list[int], sent: signal.Signals) -> None:

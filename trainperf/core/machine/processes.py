@@ -1,13 +1,45 @@
-"""Identity of a process, by which another one on the same machine can tell that it has ended.
+"""Processes on one machine: how one can tell that another has ended, and how ours end.
 
 Linux only: elsewhere nobody has an identity, and how long a run has been silent must do.
 """
 
 import os
+import signal
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 
+PARENT_VARIABLE = "TRAINPERF_PARENT"
+"""Environment variable of our processes beside a training: the number of the training process.
+
+Empty where the kernel cannot watch it.
+"""
+
+_LOWEST_PRIORITY = 19
+_PR_SET_PDEATHSIG = 1
+
+
 _PROC = Path("/proc")
+
+
+def run_beside_parent(at_its_end: signal.Signals = signal.SIGKILL) -> None:
+    """Take the lowest priority, and get a signal when the training that started this process ends.
+
+    The kernel sends it, however the training ends; `SIGKILL` ends a process that is stopped, too,
+    and `SIGTERM` lets it take its drafts along.  On another system than Linux nothing is sent.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with suppress(OSError, AttributeError):
+        os.nice(_LOWEST_PRIORITY)
+    parent = os.environ.get(PARENT_VARIABLE)
+    if not parent or sys.platform != "linux":
+        return
+    import ctypes  # noqa: PLC0415 on Linux alone
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, at_its_end)
+    if os.getppid() != int(parent):  # it ended before the kernel was asked
+        os.kill(os.getpid(), at_its_end)
 
 
 def this_process(proc: Path = _PROC) -> str:

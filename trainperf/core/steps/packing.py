@@ -7,12 +7,13 @@ readers take the packed one.
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from trainperf.core.errors import RunError
+from trainperf.core.machine.processes import run_beside_parent
 from trainperf.core.run_directory import (
     drafted,
     has_begun,
@@ -24,9 +25,6 @@ from trainperf.core.run_directory import (
 from trainperf.core.steps.codec import decode_info
 from trainperf.core.steps.records import RunInfo
 from trainperf.core.steps.segment import packed_segment
-
-
-LOWEST_PRIORITY = 19
 
 
 def pack_parts(first: Path) -> int:
@@ -85,8 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="trainperf.core.steps.packing")
     parser.add_argument("first", type=Path)
     given = parser.parse_args(arguments)
-    with suppress(OSError, AttributeError):
-        os.nice(LOWEST_PRIORITY)
+    run_beside_parent(signal.SIGTERM)
     try:
         if has_begun(given.first):
             pack_parts(given.first)

@@ -219,7 +219,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     actions_ns: dict[str, int] = {}
     """Exclusive host time of each user hook, by name."""
     threads_ns: dict[str, int] = {}
-    """Processor time of each other thread of Python since the fit began, by name."""
+    """Processor time of each other thread of Python since the first step ended, by name."""
     sequence_lengths: dict[int, int] = {}
     """Effective length of a sequence in tokens (of many distinct ones the upper edge of a bin
     of 16) to how many there were."""

@@ -8,7 +8,6 @@ import os
 import subprocess
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +17,7 @@ from trainperf.core.interleaving import directory
 from trainperf.core.machine.limits import launched_ranks
 from trainperf.core.rotation import rotation_bytes
 from trainperf.core.run_directory import attempt, machine_file
-from trainperf.recording.child_process import start_child
+from trainperf.recording.child_process import end_child, start_child
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Recorder
 
@@ -27,10 +26,6 @@ SAMPLER = "trainperf.recording.machine.process"
 """The module that the process runs."""
 EVERY_S = 1.0
 """Between two samples."""
-SHORT_NS = 2_000_000_000
-"""A shorter fit has no samples to wait for."""
-PATIENCE_S = 1.0
-"""Longest wait for the last sample."""
 VARIABLE = "TRAINPERF_MACHINE"
 """Set to `0` nothing is sampled, whatever the script says."""
 
@@ -56,7 +51,6 @@ class MachineProbe(Probe):
         self._rank, self._devices, self._every_s = rank, devices, every_s
         self.child: subprocess.Popen[bytes] | None = None
         self._pid = os.getpid()
-        self._began_ns = 0
 
     def attach(self, recorder: Recorder) -> None:
         """Start the process.
@@ -66,7 +60,6 @@ class MachineProbe(Probe):
             OSError: There is no process, or no memory for it.
         """
         super().attach(recorder)
-        self._began_ns = recorder.now_ns()
         several = ["--several"] if (launched_ranks() or 1) > 1 else []
         self.child = start_child(
             SAMPLER,
@@ -77,23 +70,13 @@ class MachineProbe(Probe):
             *("--most", str(rotation_bytes(self._file.parent))),
             *(part for device in self._devices for part in ("--device", device)),
             *several,
-            stdin=subprocess.PIPE,
         )
 
     def detach(self) -> None:
-        """End the process: it takes a last sample if it is quick about it."""
+        """End the process, also one that is stopped."""
         child, self.child = self.child, None
-        if child is None or os.getpid() != self._pid:  # a forked child has inherited us
-            return
-        if self.recorder.now_ns() - self._began_ns >= SHORT_NS:
-            with suppress(OSError, subprocess.TimeoutExpired):
-                child.communicate(b"end\n", timeout=PATIENCE_S)
-        if child.poll() is None:
-            child.kill()  # one that is stopped ends, too
-            child.wait()
-        if child.stdin is not None:
-            with suppress(OSError):
-                child.stdin.close()
+        if child is not None and os.getpid() == self._pid:  # a forked child has inherited us
+            end_child(child)
 
 
 def machine_probe(run: Path | None, rank: int, device: torch.device) -> list[Probe]:
@@ -108,18 +91,12 @@ def machine_probe(run: Path | None, rank: int, device: torch.device) -> list[Pro
 
 
 def devices_of(device: torch.device) -> list[str]:
-    """The devices of this host's ranks: UUIDs where torch knows, else numbers of `nvidia-smi`."""
+    """UUIDs of the devices of this host's ranks: of several ranks all that are visible."""
     if device.type != "cuda":
         return []
-    if (launched_ranks() or 1) == 1:
-        uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-        if uuid is not None:
-            return [f"GPU-{uuid}"]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else map(str, range(torch.cuda.device_count()))
-    every = [name.strip() for name in names if name.strip()]
-    ranks = launched_ranks() or 1
-    return [every[device.index or 0]] if ranks == 1 and len(every) > (device.index or 0) else every
+    several = (launched_ranks() or 1) > 1
+    places = range(torch.cuda.device_count()) if several else [device.index or 0]
+    return [str(torch.cuda.get_device_properties(place).uuid) for place in places]
 
 
 def is_first_of_host(rank: int) -> bool:

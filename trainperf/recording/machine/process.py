@@ -1,18 +1,18 @@
 """The low-priority process that samples the machine beside a fit, `python -m …`.
 
-It ends when its standard input is written to or closed, or when the training process is gone,
-however that ended.  It never writes to the training process, and takes no lock that it has.
+It is ended with the fit, by the fit or, however that ended, by the kernel; elsewhere than on Linux
+it looks whether the training process is there.  It never writes to the training process,
+and takes no lock that it has.
 """
 
 import argparse
+import gzip
 import os
 import platform
-import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -21,23 +21,25 @@ import psutil
 from trainperf.core.artifacts.machine import (
     DEVICE_COLUMNS,
     HOST_COLUMNS,
-    MachineEnd,
     MachineHeader,
     Neighbour,
     device_column,
 )
 from trainperf.core.machine.clocks import monotonic_ns, thread_ns
+from trainperf.core.machine.processes import run_beside_parent
+from trainperf.core.run_directory import packed_part, write_atomically
 from trainperf.recording.machine.devices import DeviceSource, nvml_of
 from trainperf.recording.machine.host import HostSource
-from trainperf.recording.machine.neighbours import ProcessSource
-from trainperf.recording.machine.rotating import RotatingFile, rotating
+from trainperf.recording.machine.neighbours import MENTIONED, ProcessSource
+from trainperf.recording.rotating_file import RotatingFile
 
 
 SHARE = 0.005
 """Of a CPU, for sampling: what costs more is done less often."""
 AGAIN_NS = 10_000_000_000
-"""After which another process that keeps CPUs busy is named once more."""
-LOWEST_PRIORITY = 19
+"""After which another process is named once more."""
+OWN_EVERY = 30
+"""Samples after which the processes of this training are looked for, whoever else is there."""
 _LOOK_S = 1.0
 """How often it looks whether the training process is still there."""
 
@@ -56,8 +58,8 @@ class Sampler:
         self._host = HostSource(monotonic_ns, (given.parent, given.thread))
         self._processes = ProcessSource(monotonic_ns, given.parent, several=given.several)
         nvml, why = nvml_of(given.device)
-        self._devices = None if nvml is None else DeviceSource(nvml, given.device, monotonic_ns)
-        devices = self._devices.devices if self._devices is not None else ()
+        self._devices = DeviceSource(nvml, given.device)
+        devices = self._devices.devices
         unknown = {} if self._processes.works else {"cpu_own": "only Linux tells it here"}
         self.header = MachineHeader(
             rank=given.rank,
@@ -73,90 +75,35 @@ class Sampler:
             cpus=psutil.cpu_count(),
             reasons={**self._host.reasons, **unknown, **({"devices": why} if why else {})},
         )
-        self._on_devices: set[tuple[int, int | None]] = set()
-        self._named_ns: dict[int, int] = {}
-        self.samples = 0
+        self._named_ns: dict[tuple[int, int | None], int] = {}
+        self._samples = 0
 
     def sample(self) -> bytes:
-        """The next line, and lines on neighbours that are new."""
+        """The next line, and lines on neighbours that were not named just now."""
         now_ns = monotonic_ns() - self._zero_ns
         host = self._host.read()
         host["cpu_own"] = own = self._processes.read()
-        busy = host.get("cpu_busy")
+        others = own is not None and (host.get("cpu_busy") or 0.0) - own >= MENTIONED
         neighbours: list[Neighbour] = []
-        others = own is not None and busy is not None and busy - own >= 0.1
-        if (others or self.samples % 30 == 0) and self._processes.due():
-            neighbours += self._busy(now_ns)
-        devices: list[dict[str, float | None]] = []
-        if self._devices is not None:
-            devices, beside = self._devices.read(self._processes.own)
-            neighbours += self._new_on_devices(beside, now_ns)
-        host["sampler_s"] = time.process_time()
+        if (others or self._samples % OWN_EVERY == 0) and self._processes.due():
+            neighbours = self._processes.look(now_ns)
+        self._samples += 1
+        devices, beside = self._devices.read(self._processes.own, now_ns)
         values = [host.get(name) for name in HOST_COLUMNS]
         values += [device[name] for device in devices for name in DEVICE_COLUMNS]
-        self.samples += 1
-        lines = [_encode([now_ns, *map(_short, values)]), *map(_encode, neighbours)]
-        return b"\n".join(lines) + b"\n"
+        lines = [[now_ns, *map(_short, values)], *self._new([*neighbours, *beside], now_ns)]
+        return b"".join(_encode(line) + b"\n" for line in lines)
 
-    def end(self) -> bytes:
-        """The last line."""
-        return _encode(MachineEnd(samples=self.samples, sampler_s=time.process_time())) + b"\n"
-
-    def _busy(self, now_ns: int) -> list[Neighbour]:
-        """Other processes on the CPUs; one that was named just now is not named again."""
-        named = [
-            Neighbour(at_ns=now_ns, pid=each.pid, name=each.name, cpus=round(each.cpus, 3))
-            for each in self._processes.look()
-            if now_ns - self._named_ns.get(each.pid, -AGAIN_NS) >= AGAIN_NS
-        ]
-        self._named_ns |= {each.pid: now_ns for each in named}
-        return named
-
-    def _new_on_devices(self, beside: Sequence[Neighbour], now_ns: int) -> list[Neighbour]:
-        """Those that were not there at the sample before."""
-        present = {(each.pid, each.device) for each in beside}
-        new = [each for each in beside if (each.pid, each.device) not in self._on_devices]
-        self._on_devices = present
-        return [msgspec.structs.replace(each, at_ns=now_ns) for each in new]
+    def _new(self, neighbours: Sequence[Neighbour], now_ns: int) -> list[Neighbour]:
+        """Those that were not named just now."""
+        named = {key: at for key, at in self._named_ns.items() if now_ns - at < AGAIN_NS}
+        new = [each for each in neighbours if (each.pid, each.device) not in named]
+        self._named_ns = {**named, **{(each.pid, each.device): now_ns for each in new}}
+        return new
 
 
 def main(arguments: Sequence[str]) -> int:
     """Sample until the fit is over; 0 in any case that is not a mistake of the caller's."""
-    given = _parser().parse_args(arguments)
-    over = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # meant for the fit
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
-    with suppress(OSError, AttributeError):
-        os.nice(LOWEST_PRIORITY)
-    threading.Thread(target=_listen, args=(over,), daemon=True).start()
-    # The disk is full, or the directory was taken away: nothing trains less for that.
-    with suppress(OSError), rotating(given.file, given.most) as file:
-        _sample_until(over, given, file)
-    return 0
-
-
-def _sample_until(over: threading.Event, given: argparse.Namespace, file: RotatingFile) -> None:
-    sampler = Sampler(given)
-    file.write(_encode(sampler.header) + b"\n")
-    due_ns = monotonic_ns() + int(given.every_s * 1e9)
-    while not _waited_for(over, due_ns, given.parent):
-        began, spent = monotonic_ns(), thread_ns()
-        file.write(sampler.sample())
-        cost_ns = thread_ns() - spent
-        due_ns = max(due_ns + int(given.every_s * 1e9), began + int(cost_ns / SHARE))
-    if over.is_set():
-        file.write(sampler.sample() + sampler.end())
-
-
-def _waited_for(over: threading.Event, due_ns: int, parent: int) -> bool:
-    """Wait until then, or until the fit is over; whether it is."""
-    while (left_s := (due_ns - monotonic_ns()) / 1e9) > 0:
-        if over.wait(min(left_s, _LOOK_S)) or os.getppid() != parent:
-            return True
-    return over.is_set()
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trainperf.recording.machine.process")
     parser.add_argument("file", type=Path)
     for name in ("--parent", "--thread", "--zero-ns", "--rank", "--attempt"):
@@ -165,13 +112,39 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--several", action="store_true")
     parser.add_argument("--device", action="append", default=[])
-    return parser
+    given = parser.parse_args(arguments)
+    run_beside_parent()
+    # The disk is full, or the directory was taken away: nothing trains less for that.
+    with suppress(OSError):
+        _sample(given)
+    return 0
 
 
-def _listen(over: threading.Event) -> None:
-    """Wait for the line that says that the fit is over; its end says so too."""
-    sys.stdin.readline()
-    over.set()
+def _sample(given: argparse.Namespace) -> None:
+    """Sample for as long as the training process is there."""
+    with closing(RotatingFile(given.file, given.most, pack)) as file:
+        sampler = Sampler(given)
+        file.write(_encode(sampler.header) + b"\n")
+        file.flush()
+        every_ns = int(given.every_s * 1e9)
+        due_ns = monotonic_ns() + every_ns
+        while os.getppid() == given.parent:
+            left_s = (due_ns - monotonic_ns()) / 1e9
+            if left_s > 0:
+                time.sleep(min(left_s, _LOOK_S))
+                continue
+            began_ns, spent_ns = monotonic_ns(), thread_ns()
+            file.write(sampler.sample())
+            file.flush()
+            due_ns = began_ns + max(every_ns, int((thread_ns() - spent_ns) / SHARE))
+
+
+def pack(part: Path) -> None:
+    """Have a packed part instead; at any moment one of both is whole."""
+    with suppress(OSError):  # the disk is full: it stays as it is
+        packed = Path(str(packed_part(part)))
+        write_atomically(packed, gzip.compress(part.read_bytes(), mtime=0))
+        part.unlink()
 
 
 def _short(value: float | None) -> float | int | None:

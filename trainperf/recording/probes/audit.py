@@ -21,8 +21,8 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
 from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
-from trainperf.recording.profiling.profiler_probe import ProfilerProbe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.profiling.profiler_probe import ProfilerProbe, capture_probe
+from trainperf.recording.recorder import Draft
 
 
 log = logging.getLogger("trainperf")
@@ -34,7 +34,8 @@ MOST_S = 1.0
 """Processor time for looking at operators where nobody has named the step: with what torch takes to
 ask about each, and what is done after the step, about a second."""
 
-_UNUSUAL = Tag.FIRST_IN_EPOCH | Tag.AFTER_VALIDATION | Tag.PARTIAL_GROUP
+_UNUSUAL = Tag.FIRST_IN_EPOCH | Tag.AFTER_VALIDATION | Tag.AFTER_CHECKPOINT | Tag.PARTIAL_GROUP
+"""Also tags of a step amid which the loop validates or saves."""
 
 _MOST_BYTES = 32 * 2**20
 """Of a capture, packed: one step."""
@@ -63,11 +64,12 @@ class AuditProbe(Probe):
         self._plan = plan
         self._place = place
         self._guard = guard
-        self._begin_anew()
-        self._running = False
-        self._interrupted = False
-        self._left = False
-        """Whether hooks may be left, because a step ended with its update."""
+        self._step: int | None = None
+        """Number of the audited step."""
+        self._running = self._in_gap = False
+        """Whether operators are looked at, or were until a gap began."""
+        self._unreleased: list[Audit] = []
+        """They may have left hooks, because the step ended with its update."""
         self._heard = -1
         """The last step of which a batch was announced."""
         self.over = False
@@ -78,44 +80,27 @@ class AuditProbe(Probe):
         """Captures a step instead."""
         self._note = ""
         self._unread: dict[str, str] = {}
-        guard.when_faulty(self.name, self._stop)
-
-    def _begin_anew(self) -> None:
-        chosen = self._plan.chosen
-        self._step: int | None = None
-        """Number of the audited step."""
-        self._cut = False
-        self._audit = Audit(
-            self._module,
-            lambda function: self._guard.wrap(self.name, function),
-            most_ns=int(MOST_S * 1e9) if chosen else None,
-        )
-
-    def attach(self, recorder: Recorder) -> None:
-        """Begin to look at its open step."""
-        self.recorder = recorder
+        guard.when_faulty(self.name, self._give_up)
 
     def begin_batch(self) -> None:
         """A batch is about to be trained.  Runs every micro-batch until the audit is over."""
-        if self._left:
+        if self._unreleased:
             self._release()
         draft = self.recorder.draft
         if self.over or draft is None or draft.index < self._plan.at or self._running:
             return
         self._heard = draft.index
-        if self._step not in (None, draft.index):  # the epoch ended amid its step
-            self._begin_anew()
-        if self._step is None and not self._guard.run(self.name, lambda: self._choose(draft)):
-            return
-        draft.tags |= Tag.AUDITED
-        self._resume()
+        # Another step may have been begun, and its epoch ended amid it.
+        if self._step == draft.index or self._guard.run(self.name, lambda: self._choose(draft)):
+            draft.tags |= Tag.AUDITED
+            self._resume()
 
     def pause(self) -> None:
         """A batch was trained: what follows is not audited."""
         if self._running:
             self._running = False
             self._guard.last(self.name, self._audit.__exit__)
-            self._left = True
+            self._unreleased.append(self._audit)
 
     def settle(self) -> bool:
         """Write the result if the step is complete; whether nothing more will be audited."""
@@ -125,16 +110,18 @@ class AuditProbe(Probe):
         if draft.index == self._step:
             self._guard.run(self.name, lambda: self._settle(draft))
         elif self._plan.chosen and draft.index >= max(self._plan.at, self._heard + 1):
-            self._guard.run(self.name, lambda: self._unheard(draft.index))
+            # A step began that nobody announced: what is compiled in place calls no hook.
+            why = why_not_eager(self._module) or "the model is not heard in its forward"
+            self._guard.run(self.name, lambda: self._avoid(draft.index, why))
         return self.over
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """A validation in the middle of a batch is no part of the step."""
         if begins and self._running:
             self.pause()
-            self._interrupted = self._cut = True
-        elif not begins and self._interrupted:
-            self._interrupted = False
+            self._in_gap = True
+        elif not begins and self._in_gap:
+            self._in_gap = False
             self._resume()
 
     def detach(self) -> None:
@@ -154,37 +141,40 @@ class AuditProbe(Probe):
     def notes(self) -> dict[str, str]:
         """Which step was audited or captured and what that took, or why none was."""
         captured = {} if self._profiler is None else self._profiler.notes()
-        return {**captured, **self._unread, **({self.name: self._note} if self._note else {})}
+        return captured | self._unread | ({self.name: self._note} if self._note else {})
 
     # -- inside -------------------------------------------------------------------------------
 
     def _choose(self, draft: Draft) -> bool:
         """Whether this step is audited."""
+        self._step = None
         if self._plan.chosen:
-            usual = not draft.tags & _UNUSUAL or draft.index >= LATEST
-            if draft.micro_batches or not usual:
+            if draft.micro_batches or self._is_unusual(draft):
                 return False
             if torch._C._autograd._profiler_enabled():  # noqa: SLF001 as the tracer asks
                 self._note = "no step was audited: another torch profiler was at work"
                 return False
-            if why := why_not_eager(self._module):
-                self._capture(draft.index, why)
+            if self._avoid(draft.index, why_not_eager(self._module)):
                 return False
-            if why := why_no_look(self._place.device):
-                self._skip(why)
-                return False
+        self._audit = Audit(
+            self._module,
+            lambda function: self._guard.wrap(self.name, function),
+            most_ns=int(MOST_S * 1e9) if self._plan.chosen else None,
+        )
         self._step = draft.index
         return True
 
+    def _is_unusual(self, draft: Draft) -> bool:
+        return bool(draft.tags & _UNUSUAL) and draft.index < LATEST
+
     def _settle(self, draft: Draft) -> None:
-        unusual = bool(draft.tags & _UNUSUAL) or self._cut
-        if self._plan.chosen and unusual and draft.index < LATEST:
-            self._begin_anew()
+        if self._plan.chosen and self._is_unusual(draft):
+            self._step = None  # a later one is audited
+            return
+        if self._audit.stopped:
+            self._avoid(draft.index, "an audit of so many operators would take too long")
             return
         self.over = True
-        if self._audit.stopped:
-            self._capture(draft.index, "an audit of so many operators would take too long")
-            return
         begun = monotonic_ns()
         audit = self._audit.result(step=draft.index, micro_batches=draft.micro_batches)
         if self._place.first is not None:
@@ -195,20 +185,19 @@ class AuditProbe(Probe):
         took_s = audit.audited_s + (monotonic_ns() - begun) / 1e9
         self._note = f"step {draft.index} was audited, which made it take {duration(took_s)}"
 
-    def _unheard(self, step: int) -> None:
-        """A step began that nobody announced: what is compiled in place calls no hook."""
-        self._capture(step, why_not_eager(self._module) or "the model is not heard in its forward")
+    def _avoid(self, step: int, why: str) -> bool:
+        """Have the second step from now captured if an audit would hurt; whether none is made."""
+        nothing = why_no_look(self._place.device)
+        self.over = bool(why or nothing)
+        if nothing:
+            self._note = f"no step was audited: {f'{why}, and ' if why else ''}{nothing}"
+        elif why:
+            # The first one wakes the profiler up.
+            self._note = f"no step was audited: {why}; step {step + 2} was to be captured instead"
+            self._capture(step)
+        return self.over
 
-    def _skip(self, why: str) -> None:
-        self.over = True
-        self._note = f"no step was audited: {why}"
-
-    def _capture(self, step: int, why: str) -> None:
-        """Have the second step from now captured: the first one wakes the profiler up."""
-        if none := why_no_look(self._place.device):
-            self._skip(f"{why}, and {none}")
-            return
-        self._skip(f"{why}; step {step + 2} was to be captured instead")
+    def _capture(self, step: int) -> None:
         profile = ScheduledProfile(
             skip_first=step + 1,
             wait=0,
@@ -219,13 +208,11 @@ class AuditProbe(Probe):
             on_demand=False,
             analyse=False,
         )
-        profiler = (
-            profile.probe(self._place, self._guard) if self._place.first is not None else None
-        )
-        if profiler is not None:
-            self._profiler = profiler
-            profiler.attach(self.recorder)
-            self._listen(profiler, until=step + 2)
+        if self._place.first is not None:
+            self._profiler = capture_probe(profile, self._place, self._guard)
+        if self._profiler is not None:
+            self._profiler.attach(self.recorder)
+            self._listen(self._profiler, until=step + 2)
 
     def _listen(self, profiler: ProfilerProbe, until: int) -> None:
         """Have the profiler told of the ends of steps, for as long as it needs them."""
@@ -251,13 +238,13 @@ class AuditProbe(Probe):
         self._unread = analyst.finish()
 
     def _release(self) -> None:
-        self._left = False
-        self._guard.last(self.name, self._audit.release)
+        while self._unreleased:
+            self._guard.last(self.name, self._unreleased.pop().release)
 
     def _resume(self) -> None:
         self._running = True
         self._guard.run(self.name, self._audit.__enter__)
 
-    def _stop(self) -> None:
+    def _give_up(self) -> None:
         """After a fault of ours nothing more is looked at."""
         self.over = True

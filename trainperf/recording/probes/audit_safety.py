@@ -14,6 +14,7 @@ from trainperf.core.formatting.units import size
 from trainperf.core.machine.limits import free_bytes
 from trainperf.recording.parallelism import sharding
 from trainperf.recording.probes.compilation import graphs_built
+from trainperf.recording.probes.hooks import is_compiled
 
 
 LEAST_FREE_BYTES = 512 << 20
@@ -22,7 +23,7 @@ LEAST_FREE_BYTES = 512 << 20
 
 def why_not_eager(module: nn.Module | None) -> str:
     """Why a step of this loop is captured and not audited; empty where it is audited."""
-    if graphs_built() or any(map(_compiled, () if module is None else module.modules())):
+    if graphs_built() or any(map(is_compiled, () if module is None else module.modules())):
         return "torch.compile is in use, and an audit would run its functions uncompiled"
     if spread := sharding(module):
         return f"{spread} is in use"
@@ -39,11 +40,6 @@ def why_no_look(device: str) -> str:
     if device == "cuda" and torch.cuda.mem_get_info()[0] < LEAST_FREE_BYTES // 2:
         return "the device's memory is full"
     return ""
-
-
-def _compiled(module: nn.Module) -> bool:
-    wrapped = type(module).__name__ == "OptimizedModule"
-    return wrapped or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def _graphs() -> bool:

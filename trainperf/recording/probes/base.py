@@ -11,6 +11,7 @@ from trainperf.audit.attribution import Shield, as_it_is
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.schedule import CostLimit
 
 
 Batch = object
@@ -113,6 +114,25 @@ def overriding(probes: Iterable[Probe], hook: str) -> list[tuple[str, Callable[.
         for probe in probes
         if getattr(type(probe), hook) is not getattr(Probe, hook)
     ]
+
+
+class ReadingProbe(Probe):
+    """A probe that reads something after a step, as often as the cost of that allows."""
+
+    limit: CostLimit
+
+    def look(self, draft: Draft) -> None:
+        """Read if it is due."""
+        begun = self.recorder.now_ns()
+        if begun < self.due_ns:
+            return
+        self.read(draft)
+        self.limit.done(begun, self.recorder.now_ns() - begun)
+        self.due_ns = self.limit.next_ns
+
+    def read(self, draft: Draft) -> None:
+        """Read it now."""
+        raise NotImplementedError
 
 
 class RingProbe(Probe):

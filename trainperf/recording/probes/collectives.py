@@ -7,14 +7,13 @@ collective was issued does not say that anybody waited; the times of the ranks d
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch.distributed as dist
 
 from trainperf.core.phases import FIRST_GAP, PHASES
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Draft
+from trainperf.recording.recorder import Draft, Recorder
 
 
 FIRST = 4
@@ -24,105 +23,88 @@ STEPS = 4
 AGAIN_EVERY = 1000
 """Steps after which it is counted again: what is logged or clipped may change."""
 
-_NO_COUNTS = [0] * len(PHASES)
-
 
 class CollectivesProbe(Probe):
-    """Listens to the timeline in the steps that it counts; a profiler that listens has its place.
+    """Counts in the steps that it has the timeline for; a profiler that listens has its place.
 
     Under the name `collectives` in the run's configuration, e.g. `backward 1, loop 2`: per counted
     step, over all process groups of this rank; `none` where there were none.
     """
 
     name = "collectives"
-    facts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
-        self._groups: list[dist.ProcessGroup] = []
-        self._counts = _NO_COUNTS.copy()
-        self._step = _NO_COUNTS.copy()
+        self._step: _StepCount | None = None
+        """The step that is being counted."""
+        self._counted = [0] * len(PHASES)
         self._steps = 0
-        self._slot = 0
-        self._issued = 0
-        self._left = 0
 
     def close(self, draft: Draft) -> None:
-        """Begin to count, or go on.  Runs every step."""
-        if self._left:
-            self._counted()
-        elif draft.index % AGAIN_EVERY == FIRST and self.recorder.listener is None:
-            self._begin()
+        """The step is over, and the next may be counted.  Runs every step."""
+        if self._step is not None:
+            self._end(self._step)
+        if FIRST + STEPS > draft.index % AGAIN_EVERY >= FIRST and self.recorder.listener is None:
+            groups = _groups()
+            if groups:
+                self._step = self.recorder.listener = _StepCount(self.recorder, groups)
 
     def detach(self) -> None:
         """Listen no longer."""
-        self._end()
+        if self.recorder.listener is self._step:
+            self.recorder.listener = None
 
     def config(self) -> dict[str, Scalar]:
         """Collectives per counted step, of each phase that has any."""
         if not self._steps:
             return {}
         per_phase = (
-            f"{phase.label} {self._counts[phase] / self._steps:.3g}"
+            f"{phase.label} {self._counted[phase] / self._steps:.3g}"
             for phase in PHASES
-            if self._counts[phase]
+            if self._counted[phase]
         )
         return {"collectives": ", ".join(per_phase) or "none"}
 
-    # -- as a listener of the timeline, in the steps that are counted --------------------------
+    def _end(self, step: "_StepCount") -> None:
+        # A profiler may have taken its place, amid the step perhaps.
+        if self.recorder.listener is step and step.count():
+            self._counted = [a + b for a, b in zip(self._counted, step.issued, strict=True)]
+            self._steps += 1
+        self.detach()
+        self._step = None
+
+
+class _StepCount:
+    """Collectives of one step by phase, counted as a listener of the timeline."""
+
+    def __init__(self, recorder: Recorder, groups: Sequence[dist.ProcessGroup]) -> None:
+        self.issued = [0] * len(PHASES)
+        self._recorder = recorder
+        self._groups = groups
+        self._slot = recorder.slot
+        self._before = _issued(groups)
 
     def entered(self, slot: int) -> None:
         """A phase begins: what was issued before belongs to the one around it."""
-        self._count()
+        self.count()
         self._slot = slot
 
     def left(self) -> None:
         """A phase ended."""
-        self._count()
-        self._slot = self.recorder.slot
+        self.entered(self._recorder.slot)
 
-    def cleared(self) -> None:
-        """All of them have."""
-        self.left()
+    cleared = left
 
-    # -- inside -------------------------------------------------------------------------------
-
-    def _begin(self) -> None:
-        self._groups = _groups()
-        self._left = STEPS if self._groups else 0
-        self._step = _NO_COUNTS.copy()
-        self._slot, self._issued = self.recorder.slot, _issued(self._groups)
-        self.recorder.listener = self if self._left else None
-
-    def _counted(self) -> None:
-        """A counted step is over."""
-        if self.recorder.listener is not self:  # a profiler took its place, amid the step perhaps
-            self._left = 0
-            return
-        self._count()
-        if not self._left:
-            return
-        self._counts = [a + b for a, b in zip(self._counts, self._step, strict=True)]
-        self._step = _NO_COUNTS.copy()
-        self._steps += 1
-        self._left -= 1
-        if not self._left:
-            self._end()
-
-    def _end(self) -> None:
-        if self.recorder.listener is self:
-            self.recorder.listener = None
-        self._left = 0
-        self._groups = []
-
-    def _count(self) -> None:
+    def count(self) -> bool:
+        """What was issued since the last count is the phase's; false if that is not known."""
         try:
             issued = _issued(self._groups)
         except RuntimeError:  # a group is gone: this step is not counted
-            self._end()
-            return
-        if issued != self._issued and self._slot < FIRST_GAP:
-            self._step[self._slot] += issued - self._issued
-        self._issued = issued
+            self._recorder.listener = None
+            return False
+        if self._slot < FIRST_GAP:
+            self.issued[self._slot] += issued - self._before
+        self._before = issued
+        return True
 
 
 def _groups() -> list[dist.ProcessGroup]:

@@ -1,16 +1,15 @@
 """Feeds what torch.compile did: graphs per step, and for the whole fit why, where and how long."""
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from trainperf.core.artifacts import write_document
-from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep
+from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep, GraphBreak
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.base import Batch, Probe, add
-from trainperf.recording.probes.dynamo_log import UTILITIES, DynamoRecords, by_times, utilities
+from trainperf.recording.probes.dynamo_log import DynamoRecords, utilities
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -38,19 +37,17 @@ class CompileProbe(Probe):
         """What the compiler counts, once it was loaded."""
         self._built = 0
         self._new = False
+        """Whether something is known that is not written."""
         self._compiled: list[Compiled] = []
-        self._omitted = 0
         self._breaks: Counter[tuple[str, str]] = Counter()
-        self._walls_ns: dict[int, int] = {}
-        self._building: set[int] = set()
-        """Steps in which something was built and whose time is not known yet."""
+        self._steps: list[CompiledStep] = []
 
     def attach(self, recorder: Recorder) -> None:
         """Note what there is already."""
         super().attach(recorder)
         self._column = recorder.column("recompiles")
         self._records = DynamoRecords()
-        self._frames, self._graphs = _counted()
+        self._frames, self._graphs = _counted("frames", "total"), graphs_built()
 
     def detach(self) -> None:
         """The last gap may have compiled something too."""
@@ -60,65 +57,46 @@ class CompileProbe(Probe):
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Compare with the micro-batch before.  Runs every micro-batch."""
         if self._counters is None:
-            utils = sys.modules.get(UTILITIES)
+            utils = utilities()
             self._counters = None if utils is None else utils.counters
         # Empty until something was compiled: one look and no more in most fits.
         # Then `[...]` would run the counter's Python code for a missing key, every step.
         if self._counters and self._counters["frames"].get("total", 0) != self._frames:
-            draft = self.recorder.draft
-            if draft is not None:
-                self._charge(draft)
+            self._look(self.recorder.draft)
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 as in the base
         """What was built so far is the open step's; what is built in a gap is nobody's."""
-        draft = self.recorder.draft
-        if begins and draft is not None:
-            self._charge(draft)
-        else:
-            self._look(None)
+        self._look(self.recorder.draft if begins else None)
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Write what is known by now, if anything is new.  Runs every flush."""
-        for draft in drafts if self._building else ():
-            if draft.index in self._building:
-                self._building.discard(draft.index)
-                self._walls_ns[draft.index] = sum(draft.host_ns)
+        for draft in drafts if self._built else ():
+            if draft.facts[self._column]:
+                wall_s = sum(draft.host_ns) / 1e9
+                self._steps.append(CompiledStep(step=draft.index, wall_s=wall_s))
                 self._new = True
         self._write()
 
-    def _charge(self, draft: Draft) -> None:
-        graphs = self._look(draft.index)
-        if graphs:
-            add(draft, self._column, graphs)
-            draft.tags |= Tag.RECOMPILED
-
-    def _look(self, step: int | None) -> int:
-        """How many graphs were built since the last look."""
-        frames, built = _counted()
+    def _look(self, draft: Draft | None) -> None:
+        """Charge a step, or none, with the graphs that were built since the last look."""
+        frames, built = _counted("frames", "total"), graphs_built()
         if frames == self._frames:
-            return 0
-        before = self._graphs
+            return
+        graphs = max(0, built - self._graphs)  # `torch._dynamo.reset()` starts counting anew
         self._frames, self._graphs = frames, built
-        graphs = max(0, self._graphs - before)  # `torch._dynamo.reset()` starts counting anew
-        self._keep(step, graphs)
-        return graphs
-
-    def _keep(self, step: int | None, graphs: int) -> None:
-        compiled = self._records.compiled(step)
-        room = MOST - len(self._compiled)
-        self._compiled += compiled[:room]
-        self._omitted += len(compiled[room:])
+        self._compiled += self._records.compiled(None if draft is None else draft.index)
+        del self._compiled[MOST:]
         self._breaks += self._records.breaks()
         self._built += graphs
         self._new = True
-        if step is not None and graphs:
-            self._building.add(step)
+        if draft is not None and graphs:
+            add(draft, self._column, graphs)
+            draft.tags |= Tag.RECOMPILED
 
     def _write(self) -> None:
-        if self._run is None or not self._new:
-            return
-        self._new = False
-        write_document(self.document(), self._run)
+        if self._run is not None and self._new:
+            self._new = False
+            write_document(self.document(), self._run)
 
     def document(self) -> Compilation:
         """What is known by now."""
@@ -126,32 +104,26 @@ class CompileProbe(Probe):
             graphs=self._built,
             compile_s=self._records.compile_s(),
             compiled=tuple(self._compiled),
-            left_out=self._omitted,
-            breaks=by_times(self._breaks),
-            steps=tuple(
-                CompiledStep(step=step, wall_s=wall / 1e9) for step, wall in self._walls_ns.items()
+            breaks=tuple(
+                GraphBreak(reason=reason, where=where, times=times)
+                for (reason, where), times in self._breaks.most_common()
             ),
+            steps=tuple(self._steps),
             reasons=self._records.reasons(),
         )
 
 
 def graphs_built() -> int:
     """Graphs that torch.compile has built in this process."""
-    return _counted()[1]
+    return _counted("stats", "unique_graphs")
 
 
 def backwards_captured() -> int:
     """Backward passes that compiled autograd has captured in this process, with their hooks."""
-    utils = utilities()
-    return 0 if utils is None else utils.counters["compiled_autograd"].get("captures", 0)
+    return _counted("compiled_autograd", "captures")
 
 
-def _counted() -> tuple[int, int]:
-    """Frames that torch looked at, and graphs that it built, in this process."""
+def _counted(what: str, name: str) -> int:
+    """What torch counts of its compilations in this process."""
     utils = utilities()
-    if utils is None:
-        return 0, 0
-    return (
-        utils.counters["frames"].get("total", 0),
-        utils.counters["stats"].get("unique_graphs", 0),
-    )
+    return 0 if utils is None else utils.counters[what].get(name, 0)

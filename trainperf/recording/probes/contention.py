@@ -1,16 +1,23 @@
-"""Contention for the host's CPUs: how long the training thread and the loader's workers lack one.
+"""Contention for the host's CPUs: what Linux counts of this process's threads and its workers.
 
-Linux counts for every thread how long it ran and how long it was ready to run and had no CPU, for
-a process how often a CPU was taken from it, and for a control group in how many periods its quota
-was used up.  Sums since the first reading are kept, for the whole fit: no step has them.
+For every thread it counts how long it ran and how long it was ready to run and had no CPU, for a
+process how often a CPU was taken from it, and for a control group in how many periods its quota was
+used up.  Sums since the first reading are kept, for the whole fit: no step has them.
+
+Python's other threads are told apart by name: a callback that hands its work to a thread has not
+got rid of it.  What runs Python there keeps the interpreter from the training, and what does not
+may take a core from it; TensorBoard's writer computes its checksums byte by byte in Python.
 """
 
 import os
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 from trainperf.core.machine.limits import quota_periods
-from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.base import ReadingProbe
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit
 
@@ -20,98 +27,108 @@ _PROC = Path("/proc")
 LEAST_NS, SHARE = 1_000_000_000, 2e-4
 """Time between two readings, at least, and the most of the time that they may take."""
 
+OWN = "trainperf"
+"""Our threads' names begin with it."""
 
-class ContentionProbe(Probe):
+_NUMBERED = re.compile(r"^Thread-\d+(?: \((.+)\))?$")
+
+_THREAD = "thread "
+"""Sums of threads by name begin with it."""
+
+Counted = Iterator[tuple[tuple[Path | None, str], int]]
+"""A thread or process, or `None` for this one; the sum that it is a part of; and the count."""
+
+
+class ContentionProbe(ReadingProbe):
     """Reads what the kernel counts, once a second at most, and at the end.
 
-    Workers are this thread's child processes; those of a fork server are not seen.
+    A thread or a worker that is there at the first reading counts from then on, a later one from
+    its start; what one does after its last reading does not count.  Workers are this thread's child
+    processes; those of a fork server are not seen.
 
     Args:
         proc: What the kernel shows of processes.
     """
 
     name = "contention"
-    facts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, proc: Path = _PROC) -> None:
-        self._thread = proc / "thread-self"
         self._proc = proc
-        self._first: dict[str, int] | None = None
-        self._latest: dict[str, int] = {}
-        self._workers: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {}
-        """Of each child process what it had run and waited, nanoseconds: at first, and latest."""
+        self._latest: dict[tuple[Path | None, str], int] = {}
+        self._sums = Counter(workers_ran_ns=0, workers_waited_ns=0)
 
     def attach(self, recorder: Recorder) -> None:
         """Begin with the first reading."""
         super().attach(recorder)
-        self._limit = CostLimit(SHARE, LEAST_NS)
-
-    def look(self, draft: Draft) -> None:
-        """Read, on the thread that trains."""
-        del draft
-        now = self.recorder.now_ns()
-        if now < self.due_ns:
-            return
-        self._read(now)
-        ended = self.recorder.now_ns()
-        self._limit.done(ended, ended - now)
-        self.due_ns = self._limit.next_ns
+        self.limit = CostLimit(SHARE, LEAST_NS)
+        self._trains = threading.get_native_id()
 
     def ended(self, reason: str) -> None:
-        """The last reading; workers that are gone keep their last one."""
-        del reason
-        if self._first is not None:
-            self._read(self.recorder.now_ns())
+        """The last reading; what is gone keeps its last one."""
+        self._add()
+
+    def read(self, draft: Draft) -> None:
+        """Read, on the thread that trains."""
+        self._add()
 
     def totals(self) -> dict[str, int]:
         """Sums since the first reading: `Totals.contention` has their names and units."""
-        if self._first is None or self._latest["span_ns"] <= self._first["span_ns"]:
-            return {}
-        sums = {name: now - self._first[name] for name, now in self._latest.items()}
-        for place, name in enumerate(("workers_ran_ns", "workers_waited_ns")):
-            pairs = self._workers.values()
-            sums[name] = sum(latest[place] - first[place] for first, latest in pairs)
-        return sums
+        sums = {name: ns for name, ns in self._sums.items() if not name.startswith(_THREAD)}
+        return sums if sums.get("span_ns") else {}
 
-    def _read(self, now: int) -> None:
+    def threads_ns(self) -> dict[str, int]:
+        """Other thread of Python to the nanoseconds it ran; those of one name together."""
+        names = [name for name in self._sums if name.startswith(_THREAD)]
+        return {name.removeprefix(_THREAD): self._sums[name] for name in names}
+
+    def _add(self) -> None:
+        first, counted = not self._latest, dict(self._counted())
+        for (task, name), now in counted.items():
+            before = self._latest.get((task, name), now if first or task is None else 0)
+            # One that has ended may have left its number to another.
+            self._sums[name] += now - before if before <= now else now
+        self._latest = counted
+
+    def _counted(self) -> Counted:
         import resource  # noqa: PLC0415 Windows has none, and no such counts
 
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        counted = {
-            "span_ns": now,
-            "preemptions": usage.ru_nivcsw,
-            "kernel_ns": round(usage.ru_stime * 1e9),
-        }
-        scheduled = _scheduled(self._thread)
-        if scheduled is not None:
-            counted["ran_ns"], counted["waited_ns"] = scheduled
-        periods = quota_periods()
-        if periods is not None:
-            counted["quota_periods"], counted["throttled_periods"] = periods
-        self._first = self._first or counted
-        self._latest = {name: counted.get(name, at) for name, at in self._first.items()}
-        for worker in _children(self._thread):
-            read = _scheduled(self._proc / str(worker))
-            if read is not None:
-                first, latest = self._workers.get(worker, (read, read))
-                # The system may have given its number to another process since.
-                self._workers[worker] = (first if read >= latest else read, read)
+        yield (None, "span_ns"), self.recorder.now_ns()
+        yield (None, "preemptions"), usage.ru_nivcsw
+        yield (None, "kernel_ns"), round(usage.ru_stime * 1e9)
+        names = ("quota_periods", "throttled_periods")
+        for name, periods in zip(names, quota_periods() or (), strict=False):
+            yield (None, name), periods
+        trains = self._proc / "thread-self"
+        yield from _scheduled(trains, "ran_ns", "waited_ns")
+        children = trains / "children"
+        for worker in children.read_text().split() if children.exists() else ():
+            yield from _scheduled(self._proc / worker, "workers_ran_ns", "workers_waited_ns")
+        for thread in threading.enumerate():
+            number = thread.native_id
+            if number not in (None, self._trains) and not thread.name.startswith(OWN):
+                yield from _scheduled(self._proc / f"self/task/{number}", _THREAD + named(thread))
 
 
-def _scheduled(task: Path) -> tuple[int, int] | None:
+def _scheduled(task: Path, *names: str) -> Counted:
     """Nanoseconds that it ran, and that it waited for a CPU."""
     try:
-        ran, waited, *_ = (task / "schedstat").read_bytes().split()
-        return int(ran), int(waited)
-    except (OSError, ValueError):
-        return None
+        counts = (task / "schedstat").read_bytes().split()
+    except OSError:  # it has ended, or this system does not count
+        return
+    for name, count in zip(names, counts, strict=False):
+        yield (task, name), int(count)
 
 
-def _children(task: Path) -> list[int]:
-    try:
-        return [int(pid) for pid in (task / "children").read_bytes().split()]
-    except OSError:
-        return []
+def named(thread: threading.Thread) -> str:
+    """The package whose class it is; of Python's own class its name, or that of its function."""
+    package = type(thread).__module__.partition(".")[0]
+    if package not in ("threading", "__main__"):
+        return package
+    numbered = _NUMBERED.match(thread.name)
+    if numbered is None:
+        return re.sub(r"[-_]?\d+(?:_\d+)?$", "", thread.name)
+    return numbered[1] or "a thread"
 
 
 def countable(proc: Path = _PROC) -> bool:

@@ -1,19 +1,21 @@
-"""Feeds the all-reduce tail: from the last gradient being ready to backward having returned.
+"""Feeds the all-reduce tail: from all gradients being computed to backward having returned.
 
-One Python call per step, from a hook on the parameter whose gradient arrives last.  It runs before
-DDP's own hook and leaves the user's communication hook alone.
+The autograd engine tells when the graph of a backward is computed: it calls what was queued in it,
+in the order of queueing.  DDP queues its own call, in which it waits for its buckets, when the last
+gradient of the module is there, so one that is queued at any other gradient comes before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
+import torch
+from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
 
-from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.guard import Guard
-from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.probes.last_gradient import NOT_HEARD, LastGradient
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -22,11 +24,16 @@ NO_BACKWARD = (
     "manual_backward under Lightning"
 )
 
+_NOT_COMPUTED = -1
+"""In the place of a moment: no graph whose gradients are reduced was computed."""
+
 
 class TailProbe(Probe):
     """The all-reduce tail of synchronising micro-batches, of one DDP module or of several.
 
-    Where one backward goes through several, the last gradient of all of them counts.
+    A hook on a parameter of each module queues the call: on the first, whose gradient comes late,
+    so that a checkpointed layer has no graph of its own after it.  The user's communication hook is
+    left alone; what it does while it is called, as compressing a bucket, is part of the computing.
 
     *mark*, if given, puts the moment into the device's queue; otherwise the host clock is read,
     which is right where the device is the host (gloo on a CPU).
@@ -42,129 +49,138 @@ class TailProbe(Probe):
     ) -> None:
         self._modules = modules
         self._mark = mark
-        self._lasts: list[LastGradient] = []
-        self._unsure: set[int] = set()
-        """Steps of which one backward was not heard."""
-        self._announced = False
-        """Whether a backward was."""
-        self._reductions = self._steps = self._micro_batches = 0
+        self._handles: list[RemovableHandle] = []
+        self._computed_ns = _NOT_COMPUTED
+        self._unknown: set[int] = set()
+        """Steps with a backward that may have reduced what no hook told of."""
+        self._quiet = self._reductions = 0
+        """Announced backwards of which no hook told, and those that reduced or may have."""
+        self._steps = self._micro_batches = 0
 
     def attach(self, recorder: Recorder) -> None:
-        """Begin to feed *recorder*; the last parameter is not known yet."""
+        """Begin to feed *recorder*."""
         super().attach(recorder)
         self._column = recorder.column("tail_ns")
-        self._now_ns = recorder.now_ns
-        self._lasts = [
-            LastGradient(module, recorder.now_ns, self.shield, self._mark)
-            for module in self._modules
-        ]
+        for module in self._modules:
+            hook = self._hook(module)
+            self._handles += [
+                parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+                for parameter in _told_by(module)
+            ]
+
+    def _hook(self, module: DistributedDataParallel) -> Callable[[Parameter], None]:
+        # As DDP does: there is no public way.
+        queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
+        now_ns, mark = self.recorder.now_ns, self._mark
+        # Not as an attribute: a module is asked for those by its own `__getattr__`, cold and slow.
+        settings = vars(module)
+
+        def computed() -> None:
+            if self._computed_ns < 0:  # else called again, after DDP has waited for another module
+                self._computed_ns = now_ns()
+                if mark is not None:
+                    mark()
+
+        call = computed if mark is None else self.shield(computed)
+
+        def arrived(_parameter: Parameter) -> None:
+            """Runs every micro-batch; nothing in it can fail."""
+            self._computed_ns = _NOT_COMPUTED
+            # What forward has prepared: a `no_sync()` around backward alone changes nothing.
+            if settings["require_forward_param_sync"]:
+                queue(call)
+
+        return arrived
 
     def ending(self, guard: Guard) -> Callable[[], None]:
-        """What a loop calls when a backward has returned: `backward_ends` behind the *guard*.
+        """What a loop calls when a backward has returned.  Runs every micro-batch.
 
-        Nearly always one module is there, its last gradient was heard and nothing else is due:
-        then no other function is called, as what little is to be done cannot fail.
+        What a tail is taken with cannot fail; the rest is behind the *guard*.
         """
-        ends = guard.act(self.name, self.backward_ends)
-        if len(self._lasts) > 1 or self._mark is not None:
-            return ends
-        (last,) = self._lasts
-        guard.when_faulty(self.name, last.give_up)
-        recorder, column, now_ns = self.recorder, self._column, self._now_ns
-        # Not as an attribute: a module is asked for those by its own `__getattr__`, cold and slow.
-        settings = vars(last.module)
+        recorder, column, now_ns = self.recorder, self._column, self.recorder.now_ns
+        on_host, not_told = self._mark is None, guard.hook(self.name, self._not_told)
 
-        def quick() -> None:
-            ready_ns = last.ready_ns
-            if ready_ns < 0 or not last.left or not settings["require_forward_param_sync"]:
-                ends()
+        def ends() -> None:
+            computed_ns = self._computed_ns
+            if computed_ns < 0:
+                not_told()
                 return
-            tail_ns = now_ns() - ready_ns
-            last.ready_ns = NOT_HEARD
-            last.left -= 1
+            tail_ns = now_ns() - computed_ns
+            self._computed_ns = _NOT_COMPUTED
+            self._reductions += 1
             draft = recorder.draft
-            if draft is not None:
+            if draft is not None and on_host:
                 facts = draft.facts
                 facts[column] = tail_ns + (facts[column] or 0)
 
-        return quick
+        return ends
 
     def detach(self) -> None:
         """Remove all hooks."""
-        for last in self._lasts:
-            last.detach()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
 
-    def backward_ends(self) -> None:
-        """Take the tail of the pass that has just returned.  Runs every micro-batch."""
-        now_ns = self._now_ns()
-        self._announced = True
-        ready_ns, reduced = NOT_HEARD, False
-        for last in self._lasts:
-            moment = last.ready_ns
-            last.ready_ns = NOT_HEARD
-            if not last.reduces:
-                continue
-            if moment == NOT_HEARD:
-                reduced = self._not_heard(last) or reduced
-                continue
-            last.heard(moment)
-            ready_ns = max(ready_ns, moment)
-        self._reductions += reduced or ready_ns != NOT_HEARD
+    def _not_told(self) -> None:
+        """Nothing was reduced, unless a module has left out every parameter with a hook."""
+        self._quiet += 1
         draft = self.recorder.draft
-        if ready_ns != NOT_HEARD and draft is not None and self._mark is None:
-            add(draft, self._column, now_ns - ready_ns)
-
-    @property
-    def _reduced(self) -> int:
-        """Backwards that did, also those that ended without `backward_ends`."""
-        return self._reductions + sum(last.quick for last in self._lasts)
+        if any(m.require_forward_param_sync and _leaves_out(m) for m in self._modules):
+            self._reductions += 1
+            if draft is not None:
+                self._unknown.add(draft.index)
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
-        """A step of which one backward was not heard has no tail: a part of it is none."""
+        """A step of which no hook told one backward has no tail: a part of it is none."""
         self._steps += len(drafts)
         for draft in drafts:
             self._micro_batches += draft.micro_batches
-            if draft.index in self._unsure:
-                self._unsure.discard(draft.index)
+            if draft.index in self._unknown:
+                self._unknown.discard(draft.index)
                 draft.facts[self._column] = None  # the device's marks were read before this
-
-    def _not_heard(self, last: LastGradient) -> bool:
-        """A module took no part, or its last gradient is not known: returns whether it did."""
-        if not last.not_heard():
-            return False
-        if last.learnt:
-            self.recorder.tag(Tag.AUDITED)
-        if self.recorder.draft is not None:
-            self._unsure.add(self.recorder.draft.index)
-        return True
 
     def reasons(self) -> dict[str, str]:
         """Why there is no tail, where the loop announced no backward."""
-        return {"tail_ns": NO_BACKWARD} if self._steps and not self._announced else {}
+        announced = self._reductions or self._quiet
+        return {"tail_ns": NO_BACKWARD} if self._steps and not announced else {}
 
     def config(self) -> dict[str, Scalar]:
         """How often gradients were reduced in a step, and what DDP itself knows of its buckets."""
-        if not self._steps or not self._announced:
+        if not self._steps or self.reasons():
             return {}
+        buckets, unused = zip(*map(_buckets, self._modules), strict=True)
         return {
-            "allreduces_per_step": self._reduced / self._steps,
+            "allreduces_per_step": self._reductions / self._steps,
             "micro_batches_per_step": self._micro_batches / self._steps,
-            **_together([_buckets(module) for module in self._modules]),
+            "ddp_buckets": _total(buckets),
+            "ddp_unused_bytes": _total(unused),
         }
 
 
-def _together(modules: Sequence[dict[str, int | None]]) -> dict[str, Scalar]:
-    """Sums over the modules; `None` where one of them does not tell."""
-    sums: dict[str, Scalar] = {}
-    for name in modules[0]:
-        values = [module[name] for module in modules]
-        numbers = [value for value in values if value is not None]
-        sums[name] = sum(numbers) if len(numbers) == len(values) else None
-    return sums
+def _leaves_out(module: DistributedDataParallel) -> bool:
+    """Whether a backward may reduce without a gradient of some parameters."""
+    return bool(module.find_unused_parameters or module.static_graph)
 
 
-def _buckets(module: DistributedDataParallel) -> dict[str, int | None]:
-    """`ddp_buckets`, the number of them, and `ddp_unused_bytes`, parameters without a gradient.
+def _told_by(module: DistributedDataParallel) -> list[Parameter]:
+    """The parameters with a hook: the first, and where it may be left out the last one too."""
+    ignored = module.parameters_to_ignore
+    trained = [
+        parameter
+        for name, parameter in module.module.named_parameters()
+        if parameter.requires_grad and name not in ignored
+    ]
+    return [*trained[:1], *(trained[1:][-1:] if _leaves_out(module) else ())]
+
+
+def _total(numbers: Sequence[int | None]) -> int | None:
+    """Over the modules; `None` where one of them does not tell."""
+    present = [number for number in numbers if number is not None]
+    return sum(present) if len(present) == len(numbers) else None
+
+
+def _buckets(module: DistributedDataParallel) -> tuple[int | None, int | None]:
+    """The number of its buckets, and the bytes of parameters without a gradient.
 
     The latter is `None` unless DDP was told to look for them.  Torch 2.6 adds it up over steps:
     there only whether it is 0 means something.
@@ -177,7 +193,4 @@ def _buckets(module: DistributedDataParallel) -> dict[str, int | None]:
     sizes = str(data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or "")
     unused = data.get("unused_parameter_size")
     looked = module.find_unused_parameters and isinstance(unused, int)
-    return {
-        "ddp_buckets": len(sizes.split(",")) if sizes else None,
-        "ddp_unused_bytes": int(str(unused)) if looked else None,
-    }
+    return len(sizes.split(",")) if sizes else None, int(str(unused)) if looked else None

@@ -35,6 +35,10 @@ class _Buffer:
         )
 
 
+_Copy = tuple[list[tuple[int, int]], _Buffer]
+"""Step and width of each row that was written, and where."""
+
+
 class Ring:
     """Rows of numbers for each step, written on the device and read later on the host.
 
@@ -50,9 +54,9 @@ class Ring:
         self._spare: list[_Buffer] = []
         self._buffer = _Buffer(0, dtype, self._device)
         self._steps: list[tuple[int, int]] = []
-        self._copied: deque[tuple[list[tuple[int, int]], _Buffer]] = deque()
-        self._copies = 0
-        self._groups: deque[int] = deque()
+        self._copied: list[_Copy] = []
+        """Of the open group."""
+        self._groups: deque[list[_Copy]] = deque()
         self._rows_of: dict[int, list[list[float]]] = {}
         self._incomplete: set[int] = set()
         self.dropped = 0
@@ -75,7 +79,7 @@ class Ring:
             self._spare = [self._make() for _ in range(1 if device.type == "cpu" else 3)]
             self._buffer = self._spare.pop()
         elif len(self._steps) == SLOTS:
-            if len(self._copied) + 1 >= self._most_buffers:
+            if sum(map(len, self._groups)) + len(self._copied) + 1 >= self._most_buffers:
                 self.dropped += 1
                 self._incomplete.add(step)
                 return None
@@ -87,13 +91,12 @@ class Ring:
     def seal(self) -> None:
         """End a group: start copying what was written since the last one."""
         self._copy()
-        self._groups.append(self._copies)
-        self._copies = 0
+        self._groups.append(self._copied)
+        self._copied = []
 
     def resolve(self) -> None:
         """Read the oldest group; its fence must have been reached."""
-        for _ in range(self._groups.popleft()):
-            steps, buffer = self._copied.popleft()
+        for steps, buffer in self._groups.popleft():
             rows = buffer.host[: len(steps)].tolist()
             for (step, width), row in zip(steps, rows, strict=True):
                 self._rows_of.setdefault(step, []).append(row[:width])
@@ -121,7 +124,6 @@ class Ring:
         if buffer.host is not buffer.whole:
             buffer.host[:used].copy_(buffer.whole[:used], non_blocking=True)
         self._copied.append((self._steps, buffer))
-        self._copies += 1
         self._steps = []
         self._buffer = self._spare.pop() if self._spare else self._make()
 

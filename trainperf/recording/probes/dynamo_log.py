@@ -7,11 +7,10 @@ here imports the compiler; where nobody has loaded it nothing was compiled.
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from trainperf.audit.stack_frames import shown_path
-from trainperf.core.artifacts.compilation import Compiled, GraphBreak
+from trainperf.core.artifacts.compilation import Compiled
 
 
 UTILITIES = "torch._dynamo.utils"
@@ -19,9 +18,8 @@ UTILITIES = "torch._dynamo.utils"
 
 NO_RECORDS = "this version of torch keeps no records of its compilations"
 
-_FRAME = re.compile(r"^\[?(\d+)/\d+\]?:?\s*")
+_NUMBER = re.compile(r"^\[?(\d+)/(\d+)\]?:?\s*")
 """How torch numbers a function and its compilations, e.g. `1/6: `."""
-_COMPILATION = re.compile(r"^\[?(\d+)/(\d+)")
 _EXPLANATION = re.compile(r"^\s*Explanation:\s*(.+)$", re.MULTILINE)
 
 _WRAPPERS = "external_utils.py"
@@ -34,26 +32,23 @@ class DynamoRecords:
     """What torch recorded since this was made.  Each call tells what is new since the last."""
 
     def __init__(self) -> None:
-        self._last: object = next(reversed(_metrics() or ()), None)
-        self._breaks = len(_list("graph_break_reasons") or ())
+        self._metrics = _metrics() or []
+        self._breaks = len(_breaks() or ())
         self._spent_s = _spent_s() or 0.0
-        self._names: dict[str, tuple[str, str]] = {}
 
     def compiled(self, step: int | None) -> list[Compiled]:
         """The compilations since the last call, which all belong to one step or to a gap."""
-        entries = _metrics() or []
-        old = [place for place, entry in enumerate(entries) if entry is self._last]
-        new = entries[old[-1] + 1 :] if old else entries
-        self._last = entries[-1] if entries else None
-        return [self._compiled(entry, step) for entry in new]
+        # Torch keeps the latest few: the new ones are told apart by identity.
+        old, self._metrics = set(map(id, self._metrics)), _metrics() or []
+        return [compiled(entry, step) for entry in self._metrics if id(entry) not in old]
 
     def breaks(self) -> Counter[tuple[str, str]]:
         """Reason and place of each graph break since the last call."""
-        reasons = _list("graph_break_reasons") or ()
-        if len(reasons) < self._breaks:  # `torch._dynamo.reset()` forgets them
-            self._breaks = 0
-        new, self._breaks = reasons[self._breaks :], len(reasons)
-        return Counter((explained(_text(entry, "reason")), _place(entry)) for entry in new)
+        reasons = _breaks() or []
+        # `torch._dynamo.reset()` forgets them.
+        new = reasons[self._breaks if self._breaks <= len(reasons) else 0 :]
+        self._breaks = len(reasons)
+        return Counter(map(_break, new))
 
     def compile_s(self) -> float | None:
         """Time spent compiling since this was made; `None` where torch does not count it."""
@@ -64,56 +59,43 @@ class DynamoRecords:
 
     def reasons(self) -> dict[str, str]:
         """What is not known in this version."""
-        if utilities() is None:
-            return {}
-        missing = {
-            "compiled": _metrics() is None,
-            "breaks": _list("graph_break_reasons") is None,
-            "compile_s": _spent_s() is None,
-        }
-        return {name: NO_RECORDS for name, lacks in missing.items() if lacks}
+        records = {"compiled": _metrics, "breaks": _breaks, "compile_s": _spent_s}
+        missing = [name for name, ask in records.items() if utilities() and ask() is None]
+        return dict.fromkeys(missing, NO_RECORDS)
 
-    def _compiled(self, entry: object, step: int | None) -> Compiled:
-        number = _frame(_text(entry, "compile_id"))
-        name, file = _text(entry, "co_name"), _text(entry, "co_filename")
-        if name:
-            own = file and not file.endswith(_WRAPPERS)
-            line = _number(entry, "co_firstlineno") or 1
-            self._names[number] = (name, f"{shown_path(file)}:{line:.0f}") if own else ("", "")
-        function, where = self._names.get(number, ("", ""))
-        reason = recompile_reason(entry)
-        refused = _text(entry, "fail_reason").lower()
-        return Compiled(
-            function=function,
-            where=where,
-            step=step,
-            seconds=_seconds(entry),
-            reason=_FRAME.sub("", first_line(reason)) if reason else None,
-            backward=getattr(entry, "is_forward", True) is False,
-            gave_up=any(word in refused for word in _REFUSED),
-        )
+
+def compiled(entry: object, step: int | None) -> Compiled:
+    """What torch keeps of a compilation.  Of a backward it names no function."""
+    kept = vars(entry)
+    name, file = kept.get("co_name") or "", kept.get("co_filename") or _WRAPPERS
+    own = name and not file.endswith(_WRAPPERS)
+    micros = kept.get("duration_us")
+    reason = recompile_reason(entry)
+    refused = (kept.get("fail_reason") or "").lower()
+    return Compiled(
+        function=name if own else "",
+        where=f"{shown_path(file)}:{kept.get('co_firstlineno') or 1}" if own else "",
+        step=step,
+        seconds=kept.get("entire_frame_compile_time_s") if micros is None else micros / 1e6,
+        reason=_NUMBER.sub("", first_line(reason)) if reason else None,
+        backward=kept.get("is_forward") is False,
+        gave_up=any(word in refused for word in _REFUSED),
+    )
 
 
 def recompile_reason(entry: object) -> str | None:
     """The guard that failed, in torch's words; `None` the first time a function is compiled."""
-    if hasattr(entry, "recompile_reason"):
-        return _text(entry, "recompile_reason") or None
+    kept = vars(entry)
+    if "recompile_reason" in kept:
+        return kept["recompile_reason"] or None
     # Torch 2.6 keeps the guards that failed elsewhere, under the compilation that they belonged to.
-    again = _COMPILATION.match(_text(entry, "compile_id"))
+    again = _NUMBER.match(str(kept.get("compile_id")))
     if again is None or again[2] == "0":
         return None
     last = f"{again[1]}/{int(again[2]) - 1}: "
     guards = getattr(utilities(), "guard_failures", {}).values()
     reasons = (reason for of_function in guards for reason in of_function)
     return next((reason for reason in reasons if reason.startswith(last)), "no reason recorded")
-
-
-def by_times(breaks: Counter[tuple[str, str]]) -> tuple[GraphBreak, ...]:
-    """The places at which graphs ended, those of most graphs first."""
-    return tuple(
-        GraphBreak(reason=reason, where=where, times=times)
-        for (reason, where), times in breaks.most_common()
-    )
 
 
 def utilities() -> ModuleType | None:
@@ -132,41 +114,22 @@ def first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0].strip()
 
 
-def _metrics() -> Sequence[object] | None:
+def _metrics() -> list[object] | None:
     ask = getattr(utilities(), "get_compilation_metrics", None)
-    return list(ask()) if callable(ask) else None
+    return ask and list(ask())
 
 
-def _list(name: str) -> Sequence[object] | None:
-    entries = getattr(utilities(), name, None)
-    return entries if isinstance(entries, list) else None
+def _breaks() -> list[object] | None:
+    return getattr(utilities(), "graph_break_reasons", None)
 
 
 def _spent_s() -> float | None:
-    ask: Callable[[], dict[str, float]] | None = getattr(utilities(), "calculate_time_spent", None)
-    return ask().get("total_wall_time") if callable(ask) else None
+    ask = getattr(utilities(), "calculate_time_spent", None)
+    return ask and ask().get("total_wall_time")
 
 
-def _seconds(entry: object) -> float | None:
-    micros = _number(entry, "duration_us")
-    return micros / 1e6 if micros is not None else _number(entry, "entire_frame_compile_time_s")
-
-
-def _place(reason: object) -> str:
-    frames = getattr(reason, "user_stack", None) or ()
-    return f"{shown_path(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-
-
-def _frame(compile_id: str) -> str:
-    match = _FRAME.match(compile_id)
-    return match[1] if match else compile_id
-
-
-def _text(entry: object, name: str) -> str:
-    value = getattr(entry, name, None)
-    return value if isinstance(value, str) else ""
-
-
-def _number(entry: object, name: str) -> float | None:
-    value = getattr(entry, name, None)
-    return value if isinstance(value, (int, float)) else None
+def _break(entry: object) -> tuple[str, str]:
+    kept = vars(entry)
+    frames = kept.get("user_stack")
+    where = f"{shown_path(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return explained(kept.get("reason") or ""), where

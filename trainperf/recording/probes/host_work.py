@@ -13,6 +13,7 @@ import linecache
 import re
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -49,6 +50,8 @@ CALLERS = frozenset(
 _FROM_VALUES = (torch.tensor, torch.as_tensor)
 """Go through lists and arrays value by value, in Python's own types, before there is a tensor."""
 
+_MOST_FILES = 20_000
+
 _LOOPS = ("RESUME", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")
 _CALLS = ("PRECALL", "CALL")
 _PLAIN = frozenset({"chr", "input", "isinstance", "len", "open", "ord", "print", "range"})
@@ -81,13 +84,14 @@ def host_work(frame: FrameType, package: str | None) -> str:
     return called(_source(code, frame.f_lasti), code, frame.f_globals)
 
 
+@lru_cache(_MOST_FILES)
 def package_of(file: str) -> str:
     """Top name of the library a file belongs to: a folder's or its own."""
     parts = Path(file).parts
-    tops = [at + 1 for at, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
-    if not tops:  # the standard library's: below `lib/python3.11`
-        tops = [at + 1 for at, part in enumerate(parts) if part.startswith("python3.")]
-    return Path(parts[tops[-1]]).stem if tops and tops[-1] < len(parts) else ""
+    roots = [at for at, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
+    # The standard library's: below `lib/python3.11`.
+    roots = roots or [at for at, part in enumerate(parts) if part.startswith("python3.")]
+    return Path(parts[roots[-1] + 1]).stem if roots and roots[-1] + 1 < len(parts) else ""
 
 
 def _standard(module: str) -> bool:
@@ -102,15 +106,11 @@ def _source(code: CodeType, offset: int) -> str:
     if span is None or None in span:
         return ""
     first, last, begin, end = span
-    lines = linecache.getlines(code.co_filename)[first - 1 : last]
-    if not lines:
+    lines = [line.encode() for line in linecache.getlines(code.co_filename)[first - 1 : last]]
+    source = b"".join(lines)
+    if not source or source[:begin].rstrip().endswith(b"."):  # a part of an expression
         return ""
-    encoded = [line.encode() for line in lines]
-    if encoded[0][:begin].rstrip().endswith(b"."):  # a part of an expression
-        return ""
-    encoded[-1] = encoded[-1][:end]
-    encoded[0] = encoded[0][begin:]
-    return b"".join(encoded).decode(errors="replace")
+    return source[begin : len(source) - len(lines[-1]) + end].decode(errors="replace")
 
 
 def called(source: str, code: CodeType, space: Mapping[str, object]) -> str:
@@ -121,27 +121,17 @@ def called(source: str, code: CodeType, space: Mapping[str, object]) -> str:
         return ""
     if not isinstance(call, ast.Call):
         return ""
-    names = _names(call.func)
-    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    function = _resolved(names, code, space)
+    name = ast.unparse(call.func)
+    owner, _, method = name.rpartition(".")
+    function = _resolved(name.split("."), code, space)
     if function is None:
-        return method if method in _METHODS else ""
-    return ".".join(names) if _is_plain(function) else ""
-
-
-def _names(function: ast.expr) -> list[str]:
-    """`time.sleep` in parts; empty if it is more than names."""
-    if isinstance(function, ast.Name):
-        return [function.id]
-    if isinstance(function, ast.Attribute):
-        before = _names(function.value)
-        return [*before, function.attr] if before else []
-    return []
+        return method if owner and method in _METHODS else ""
+    return name if _is_plain(function) else ""
 
 
 def _resolved(names: list[str], code: CodeType, space: Mapping[str, object]) -> object | None:
     """A global function, or one of a module that is a global; `None` for anything else."""
-    if not names or names[0] in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+    if names[0] in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
         return None
     value = space.get(names[0], getattr(builtins, names[0], None))
     for name in names[1:]:
@@ -155,12 +145,9 @@ def _is_plain(function: object) -> bool:
     if any(function is each for each in _FROM_VALUES):
         return True
     owner = getattr(function, "__self__", None)
-    module = getattr(function, "__module__", None)
-    if isinstance(owner, ModuleType):
-        module = owner.__name__
-    elif owner is not None:
-        module = type(owner).__module__
-    top = module.partition(".")[0] if isinstance(module, str) else ""
+    kind = function if owner is None else type(owner)
+    module = owner.__name__ if isinstance(owner, ModuleType) else getattr(kind, "__module__", "")
+    top = str(module).partition(".")[0]
     if top in ("builtins", "_io"):
         return getattr(function, "__name__", "") in _PLAIN
     return top in HOST_PACKAGES or _standard(top)

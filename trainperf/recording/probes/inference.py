@@ -1,33 +1,32 @@
 """Feeds the latency of a request batch, and looks now and then at how the model answers.
 
-A look is a hook around one forward, which removes itself; it is over with its step.  The first
+A look is of one step: hooks around the model's first forward in it, gone with the step.  The first
 step is looked at, then one after ever more steps (the 2nd, the 5th, the 17th, …); of several models
 one after the other.  A compiled model is left alone, for a hook would compile it anew, and one of
 which the loop calls another method has no forward: of these the mode is looked at when the step
 is over.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
+from itertools import cycle
 from typing import ClassVar
 
 import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 from trainperf.audit.inference_state import (
-    GraphSize,
     generator_state,
     grad_mode,
     graph_size,
-    has_graph,
     in_train_mode,
     node_s,
 )
 from trainperf.audit.stack_frames import place
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Scalar
-from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.plain_loop import FirstForwardHook, is_compiled
+from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe, is_compiled
+from trainperf.recording.process_objects import UntracedHook
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -38,7 +37,7 @@ _RARER = 4
 """Times as many steps before the next look."""
 
 
-class InferenceProbe(Probe):
+class InferenceProbe(HookingProbe):
     """Measures how long a batch takes to be answered, and learns what spoils or slows answers.
 
     Args:
@@ -50,91 +49,67 @@ class InferenceProbe(Probe):
     facts: ClassVar[tuple[str, ...]] = ("latency_ns",)
 
     def __init__(self, models: Sequence[nn.Module], device: torch.device) -> None:
-        self._models = models
+        super().__init__()
+        self._turns = cycle(models)
         self._device = device
-        self._handles: list[RemovableHandle] = []
         self._model: nn.Module | None = None
         """The model that is looked at."""
-        self._begun = False
-        self._before: torch.Tensor | None = None
+        self._calls = 0
+        """Of the model, in the step that is looked at."""
         self._states: dict[str, torch.Tensor] = {}
-        self._steps, self._next, self._turns = 0, 1, 0
-        self._looks, self._calls = 0, 0
+        self._next, self._looks = 1, 0
         self._config: dict[str, Scalar] = {}
-        self._graph: GraphSize | None = None
 
     def attach(self, recorder: Recorder) -> None:
         """Wait for the first forward."""
         super().attach(recorder)
         self._column = recorder.column("latency_ns")
-        self._arm()
-
-    def detach(self) -> None:
-        """Leave no hook behind."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._states.clear()
-        self._before = None
+        self._begin_look()
 
     def close(self, draft: Draft) -> None:
         """From the batch having come to `end_step`; and now and then another look.  Every step."""
         host_ns = draft.host_ns
         draft.facts[self._column] = sum(host_ns) - host_ns[_DATA_WAIT] - host_ns[_LOOP]
-        self._steps += 1
         if self._model is not None:
             self._end_look(self._model)
-        if self._steps >= self._next:
-            self._next = _RARER * self._steps
-            self._arm()
+        if draft.index + 1 >= self._next:
+            self._next = _RARER * (draft.index + 1)
+            self._begin_look()
 
     def ended(self, reason: str) -> None:
         """Time a node of a graph, where there were any."""
-        del reason
-        if self._graph is not None:
+        if "answer_graph_nodes" in self._config:
             self._config["graph_node_s"] = node_s()
 
     def config(self) -> dict[str, Scalar]:
         """What was seen; what was seen once to be wrong stays."""
         return self._config
 
-    def _arm(self) -> None:
-        if not self._models:
+    def _begin_look(self) -> None:
+        model = self._model = next(self._turns, None)
+        if model is None or is_compiled(model):
             return
-        model = self._model = self._models[self._turns % len(self._models)]
-        self._turns += 1
-        self._begun = False
-        if is_compiled(model):
-            return
-        self._handles = self._around(model, self._begins, self._ends)
         learned = self._config
         unplaced = "answers_drawn" in learned and "answers_drawn_in" not in learned
-        if unplaced and not learned.get("train_mode"):
-            for name, part in model.named_modules():
-                if part is not model and not is_compiled(part):
-                    self._follow(name, part)
+        follows = unplaced and not learned.get("train_mode")
+        for name, part in model.named_modules() if follows else [("", model)]:
+            if not is_compiled(part):
+                self._watch(name, part)
+        ends = UntracedHook(self.shield(partial(self._ends, model, follows)))
+        self._handles.append(model.register_forward_hook(ends))
 
     def _end_look(self, model: nn.Module) -> None:
         """The step is over, with a forward that was looked at or without one."""
-        if not self._begun:
+        if not self._calls:
             self._look_at_mode(model)
-        if self._calls:
+        elif "answer_graph_nodes" in self._config:
             self._config["answer_calls"] = self._calls
-            self._calls = 0
-        self._model = None
+        self._model, self._calls = None, 0
+        self._states.clear()
         self.detach()
 
-    def _around(
-        self, part: nn.Module, begins: Callable[..., None], ends: Callable[..., None]
-    ) -> list[RemovableHandle]:
-        """One forward of it; one that raises ends too, with nothing returned."""
-        return [
-            part.register_forward_pre_hook(FirstForwardHook(self.shield(begins))),
-            part.register_forward_hook(FirstForwardHook(self.shield(ends)), always_call=True),
-        ]
-
-    def _follow(self, name: str, part: nn.Module) -> None:
-        """See whether *part* draws in the next forward: once, after answers were seen to."""
+    def _watch(self, name: str, part: nn.Module) -> None:
+        """See whether *part* draws in its next forward; one that raises ends with nothing."""
 
         def begins(*_: object) -> None:
             self._states[name] = generator_state(self._device)
@@ -145,45 +120,35 @@ class InferenceProbe(Probe):
                 return
             if torch.equal(before, generator_state(self._device)):
                 return
-            if "answers_drawn_in" not in self._config:  # inner modules end before outer ones
+            if not name:
+                self._config["answers_drawn"] = True
+            elif "answers_drawn_in" not in self._config:  # inner modules end before outer ones
                 code = type(part).forward.__code__
                 self._config["answers_drawn_in"] = f"{name} ({type(part).__name__})"
                 self._config["answers_drawn_at"] = place(code.co_filename, code.co_firstlineno)
 
-        self._handles += self._around(part, begins, ends)
+        self._handles += [
+            part.register_forward_pre_hook(FirstForwardHook(self.shield(begins))),
+            part.register_forward_hook(FirstForwardHook(self.shield(ends)), always_call=True),
+        ]
 
-    def _begins(self, *_: object) -> None:
-        self._begun = True
-        if self._model is not None:
-            self._look_at_mode(self._model)
-        self._before = generator_state(self._device)
-
-    def _ends(self, *hook: object) -> None:
-        output, before, followed = hook[-1], self._before, len(self._handles) > 2
-        self.detach()
-        if output is None:  # it raised: whatever was drawn until somebody catches that is not ours
-            return
-        self._looks += 1
-        self._config["answers_looked_at"] = self._looks
-        if before is not None and not torch.equal(before, generator_state(self._device)):
-            self._config["answers_drawn"] = True
-        if followed:  # outside of its parts, if in none of them
-            self._config.setdefault("answers_drawn_in", "")
-        self._config.setdefault("grad_mode", grad_mode())
-        if self._graph is None and has_graph(output):
-            self._graph = graph_size(output)
-            self._config["grad_mode"] = grad_mode()
-        if self._graph is not None:
-            self._config["answer_graph_nodes"] = self._graph.nodes
-            self._config["answer_graph_bytes"] = self._graph.kept_bytes
-            self._count()
-
-    def _count(self, *_: object) -> None:
-        """One more call of the model in this step."""
+    def _ends(self, model: nn.Module, followed: bool, *hook: object) -> None:  # noqa: FBT001
+        """A forward of the model returned; the first of a step is looked at."""
         self._calls += 1
-        if self._model is not None:
-            hook = FirstForwardHook(self.shield(self._count))
-            self._handles.append(self._model.register_forward_hook(hook))
+        if self._calls > 1:
+            return
+        self._look_at_mode(model)
+        self._looks += 1
+        learned = self._config
+        learned["answers_looked_at"] = self._looks
+        if followed:  # outside of its parts, if in none of them
+            learned.setdefault("answers_drawn_in", "")
+        learned.setdefault("grad_mode", grad_mode())
+        graph = None if "answer_graph_nodes" in learned else graph_size(hook[-1])
+        if graph is not None:
+            learned["grad_mode"] = grad_mode()
+            learned["answer_graph_nodes"] = graph.nodes
+            learned["answer_graph_bytes"] = graph.kept_bytes
 
     def _look_at_mode(self, module: nn.Module) -> None:
         kinds = in_train_mode(module)

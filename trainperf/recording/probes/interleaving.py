@@ -9,8 +9,8 @@ that follow the end of the other training: these are compared by no clock.
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import ClassVar
 
@@ -53,8 +53,7 @@ def turns_probe(
                 "can take turns"
             )
         return []
-    settings = (info.config.get(name) for name in ("num_workers", "prefetch_factor"))
-    workers, each = (int(value or 0) for value in settings)
+    workers, each = (int(info.config.get(name) or 0) for name in ("num_workers", "prefetch_factor"))
     ahead = 0 if can_be_stopped() else math.ceil(workers * each / micro_batches)
     probe = TurnsProbe(Baton(place), ahead, clock, rank=info.rank, world_size=info.world_size)
     probe.period = math.ceil(period / micro_batches)
@@ -87,10 +86,6 @@ class TurnsProbe(Probe):
         self._ahead = ahead
         self._clock = clock
         self._ranks = (rank, world_size)
-        self._turn: Turn | None = None
-        self._steps = 0
-        self._steady_ns: list[int] = []
-        self._began_ns = 0
         self.period = 0
         """Steps after which an epoch, a validation or a checkpoint comes back, as far as known."""
         self._last: dict[Tag, int] = {}
@@ -99,8 +94,7 @@ class TurnsProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Wait for the other training to begin, and for the first turn."""
         super().attach(recorder)
-        with self._waiting():
-            self._turn = self._baton.join(self._ahead, *self._ranks)
+        self._wait(partial(self._baton.join, self._ahead, *self._ranks))
 
     def close(self, draft: Draft) -> None:
         """Give way if this was the last step of the turn.  Runs every step."""
@@ -119,11 +113,19 @@ class TurnsProbe(Probe):
         # A trace has no room for the other's turn: it would look like waiting.
         if self._steps < turn.steps or self.recorder.listener is not None:
             return
-        self._finish_on_device(draft)
-        with self._waiting():
-            self._turn = self._baton.pass_on(self._times())
+        if self._clock is not None:
+            self._finish_on_device(self._clock, draft)
+        self._wait(lambda: self._baton.pass_on(self._times()))
+
+    def _wait(self, turn: Callable[[], Turn | None]) -> None:
+        self.recorder.enter_gap(Gap.OTHERS_TURN)
+        try:
+            self._turn = turn()
+        finally:
+            self.recorder.leave_gap()
+        self._began_ns = self.recorder.switched_ns
         self._steps = 0
-        self._steady_ns.clear()
+        self._steady_ns: list[int] = []
 
     def _look_for_period(self, draft: Draft) -> None:
         for tag in _RECURS:
@@ -159,25 +161,13 @@ class TurnsProbe(Probe):
 
     def notes(self) -> dict[str, str]:
         """That turns were taken."""
-        if not self._baton.turns:
-            return {}
-        return {"turns": "took turns with another run; waiting for it is the gap others_turn"}
+        taken = {"turns": "took turns with another run; waiting for it is the gap others_turn"}
+        return taken if self._baton.turns else {}
 
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        self.recorder.enter_gap(Gap.OTHERS_TURN)
-        try:
-            yield
-        finally:
-            self.recorder.leave_gap()
-            self._began_ns = self.recorder.switched_ns
-
-    def _finish_on_device(self, draft: Draft) -> None:
+    def _finish_on_device(self, clock: DeviceClock, draft: Draft) -> None:
         """What is still queued there is part of this turn, and of its last step."""
-        if self._clock is None:
-            return
-        fence = self._clock.fence()
+        fence = clock.fence()
         fence.synchronize()
-        self._clock.release([fence])
+        clock.release([fence])
         self.recorder.prolong(draft)
         draft.tags |= Tag.TURN_BOUNDARY

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainperf.core.artifacts import write_document
-from trainperf.core.artifacts.lines import Sample, SampledLines, SampledStack
+from trainperf.core.artifacts.lines import Sample, SampledLines
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.phases import GAPS, PHASES
 from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.probes.user_stacks import UserStacks, described
+from trainperf.recording.probes.user_stacks import UserStacks
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import Interval
 
@@ -78,7 +78,7 @@ class LinesProbe(Probe):
         self._budget = BUDGET if budget is None else budget
         self._clock = clock
         self._stacks = UserStacks()
-        self._samples: list[tuple[int, int, int]] = []
+        self._samples: list[Sample] = []
         self._taken, self._every = 0, 1
         self._cost_ns = self._charged_ns = 0
         self._began_ns = self._last_ns = 0
@@ -102,45 +102,34 @@ class LinesProbe(Probe):
     def detach(self) -> None:
         """Stop, and write what was seen."""
         thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._stop.release()
-        thread.join(timeout=1.0)
-        write_document(self.document(), self._run)
+        if thread is not None:
+            self._stop.release()
+            thread.join(timeout=1.0)
+            write_document(self.document(), self._run)
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
-        """Charge the last step with what sampling has cost since.  Every flush."""
+        """Charge the last step with what sampling has cost since.  Every flush.
+
+        What was seen so far is written, if it is time: a fit that is killed keeps it.
+        """
         cost_ns = self._cost_ns
         if drafts:
             add(drafts[-1], self._overhead, cost_ns - self._charged_ns)
             self._charged_ns = cost_ns
-
-    def seal(self) -> None:
-        """Write what was seen so far, if it is time: a fit that is killed keeps it."""
-        if self._thread is not None and self._write_due.due(self._clock()):
+        if self._write_due.due(self._clock()):
             write_document(self.document(), self._run)
 
     def document(self) -> SampledLines:
         """What was seen so far."""
-        samples, keys = list(self._samples), list(self._stacks.keys)
-        host_work = self._stacks.host_work
+        samples, stacks = list(self._samples), tuple(self._stacks.stacks)
         return SampledLines(
             taken=self._taken,
             every=self._every,
             sampled_s=(self._last_ns - self._began_ns) / 1e9,
             cost_s=self._cost_ns / 1e9,
-            places=tuple(described(code, line) for code, line in list(self._stacks.places)),
-            stacks=tuple(
-                SampledStack(
-                    _LABELS[slot],
-                    tuple(reversed(places)),
-                    outside,
-                    host_work[work],
-                    bool(loads),
-                )
-                for slot, outside, work, loads, *places in keys
-            ),
-            samples=tuple(Sample(*sample) for sample in samples if sample[0] < len(keys)),
+            places=self._stacks.places(),
+            stacks=stacks,
+            samples=tuple(samples),
         )
 
     def _sample_until_stopped(self) -> None:
@@ -170,13 +159,13 @@ class LinesProbe(Probe):
 
     def _look(self, stands_for_ns: int) -> None:
         recorder = self.recorder
-        slot, step = recorder.slot, recorder.index
+        slot, step = _LABELS[recorder.slot], recorder.index
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001 the documented name of it
         stack = self._stacks.number(slot, frame)
         self._taken += 1
         if self._taken % self._every:
             return
-        self._samples.append((stack, step, stands_for_ns // 1000))
+        self._samples.append(Sample(stack, step, stands_for_ns // 1000))
         if len(self._samples) >= MOST_SAMPLES:
             del self._samples[::2]
             self._every *= 2

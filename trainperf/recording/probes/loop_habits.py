@@ -11,18 +11,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar
-from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import backwards_captured, graphs_built
-from trainperf.recording.probes.plain_loop import FirstForwardHook, is_compiled
+from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe, is_compiled
 from trainperf.recording.process_objects import UntracedHook
 from trainperf.recording.recorder import Draft, Recorder
 
 
-class ZeroGradProbe(Probe):
+class ZeroGradProbe(HookingProbe):
     """Watches one gradient from the first update to the second.
 
     With several optimizers nothing is said: a backward may pass through another one's parameters,
@@ -35,67 +33,49 @@ class ZeroGradProbe(Probe):
     name: ClassVar[str] = "zero grad"
 
     def __init__(self, optimizer: Optimizer) -> None:
+        super().__init__()
         self._optimizer = optimizer
-        self._handles: list[RemovableHandle] = []
-        self._left: tuple[int, int] | None = None
-        """Memory and version of the gradient when it was last seen."""
-        self._added = self._fresh = 0
-        self._zeroed: bool | None = None
+        self._expected: tuple[int, int] | None = None
+        """State of the gradient once it is added to, if nothing else happens to it."""
+        self._fresh: list[bool] = []
+        """Of each time it was added to: whether something had happened to it before."""
+        self._over = False
 
     def attach(self, recorder: Recorder) -> None:
         """Wait for the first update."""
         super().attach(recorder)
-        self._handles = [self._optimizer.register_step_post_hook(self.shield(self._updated))]
-
-    def detach(self) -> None:
-        """Leave no hook behind."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self._handles.append(self._optimizer.register_step_post_hook(self.shield(self._updated)))
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Nothing is left to be seen after the second update.  Every flush."""
-        del drafts
-        if self._zeroed is not None:
+        # Not there: the optimizer is going through its hooks.
+        if self._over:
             self.detach()
 
     def config(self) -> dict[str, Scalar]:
         """Only what is wrong is certain: a gradient may be changed and not be zeroed."""
-        return {"gradients_zeroed": False} if self._zeroed is False else {}
+        return {"gradients_zeroed": False} if self._over and not any(self._fresh) else {}
 
-    def _updated(self, *hook: object) -> None:
-        del hook
-        if self._zeroed is not None:
-            return
-        if self._added:
-            # The optimizer goes through its hooks right now: they are removed with the next flush.
-            self._zeroed = bool(self._fresh)
+    def _updated(self, *_: object) -> None:
+        self._over = bool(self._fresh)
+        if self._over or len(self._handles) > 1 or backwards_captured():
             return
         groups = self._optimizer.param_groups
-        parameters = [
-            parameter
-            for group in groups
-            for parameter in group["params"]
-            if parameter.grad is not None
-        ]
-        if not parameters or len(self._handles) > 1 or backwards_captured():
-            return
-        smallest = min(parameters, key=Tensor.numel)
-        self._left = _state(smallest)
-        hears = UntracedHook(self.shield(self._accumulated))
-        self._handles.append(smallest.register_post_accumulate_grad_hook(hears))
+        parameters = [each for group in groups for each in group["params"] if each.grad is not None]
+        if parameters:
+            smallest = min(parameters, key=Tensor.numel)
+            self._expected = _state(smallest, additions=1)
+            hears = UntracedHook(self.shield(self._accumulated))
+            self._handles.append(smallest.register_post_accumulate_grad_hook(hears))
 
     def _accumulated(self, parameter: Tensor) -> None:
-        """A gradient was added to: by nothing else since, if only that is new."""
-        now = _state(parameter)
-        if self._left is not None and now is not None:
-            memory, version = self._left
-            self._added += 1
-            self._fresh += now != (memory, version + 1)
-            self._left = now
+        """A gradient was added to."""
+        if not self._over:
+            self._fresh.append(_state(parameter) != self._expected)
+            self._expected = _state(parameter, additions=1)
 
 
-class ValidationProbe(Probe):
+class ValidationProbe(HookingProbe):
     """Looks at the model's first forward inside validation; not where anything was compiled.
 
     A model may be compiled under another name (`step = torch.compile(model)`), or in a function:
@@ -108,35 +88,28 @@ class ValidationProbe(Probe):
     name: ClassVar[str] = "validation"
 
     def __init__(self, module: nn.Module) -> None:
+        super().__init__()
         self._module = module
-        self._handle: RemovableHandle | None = None
         self._grad: bool | None = None
-
-    def detach(self) -> None:
-        """Leave no hook behind."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """Hook the model for this gap, until a validation was seen."""
         self.detach()
         compiled = is_compiled(self._module) or graphs_built()
         if begins and self._grad is None and not compiled:
-            hook = FirstForwardHook(self.shield(self._look))
-            self._handle = self._module.register_forward_pre_hook(hook)
+            looks = FirstForwardHook(self.shield(self._look))
+            self._handles.append(self._module.register_forward_pre_hook(looks))
 
     def config(self) -> dict[str, Scalar]:
         """Whether autograd was on, once a validation was seen."""
         return {} if self._grad is None else {"validation_grad": self._grad}
 
-    def _look(self, *hook: object) -> None:
-        del hook
-        if self._grad is None and self.recorder.slot == Gap.VALIDATION:
+    def _look(self, *_: object) -> None:
+        if self.recorder.slot == Gap.VALIDATION:
             self._grad = torch.is_grad_enabled()
-            self.detach()
 
 
-def _state(parameter: Tensor) -> tuple[int, int] | None:
+def _state(parameter: Tensor, additions: int = 0) -> tuple[int, int] | None:
+    """Memory and version of its gradient, after so many additions more."""
     gradient = parameter.grad
-    return None if gradient is None else (gradient.data_ptr(), gradient._version)  # noqa: SLF001 torch's only count of changes
+    return None if gradient is None else (gradient.data_ptr(), gradient._version + additions)  # noqa: SLF001 torch's only count of changes

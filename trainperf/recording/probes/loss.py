@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 
@@ -31,69 +31,60 @@ class LossProbe(RingProbe):
         super().__init__(Ring(torch.float32))
         self._scales = [(0, scale)]
         self._divided = divided
-        self._not_finite = _NotFinite()
-        self._read: dict[int, float] = {}
         self._asynchronous = asynchronous
-        self._on_its_way: dict[int, torch.Tensor] = {}
+        self._on_host: dict[int, float | torch.Tensor] = {}
+        """By step: what was read, or will be."""
+        self._row: tuple[int, torch.Tensor | None] = -1, None
+        """The open step, and its place in the ring."""
+        self._not_finite = 0
+        """Steps whose loss is NaN or infinite."""
+        self._first_not_finite: int | None = None
+        self._since: int | None = None
+        """First of the steps that ended the fit so far without a finite loss between them."""
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
         super().attach(recorder)
         self._column = recorder.column("loss")
-        self._step = -1
-        self._row: torch.Tensor | None = None
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Read or copy the loss.  Runs every micro-batch; no sync."""
         draft = self.recorder.draft
         if draft is None:
             return
-        if type(loss) is float:  # the loop has read it already
-            self._read[draft.index] = loss
-            return
         value = loss.get("loss") if isinstance(loss, dict) else loss
         if isinstance(value, torch.Tensor):
-            if self._asynchronous or not value.is_cpu:
-                self._later(draft, value.detach())
-            else:
-                number: object = value.tolist()
-                if type(number) is list:
-                    number = value.reshape(-1).tolist()[0] if value.numel() == 1 else None
-                if isinstance(number, float | int):
-                    self._read[draft.index] = number
-        elif isinstance(value, float):
-            self._read[draft.index] = value
+            if value.numel() != 1:
+                return
+            if not value.is_cpu:
+                self._copy(draft, value.detach())
+                return
+            value = value.detach() if self._asynchronous else _number(value)
+        elif not isinstance(value, float):
+            return
+        self._on_host[draft.index] = value
 
-    def _later(self, draft: Draft, value: torch.Tensor) -> None:
+    def _copy(self, draft: Draft, value: torch.Tensor) -> None:
         """Have the value ready when the device has come here."""
-        if value.numel() != 1:
-            return
-        if value.is_cpu:
-            self._on_its_way[draft.index] = value
-            return
-        if value.ndim > 1:
-            value = value.reshape(1)
-        if self._step != draft.index or self._row is None:
-            self._row = self.ring.row(draft.index, value.device)
-            self._step = draft.index
-        if self._row is not None:
-            self._row.copy_(value, non_blocking=True)
+        step, row = self._row
+        if step != draft.index or row is None:
+            row = self.ring.row(draft.index, value.device)
+            self._row = draft.index, row
+        if row is not None:
+            row.copy_(value.reshape(1) if value.ndim > 1 else value, non_blocking=True)
 
     def seal(self) -> None:
         """End the group: a later micro-batch of the open step needs a row of the next one."""
         super().seal()
-        self._row = None
+        self._row = -1, None
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Hand each step the loss that was copied, or read, for it."""
         super().resolve(drafts)
         for draft in drafts:
-            kept = self._on_its_way.pop(draft.index, None)
-            if kept is not None:
-                self._fill(draft, kept.reshape(-1).tolist()[0])
-            value = self._read.pop(draft.index, None)
+            value = self._on_host.pop(draft.index, None)
             if value is not None:
-                self._fill(draft, value)
+                self._fill(draft, _number(value) if isinstance(value, torch.Tensor) else value)
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """The last micro-batch's holds."""
@@ -103,9 +94,13 @@ class LossProbe(RingProbe):
         if self._divided and not draft.complete:
             return  # nobody knows by how many
         if not math.isfinite(loss):
-            self._not_finite.count(draft.index)
+            self._not_finite += 1
+            if self._since is None:
+                self._since = draft.index
+            if self._first_not_finite is None:
+                self._first_not_finite = draft.index
             return
-        self._not_finite.since = None
+        self._since = None
         while len(self._scales) > 1 and self._scales[1][0] <= draft.index:
             self._scales.pop(0)
         scale = draft.micro_batches if self._divided else self._scales[0][1]
@@ -117,33 +112,21 @@ class LossProbe(RingProbe):
         self._scales.append((since, scale))
 
     def notes(self) -> dict[str, str]:
-        """A loss that is no number has no value, but while it lasts it must be known."""
-        note = self._not_finite.note()
-        return {"loss": note} if note else {}
+        """A loss that is no number has no value, but while it lasts it must be known.
+
+        E.g. `not finite since step 81 (19 steps)`.
+        """
+        if self._since is None:
+            return {}
+        steps = plural(self._not_finite, "step")
+        if self._first_not_finite == self._since:
+            return {"loss": f"not finite since step {self._since} ({steps})"}
+        return {
+            "loss": f"not finite in {steps}, first in step {self._first_not_finite} and in every "
+            f"step since {self._since}"
+        }
 
 
-class _NotFinite:
-    """The steps whose loss is NaN or infinite: the first, how many, and since when all are."""
-
-    def __init__(self) -> None:
-        self._first: int | None = None
-        self._steps = 0
-        self.since: int | None = None
-        """First of the steps that ended the fit so far without a finite loss between them."""
-
-    def count(self, step: int) -> None:
-        """One more."""
-        self._steps += 1
-        self._first = step if self._first is None else self._first
-        self.since = step if self.since is None else self.since
-
-    def note(self) -> str:
-        """While it lasts, e.g. `not finite since step 81 (19 steps)`; else empty."""
-        if self.since is None:
-            return ""
-        if self._first == self.since:
-            return f"not finite since step {self.since} ({plural(self._steps, 'step')})"
-        return (
-            f"not finite in {plural(self._steps, 'step')}, first in step {self._first} and in "
-            f"every step since {self.since}"
-        )
+def _number(value: torch.Tensor) -> float:
+    """Of a tensor of one element on the host."""
+    return float(value.reshape(-1).tolist()[0] if value.ndim else cast("float", value.tolist()))

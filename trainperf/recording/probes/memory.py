@@ -1,8 +1,9 @@
 """Feeds memory: what the device's allocator holds, or the process's resident set on a CPU."""
 
 import ctypes
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,45 +19,35 @@ class DeviceMemoryProbe(Probe):
     """The CUDA caching allocator after a step, sampled.  Peaks are read, never reset."""
 
     name = "memory"
-    facts: ClassVar[tuple[str, ...]] = (
-        "allocated_bytes",
-        "reserved_bytes",
-        "peak_bytes",
-        "reserved_peak_bytes",
-        "alloc_retries",
-        "alloc_failures",
-    )
-    _KEYS = (
-        "allocated_bytes.all.current",
-        "reserved_bytes.all.current",
-        "allocated_bytes.all.peak",
-        "reserved_bytes.all.peak",
-    )
+    _READ: ClassVar[Mapping[str, str]] = {
+        "allocated_bytes": "allocated_bytes.all.current",
+        "reserved_bytes": "reserved_bytes.all.current",
+        "peak_bytes": "allocated_bytes.all.peak",
+        "reserved_peak_bytes": "reserved_bytes.all.peak",
+    }
+    _COUNTED: ClassVar[Mapping[str, str]] = {
+        "alloc_retries": "num_alloc_retries",
+        "alloc_failures": "num_ooms",
+    }
+    facts: ClassVar[tuple[str, ...]] = (*_READ, *_COUNTED)
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
-    _COUNTERS = ("num_alloc_retries", "num_ooms")
-
     def attach(self, recorder: Recorder) -> None:
         """Begin to sample, and to count."""
         super().attach(recorder)
-        columns = [recorder.column(name) for name in self.facts]
-        self._columns, self._counted = columns[: len(self._KEYS)], columns[len(self._KEYS) :]
-        self._counts = self._count(torch.cuda.memory_stats(self._device))
+        self._stats = torch.cuda.memory_stats(self._device)
 
     def sample(self, draft: Draft) -> None:
         """Read what is held now, and what was counted since the reading before."""
-        stats = torch.cuda.memory_stats(self._device)
-        for column, key in zip(self._columns, self._KEYS, strict=True):
-            draft.facts[column] = stats.get(key, 0)
-        before, self._counts = self._counts, self._count(stats)
-        for column, now, then in zip(self._counted, self._counts, before, strict=True):
+        before, self._stats = self._stats, torch.cuda.memory_stats(self._device)
+        for fact, key in self._READ.items():
+            draft.facts[self.recorder.column(fact)] = self._stats.get(key, 0)
+        for fact, key in self._COUNTED.items():
+            now, then = self._stats.get(key, 0), before.get(key, 0)
             # Whoever resets the statistics resets these counters too.
-            add(draft, column, now - then if now >= then else now)
-
-    def _count(self, stats: Mapping[str, int]) -> list[int]:
-        return [stats.get(key, 0) for key in self._COUNTERS]
+            add(draft, self.recorder.column(fact), now - then if now >= then else now)
 
 
 class ResidentMemoryProbe(Probe):
@@ -96,6 +87,7 @@ class ResidentMemoryProbe(Probe):
 NOT_LINUX = "not measured: only Linux tells what a process holds apart from mapped files"
 
 _STATUS = Path("/proc/self/status")
+_SIZES = re.compile(rb"^Rss(Anon|Shmem|File):\s+(\d+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +103,11 @@ class Resident:
 
 def status_bytes(status: Path = _STATUS) -> Resident | None:
     """Resident set of this process; `None` where its parts are not told."""
-    if not status.is_file():
+    sizes = dict(_SIZES.findall(status.read_bytes())) if status.is_file() else {}
+    if len(sizes) < len(fields(Resident)):
         return None
-    lines = status.read_bytes()
-    sizes = [_size(lines, b"\nRss%s:" % kind) for kind in (b"Anon", b"Shmem", b"File")]
-    present = [size for size in sizes if size is not None]
-    if len(present) < len(sizes):
-        return None
-    return Resident(anonymous=present[0], shared=present[1], mapped=present[2])
-
-
-def _size(lines: bytes, name: bytes) -> int | None:
-    value = lines.partition(name)[2].split(None, 1)
-    return int(value[0]) * 1024 if value else None
+    anonymous, shared, mapped = (int(sizes[kind]) * 1024 for kind in (b"Anon", b"Shmem", b"File"))
+    return Resident(anonymous=anonymous, shared=shared, mapped=mapped)
 
 
 _PROBE_BYTES = 8 << 20

@@ -4,6 +4,7 @@ Looked at when a step was audited and when the fit ends; other steps do not pay 
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -38,34 +39,33 @@ class LedgerProbe(Probe):
     def __init__(self, trained: Trained, run: Path) -> None:
         self._trained = trained
         self._run = run
-        self._column: int | None = None
-        self._graphs = 0
         self._first: float | None = None
-        self._last: float | None = None
+        self._grown: float = 0
+        """Bytes since the first sample."""
         self._audited: MemoryLedger | None = None
-        self._allocations: Allocations | None = None
+        self._line_of: Callable[[int], str | None] = lambda _: None
+        """Storage to the line that made it, as far as an audited step tells."""
         # An interactive session keeps the last error of an earlier cell.
         self._before = _last_error()
 
     def attach(self, recorder: Recorder) -> None:
         """Read what the memory probe samples."""
         super().attach(recorder)
-        columns = [name for name in _GROWING if name in recorder.columns]
-        self._column = recorder.column(columns[0]) if columns else None
+        self._columns = [recorder.column(name) for name in _GROWING if name in recorder.columns]
         self._graphs = graphs_made()
 
     def sample(self, draft: Draft) -> None:
-        """Remember the first and the last sample; the memory probe comes before this one."""
-        value = None if self._column is None else draft.facts[self._column]
+        """Compare with the first sample; the memory probe comes before this one."""
+        value = draft.facts[self._columns[0]] if self._columns else None
         if value is not None:
             self._first = value if self._first is None else self._first
-            self._last = value
+            self._grown = value - self._first
 
     def audited(self, allocations: Allocations, step: int, micro_batches: int) -> None:
         """A step is complete whose allocations were followed: write what they were."""
         ledger = with_step(count(self._trained), allocations, storages(self._trained))
         self._audited = msgspec.structs.replace(ledger, step=step, micro_batches=micro_batches)
-        self._allocations = allocations
+        self._line_of = allocations.line_of
         write_document(self._audited, self._run)
 
     def detach(self) -> None:
@@ -74,22 +74,13 @@ class LedgerProbe(Probe):
         error = sys.exc_info()[1] or _last_error()
         ended = None if error is self._before else out_of_memory(error)
         held = ledger.held
-        if self._audited is not None or self._grown() >= GROWN_BYTES:
-            line_of = self._allocations.line_of if self._allocations else _unknown
-            held = holders(storages(self._trained), line_of, self._graphs)
+        if self._audited is not None or self._grown >= GROWN_BYTES:
+            held = holders(storages(self._trained), self._line_of, self._graphs)
         ledger = msgspec.structs.replace(ledger, held=held, out_of_memory=ended)
         write_document(ledger, self._run)
-
-    def _grown(self) -> float:
-        return 0.0 if self._first is None or self._last is None else self._last - self._first
 
 
 def _last_error() -> BaseException | None:
     """What ended the program, once its traceback was printed."""
     error = getattr(sys, "last_value", None)
     return error if isinstance(error, BaseException) else None
-
-
-def _unknown(storage: int) -> None:
-    """No step was audited."""
-    del storage

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from trainperf.core.machine.clocks import pace_ns
-from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.base import ReadingProbe
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit
 
@@ -26,7 +26,7 @@ WAITS = Path("/proc/thread-self/schedstat")
 """Of the thread that opens it: nanoseconds that it ran, and that it waited for a processor."""
 
 
-class PaceProbe(Probe):
+class PaceProbe(ReadingProbe):
     """Times the work at the end of a step, now and then.
 
     Among our own work after a step, and counted as such.  No measure of a device: for loops on a
@@ -40,24 +40,18 @@ class PaceProbe(Probe):
         """Begin with the first step."""
         super().attach(recorder)
         self._column = recorder.column("pace_ns")
-        self._limit = CostLimit(interrupted=INTERRUPTED)
+        self.limit = CostLimit(interrupted=INTERRUPTED)
 
-    def look(self, draft: Draft) -> None:
-        """Time the work if it is due."""
-        now = self.recorder.now_ns()
-        if now < self.due_ns:
-            return
+    def read(self, draft: Draft) -> None:
+        """Time the work, which runs twice, and first with cold caches."""
         draft.facts[self._column] = pace_ns(self.recorder.now_ns)
-        spent = self.recorder.now_ns() - now  # the work runs twice, and first with cold caches
-        self._limit.done(now, spent)
-        self.due_ns = self._limit.next_ns
 
 
-class ProcessorWaitProbe(Probe):
+class ProcessorWaitProbe(ReadingProbe):
     """Reads how long the training thread has waited for a processor since the reading before.
 
     Args:
-        waits: What the kernel says of the thread; opened by the thread that trains.
+        waits: What the kernel says of the thread; opened by the one that attaches this probe.
     """
 
     name = "processor wait"
@@ -65,33 +59,22 @@ class ProcessorWaitProbe(Probe):
 
     def __init__(self, waits: Path = WAITS) -> None:
         self._waits = waits
-        self._file: int | None = None
-        self._before_ns = 0
+        self._before_ns: int | None = None
 
     def attach(self, recorder: Recorder) -> None:
         """Begin with the first step."""
         super().attach(recorder)
         self._column = recorder.column("waited_ns")
-        self._limit = CostLimit(interrupted=INTERRUPTED)
+        self.limit = CostLimit(interrupted=INTERRUPTED)
+        self._file = os.open(self._waits, os.O_RDONLY)
 
     def detach(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        os.close(self._file)
 
-    def look(self, draft: Draft) -> None:
-        """Read if it is due; the first reading is what the next begins with."""
-        now = self.recorder.now_ns()
-        if now < self.due_ns:
-            return
-        first = self._file is None
-        if self._file is None:
-            self._file = os.open(self._waits, os.O_RDONLY)
+    def read(self, draft: Draft) -> None:
+        """Read on; the first reading is what the next begins with."""
         waited_ns = int(os.pread(self._file, 64, 0).split()[1])
-        if not first:
+        if self._before_ns is not None:
             draft.facts[self._column] = waited_ns - self._before_ns
         self._before_ns = waited_ns
-        spent = self.recorder.now_ns() - now
-        self._limit.done(now, spent)
-        self.due_ns = self._limit.next_ns

@@ -5,7 +5,6 @@ several schedulers the one that steps most.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
@@ -19,17 +18,15 @@ class SchedulersProbe(Probe):
     """
 
     name = "schedulers"
-    facts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, schedulers: Sequence[object]) -> None:
         self._schedulers = schedulers
-        self._begun: list[int | None] = []
         self._updates = self._micro_batches = 0
 
     def attach(self, recorder: Recorder) -> None:
         """Note where each of them stands: a resumed one has stepped before."""
         super().attach(recorder)
-        self._begun = [_stepped(scheduler) for scheduler in self._schedulers]
+        self._begun = self._stepped()
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Count the steps.  Every flush."""
@@ -38,12 +35,8 @@ class SchedulersProbe(Probe):
 
     def config(self) -> dict[str, Scalar]:
         """What was counted so far."""
-        now = [_stepped(scheduler) for scheduler in self._schedulers]
-        steps = [
-            after - before
-            for before, after in zip(self._begun, now, strict=False)
-            if before is not None and after is not None
-        ]
+        stepped = zip(self._begun, self._stepped(), strict=False)
+        steps = [after - before for before, after in stepped]
         if not steps or not self._updates:
             return {}
         return {
@@ -52,7 +45,6 @@ class SchedulersProbe(Probe):
             "micro_batches": self._micro_batches,
         }
 
-
-def _stepped(scheduler: object) -> int | None:
-    epoch = getattr(scheduler, "last_epoch", None)
-    return epoch if isinstance(epoch, int) else None
+    def _stepped(self) -> list[int]:
+        epochs = (getattr(scheduler, "last_epoch", None) for scheduler in self._schedulers)
+        return [epoch for epoch in epochs if isinstance(epoch, int)]

@@ -1,9 +1,10 @@
 """Choice of the probes of a run: those requested that apply; every other fact gets a reason."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch.optim import Optimizer
@@ -38,7 +39,6 @@ from trainperf.recording.probes.memory_ledger import LedgerProbe
 from trainperf.recording.probes.pace import WAITS, PaceProbe, ProcessorWaitProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.schedulers import SchedulersProbe
-from trainperf.recording.probes.threads import ThreadsProbe
 from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
 
 
@@ -72,6 +72,23 @@ NOT_REQUESTED = "not requested: attach TrainPerf() for every measurement"
 CPU_COPIES_NOTHING = "not applicable (CPU): the batch is not copied anywhere"
 CPU_IN_STEP = "not applicable (CPU): host and device are the same"
 ONE_RANK = "not applicable: one rank reduces nothing"
+
+ELSEWHERE: Mapping[str, Mapping[tuple[str, ...], str]] = {
+    "cpu": {
+        FACTS_OF[Measure.H2D]: CPU_COPIES_NOTHING,
+        ("lead_forward", "lead_backward"): CPU_IN_STEP,
+        DeviceMemoryProbe.facts: "not applicable (CPU): see resident_peak_bytes",
+    },
+    "cuda": {
+        ResidentMemoryProbe.facts: "not applicable: device memory is reported instead",
+        (*PaceProbe.facts, *ProcessorWaitProbe.facts): (
+            "not applicable: the host's pace is not the device's"
+        ),
+    },
+}
+"""What only the other kind of device has, and why."""
+
+AnyProbe = TypeVar("AnyProbe", bound=Probe)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,13 +130,16 @@ class ProbeSet:
     ledger: LedgerProbe | None = None
     tokens: TokensProbe | None = None
     contention: ContentionProbe | None = None
-    threads: ThreadsProbe | None = None
     clock: DeviceClock | None = None
+
+    def include(self, probe: AnyProbe) -> AnyProbe:
+        """Have this probe in the run, too."""
+        self.probes.append(probe)
+        return probe
 
     def without(self, facts: Iterable[str], reason: str) -> None:
         """Say why these facts are not measured; the first reason holds."""
-        for fact in facts:
-            self.reasons.setdefault(fact, reason)
+        self.reasons = {**dict.fromkeys(facts, reason), **self.reasons}
 
     def config(self, guard: Guard) -> dict[str, Scalar]:
         """What the probes have learned of the run's configuration, each under its own guard."""
@@ -150,31 +170,20 @@ def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
     for measure in EVERYTHING - requested:
         readings = (meter.name for meter in METERS if meter.measure is measure)
         chosen.without((*FACTS_OF[measure], *readings), NOT_REQUESTED)
-    facts = {fact for measure in requested for fact in FACTS_OF[measure]}
-    if "loss" in facts:
-        chosen.loss = LossProbe(
-            scale=objects.loss_scale,
-            divided=objects.loss_divided,
-            asynchronous=objects.device.type != "cpu",
+    if objects.device.type not in ("cpu", "cuda"):
+        not_covered = f"not covered on {objects.device.type}: its copies and events are not known"
+        everything = {fact for facts_of in FACTS_OF.values() for fact in facts_of}
+        chosen.without(
+            everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
         )
-        chosen.probes.append(chosen.loss)
-    if "tokens_effective" in facts:
-        chosen.tokens = TokensProbe(objects.mask)
-        chosen.probes += [SamplesProbe(), chosen.tokens]
-    if "gc_ns" in facts:
-        chosen.threads = ThreadsProbe()
-        chosen.probes += [GarbageProbe(), CompileProbe(objects.run), chosen.threads]
-    if "gc_ns" in facts and countable():
-        chosen.contention = ContentionProbe()
-        chosen.probes.append(chosen.contention)
-    if "gc_ns" in facts and objects.schedulers:
-        chosen.probes.append(SchedulersProbe(objects.schedulers))
-    if "gc_ns" in facts and objects.world_size > 1:
-        chosen.probes.append(CollectivesProbe())
-    _device(chosen, facts, objects)
-    _scaler(chosen, facts, objects)
-    _tail(chosen, facts, objects)
-    _ledger(chosen, facts, objects)
+    for facts, reason in ELSEWHERE["cpu" if chosen.clock is None else "cuda"].items():
+        chosen.without(facts, reason)
+    # Marks are read before the tail, which may take back what they tell.
+    if chosen.clock is not None and requested & {Measure.DATA_WAIT, Measure.H2D, Measure.TAIL}:
+        chosen.marks = chosen.include(MarksProbe(chosen.clock))
+    for measure, include in PROBES_OF.items():
+        if measure in requested:
+            include(chosen, objects)
     return chosen
 
 
@@ -185,69 +194,74 @@ def device_clock(device: torch.device) -> DeviceClock | None:
     return DeviceClock(events_of(device))
 
 
-def _device(chosen: ProbeSet, facts: set[str], objects: FitObjects) -> None:
-    clock, memory = chosen.clock, "peak_bytes" in facts
-    if objects.device.type not in ("cpu", "cuda"):
-        not_covered = f"not covered on {objects.device.type}: its copies and events are not known"
-        everything = {fact for facts_of in FACTS_OF.values() for fact in facts_of}
-        chosen.without(
-            everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
+def _loss(chosen: ProbeSet, objects: FitObjects) -> None:
+    chosen.loss = chosen.include(
+        LossProbe(
+            scale=objects.loss_scale,
+            divided=objects.loss_divided,
+            asynchronous=objects.device.type != "cpu",
         )
-    if clock is None:
-        chosen.probes += _machine(chosen) if "pace_ns" in facts else []
-        chosen.without(FACTS_OF[Measure.H2D], CPU_COPIES_NOTHING)
-        chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)
-        chosen.without(DeviceMemoryProbe.facts, "not applicable (CPU): see resident_peak_bytes")
-        chosen.probes += [ResidentMemoryProbe()] if memory else []
-        return
-    chosen.without(ResidentMemoryProbe.facts, "not applicable: device memory is reported instead")
-    host = (*PaceProbe.facts, *ProcessorWaitProbe.facts)
-    chosen.without(host, "not applicable: the host's pace is not the device's")
-    chosen.probes += [DeviceMemoryProbe(objects.device)] if memory else []
-    chosen.probes += [TransferProbe()] if "h2d_bytes" in facts else []
-    if facts & {*MarksProbe.facts, "tail_ns"}:
-        chosen.marks = MarksProbe(clock)
-        chosen.probes.append(chosen.marks)
+    )
 
 
-def _machine(chosen: ProbeSet) -> list[Probe]:
-    if WAITS.exists():
-        return [PaceProbe(), ProcessorWaitProbe()]
-    chosen.without(ProcessorWaitProbe.facts, "not measured: this system does not count it")
-    return [PaceProbe()]
+def _tokens(chosen: ProbeSet, objects: FitObjects) -> None:
+    chosen.include(SamplesProbe())
+    chosen.tokens = chosen.include(TokensProbe(objects.mask))
 
 
-def _scaler(chosen: ProbeSet, facts: set[str], objects: FitObjects) -> None:
+def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
+    chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
+    if countable():
+        chosen.contention = chosen.include(ContentionProbe())
+    if objects.schedulers:
+        chosen.include(SchedulersProbe(objects.schedulers))
+    if objects.world_size > 1:
+        chosen.include(CollectivesProbe())
+    if chosen.clock is None:
+        chosen.include(PaceProbe())
+        if WAITS.exists():
+            chosen.include(ProcessorWaitProbe())
+        else:
+            chosen.without(ProcessorWaitProbe.facts, "not measured: this system does not count it")
+
+
+def _transfer(chosen: ProbeSet, objects: FitObjects) -> None:
+    if objects.device.type == "cuda":
+        chosen.include(TransferProbe())
+
+
+def _scaler(chosen: ProbeSet, objects: FitObjects) -> None:
     scaler, engine = objects.scaler, objects.module
     if isinstance(engine, ScalingEngine) and engine.fp16_enabled():
-        chosen.probes += [EngineProbe(engine)] if "overflows" in facts else []
-    elif not isinstance(scaler, torch.amp.GradScaler) or not scaler.is_enabled():
+        chosen.include(EngineProbe(engine))
+    elif isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
+        chosen.scaler = chosen.include(ScalerProbe(scaler, objects.optimizers, objects.device))
+    else:
         reason = f"not applicable: {objects.precision} uses no GradScaler"
         chosen.without(ScalerProbe.facts, reason)
-    elif "overflows" in facts:
-        chosen.scaler = ScalerProbe(scaler, objects.optimizers, objects.device)
-        chosen.probes.append(chosen.scaler)
 
 
-def _tail(chosen: ProbeSet, facts: set[str], objects: FitObjects) -> None:
+def _tail(chosen: ProbeSet, objects: FitObjects) -> None:
+    modules = data_parallel(objects.module)
     if objects.world_size == 1:
         chosen.without(TailProbe.facts, ONE_RANK)
-        return
-    modules = data_parallel(objects.module)
-    if not modules:
+    elif not modules:
         chosen.without(TailProbe.facts, not_covered(objects.module, objects.strategy))
-    elif "tail_ns" in facts:
-        chosen.tail = TailProbe(modules, _last_gradient(chosen.marks))
-        chosen.probes.append(chosen.tail)
+    else:
+        marks = chosen.marks
+        mark = None if marks is None else partial(marks.mark, Mark.LAST_GRADIENT)
+        chosen.tail = chosen.include(TailProbe(modules, mark))
 
 
-def _ledger(chosen: ProbeSet, facts: set[str], objects: FitObjects) -> None:
+def _memory(chosen: ProbeSet, objects: FitObjects) -> None:
+    on_host = chosen.clock is None
+    chosen.include(ResidentMemoryProbe() if on_host else DeviceMemoryProbe(objects.device))
     module, optimizers = objects.module, objects.optimizers
-    if "peak_bytes" not in facts or not isinstance(module, torch.nn.Module):
+    if not isinstance(module, torch.nn.Module):
         return
     # DeepSpeed's is a wrapper without torch's hooks.
     if len(optimizers) == 1 and isinstance(optimizers[0], Optimizer):
-        chosen.probes.append(ZeroGradProbe(optimizers[0]))
+        chosen.include(ZeroGradProbe(optimizers[0]))
     if objects.run is not None:
         trained = Trained(
             model=module,
@@ -255,9 +269,16 @@ def _ledger(chosen: ProbeSet, facts: set[str], objects: FitObjects) -> None:
             device=objects.device,
             precision=objects.precision.removeprefix("precision "),
         )
-        chosen.ledger = LedgerProbe(trained, objects.run)
-        chosen.probes.append(chosen.ledger)
+        chosen.ledger = chosen.include(LedgerProbe(trained, objects.run))
 
 
-def _last_gradient(marks: MarksProbe | None) -> Callable[[], object] | None:
-    return None if marks is None else lambda: marks.mark(Mark.LAST_GRADIENT)
+PROBES_OF: Mapping[Measure, Callable[[ProbeSet, FitObjects], None]] = {
+    Measure.LOSS: _loss,
+    Measure.TOKENS: _tokens,
+    Measure.STEP_TIME: _step_time,
+    Measure.H2D: _transfer,
+    Measure.SCALER: _scaler,
+    Measure.TAIL: _tail,
+    Measure.MEMORY: _memory,
+}
+"""Includes what a measurement needs and what applies, or says why it does not."""

@@ -1,5 +1,6 @@
 """Feeds tokens: how many the mask keeps, how many there are, how long the sequences are."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -39,10 +40,6 @@ _MOST_HELD = 1 << 20
 """Tokens of the masks that are kept."""
 _FIRST = 16
 """Masks that tell whether each has memory of its own."""
-_MOST_UNCOUNTED = 64
-"""Batches whose sequence lengths wait to be counted."""
-_MOST = 1 << 18
-"""A mask of more tokens is summed at once."""
 
 _LOOKED_INTO = 8
 """Batches that may say that their rows are packed: one of few sequences may have a row for each."""
@@ -81,7 +78,6 @@ class TokensProbe(RingProbe):
         super().__init__(Ring(torch.int64))
         self._user_mask = mask
         self._note = ""
-        self._decided = False
         self._targets: bool | None = None
         """Whether labels say what is learned, by the first ones on the host."""
         self._length: int | None = None
@@ -98,9 +94,7 @@ class TokensProbe(RingProbe):
         """Whether each has: then one can be summed later, because nothing is written over it."""
         self._usual: tuple[str, int] | None = None
         """Name of the batch's own mask, and the value that means *does not count*."""
-        self._uncounted: list[npt.NDArray[np.int64]] = []
-        self.lengths: dict[int, int] = {}
-        """Effective length in tokens, or the upper edge of a bin of them, to its sequences."""
+        self._lengths: Counter[int] = Counter()
         self._width = 1
 
     def attach(self, recorder: Recorder) -> None:
@@ -121,7 +115,6 @@ class TokensProbe(RingProbe):
                 and usual.ndim == 2
                 and usual.is_cpu
                 and not usual.is_inference()
-                and (not self._waiting or self._waiting[-1][2] == ignored)
             ):
                 self._waiting.append((draft, usual, ignored, usual._version))  # noqa: SLF001 as below
                 self._held += usual.numel()
@@ -150,22 +143,17 @@ class TokensProbe(RingProbe):
         self._sum()
 
     def histogram(self) -> dict[int, int]:
-        """`lengths` of all that was summed so far; counted here, off the hot path."""
-        if self._uncounted:
-            self._count(np.concatenate(self._uncounted))
-            self._uncounted.clear()
-        return self.lengths
+        """Effective length in tokens, or the upper edge of a bin of them, to its sequences."""
+        return dict(self._lengths)
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """Sum the step's lengths: a row is a micro-batch."""
-        lengths = np.array([length for row in rows for length in row], dtype=np.int64)
-        self.longest_tokens += sum(int(max(row, default=0)) * len(row) for row in rows)
-        add(draft, self._effective, int(lengths.sum()))
-        self._count(lengths)
+        for row in rows:
+            self._add(draft, [int(length) for length in row])
 
     def reasons(self) -> dict[str, str]:
         """Why there are no tokens, if none were found."""
-        if self._decided:
+        if self._note:
             return {}
         return dict.fromkeys(self.facts, TARGETS if self._targets else NO_MASK)
 
@@ -199,7 +187,7 @@ class TokensProbe(RingProbe):
             return None
         mask = batch.get("attention_mask")
         if mask is not None and isinstance(mask, torch.Tensor) and mask.ndim == 2:
-            self._usual = ("attention_mask", 0) if mask.numel() <= _MOST else None
+            self._usual = "attention_mask", 0
             return self._using(mask, 0, "attention_mask")
         labels = batch.get("labels")
         if isinstance(labels, torch.Tensor) and labels.ndim == 2 and not self._are_targets(labels):
@@ -215,8 +203,8 @@ class TokensProbe(RingProbe):
         return bool(self._targets)
 
     def _using(self, marks: torch.Tensor, ignored: int, note: str) -> tuple[torch.Tensor, int]:
-        if not self._decided:
-            self._decided, self._note = True, note
+        if not self._note:
+            self._note = note
             self._length = self._length or _last(marks)
         if marks.ndim == 2:
             return marks, ignored
@@ -224,15 +212,13 @@ class TokensProbe(RingProbe):
         return marks.reshape(-1, last), ignored
 
     def _keep(self, draft: Draft, marks: torch.Tensor, ignored: int) -> None:
-        """Keep a mask until some can be summed at once.
+        """Keep a mask until some can be summed in a row.
 
         After a real step, whose work has filled the caches, the sum of one takes 60 to 180 µs, and
         that of sixteen some 400, most of it for fetching the code.
         """
-        if self._waiting and self._waiting[-1][2] != ignored:
-            self._sum()
         if marks.is_inference():  # whose changes nobody counts
-            self._add([(draft, marks, ignored, 0)])
+            self._add_mask((draft, marks, ignored, 0))
             return
         self._waiting.append((draft, marks, ignored, marks._version))  # noqa: SLF001 torch's only count of changes
         self._held += marks.numel()
@@ -244,36 +230,31 @@ class TokensProbe(RingProbe):
         waiting, self._waiting, self._held = self._waiting, [], 0
         # One that was written to since is not counted: nobody knows what it was.
         sound = [mask for mask in waiting if mask[1]._version == mask[3]]  # noqa: SLF001 as above
-        if sound:
-            self._add(sound)
-        if self._apart:
-            self._apart = len(sound) == len(waiting) and _apart(waiting)
-        elif self._first is not None:
+        for mask in sound:
+            self._add_mask(mask)
+        if self._first is not None:
             self._first += waiting
-            if len(self._first) >= _FIRST:
-                self._apart, self._first = _apart(self._first), None
+            if len(self._first) < _FIRST:
+                return
+            waiting, sound, self._first, self._apart = self._first, self._first, None, True
+        addresses = {marks.data_ptr() for _, marks, *_ in waiting}  # of tensors that are alive
+        self._apart = self._apart and len(sound) == len(waiting) == len(addresses)
 
-    def _add(self, masks: list[_Mask]) -> None:
-        """Add masks, which all leave out the same value, to their steps."""
-        rows, tokens = np.array([marks.shape for _, marks, *_ in masks], dtype=np.int64).T
-        widths = np.repeat(tokens, rows)
-        lengths = np.zeros(len(widths), dtype=np.int64)
-        filled = widths > 0  # `reduceat` takes an empty row for the next one's first
-        if filled.any():
-            counts = (
-                _on_host(torch.cat([marks.reshape(-1) for _, marks, *_ in masks])) != masks[0][2]
-            )
-            begins = (np.cumsum(widths) - widths)[filled]
-            lengths[filled] = np.add.reduceat(counts, begins, dtype=np.int64)
-        total, row = [0, *np.cumsum(lengths).tolist()], 0
-        for (draft, *_), of_mask, width in zip(masks, rows.tolist(), tokens.tolist(), strict=True):
-            add(draft, self._padded, of_mask * width)
-            add(draft, self._effective, total[row + of_mask] - total[row])
-            self.longest_tokens += of_mask * int(lengths[row : row + of_mask].max(initial=0))
-            row += of_mask
-        self._uncounted.append(lengths)
-        if len(self._uncounted) >= _MOST_UNCOUNTED:
-            self.histogram()
+    def _add_mask(self, mask: _Mask) -> None:
+        draft, marks, ignored, _ = mask
+        add(draft, self._padded, marks.numel())
+        # Row by row: a sum along an axis takes longer than it does to count them.
+        self._add(draft, [int(np.count_nonzero(row)) for row in _on_host(marks) != ignored])
+
+    def _add(self, draft: Draft, lengths: list[int]) -> None:
+        """Add the sequences of a micro-batch to its step."""
+        add(draft, self._effective, sum(lengths))
+        self.longest_tokens += max(lengths, default=0) * len(lengths)
+        self._lengths.update(-(-length // self._width) * self._width for length in lengths)
+        if self._width < LENGTH_BIN and len(self._lengths) > EXACT_LENGTHS:
+            self._width, exact, self._lengths = LENGTH_BIN, self._lengths, Counter()
+            for length, count in exact.items():
+                self._lengths[-(-length // LENGTH_BIN) * LENGTH_BIN] += count
 
     def _room(self, marks: torch.Tensor) -> torch.Tensor:
         """Device memory for the comparison, made once and again only when a batch is larger."""
@@ -281,21 +262,6 @@ class TokensProbe(RingProbe):
         if self._kept is None or self._kept.numel() < number or self._kept.device != marks.device:
             self._kept = torch.empty(number, dtype=torch.bool, device=marks.device)
         return self._kept[:number].view(marks.shape)
-
-    def _count(self, lengths: npt.NDArray[np.int64]) -> None:
-        edges, counts = np.unique(-(-lengths // self._width) * self._width, return_counts=True)
-        for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
-            self.lengths[edge] = self.lengths.get(edge, 0) + count
-        if self._width < LENGTH_BIN and len(self.lengths) > EXACT_LENGTHS:
-            self._width, exact, self.lengths = LENGTH_BIN, self.lengths, {}
-            for length, count in exact.items():
-                edge = -(-length // LENGTH_BIN) * LENGTH_BIN
-                self.lengths[edge] = self.lengths.get(edge, 0) + count
-
-
-def _apart(masks: list[_Mask]) -> bool:
-    """Whether each mask, all being alive, has memory of its own."""
-    return len({marks.data_ptr() for _, marks, *_ in masks}) == len(masks)
 
 
 def _last(tokens: object) -> int | None:

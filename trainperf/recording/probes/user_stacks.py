@@ -1,13 +1,14 @@
 """Stacks of a running thread, reduced to the frames of the user's own code."""
 
 import sysconfig
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 
 import torch
 
 from trainperf.audit.stack_frames import shown_path
-from trainperf.core.artifacts.lines import Place
+from trainperf.core.artifacts.lines import Place, SampledStack
 from trainperf.recording.probes.host_work import CALLERS, host_work, package_of
 
 
@@ -21,7 +22,7 @@ _OPERATORS = (FRAMEWORK, MODULE, LOADER)
 
 MOST_STACKS = 2000
 """Different ones that are kept apart; any further one counts as a stack without frames."""
-_MOST_CODES = 20_000
+_MOST_FILES = _MOST_INSTRUCTIONS = 20_000
 _NOWHERE = -1
 _DEEPEST = 16
 """Frames of the user's code that are kept: the innermost ones."""
@@ -34,10 +35,6 @@ _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
 _FRAMEWORKS = ("lightning", "pytorch_lightning", "torch", "accelerate", "tqdm")
 
-Key = tuple[int, ...]
-"""Slot, number of frames outside of modules, number of what runs on the host, whether a loader is
-asked, and the places from the innermost one on."""
-
 
 class UserStacks:
     """Numbers the stacks it is shown, and keeps what they consist of.
@@ -46,90 +43,66 @@ class UserStacks:
     """
 
     def __init__(self) -> None:
-        self._codes: dict[int, tuple[int, CodeType]] = {}
-        self._numbers: dict[tuple[int, int], int] = {}
-        self.places: list[tuple[CodeType, int]] = []
-        """Function and line of each place."""
-        self._stacks: dict[Key, int] = {}
-        self.keys: list[Key] = []
-        """What each stack consists of."""
-        self.host_work: list[str] = [""]
-        """What runs that is no tensor operation, by number; the first is for what may be one."""
-        self._host_work: dict[tuple[int, int], int] = {}
+        self.stacks: dict[SampledStack, int] = {}
+        """Each with its number, in their order."""
+        self._places: dict[tuple[int, int], tuple[int, CodeType]] = {}
+        """Code's identity and line to number and code, which is kept alive, and so its identity."""
+        self._host_work: dict[str | tuple[int, int], str] = {}
 
-    def number(self, slot: int, innermost: FrameType | None) -> int:
-        """Number of the stack that ends in this frame.  No frame is kept."""
+    def number(self, slot: str, innermost: FrameType | None) -> int:
+        """Number of the stack that ends in this frame, seen in that phase.  No frame is kept."""
         own: list[int] = []
         others: list[int] = []
-        inside, last, codes, frame, leaf, loads = 0, FRAMEWORK, self._codes, innermost, None, 0
+        inside, last, frame, leaf, loads = 0, FRAMEWORK, innermost, None, False
         while frame is not None:
-            code = frame.f_code
-            entry = codes.get(id(code))
-            kind = entry[0] if entry is not None else self._classify(code)
+            kind = kind_of(frame.f_code.co_filename)
             if kind == USER:
-                own.append(self._place(code, frame))
+                own.append(self._place(frame))
             elif kind == PACKAGE and not own:
-                others.append(self._place(code, frame))
+                others.append(self._place(frame))
             elif kind == MODULE:
                 if last == USER:  # a wrapper's forward, as DDP's, is torch's: its inside counts
                     inside = len(own)
                 kind = last
-            elif kind == LOADER:
-                loads = 1
+            loads = loads or kind == LOADER
             if leaf is None or (kind in _OPERATORS and not own):
                 leaf = kind
             last = kind
             frame = frame.f_back
-        places = own[:_DEEPEST] if own else others[:_DEEPEST]
-        work = 0 if leaf in _OPERATORS or not own else self._work(innermost, leaf)
+        places = (own or others)[:_DEEPEST]
+        work = self._work(innermost, leaf) if own and innermost and leaf not in _OPERATORS else ""
         outside = max(0, len(places) - inside) if own else len(places)
-        key = (slot, outside, work, loads, *places)
-        number = self._stacks.get(key)
-        return self._new(key) if number is None else number
+        stack = SampledStack(slot, tuple(reversed(places)), outside, work, loads)
+        if len(self.stacks) >= MOST_STACKS and stack not in self.stacks:
+            stack = SampledStack(slot, (), 0, "", loads=False)
+        return self.stacks.setdefault(stack, len(self.stacks))
 
-    def _new(self, key: Key) -> int:
-        if len(self.keys) >= MOST_STACKS:
-            key = (key[0], 0, 0, 0)
-            if key in self._stacks:
-                return self._stacks[key]
-        number = self._stacks[key] = len(self.keys)
-        self.keys.append(key)
-        return number
+    def places(self) -> tuple[Place, ...]:
+        """What the stacks' frames are numbers of, as reports print it."""
+        kept = list(self._places.items())
+        return tuple(described(code, line) for (_, line), (_, code) in kept)
 
-    def _place(self, code: CodeType, frame: FrameType) -> int:
-        # None while a frame is between two lines, e.g. where a generator resumes.
-        at = (id(code), frame.f_lineno or code.co_firstlineno)
-        number = self._numbers.get(at)
-        if number is None:
-            if len(self.keys) >= MOST_STACKS:  # a stack with a new place would not be kept
-                return _NOWHERE
-            number = self._numbers[at] = len(self.places)
-            self.places.append((code, at[1]))  # which keeps the code, and so its id, alive
-        return number
-
-    def _work(self, frame: FrameType | None, kind: int | None) -> int:
-        """Number of what it does on the host.  Its source is read where it is seen first."""
-        if frame is None:
-            return 0
+    def _place(self, frame: FrameType) -> int:
         code = frame.f_code
-        at = (id(code), frame.f_lasti)
-        number = self._host_work.get(at)
-        if number is None:
-            work = host_work(frame, None if kind == USER else package_of(code.co_filename))
-            if work not in self.host_work:
-                self.host_work.append(work)
-            number = self._host_work[at] = self.host_work.index(work)
-        return number
+        # None while a frame is between two lines, e.g. where a generator resumes.
+        at = id(code), frame.f_lineno or code.co_firstlineno
+        if at not in self._places and len(self.stacks) >= MOST_STACKS:
+            return _NOWHERE  # a stack with a new place would not be kept
+        return self._places.setdefault(at, (len(self._places), code))[0]
 
-    def _classify(self, code: CodeType) -> int:
-        if len(self._codes) >= _MOST_CODES:  # code that is made anew all the time
-            self._codes.clear()
-            self._host_work.clear()
-        kind = kind_of(code.co_filename)
-        self._codes[id(code)] = (kind, code)
-        return kind
+    def _work(self, frame: FrameType, kind: int | None) -> str:
+        """What it does on the host.  Its source is read where it is seen first."""
+        code = frame.f_code
+        package = None if kind == USER else package_of(code.co_filename)
+        at = (id(code), frame.f_lasti) if package is None else package
+        if at not in self._host_work:
+            if len(self._host_work) >= _MOST_INSTRUCTIONS:  # code that is made anew all the time
+                self._host_work.clear()
+            self._host_work[at] = host_work(frame, package)
+        return self._host_work[at]
 
 
+@lru_cache(_MOST_FILES)
 def kind_of(file: str) -> int:
     """Whose code a file has."""
     if file.startswith("<"):
@@ -137,15 +110,13 @@ def kind_of(file: str) -> int:
     path = Path(file)
     if path.is_relative_to(_TORCH):
         return {_MODULE_FILE: MODULE, _LOADER_FILE: LOADER}.get(file, FRAMEWORK)
-    parts = path.parts
-    package = next((at for at, part in enumerate(parts) if part in _INSTALLED), None)
-    if package is not None:
-        name = parts[package + 1]
-        if name.startswith(_FRAMEWORKS):
+    package = package_of(file)
+    if not _INSTALLED.isdisjoint(path.parts):
+        if package.startswith(_FRAMEWORKS):
             return FRAMEWORK
-        return LIBRARY if name.startswith("numpy") else PACKAGE
+        return LIBRARY if package.startswith("numpy") else PACKAGE
     if path.is_relative_to(_STANDARD):
-        return FRAMEWORK if package_of(file) in CALLERS else LIBRARY
+        return FRAMEWORK if package in CALLERS else LIBRARY
     return FRAMEWORK if path.is_relative_to(_OURS) else USER
 
 

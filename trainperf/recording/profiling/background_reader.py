@@ -5,20 +5,17 @@ loop, which only starts it and looks now and then whether it has ended.
 """
 
 import logging
-import os
-import signal
 import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.recording.child_process import start_child
+from trainperf.recording.child_process import end_child, start_child
 from trainperf.recording.schedule import Interval
 
 
@@ -30,9 +27,6 @@ READER = "trainperf.traces.background_process"
 LOOK_EVERY_NS = 500_000_000
 PATIENCE_NS = 10_000_000_000
 """How long the end of a fit waits for traces that are still being read."""
-
-MOST_WAITING = 20
-"""Traces that may wait for the child; a fit that makes them faster is told."""
 
 Show = Callable[[int, Mapping[str, float]], object]
 """Takes a step and key figures of the trace that ends there."""
@@ -53,10 +47,9 @@ class ReadRequest:
     last_step: int | None = None
     """Where their key figures are drawn; `None` draws none."""
 
-    @property
-    def name(self) -> str:
-        """The traces, for a sentence."""
-        return ", ".join(trace.name for trace in self.traces)
+    def unread(self, why: str) -> str:
+        """The traces, and why they were not read."""
+        return f"{', '.join(trace.name for trace in self.traces)}: {why}"
 
 
 class TraceWorker:
@@ -70,18 +63,15 @@ class TraceWorker:
     def __init__(self, show: Show | None = None, patience_ns: int = PATIENCE_NS) -> None:
         self._show = show
         self._patience_ns = patience_ns
-        self._waiting: deque[ReadRequest] = deque()
+        self._requests: deque[ReadRequest] = deque()
+        """The first is being read."""
         self._child: subprocess.Popen[bytes] | None = None
-        self._errand = ReadRequest(())
         self._interval = Interval(LOOK_EVERY_NS)
         self._unread: list[str] = []
 
-    def send(self, errand: ReadRequest) -> None:
+    def send(self, request: ReadRequest) -> None:
         """Have traces read as soon as nothing else is being read."""
-        if len(self._waiting) >= MOST_WAITING:
-            self._unread.append(f"{errand.name}: too many traces were waiting")
-            return
-        self._waiting.append(errand)
+        self._requests.append(request)
         self.go_on()
 
     @property
@@ -97,13 +87,16 @@ class TraceWorker:
     def go_on(self) -> None:
         """Take what the child has to say, if it has ended, and start the next one."""
         child = self._child
-        if child is not None:
-            if child.poll() is None:
-                return
+        if child is not None and child.poll() is not None:
             self._child = None
-            self._take_answer(child.communicate()[0], child.returncode)
-        while self._child is None and self._waiting:
-            self._start(self._waiting.popleft())
+            self._take_answer(self._requests.popleft(), child)
+        while self._child is None and self._requests:
+            traces = [str(trace.resolve()) for trace in self._requests[0].traces]
+            try:
+                self._child = start_child(READER, *traces, stdout=subprocess.PIPE)
+            except OSError as error:
+                why = f"no process could be started ({error})"
+                self._unread.append(self._requests.popleft().unread(why))
 
     def finish(self) -> dict[str, str]:
         """Wait a moment for what is still being read, then end it; a note on what was not read."""
@@ -113,52 +106,23 @@ class TraceWorker:
                 time.sleep(0.02)
                 self.go_on()
         finally:
-            self._end()
+            child, self._child = self._child, None
+            if child is not None:
+                end_child(child)
+        if self._patience_ns:
+            self._unread += [request.unread("the fit had ended") for request in self._requests]
         if not self._unread:
             return {}
         sentence = f"traces not read ({'; '.join(self._unread)}): run `trainperf trace` on them"
         log.warning("trainperf: %s", sentence)
         return {"captures_unread": sentence}
 
-    def _start(self, errand: ReadRequest) -> None:
-        self._errand = errand
-        traces = [str(trace.resolve()) for trace in errand.traces]
+    def _take_answer(self, request: ReadRequest, child: "subprocess.Popen[bytes]") -> None:
         try:
-            self._child = start_child(READER, *traces, stdout=subprocess.PIPE)
-        except OSError as error:
-            self._unread.append(f"{errand.name}: no process could be started ({error})")
-
-    def _take_answer(self, line: bytes, code: int) -> None:
-        errand = self._errand
-        try:
-            read = msgspec.json.decode(line, type=Read)
+            read = msgspec.json.decode(child.communicate()[0], type=Read)
         except msgspec.DecodeError:
-            read = Read(error=f"the process that read it ended with {code}")
+            read = Read(error=f"the process that read it ended with {child.returncode}")
         if read.error is not None:
-            self._unread.append(f"{errand.name}: {read.error}")
-            return
-        log.info("trainperf: read: %s", errand.name)
-        if self._show is not None and read.figures and errand.last_step is not None:
-            self._show(errand.last_step, read.figures)
-
-    def _end(self) -> None:
-        """Nothing is read any more."""
-        child, self._child = self._child, None
-        if child is not None and child.poll() is not None:
-            self._take_answer(child.communicate()[0], child.returncode)
-        elif child is not None:
-            _stop(child)
-            self._waiting.appendleft(self._errand)
-        if self._patience_ns:
-            self._unread += [f"{errand.name}: the fit had ended" for errand in self._waiting]
-        self._waiting.clear()
-
-
-def _stop(child: "subprocess.Popen[bytes]") -> None:
-    """End it and the processes of its own, drafts removed if it comes to that within a second."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(OSError):
-            os.killpg(child.pid, sign)
-        with suppress(subprocess.TimeoutExpired):
-            child.communicate(timeout=1)
-            return
+            self._unread.append(request.unread(read.error))
+        elif self._show is not None and read.figures and request.last_step is not None:
+            self._show(request.last_step, read.figures)

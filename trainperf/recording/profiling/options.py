@@ -1,28 +1,14 @@
 """Options of captures, the same for Lightning and plain loops."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.run_directory import TRACES
-from trainperf.recording.guard import Guard
 from trainperf.recording.probes.selection import FitObjects
-from trainperf.recording.profiling.background_reader import PATIENCE_NS, Show, TraceWorker
-from trainperf.recording.profiling.capture_schedule import (
-    CapturePlan,
-    CaptureRequest,
-    CaptureSchedule,
-    SlowSteps,
-    demand_whole,
-)
-from trainperf.recording.profiling.profiler_probe import ProfilerProbe
-from trainperf.recording.profiling.tracer import TraceFolder, TraceOptions
+from trainperf.recording.profiling.background_reader import Show
 from trainperf.recording.sinks.tensorboard import PREFIX
-
-
-log = logging.getLogger("trainperf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +22,7 @@ class CaptureRank:
     device: str
     """Type of the device the model is on."""
     offset: int = 0
-    """Optimizer steps before this fit."""
+    """Optimizer steps before this fit: numbers in traces go on from there."""
     show: Show | None = None
     """Takes a step and key figures of a trace, for TensorBoard and other loggers."""
 
@@ -59,9 +45,9 @@ class CaptureRank:
 class ScheduledProfile:
     """Which training steps are traced with `torch.profiler`, every cycle into a file of its own.
 
-    Steps are optimizer steps, counted from the start of the fit; numbers in names and marks go on
-    from a checkpoint.  Traces are in `traces/` of the run directory.  Traced steps are tagged and
-    in no statistic; the time for writing a trace is a gap.
+    Steps are optimizer steps, counted from the start of the fit as by `torch.profiler.schedule`;
+    numbers in names and marks go on from a checkpoint.  Traces are in `traces/` of the run
+    directory.  Traced steps are tagged and in no statistic; the time for writing a trace is a gap.
 
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
@@ -99,72 +85,32 @@ class ScheduledProfile:
     """Whether a process of low priority reads each trace while training goes on."""
 
     def __post_init__(self) -> None:
-        demand_whole("max_trace_bytes", self.max_trace_bytes, 1)
-        demand_whole("max_traces", self.max_traces, 1)
-        demand_whole("slow_captures", self.slow_captures, 1)
-        self.ranks = _checked(self.ranks)
-        self._plan = CaptureSchedule(
-            skip_first=self.skip_first,
-            wait=self.wait,
-            warmup=self.warmup,
-            active=self.active,
-            repeat=self.repeat,
-        )
-        self._slow_steps()
+        for name in ("skip_first", "wait", "repeat"):
+            _demand_whole(name, getattr(self, name), 0)
+        for name in ("warmup", "active", "max_trace_bytes", "max_traces", "slow_captures"):
+            _demand_whole(name, getattr(self, name), 1)
+        self.ranks = tuple(self.ranks)
+        if not self.ranks:
+            raise ConfigError("ranks=(): must name at least one rank; try ranks=(0,)")
+        for rank in self.ranks:
+            _demand_whole("ranks", rank, 0)
+        factor = self.on_slow_step
+        number = isinstance(factor, int | float) and not isinstance(factor, bool)
+        if factor is not None and not (number and 1 < factor < inf):
+            raise ConfigError(
+                f"on_slow_step={factor!r}: must be a number above 1, times the median step; try "
+                "on_slow_step=2.0"
+            )
 
-    def probe(self, place: CaptureRank, guard: Guard) -> ProfilerProbe | None:
-        """The probe that captures; `None` on a rank that shall not, or without a run directory."""
-        if min(self.ranks) >= place.world_size:
-            log.warning("trainperf: no captures: %s", self.beyond(place.world_size))
-            return None
-        if place.rank not in self.ranks:
-            return None
-        if place.run is None:
-            log.warning("trainperf: no captures: there is no run directory to write them to")
-            return None
-        plan = CapturePlan(
-            schedule=self._plan,
-            options=self._options(place.device),
-            offset=place.offset,
-            request=self._request(place.run, place),
-            slow=self._slow_steps(),
-        )
-        folder = TraceFolder(
-            place.run / TRACES,
-            rank=place.rank,
-            max_bytes=self.max_trace_bytes,
-            max_traces=self.max_traces,
-        )
-        return ProfilerProbe(plan, folder, guard, self._analyst(place))
+    def begins(self, step: int) -> bool:
+        """Whether the warm-up of a cycle begins with this step.  Runs every step."""
+        since = step - self.skip_first
+        number, within = divmod(since, self.wait + self.warmup + self.active)
+        return within == self.wait and since >= 0 and (not self.repeat or number < self.repeat)
 
     def beyond(self, world_size: int) -> str:
         """The sentence for ranks of which the job has none."""
         return f"ranks={self.ranks}: the last rank of this fit is {world_size - 1}; try ranks=(0,)"
-
-    def _analyst(self, place: CaptureRank) -> TraceWorker | None:
-        if not self.analyse:
-            return None
-        # Rank 0 reports on all ranks, and must not wait for what the others still read.
-        return TraceWorker(place.show, PATIENCE_NS if place.rank == 0 else 0)
-
-    def _options(self, device: str) -> TraceOptions:
-        return TraceOptions(
-            device=device,
-            record_shapes=self.record_shapes,
-            with_stack=self.with_stack,
-            profile_memory=self.profile_memory,
-        )
-
-    def _request(self, run: Path, place: CaptureRank) -> CaptureRequest | None:
-        if not self.on_demand:
-            return None
-        ranks = tuple(rank for rank in self.ranks if rank < place.world_size)
-        return CaptureRequest(run, rank=place.rank, ranks=ranks)
-
-    def _slow_steps(self) -> SlowSteps | None:
-        if self.on_slow_step is None:
-            return None
-        return SlowSteps(self.on_slow_step, self.slow_captures)
 
 
 def trace_scalars(figures: Mapping[str, float]) -> dict[str, float]:
@@ -172,10 +118,8 @@ def trace_scalars(figures: Mapping[str, float]) -> dict[str, float]:
     return {f"{PREFIX}trace/{name}": value for name, value in figures.items()}
 
 
-def _checked(ranks: tuple[int, ...]) -> tuple[int, ...]:
-    chosen = tuple(ranks)
-    if not chosen:
-        raise ConfigError("ranks=(): must name at least one rank; try ranks=(0,)")
-    for rank in chosen:
-        demand_whole("ranks", rank, 0)
-    return chosen
+def _demand_whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(
+            f"{name}={value!r}: must be a whole number, at least {least}; try {name}={least}"
+        )

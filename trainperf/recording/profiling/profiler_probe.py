@@ -1,4 +1,4 @@
-"""Probe that captures traces: drives a tracer from step boundaries.
+"""Captures of one rank: the probe that drives a tracer from step boundaries.
 
 Training steps only.  Between captures nothing listens to the phases, and a boundary costs two
 comparisons.  The profiler's own time, from starting it to its file, is a gap and in no step.
@@ -7,16 +7,17 @@ comparisons.  The profiler's own time, from starting it to its file, is a gap an
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
+from trainperf.core.run_directory import TRACES, trace_stem
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
-from trainperf.recording.profiling.capture_schedule import CapturePlan
-from trainperf.recording.profiling.tracer import Marks, TraceFolder, Tracer
+from trainperf.recording.profiling.background_reader import PATIENCE_NS, ReadRequest, TraceWorker
+from trainperf.recording.profiling.capture_requests import CaptureRequest, SlowSteps
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
+from trainperf.recording.profiling.tracer import Marks, Tracer, write_trace
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -30,62 +31,59 @@ _NAMES = tuple(f"trainperf::{label}" for label in _LABELS)
 _ENDS_CAPTURE = (Gap.VALIDATION, Gap.SHUTDOWN)
 
 
-@dataclass(slots=True)
-class _Capture:
-    """One capture on its way."""
-
-    tracer: Tracer
-    first: int
-    """The first step that is traced."""
-    end: int
-    """The first step that is traced no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    """The probe as a `PhaseListener`, behind the guard: it is called from inside brackets."""
-
-    entered: Callable[[int], None]
-    left: Callable[[], None]
-    cleared: Callable[[], None]
+def capture_probe(
+    profile: ScheduledProfile, place: CaptureRank, guard: Guard
+) -> "ProfilerProbe | None":
+    """The probe that captures; `None` on a rank that shall not, or without a run directory."""
+    if min(profile.ranks) >= place.world_size:
+        log.warning("trainperf: no captures: %s", profile.beyond(place.world_size))
+    elif place.rank in profile.ranks and place.run is None:
+        log.warning("trainperf: no captures: there is no run directory to write them to")
+    elif place.rank in profile.ranks and place.run is not None:
+        return ProfilerProbe(profile, place, place.run, guard)
+    return None
 
 
 class ProfilerProbe(Probe):
     """Captures steps with `torch.profiler` and tags those it disturbs.
 
     Args:
-        plan: Which steps, and what a trace of them holds.
-        folder: Where it goes.
+        profile: Which steps, and what a trace of them holds.
+        place: This rank.
+        run: The run directory.
         guard: Switches this part off when it fails.
-        analyst: Has the traces read; `None` leaves them to the user.
     """
 
     name: ClassVar[str] = "profiler"
 
     def __init__(
-        self,
-        plan: CapturePlan,
-        folder: TraceFolder,
-        guard: Guard,
-        analyst: TraceWorker | None = None,
+        self, profile: ScheduledProfile, place: CaptureRank, run: Path, guard: Guard
     ) -> None:
-        self._plan = plan
-        self._schedule = plan.schedule
-        self._offset = plan.offset
-        self._folder = folder
-        self._analyst = analyst
-        self._requested_at: int | None = None
+        self._profile, self._place, self._run = profile, place, run
+        self.traces: list[Path] = []
+        """Those that were written, oldest first."""
+        ranks = tuple(rank for rank in profile.ranks if rank < place.world_size)
+        request = CaptureRequest(run, rank=place.rank, ranks=ranks)
+        self._request = request if profile.on_demand else None
+        slow = profile.on_slow_step
+        self._slow = None if slow is None else SlowSteps(slow, profile.slow_captures)
+        # Rank 0 reports on all ranks, and must not wait for what the others still read.
+        patience_ns = PATIENCE_NS if place.rank == 0 else 0
+        self.reader = TraceWorker(place.show, patience_ns) if profile.analyse else None
+        """Has the traces read; `None` leaves them to the user."""
         self._due = False
         self._attempts = 0
-        self._capture: _Capture | None = None
+        self._tracer: Tracer | None = None
+        """Of the capture that is on its way."""
+        self._first = 0
+        """The first step that it traces."""
         self._marks = Marks()
         self._disturbed = -1
         self._notes: dict[str, str] = {}
-        self._listener = _Listener(
-            guard.wrap(self.name, self._entered),
-            guard.wrap(self.name, self._left),
-            guard.wrap(self.name, self._cleared),
-        )
+        # As a `PhaseListener` it is called from inside brackets, so behind the guard.
+        self.entered = guard.wrap(self.name, self._entered)
+        self.left = guard.wrap(self.name, self._left)
+        self.cleared = guard.wrap(self.name, self._cleared)
         guard.when_faulty(self.name, self._stop)
 
     # -- as a probe ---------------------------------------------------------------------------
@@ -93,143 +91,135 @@ class ProfilerProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Begin at once if the first step is to be captured."""
         super().attach(recorder)
-        if self._schedule.begins(0):
+        if self._profile.begins(0):
             self._begin(0)
 
     def close(self, draft: Draft) -> None:
         """A step is over, and the next has not begun.  Runs every step."""
+        reader = self.reader
         # Even at the lowest priority, reading takes from caches and memory what a step needs.
-        if draft.index <= self._disturbed or (self._analyst is not None and self._analyst.busy):
+        if draft.index <= self._disturbed or (reader is not None and reader.busy):
             draft.tags |= Tag.PROFILED
         step = draft.index + 1
-        if self._capture is not None:
-            self._go_on(self._capture, step)
-        self._look_around(draft, step)
-        self._due = self._due or self._schedule.begins(step) or self._is_requested(step)
-        if self._due and self._capture is None and self.recorder.ground != Gap.SHUTDOWN:
+        if self._tracer is not None:
+            self._go_on(self._tracer, step)
+        wall_ns, now_ns = sum(draft.host_ns), self.recorder.now_ns()
+        due = self._due or self._profile.begins(step)
+        if self._request is not None:
+            due |= self._request.due(now_ns, step, wall_ns)
+        if self._slow is not None:
+            due |= self._slow.look(draft.index, wall_ns, draft.tags)
+        self._due = due
+        if reader is not None and reader.look(now_ns):
+            with self._dumping():
+                reader.go_on()
+        if due and self._tracer is None and self.recorder.ground != Gap.SHUTDOWN:
             self._begin(step)
 
     def detach(self) -> None:
         """Leave nothing running; traces that are still being read get a moment."""
-        if self._capture is not None:
+        if self._tracer is not None:
             self._say_unfinished()
         self._stop()
-        if self._analyst is not None:
-            self._notes |= self._analyst.finish()
+        if self.reader is not None:
+            self._notes |= self.reader.finish()
 
     def notes(self) -> dict[str, str]:
         """Which traces there are, and what was not captured and why."""
-        written, slow = self._folder.written, self._plan.slow
+        names = ", ".join(trace.name for trace in self.traces)
         return {
-            **({"captures": ", ".join(written)} if written else {}),
-            **({"captures_slow": slow.note()} if slow is not None and slow.steps else {}),
+            **({"captures": names} if names else {}),
+            **({} if self._slow is None else self._slow.notes()),
             **self._notes,
         }
 
     @property
     def busy(self) -> bool:
         """Whether a capture is on its way, or is to begin."""
-        return self._due or self._capture is not None
-
-    @property
-    def traces(self) -> list[Path]:
-        """Those that were written."""
-        return [self._folder.path / name for name in self._folder.written]
+        return self._due or self._tracer is not None
 
     # -- the course of a capture --------------------------------------------------------------
 
-    def _look_around(self, draft: Draft, step: int) -> None:
-        """Whether there is another reason to capture, and whether a trace has been read."""
-        wall_ns, now_ns = sum(draft.host_ns), self.recorder.now_ns()
-        plan = self._plan
-        if plan.request is not None:
-            requested = plan.request.look(now_ns, step, wall_ns)
-            self._requested_at = self._requested_at if requested is None else requested
-        if plan.slow is not None and plan.slow.look(draft.index, wall_ns, draft.tags):
-            self._due = True
-        if self._analyst is not None and self._analyst.look(now_ns):
-            with self._dumping():
-                self._analyst.go_on()
-
-    def _is_requested(self, step: int) -> bool:
-        return self._requested_at is not None and step >= self._requested_at
-
     def _begin(self, step: int) -> None:
         """Its warm-up begins with *step*."""
-        if self._is_requested(step):
-            self._requested_at = None
         self._due = False
-        if self._folder.full:
+        profile = self._profile
+        if len(self.traces) >= profile.max_traces:
             self._say(
                 "captures_full",
-                f"no more captures: max_traces={self._folder.max_traces} traces are written; "
+                f"no more captures: max_traces={profile.max_traces} traces are written; "
                 "raise max_traces to have more",
             )
             return
-        tracer = Tracer(self._plan.options)
-        first = step + self._schedule.warmup
-        self._capture = _Capture(tracer, first, first + self._schedule.active)
+        self._tracer = Tracer(profile, self._place.device)
+        self._first = step + profile.warmup
         self._disturbed = step
-        with self._dumping():
-            ready = tracer.warm_up()
-        if not ready:
-            self._decline(step)
+        self._succeeds(self._tracer.warm_up, step)
 
-    def _go_on(self, capture: _Capture, step: int) -> None:
+    def _go_on(self, tracer: Tracer, step: int) -> None:
         """A step of the capture is over."""
         self._disturbed = step
-        if step == capture.end:
-            self._finish(capture, self._schedule.active)
-        elif step == capture.first:
-            with self._dumping():
-                started = capture.tracer.start()
-            if started:
-                self.recorder.listener = self._listener
-            else:
-                self._decline(step)
+        if step == self._first + self._profile.active:
+            self._finish(tracer, self._profile.active)
+        elif step == self._first and self._succeeds(tracer.start, step):
+            self.recorder.listener = self
 
-    def _finish(self, capture: _Capture, steps: int, ended_by: str | None = None) -> None:
+    def _succeeds(self, begin: Callable[[], bool], step: int) -> bool:
+        with self._dumping():
+            ready = begin()
+        if not ready:
+            self._stop()
+            self._say(
+                "captures_declined",
+                f"the capture at step {self._place.offset + step} is declined: another torch "
+                "profiler is active, and torch has room for one; stop it, or let trainperf "
+                "capture alone",
+            )
+        return ready
+
+    def _finish(self, tracer: Tracer, steps: int, ended_by: str | None = None) -> None:
         """Write the trace of the steps that are complete."""
         self.recorder.listener = None
         self._marks.end_step()
-        first, active = self._offset + capture.first, self._schedule.active
+        profile, first = self._profile, self._place.offset + self._first
         facts = {
             "first_step": first,
-            "first_index": capture.first,
+            "first_index": self._first,
             "complete_steps": steps,
             "ended_by": ended_by,
         }
+        stem = trace_stem(self._place.rank, first, steps)
         with self._dumping():
-            capture.tracer.stop(facts)
-            name = self._folder.write(first, steps, capture.tracer.export)
-            if name is not None and self._analyst is not None:
-                self._analyst.send(ReadRequest((self._folder.path / name,), first + steps - 1))
-        self._over()
+            tracer.stop(facts)
+            trace = write_trace(self._run / TRACES, stem, tracer.export, profile.max_trace_bytes)
+            if trace is not None:
+                self.traces.append(trace)
+                if self.reader is not None:
+                    self.reader.send(ReadRequest((trace,), first + steps - 1))
+        self._stop()
         self._attempts = 0
-        if name is None:
+        if trace is None:
             self._say(
                 "captures_too_large",
                 f"the trace of {steps} steps from {first} was thrown away: packed it is larger "
-                f"than max_trace_bytes={self._folder.max_bytes}; capture fewer steps (active), "
+                f"than max_trace_bytes={profile.max_trace_bytes}; capture fewer steps (active), "
                 "leave with_stack and record_shapes off, or raise max_trace_bytes",
             )
             return
-        log.info("trainperf: %s steps traced: %s", steps, self._folder.path / name)
+        log.info("trainperf: %s steps traced: %s", steps, trace)
         if ended_by is not None:
-            short = f"{name}: {steps} of {active} steps, since {ended_by} began"
+            short = f"{trace.name}: {steps} of {profile.active} steps, since {ended_by} began"
             self._say("captures_short", short)
 
-    def _cut(self, capture: _Capture, gap: str) -> None:
+    def _cut(self, tracer: Tracer, gap: str) -> None:
         """Something that is no training step begins: keep the steps that are complete."""
         recorder = self.recorder
-        steps = recorder.index + int(recorder.awaits_batch) - capture.first
+        steps = recorder.index + int(recorder.awaits_batch) - self._first
         if steps > 0:
-            self._finish(capture, steps, gap if steps < self._schedule.active else None)
+            self._finish(tracer, steps, gap if steps < self._profile.active else None)
             return
-        recorder.listener = None
         with self._dumping():
             self._stop()
-        self._over()
         if gap == Gap.SHUTDOWN.label:
             self._say_unfinished()
             return
@@ -241,29 +231,18 @@ class ProfilerProbe(Probe):
                 f"nothing captured: {gap} began {ATTEMPTS} times before one step was complete",
             )
 
-    def _decline(self, step: int) -> None:
-        self._over()
-        self._say(
-            "captures_declined",
-            f"the capture at step {self._offset + step} is declined: another torch profiler is "
-            "active, and torch has room for one; stop it, or let trainperf capture alone",
-        )
-
-    def _over(self) -> None:
-        """The capture has ended; the step after the one that runs, or ran last, still feels it."""
-        self._capture = None
-        self._disturbed = self.recorder.index + 1
-
     def _stop(self) -> None:
-        """Whatever runs is stopped and thrown away."""
-        capture, self._capture = self._capture, None
-        if capture is None:
+        """Nothing is traced any more; the step after the one that runs, or ran last, feels it."""
+        tracer, self._tracer = self._tracer, None
+        if tracer is None:
             return
-        self.recorder.listener = None
+        self._disturbed = self.recorder.index + 1
+        if self.recorder.listener is self:
+            self.recorder.listener = None
         try:
             self._marks.end_step()
         finally:
-            capture.tracer.drop()
+            tracer.drop()
 
     @contextmanager
     def _dumping(self) -> Iterator[None]:
@@ -274,7 +253,7 @@ class ProfilerProbe(Probe):
             self.recorder.leave_gap()
 
     def _say_unfinished(self) -> None:
-        if not self._folder.written:  # else it is the natural end of cycles without an end
+        if not self.traces:  # else it is the natural end of cycles without an end
             sentence = "nothing captured: the fit ended before one traced step was complete"
             self._say("captures_unfinished", sentence)
 
@@ -294,13 +273,13 @@ class ProfilerProbe(Probe):
     def _cleared(self) -> None:
         recorder = self.recorder
         slot = recorder.slot
-        if slot in _ENDS_CAPTURE and self._capture is not None:
-            self._cut(self._capture, _LABELS[slot])
+        if slot in _ENDS_CAPTURE and self._tracer is not None:
+            self._cut(self._tracer, _LABELS[slot])
         elif slot != Phase.OTHER:
             if slot == Gap.EPOCH_BOUNDARY:
                 self._marks.end_step()
             self._marks.rest(_NAMES[slot])
         elif recorder.draft is None:
-            self._marks.begin_step(self._offset + recorder.index + 1)
+            self._marks.begin_step(self._place.offset + recorder.index + 1)
         else:
             self._marks.rest(None)

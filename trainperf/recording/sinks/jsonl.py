@@ -1,13 +1,12 @@
 """Sink that writes a rank's record file: whole lines, in order, flushed after every group.
 
-A file of days is written in parts: a part that has got its size is left as it is, the next begins,
-and a process of low priority packs the one that was left.  Nothing of it is in a step's way.
+A file of days is written in parts, and a process of low priority packs those that were left.
+Nothing of it is in a step's way.
 """
 
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from io import BufferedWriter
 from pathlib import Path
 
 from trainperf.core import run_directory
@@ -15,6 +14,7 @@ from trainperf.core.rotation import rotation_bytes
 from trainperf.core.steps.codec import Entry, encode_entry, encode_rows
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.recording.child_process import start_child
+from trainperf.recording.rotating_file import RotatingFile
 from trainperf.recording.sinks.base import Outputs, Sink
 
 
@@ -22,7 +22,7 @@ PACKER = "trainperf.core.steps.packing"
 """The module that the child runs."""
 
 _LAST_S = 10.0
-"""How long the end of a fit waits for the child; it goes on by itself."""
+"""How long the end of a fit waits for the child; what is not packed by then stays as it is."""
 
 
 def sink_for(outputs: Outputs) -> Sink | None:
@@ -46,24 +46,19 @@ class JsonlSink(Sink):
     def __init__(self, path: Path, most: int = 0) -> None:
         self.path = path
         self._most = most
-        self._part = 0
-        self._bytes = 0
-        self._file: BufferedWriter | None = None
+        self._file: RotatingFile | None = None
         self._packer: subprocess.Popen[bytes] | None = None
 
     def begin(self, info: RunInfo) -> None:
         """Create the file, which must not exist, and write line 1: a killed rank leaves it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("xb")
+        self._file = RotatingFile(self.path, self._most, self._pack)
         self._write(encode_entry(info))
         self.flush()
 
     def rows(self, rows: Sequence[Row]) -> None:
         """One line per step."""
-        lines = encode_rows(rows)
-        if self._most and self._part_full(len(lines)):
-            self._rotate()
-        self._write(lines)
+        self._write(encode_rows(rows))
 
     def entries(self, entries: Sequence[Entry]) -> None:
         """One line each."""
@@ -83,21 +78,11 @@ class JsonlSink(Sink):
             with suppress(subprocess.TimeoutExpired):
                 self._packer.wait(_LAST_S)
 
-    def _part_full(self, more: int) -> bool:
-        return self._file is not None and self._bytes + more > self._most
+    def _write(self, lines: bytes) -> None:
+        if self._file is not None:
+            self._file.write(lines)
 
-    def _rotate(self) -> None:
-        """Leave the part, begin the next, and have what was left packed."""
-        if self._file is None:
-            return
-        self._file.close()
-        self._part, self._bytes = self._part + 1, 0
-        name = run_directory.record_part(self.path.name, self._part)
-        self._file = self.path.with_name(name).open("xb")
+    def _pack(self, _left: Path) -> None:
         if self._packer is None or self._packer.poll() is not None:
             with suppress(OSError):  # it stays as it is, until the next time
                 self._packer = start_child(PACKER, str(self.path.resolve()))
-
-    def _write(self, data: bytes) -> None:
-        if self._file is not None:
-            self._bytes += self._file.write(data)

@@ -4,24 +4,20 @@ The user's own `MeterProvider` decides where they go and how often: its exporter
 thread.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
-from trainperf.core.errors import ConfigError
-from trainperf.core.steps.records import Row, RunInfo
-from trainperf.meters.described import described
+from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.exporter import STEPS, Exporter, package
 
 
 _UCUM = {"B": "By", "B/s": "By/s"}
 """Units that have another name in OpenTelemetry."""
 
 
-class OpenTelemetrySink(Sink):
+class OpenTelemetrySink(Exporter):
     """Offers readings as gauges `trainperf.<reading>`, and finished steps as `trainperf.steps`.
 
     Attributes of each value are `rank` and those given.  Readings are those of the last log
@@ -41,64 +37,41 @@ class OpenTelemetrySink(Sink):
     def __init__(
         self, provider: object | None = None, attributes: Mapping[str, str] | None = None
     ) -> None:
-        self._api = _api()
+        super().__init__(attributes)
+        self._api = package(
+            "opentelemetry.metrics",
+            "OpenTelemetrySink needs OpenTelemetry: pip install 'trainperf[opentelemetry]'",
+        )
         given: Any = provider if provider is not None else self._api.get_meter_provider()
         self._meter = given.get_meter("trainperf")
-        self._own_attributes = dict(attributes or {})
-        self._attributes = dict[str, str | int]()
-        self._readings: Mapping[str, Reading] = {}
         self._offered = set[str]()
-        self._steps = 0
-        self._running = False
 
     def begin(self, info: RunInfo) -> None:
         """Offer the number of steps."""
-        self._attributes = {**self._own_attributes, "rank": info.rank}
-        self._readings, self._steps, self._running = {}, 0, True
-        if "steps" not in self._offered:
-            self._offered.add("steps")
-            self._meter.create_observable_counter(
-                "trainperf.steps", callbacks=[self._count], description="Finished steps"
-            )
+        super().begin(info)
+        self._offer()
 
-    def rows(self, rows: Sequence[Row]) -> None:
-        """Count them."""
-        self._steps += len(rows)
-
-    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
+    def keep(self, kind: str, readings: Mapping[str, Reading]) -> None:
         """Keep the latest; one that has a value for the first time is offered from now on."""
-        self._readings = dict(readings)
-        for name, reading in readings.items():
-            if reading.value is not None and name not in self._offered:
+        super().keep(kind, readings)
+        self._offer()
+
+    def _offer(self) -> None:
+        for name, reading in self.latest().items():
+            if name not in self._offered:
                 self._offered.add(name)
-                self._meter.create_observable_gauge(
+                create = (
+                    self._meter.create_observable_counter
+                    if name == STEPS
+                    else self._meter.create_observable_gauge
+                )
+                create(
                     f"trainperf.{name}",
-                    callbacks=[self._observed(name)],
+                    callbacks=[partial(self._observe, name)],
                     unit=_UCUM.get(reading.unit, reading.unit),
-                    description=described(name, reading.title),
+                    description=reading.title,
                 )
 
-    def close(self) -> None:
-        """Nothing is observed any more."""
-        self._running = False
-
-    def _count(self, _: object) -> list[object]:
-        return [self._api.Observation(self._steps, self._attributes)] if self._running else []
-
-    def _observed(self, name: str) -> Callable[[object], list[object]]:
-        return partial(self._observe, name)
-
     def _observe(self, name: str, _: object) -> list[object]:
-        reading = self._readings.get(name)
-        if not self._running or reading is None or reading.value is None:
-            return []
-        return [self._api.Observation(float(reading.value), self._attributes)]
-
-
-def _api() -> ModuleType:
-    try:
-        return import_module("opentelemetry.metrics")
-    except ImportError as error:
-        raise ConfigError(
-            "OpenTelemetrySink needs OpenTelemetry: pip install 'trainperf[opentelemetry]'"
-        ) from error
+        reading = self.latest().get(name)
+        return [] if reading is None else [self._api.Observation(reading.value, self._labels)]

@@ -1,27 +1,30 @@
-"""Sink for Prometheus: the latest readings of each rank, served where a Prometheus server scrapes.
+"""Sink for Prometheus: the latest readings of each rank, served where its server scrapes."""
 
-Nothing is pushed: a reading is converted when somebody asks for it, on the server's own thread.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
-from types import ModuleType
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.steps.records import Row, RunInfo
-from trainperf.meters.described import described
-from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import Sink
+from trainperf.core.steps.records import RunInfo
+from trainperf.recording.sinks.exporter import STEPS, Exporter, package
 
 
 PORT = 9464
 """Usual port of exporters that are no server of their own."""
 
-_UNITS = {"s": "seconds", "B": "bytes", "J": "joules", "W": "watts", "Hz": "hertz"}
-_ENDINGS = {"s": "_s", "B": "_bytes", "1/s": "_per_s", "B/s": "_bytes_per_s"}
+_ENDINGS = {
+    "s": ("_s", "_seconds"),
+    "B": ("_bytes", "_bytes"),
+    "1/s": ("_per_s", "_per_second"),
+    "B/s": ("_bytes_per_s", "_bytes_per_second"),
+    "J": ("", "_joules"),
+    "W": ("", "_watts"),
+    "Hz": ("", "_hertz"),
+}
+"""Unit to how the name of a reading ends, and how that of a metric does."""
 
 
-class PrometheusSink(Sink):
+class PrometheusSink(Exporter):
     """Serves readings at `http://ADDRESS:PORT/metrics` while the fit runs.
 
     A gauge `trainperf_<reading>` in base units, e.g. `trainperf_step_seconds`, for each reading
@@ -48,23 +51,21 @@ class PrometheusSink(Sink):
     ) -> None:
         if not 0 <= port < 2**16:
             raise ConfigError(f"port={port}: must be between 0 and 65535")
-        self._client = _client()
+        super().__init__(labels)
+        self._client = package(
+            "prometheus_client",
+            "PrometheusSink needs prometheus-client: pip install 'trainperf[prometheus]'",
+        )
         self.port = port
         """Where it is served, once the fit has begun."""
         self._first_port = port
         self._address = address
-        self._own_labels = dict(labels or {})
-        self._labels = dict[str, str]()
-        self._readings: Mapping[str, Reading] = {}
-        self._of_all_ranks: Mapping[str, Reading] = {}
-        self._steps = 0
-        self._stop: Callable[[], None] = _nothing
+        self._served = ExitStack()
 
     def begin(self, info: RunInfo) -> None:
         """Listen; a port that is taken switches this sink off, and the log says so."""
         self.close()
-        self._labels = {**self._own_labels, "rank": str(info.rank)}
-        self._readings, self._of_all_ranks, self._steps = {}, {}, 0
+        super().begin(info)
         registry = self._client.CollectorRegistry()
         registry.register(self)
         on_host = int(info.hardware.get("local_world_size") or 1)
@@ -77,51 +78,23 @@ class PrometheusSink(Sink):
                 "PrometheusSink(port=…), or 0 for any that is free"
             ) from error
         self.port = server.server_port
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join(1.0)
-
-        self._stop = stop
-
-    def rows(self, rows: Sequence[Row]) -> None:
-        """Count them."""
-        self._steps += len(rows)
-
-    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """Keep the latest."""
-        self._readings = dict(readings)
-
-    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """Keep the latest over all ranks, as `trainperf_all_ranks_<reading>`."""
-        self._of_all_ranks = dict(readings)
+        for act in (partial(thread.join, 1.0), server.server_close, server.shutdown):
+            self._served.callback(act)  # called in reverse
 
     def close(self) -> None:
         """Listen no more: a scraper then sees that the training is over."""
-        stop, self._stop = self._stop, _nothing
-        stop()
+        self._served.close()
+        super().close()
 
     def collect(self) -> Iterator[object]:
         """Metrics of this moment, as `prometheus_client` asks a collector for them."""
         families = self._client.metrics_core
-        names = list(self._labels)
-        values = list(self._labels.values())
-        steps = families.CounterMetricFamily("trainperf_steps", "Finished steps", labels=names)
-        steps.add_metric(values, self._steps)
-        yield steps
-        for prefix, of, readings in (
-            ("trainperf_", "", self._readings),
-            ("trainperf_all_ranks_", "Over all ranks: ", self._of_all_ranks),
-        ):
-            for name, reading in readings.items():
-                if reading.value is not None:
-                    about = f"{of}{described(name, reading.title)}"
-                    gauge = families.GaugeMetricFamily(
-                        prefix + metric_name(name, reading.unit), about, labels=names
-                    )
-                    gauge.add_metric(values, float(reading.value))
-                    yield gauge
+        for name, reading in self.latest().items():
+            kind = families.CounterMetricFamily if name == STEPS else families.GaugeMetricFamily
+            metric = f"trainperf_{metric_name(name, reading.unit)}"
+            family = kind(metric, reading.title, labels=list(self._labels))
+            family.add_metric([str(label) for label in self._labels.values()], reading.value)
+            yield family
 
 
 def metric_name(name: str, unit: str) -> str:
@@ -129,24 +102,7 @@ def metric_name(name: str, unit: str) -> str:
 
     E.g. `step_s` is `step_seconds`, `samples_per_s` is `samples_per_second`.
     """
-    ending = _ENDINGS.get(unit, "")
-    stem = name.removesuffix(ending) if ending else name
-    if unit in ("1/s", "B/s"):
-        return f"{stem}{'_bytes' if unit == 'B/s' else ''}_per_second"
-    if f"{ending}_per_" in name and unit == "B":  # the step, or the token, is a part of its unit
+    short, full = _ENDINGS.get(unit, ("", ""))
+    if f"{full}_per_" in name:  # the step, or the token, is a part of its unit
         return name
-    whole = _UNITS.get(unit)
-    return name if whole is None else f"{stem}_{whole}"
-
-
-def _nothing() -> None:
-    """Not listening."""
-
-
-def _client() -> ModuleType:
-    try:
-        return import_module("prometheus_client")
-    except ImportError as error:
-        raise ConfigError(
-            "PrometheusSink needs prometheus-client: pip install 'trainperf[prometheus]'"
-        ) from error
+    return name.removesuffix(short) + full

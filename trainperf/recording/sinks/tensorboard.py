@@ -69,19 +69,10 @@ def layout(ranks: int = 1) -> dict[str, dict[str, list[object]]]:
     }
 
 
-def scalars(readings: Mapping[str, Reading], ranks: int = 1) -> dict[str, float]:
+def scalars(readings: Mapping[str, Reading], prefix: str = PREFIX) -> dict[str, float]:
     """Tags and values of the readings that have one."""
     return {
-        f"{prefix(ranks)}{name}": float(reading.value)
-        for name, reading in readings.items()
-        if reading.value is not None
-    }
-
-
-def scalars_of_all_ranks(readings: Mapping[str, Reading]) -> dict[str, float]:
-    """Tags and values of live readings over all ranks; whole fits have `scalars`."""
-    return {
-        f"{PREFIX}all_ranks/{name}": float(reading.value)
+        f"{prefix}{name}": float(reading.value)
         for name, reading in readings.items()
         if reading.value is not None
     }
@@ -94,26 +85,40 @@ def sink_for(outputs: Outputs) -> Sink | None:
     return TensorBoardSink(outputs.writer)
 
 
-class TensorBoardSink(Sink):
+class ScalarSink(Sink):
+    """Base of sinks that draw curves over steps: each reading that has a value is a point."""
+
+    _prefix = PREFIX
+
+    def begin(self, info: RunInfo) -> None:
+        """Several ranks' readings have tags of their own."""
+        self._prefix = prefix(info.world_size)
+
+    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """One scalar per reading that has a value."""
+        self._write(scalars(readings, self._prefix), step)
+
+    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """As `readings`, under tags of their own."""
+        self._write(scalars(readings, f"{PREFIX}all_ranks/"), step)
+
+    def _write(self, values: Mapping[str, float], step: int) -> None:
+        raise NotImplementedError
+
+
+class TensorBoardSink(ScalarSink):
     """Writes readings to a `SummaryWriter`."""
 
     name = "TensorBoard"
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._ranks = 1
 
     def begin(self, info: RunInfo) -> None:
         """Group the charts."""
-        self._ranks = info.world_size
-        self._writer.add_custom_scalars(layout(self._ranks))
+        super().begin(info)
+        self._writer.add_custom_scalars(layout(info.world_size))
 
-    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """One scalar per reading that has a value."""
-        for tag, value in scalars(readings, self._ranks).items():
-            self._writer.add_scalar(tag, value, step)
-
-    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """As `readings`, under tags of their own."""
-        for tag, value in scalars_of_all_ranks(readings).items():
+    def _write(self, values: Mapping[str, float], step: int) -> None:
+        for tag, value in values.items():
             self._writer.add_scalar(tag, value, step)

@@ -25,8 +25,6 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("swapped", "swapped", "rate"),
     ("disk_read", "read from disks", "rate"),
     ("disk_written", "written to disks", "rate"),
-    ("net_received", "received", "rate"),
-    ("net_sent", "sent", "rate"),
 )
 """Column of the host, its label, and its kind."""
 _DEVICE_ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (

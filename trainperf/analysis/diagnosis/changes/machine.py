@@ -56,14 +56,5 @@ CHANGES: tuple[Change, ...] = (
         effort="hours",
         confirm="trainperf report: no step is slower for the host's disk",
     ),
-    Change(
-        id="room_in_network",
-        of=("host_pressure",),
-        advice="Look at the network",
-        how="lost segments are a cable, a switch or too many senders (ethtool -S): keep data that "
-        "is read often on a local disk",
-        effort="hours",
-        confirm="trainperf report: no step is slower for the host's network",
-    ),
 )
 """In the order in which they are listed."""

@@ -42,11 +42,6 @@ _WHAT: Mapping[MachineCause, tuple[str, str, tuple[str, ...]]] = {
         "room_in_disk",
         ("io_pressure", "disk_read", "disk_written"),
     ),
-    "network": (
-        "the network lost what the host{place} sent",
-        "room_in_network",
-        ("net_retransmitted",),
-    ),
 }
 """What happened, the change, and the values that show it."""
 
@@ -65,12 +60,11 @@ _IN_WORDS: Mapping[str, Callable[[float], str]] = {
     "io_pressure": lambda part: f"tasks waited for a disk {share(part)} of the time",
     "disk_read": lambda pace: f"{rate(pace)} read",
     "disk_written": lambda pace: f"{rate(pace)} written",
-    "net_retransmitted": "{:,.0f} TCP segments per second were lost".format,
 }
 """Each value in words."""
 
-_SEEN_BY_SLOWER_STEPS = ("disk", "network")
-"""No fault by itself when it lasts: a training may read and send all the time."""
+_SEEN_BY_SLOWER_STEPS = ("disk",)
+"""No fault by itself when it lasts: a training may read all the time."""
 
 
 def _which(cause: CauseFacts) -> str:
@@ -175,12 +169,12 @@ def host_shared(account: StepAccount, facts: Facts) -> Cause | None:
 
 
 def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
-    """Tasks on the host wait for memory or a disk, or segments are lost, and steps take longer.
+    """Tasks on the host wait for memory or a disk, and steps take longer.
 
     Removed is what steps take longer meanwhile.  A host that is short of memory
     nearly all the time is a finding without a gain.
 
     Wrong where: what waits is another job's, and these steps are slow for a reason of their own.
-    To confirm: `/proc/pressure` and `nstat TcpRetransSegs` while it trains, next to the slow steps.
+    To confirm: `/proc/pressure` while it trains, next to the slow steps.
     """
-    return _worst("host_pressure", account, facts, "memory", "disk", "network")
+    return _worst("host_pressure", account, facts, "memory", "disk")
