@@ -1,9 +1,7 @@
 """Habits of the Hugging Face Trainer that would mislead whoever listens to its events alone."""
 
 import time
-from collections import UserDict
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -12,8 +10,7 @@ import transformers
 from support.hugging_face import Rows, Tiny, quiet, trainer
 from support.loops import Written, read
 from support.threads import one_thread
-from torch.utils.data import default_collate
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer
 
 from trainperf.huggingface import TrainPerfCallback
 
@@ -27,58 +24,6 @@ def written(callback: TrainPerfCallback) -> Written:
     """What a training has left."""
     assert callback.run is not None
     return read(callback.run / "steps-rank0.jsonl")
-
-
-@pytest.mark.real_clock
-def test_a_wait_is_in_the_step_that_asked_for_the_batch(tmp_path: Path) -> None:
-    """All batches of an update are fetched before its first event: that would hide where."""
-    batches = 0
-
-    def collate(rows: list[Any]) -> Any:
-        nonlocal batches
-        batches += 1
-        time.sleep(NAP_S if batches == 5 else 0)  # asked for in the second update of three
-        return default_collate(rows)
-
-    callback = quiet()
-    training = trainer(tmp_path, callback, gradient_accumulation_steps=3, max_steps=4)
-    training.data_collator = collate
-    training.train()
-
-    waits = written(callback).phase_s("data_wait")
-    assert waits.index(max(waits)) == 1
-    assert waits[1] >= NAP_S
-
-
-class SlowToMove(UserDict[str, torch.Tensor]):
-    """A batch whose copy takes a nap; the device is nowhere."""
-
-    def to(self, device: torch.device, **_: bool) -> "SlowToMove":
-        """As it is."""
-        assert device.type == "meta"
-        time.sleep(NAP_S)
-        return self
-
-
-class Nowhere(TrainerCallback):
-    """Has Accelerate's loader copy to a device of which nothing comes back."""
-
-    def on_train_begin(self, *_: object, **given: Any) -> None:
-        """Before the loader is asked."""
-        given["train_dataloader"].device = torch.device("meta")
-
-
-@pytest.mark.real_clock
-def test_the_copy_that_accelerates_loader_makes_is_h2d_and_no_wait(tmp_path: Path) -> None:
-    """It happens between two waits for the loader underneath."""
-    callback = quiet()
-    training = trainer(tmp_path, Nowhere(), callback)
-    training.data_collator = lambda rows: SlowToMove(default_collate(rows))
-    training.train()
-
-    steps = written(callback)
-    assert min(steps.phase_s("h2d")[:-1]) >= NAP_S
-    assert median(steps.phase_s("data_wait")[1:-1]) < NAP_S / 2
 
 
 class SlowLengths(Rows):
@@ -136,11 +81,3 @@ def test_a_trainer_that_calls_backward_by_itself_is_told_apart(tmp_path: Path) -
     assert min(steps.phase_s("forward")) > 0
     assert set(steps.phase_s("backward")) == {0}
     assert steps.totals.faults == {}
-
-
-def test_the_accelerators_backward_is_its_own_again_after_the_training(tmp_path: Path) -> None:
-    """Nothing stays on the object."""
-    training = trainer(tmp_path, quiet())
-    training.train()
-
-    assert "backward" not in vars(training.accelerator)

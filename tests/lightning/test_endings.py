@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins import MixedPrecision
 from support.fits import Loader, Model, assert_tiles, read, trainer
 
-from trainperf.core.phases import Gap, Phase, Tag
+from trainperf.core.phases import Phase
 from trainperf.lightning import TrainPerf, session
 from trainperf.lightning.relay import ProfilerRelay
 
@@ -54,23 +54,6 @@ def interrupted_fit(tmp_path: Path, error: BaseException, **options: Any) -> pl.
     return training
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"), [(Planted("planted"), "Planted"), (KeyboardInterrupt(), "interrupted")]
-)
-def test_an_interrupted_fit_is_closed_with_its_reason(
-    error: BaseException, reason: str, tmp_path: Path
-) -> None:
-    """The five steps before are there; the broken one is none, and its time is the shutdown's."""
-    training = interrupted_fit(tmp_path, error)
-    ran = read(tmp_path / "trainperf")
-    assert_tiles(ran)
-    assert ran.end is not None
-    assert ran.end.reason == reason
-    assert ran.micro_batches() == [1] * 5
-    assert ran.gap_places(Gap.EPOCH_BOUNDARY) == []
-    assert not isinstance(training.profiler, ProfilerRelay)
-
-
 @pytest.mark.parametrize("error", [Planted("planted"), KeyboardInterrupt()])
 def test_the_numbers_so_far_are_reported(
     error: BaseException, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -87,33 +70,6 @@ def test_the_numbers_so_far_are_reported(
     told = capsys.readouterr().out
     assert "after 30 steps" in told
     assert str(tmp_path / "trainperf") in told
-
-
-def test_an_exception_between_micro_batches_leaves_a_step_that_is_tagged(tmp_path: Path) -> None:
-    """The group that was never updated is reported with what it had."""
-    interrupted_fit(tmp_path, Planted(), accumulate_grad_batches=2)
-    ran = read(tmp_path / "trainperf")
-    assert ran.micro_batches() == [2, 2, 1]
-    assert ran.tagged(Tag.PARTIAL_GROUP) == [2]
-
-
-def test_an_exception_inside_validation_closes_the_gap(tmp_path: Path) -> None:
-    """Wherever the fit was, its time is accounted for."""
-
-    class Broken(Model):
-        def validation_step(self, batch: Any, batch_idx: int) -> None:
-            raise Planted
-
-        def val_dataloader(self) -> Loader:
-            return Loader(1)
-
-    training = trainer(tmp_path, TrainPerf(report=False), val_check_interval=2)
-    with pytest.raises(Planted):
-        training.fit(Broken(), Loader(4))
-    ran = read(tmp_path / "trainperf")
-    assert_tiles(ran)
-    assert ran.micro_batches() == [1, 1]
-    assert ran.gap_places(Gap.VALIDATION) == [1]
 
 
 def hooks_of(optimizers: list[torch.optim.Optimizer]) -> list[int]:

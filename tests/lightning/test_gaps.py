@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import lightning.pytorch as pl
 import pytest
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from support.fits import (
     LONG_S,
@@ -21,7 +20,6 @@ from support.fits import (
     Validated,
     assert_below,
     assert_comes_back,
-    assert_nowhere_else,
     fit,
 )
 
@@ -64,17 +62,6 @@ def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_pat
     assert ran.tagged(Tag.AFTER_VALIDATION) == list(range(2, 48, 2))
     assert_comes_back(durations(ran, Gap.VALIDATION), slow.slept_ns[1:])
     assert_below(20 * MS, *ran.phase_ns(Phase.LOOP))
-
-
-@pytest.mark.real_clock
-def test_the_work_of_validation_is_in_the_gap(tmp_path: Path) -> None:
-    """All of its batches."""
-    model = SelfValidated(Loader(2))
-    model.in_validation = Sleeper(*[0.005] * 4, *[0.010] * 4)
-    ran = fit(tmp_path, model, Loader(96), val_check_interval=2)
-    slept_ns = model.in_validation.slept_ns
-    pairs = zip(slept_ns[::2], slept_ns[1::2], strict=True)
-    assert_comes_back(durations(ran, Gap.VALIDATION), [sum(pair) for pair in pairs])
 
 
 @pytest.mark.real_clock
@@ -153,18 +140,6 @@ def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path:
     assert_below(60 * MS, *(step.wall_ns for step in ran.steps))
 
 
-@pytest.mark.real_clock
-def test_validation_at_the_end_of_an_epoch_tags_the_next_epochs_first_step(tmp_path: Path) -> None:
-    """And is no part of the boundary between the epochs."""
-    model = SelfValidated()
-    model.in_validation = Sleeper(0.020)
-    ran = fit(tmp_path, model, Loader(3), max_epochs=3)
-    assert ran.gap_places(Gap.VALIDATION) == [2, 5, 8]
-    assert ran.tagged(Tag.AFTER_VALIDATION) == [3, 6]
-    assert ran.gap_ns(Gap.VALIDATION) >= sum(model.in_validation.slept_ns)
-    assert_below(20 * MS, *durations(ran, Gap.EPOCH_BOUNDARY))
-
-
 def test_the_sanity_check_is_a_gap_of_its_own(tmp_path: Path) -> None:
     """Even where no callback but ours could say when it begins; it tags no step."""
     model = SelfValidated(Loader(2))
@@ -204,32 +179,6 @@ class SlowDisk(TorchCheckpointIO):
         self.sleeper()
 
 
-class Saving(Callback):
-    """Saves a checkpoint at the end of every other batch, by its own means."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: object, outputs: object, batch: object, batch_idx: int
-    ) -> None:
-        """Save."""
-        if batch_idx % 2:
-            trainer.save_checkpoint(self.path / "mine.ckpt")
-
-
-@pytest.mark.real_clock
-def test_a_checkpoint_in_a_callback_is_cut_out_of_the_callbacks(tmp_path: Path) -> None:
-    """It is a gap inside the hook; what else the hook does stays in the step."""
-    sleeper = Sleeper()
-    ran = fit(tmp_path, Model(), Loader(48), Saving(tmp_path), plugins=[SlowDisk(sleeper)])
-    assert ran.gap_places(Gap.CHECKPOINT) == list(range(1, 48, 2))
-    assert ran.tagged(Tag.AFTER_CHECKPOINT) == list(range(2, 48, 2))
-    assert_comes_back(durations(ran, Gap.CHECKPOINT), sleeper.slept_ns)
-    saving, others = ran.phase_ns(Phase.CALLBACKS)[1::2], ran.phase_ns(Phase.CALLBACKS)[0::2]
-    assert_below(1 * MS, round(median(saving) - median(others)))
-
-
 def test_lightnings_own_checkpoints_tag_the_step_after(tmp_path: Path) -> None:
     """`ModelCheckpoint` every three steps, of which the last is saved in no step's time."""
     sleeper = Sleeper(0.005)
@@ -239,26 +188,6 @@ def test_lightnings_own_checkpoints_tag_the_step_after(tmp_path: Path) -> None:
     assert ran.gap_places(Gap.CHECKPOINT) == [2, 5]
     assert ran.tagged(Tag.AFTER_CHECKPOINT) == [3, 6]
     assert ran.gap_ns(Gap.CHECKPOINT) >= sum(sleeper.slept_ns)
-
-
-@pytest.mark.real_clock
-def test_a_checkpoint_inside_validation_is_not_counted_twice(tmp_path: Path) -> None:
-    """Its time is the checkpoint's; what surrounds it is validation's."""
-
-    class Judged(SelfValidated):
-        def validation_step(self, batch: Any, batch_idx: int) -> None:
-            self.log("loss", 1.0 - self.trainer.global_step)
-
-    sleeper = Sleeper(0.030)
-    saving = ModelCheckpoint(tmp_path / "kept", monitor="loss", save_top_k=-1)
-    options = {"plugins": [SlowDisk(sleeper)], "enable_checkpointing": True}
-    ran = fit(tmp_path, Judged(), Loader(6), saving, val_check_interval=2, **options)
-    assert ran.gap_places(Gap.CHECKPOINT) == [1, 3, 5]
-    assert ran.gap_places(Gap.VALIDATION) == [1, 3, 5]
-    assert ran.gap_ns(Gap.CHECKPOINT) >= sum(sleeper.slept_ns)
-    assert_below(sum(sleeper.slept_ns), ran.gap_ns(Gap.VALIDATION))
-    both = Tag.AFTER_VALIDATION | Tag.AFTER_CHECKPOINT
-    assert [step.index for step in ran.steps if step.tags & both == both] == [2, 4]
 
 
 @pytest.mark.real_clock
@@ -283,13 +212,3 @@ def test_what_hooks_around_training_take_is_a_gap(
     others = [record.duration_ns for record in ran.gaps if record.gap != gap.label]
     assert_below(200 * MS, *others)
     assert_below(200 * MS, *(step.wall_ns for step in ran.steps[1:]))
-
-
-@pytest.mark.real_clock
-def test_a_slow_step_around_validation_is_not_the_gaps(tmp_path: Path) -> None:
-    """With a validation after every step, each still has its own forward."""
-    model = SelfValidated()
-    model.in_forward = Sleeper()
-    ran = fit(tmp_path, model, Loader(24), val_check_interval=1)
-    assert_comes_back(ran.phase_ns(Phase.FORWARD), model.in_forward.slept_ns)
-    assert_nowhere_else(ran, model.in_forward.slept_ns, phase=Phase.FORWARD)

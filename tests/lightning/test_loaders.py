@@ -64,19 +64,6 @@ def test_a_loader_of_unknown_length_makes_no_phantom_steps(tmp_path: Path) -> No
     assert ran.fact("samples") == [2] * 15
 
 
-@pytest.mark.real_clock
-def test_a_loader_of_unknown_length_is_waited_for_one_batch_ahead(tmp_path: Path) -> None:
-    """A step has the wait for the next one's batch; the first of all is fetched in the start."""
-    slow = Sleeper(0.002, 0.003, 0.004)
-    ran = fit(tmp_path, Model(), DataLoader(Stream(6, slow=slow), batch_size=None), max_epochs=2)
-    first, second = slow.slept_ns[:6], slow.slept_ns[6:]
-    planted = [*first[1:], 0, second[0] + second[1], *second[2:], 0]
-    waited = ran.phase_ns(Phase.DATA_WAIT)
-    assert all(wait >= sleep for wait, sleep in zip(waited, planted, strict=True))
-    assert_below(2 * MS, waited[5], waited[11])
-    assert ran.gap_ns(Gap.STARTUP) >= first[0]
-
-
 def test_accumulation_over_a_loader_of_unknown_length_steps_on_the_last_batch(
     tmp_path: Path,
 ) -> None:

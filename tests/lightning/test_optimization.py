@@ -49,15 +49,6 @@ class Manual(Model):
         optimizer.step()
 
 
-def test_every_batch_is_a_step_in_plain_automatic_optimization(tmp_path: Path) -> None:
-    """One update a batch: as many steps as batches, and the first is the epoch's first."""
-    ran = fit(tmp_path, Model(), Loader(5), max_epochs=2)
-    assert ran.micro_batches() == [1] * 10
-    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 5]
-    assert ran.tagged(Tag.PARTIAL_GROUP) == []
-    assert ran.fact("samples") == [2] * 10
-
-
 def gan(model: Manual, batch: Any, batch_idx: int) -> None:
     """A discriminator that is updated every batch, and a generator every third."""
     discriminator, generator = model.optimizers()

@@ -286,17 +286,6 @@ def test_an_error_of_the_loader_comes_through(tmp_path: Path) -> None:
     assert len(written(monitor).steps) == 1
 
 
-def test_an_interrupt_is_an_end_of_its_own(tmp_path: Path) -> None:
-    """Ctrl-C."""
-    monitor = quiet(tmp_path)
-    with pytest.raises(KeyboardInterrupt), monitor:  # noqa: PT012 the loop is the point
-        for _ in monitor.batches([torch.ones(1)] * 3):
-            monitor.end_step()
-            raise KeyboardInterrupt
-
-    assert written(monitor).end.reason == "interrupted"
-
-
 def test_closing_twice_writes_once(tmp_path: Path) -> None:
     """And batches after the end are only passed on."""
     monitor = quiet(tmp_path)

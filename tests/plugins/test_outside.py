@@ -57,23 +57,8 @@ def train(
         optimizer.step()
 
 
-class SlowBackward(torch.autograd.Function):
-    """The identity, whose gradient takes a nap."""
-
-    @staticmethod
-    def forward(ctx: object, x: Tensor) -> Tensor:
-        """As it is."""
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> Tensor:
-        """After a nap."""
-        nap()
-        return gradient
-
-
 class Napping(nn.Module):
-    """Sleeps in forward or in backward."""
+    """Sleeps in forward, where it is told to."""
 
     def __init__(self, where: str) -> None:
         super().__init__()
@@ -85,32 +70,7 @@ class Napping(nn.Module):
         if self.where == "forward":
             nap()
         out: Tensor = self.layer(x)
-        return SlowBackward.apply(out) if self.where == "backward" else out  # type: ignore[no-untyped-call]
-
-
-class NappingOptimizer(torch.optim.SGD):
-    """Sleeps in its step, which calls that of its base."""
-
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update."""
-        nap()
-        return super().step(closure)
-
-
-@pytest.mark.real_clock
-@pytest.mark.parametrize("phase", ["data_wait", "forward", "backward", "optimizer"])
-def test_a_planted_nap_comes_back_in_its_phase(
-    phase: str, updates: ProcessUpdates, tmp_path: Path
-) -> None:
-    """In each step, and in no other phase."""
-    model = Napping(phase)
-    optimizer = NappingOptimizer(model.parameters(), lr=0.01) if phase == "optimizer" else None
-    train(model, before=nap if phase == "data_wait" else nothing, optimizer=optimizer)
-
-    steps = written(updates, tmp_path)
-    assert min(steps.phase_s(phase)) >= NAP_S
-    for other in {"data_wait", "forward", "backward", "optimizer", "other"} - {phase}:
-        assert sorted(steps.phase_s(other))[5] < NAP_S / 2, other
+        return out
 
 
 def test_a_step_is_an_update_and_the_first_begins_the_recording(
@@ -159,31 +119,6 @@ def test_optimizers_that_take_turns_are_one_loop(updates: ProcessUpdates, tmp_pa
         train(maker, 1, optimizer=second)
 
     assert len(written(updates, tmp_path).steps) == 8
-
-
-def test_a_second_loop_is_a_second_recording(updates: ProcessUpdates, tmp_path: Path) -> None:
-    """Another model, another optimizer: as in the folds of a cross-validation."""
-    train(network(), 8)
-    train(network(), 8)
-
-    assert len(written(updates, tmp_path).steps) == 7
-    assert len(written(updates, tmp_path, 1).steps) == 6
-
-
-def test_updates_that_a_scaler_skips_are_overflows(updates: ProcessUpdates, tmp_path: Path) -> None:
-    """They are steps all the same."""
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
-    for step in range(15):
-        optimizer.zero_grad()
-        loss = model(torch.ones(2, 4)).sum() * (float("inf") if step % 5 == 3 else 1.0)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-    steps = written(updates, tmp_path).steps
-    assert [step.facts["overflows"] for step in steps] == [0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0]
 
 
 def test_a_loop_that_measures_itself_is_left_to_itself(

@@ -299,8 +299,8 @@ class MeasuredTraining:
         self._next(control)
 
     def _notes(self) -> dict[str, str]:
-        asked = self._batches is not None and self._batches.in_use
-        notes = {"data_wait": LOADER_UNSEEN} if self._unseen and not asked else {}
+        in_use = self._batches is not None and self._batches.in_use
+        notes = {"data_wait": LOADER_UNSEEN} if self._unseen and not in_use else {}
         if self._passes.backward_unseen:
             notes["backward"] = BACKWARD_UNSEEN
         return notes

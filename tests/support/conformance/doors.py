@@ -168,7 +168,6 @@ class Outside(Door):
         launched = LaunchOptions(dirpath=str(self.path), **self.options)
         self.patch = patch
         patch.setattr(outside_loader, "TOOLS", ())
-        patch.setenv("TRAINPERF_RUN", launched.environment()["TRAINPERF_RUN"])
         with super().open(patch), hearing(launched) as self.updates:
             yield
 

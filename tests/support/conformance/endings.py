@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
@@ -98,6 +99,10 @@ DIFFERENT: dict[tuple[str, str], tuple[str | None, str]] = {
 """Where that is another by definition, and why."""
 
 
+OPEN_DOORS: list[AbstractContextManager[None]] = []
+"""Nobody leaves them: the process ends."""
+
+
 def differing() -> list[tuple[str, str, str]]:
     """For the page of the documentation."""
     return [(door, ending, why) for (door, ending), (_, why) in DIFFERENT.items()]
@@ -111,7 +116,8 @@ def train(kind: type[Door], ending: str, path: Path) -> None:
     planted = Planted(STORY, FakeClock())
     planted.look = lambda: ENDINGS[ending]() if planted.steps == AT else None
     door = kind(path, monotonic_ns, options)
-    door.open(pytest.MonkeyPatch()).__enter__()  # nobody leaves it: the process ends
+    OPEN_DOORS.append(door.open(pytest.MonkeyPatch()))
+    OPEN_DOORS[-1].__enter__()
     door.train(planted)
 
 
