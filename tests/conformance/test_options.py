@@ -26,8 +26,8 @@ from trainperf.core.phases import Tag
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
-from trainperf.loop.fit import NOTHING_TRIED, Fit
-from trainperf.loop.options import FitOptions
+from trainperf.loop.fit import Fit
+from trainperf.loop.options import NOTHING_TRIED, FitOptions
 from trainperf.meters.fold import Reading
 from trainperf.recording.machine.probe import SAMPLER
 from trainperf.recording.probes import lines as sampler

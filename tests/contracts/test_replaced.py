@@ -324,9 +324,10 @@ def test_nothing_is_left_to_be_called_at_exit(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(fit.atexit, "register", calls.append)
     monkeypatch.setattr(fit.atexit, "unregister", calls.remove)
 
-    with suppress(Planted), LoopMonitor(None, **FIT):
-        assert len(calls) == 1
-        raise Planted
+    with suppress(Planted), LoopMonitor(None, **FIT) as monitor:
+        for _ in monitor.batches([0]):
+            assert len(calls) == 1
+            raise Planted
 
     assert calls == []
 

@@ -93,7 +93,7 @@ def test_after_the_audit_its_hook_is_gone(tmp_path: Path) -> None:
     trainer(tmp_path, perf).fit(model, Loader(4))
 
     assert [bool(mode) for mode in modes] == [False, True, False, False]
-    assert hooks == [False, False, True, True]
+    assert hooks == [False, False, False, True]
 
 
 def test_a_fit_that_is_audited_trains_as_one_that_is_not(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_an_error_nobody_caught_ends_the_process_and_the_files(
 
     assert process.returncode == 1
     assert err.strip().endswith("ZeroDivisionError: theirs")
-    assert found.end.reason == "not closed"
+    assert found.end.reason == "ZeroDivisionError"
     assert len(found.steps) == 127
 
 

@@ -127,7 +127,7 @@ def test_a_process_that_uploads_no_more_costs_only_the_upload(
     monitor = LoopMonitor(str(object_store.bucket), report=False, lines=False)
     for _ in monitor.batches([torch.ones(2)] * 30):
         monitor.end_step()
-        upload = monitor._upload
+        upload = monitor._fit._upload
         assert upload is not None
         assert upload._child is not None
         upload._child.kill()

@@ -85,6 +85,7 @@ class LoopMonitor(FitOptions):
         _demand_nothing_trained(self._kind, self.launched().trials, self.trials)
         self._fit = Fit(self, self.clock)
         self._fit.on_end = self._end
+        self._renew_phases()
         self.monitor = self._fit.monitor
         self._objects = FitObjects(device=torch.device("cpu"), mask=self.tokens)
         self._batch: object = _NO_BATCH

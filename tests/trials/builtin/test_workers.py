@@ -72,7 +72,7 @@ def test_batches_come_from_its_workers_while_it_is_on_and_the_loader_stays_where
     gc.collect()
 
     assert not multiprocessing.active_children()
-    assert len(list(loop)) == 16 - 2
+    assert len(list(loop._loops)) == 16 - 2
 
 
 def test_threads_are_given_up_for_workers_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,10 @@ class ContentionProbe(ReadingProbe):
             before = self._latest.get((task, name), now if first or task is None else 0)
             # One that has ended may have left its number to another.
             self._sums[name] += now - before if before <= now else now
-        self._latest |= counted  # what one reading has missed keeps its last
+        # What one reading has missed keeps its last, if it is still there.
+        missed = {each: then for each, then in self._latest.items() if each not in counted}
+        kept = {each: then for each, then in missed.items() if each[0] and each[0].exists()}
+        self._latest = counted | kept
 
     def _counted(self) -> Counted:
         import resource  # noqa: PLC0415 Windows has none, and no such counts

@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.compilation import backwards_captured
 from trainperf.recording.process_objects import UntracedHook
 from trainperf.recording.recorder import Draft, Recorder
 
@@ -25,10 +26,7 @@ NO_BACKWARD = (
     "manual_backward under Lightning"
 )
 
-NOT_TOLD = (
-    "not measured: no hook told of a backward, as where it is compiled with its hooks, or where "
-    "parameters were exchanged"
-)
+NOT_TOLD = "not measured: backward is compiled with its hooks, and none told of it"
 
 _NOT_COMPUTED = -1
 """In the place of a moment: no graph whose gradients are reduced was computed."""
@@ -151,8 +149,9 @@ class TailProbe(Probe):
         """Why there is no tail, where the loop announced no backward."""
         if not self._steps or self._reductions:
             return {}
-        silent = self._quiet and any(m.require_forward_param_sync for m in self._modules)
-        return {"tail_ns": NOT_TOLD if silent else NO_BACKWARD} if silent or not self._quiet else {}
+        if not self._quiet:
+            return {"tail_ns": NO_BACKWARD}
+        return {"tail_ns": NOT_TOLD} if backwards_captured() else {}
 
     def config(self) -> dict[str, Scalar]:
         """How often gradients were reduced in a step, and what DDP itself knows of its buckets."""
