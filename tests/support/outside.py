@@ -1,5 +1,6 @@
 """What a process under `trainperf run` hears of a plain loop, in the process of a test."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from trainperf.plugins.outside_updates import ProcessUpdates
 @contextmanager
 def hearing(options: LaunchOptions) -> Iterator[ProcessUpdates]:
     """What a launched process hears, until the end of this context."""
+    gc.collect()  # a monitor that a test before has left is under way until then
     hears = ProcessUpdates(options)
     handles = (
         optim_module.register_optimizer_step_pre_hook(lambda o, *_: hears.begins(o)),

@@ -87,10 +87,9 @@ class ContentionProbe(ReadingProbe):
             before = self._latest.get((task, name), now if first or task is None else 0)
             # One that has ended may have left its number to another.
             self._sums[name] += now - before if before <= now else now
-        # What one reading has missed keeps its last, if it is still there.
-        missed = {each: then for each, then in self._latest.items() if each not in counted}
-        kept = {each: then for each, then in missed.items() if each[0] and each[0].exists()}
-        self._latest = counted | kept
+        # The kernel may leave a process out of the list of those that a thread has started.
+        left_out = [each for each in self._latest.keys() - counted.keys() if _is_worker(*each)]
+        self._latest = counted | {each: self._latest[each] for each in left_out}
 
     def _counted(self) -> Counted:
         import resource  # noqa: PLC0415 Windows has none, and no such counts
@@ -110,6 +109,11 @@ class ContentionProbe(ReadingProbe):
             number = thread.native_id
             if number not in (None, self._trains) and not thread.name.startswith(OWN):
                 yield from _scheduled(self._proc / f"self/task/{number}", _THREAD + named(thread))
+
+
+def _is_worker(task: Path | None, name: str) -> bool:
+    """Whether this is a count of a process of the loader's that is still there."""
+    return task is not None and name.startswith("workers_") and task.exists()
 
 
 def _children(task: Path) -> list[str]:
