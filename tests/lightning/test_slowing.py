@@ -22,8 +22,9 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import long_term
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
-from trainperf.lightning import TrainPerf, session
-from trainperf.recording.monitor import Monitor
+from trainperf.lightning import TrainPerf, measurement, session
+from trainperf.loop import FitOptions
+from trainperf.loop.fit import Fit
 
 
 pytestmark = pytest.mark.slow
@@ -51,12 +52,16 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fits that are timed by what they call; a test has no half minute per fit."""
     clock = CallClock()
 
-    class Counted(Monitor):
-        def __init__(self) -> None:
-            super().__init__(clock)
+    class Counted(Fit):
+        @property
+        def _on_machine_clock(self) -> bool:
+            return True  # lines are sampled all the same
+
+        def __init__(self, options: FitOptions) -> None:
+            super().__init__(options, clock)
 
     monkeypatch.setattr(long_term, "LEAST_LASTS_S", 0.2)
-    monkeypatch.setattr(session, "Monitor", Counted)
+    monkeypatch.setattr(measurement, "Fit", Counted)
     monkeypatch.setattr(session, "monotonic_ns", clock)
     sys.setprofile(clock.count)
     yield
