@@ -5,7 +5,6 @@ decides nothing else.
 """
 
 import atexit
-import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -49,7 +48,7 @@ from trainperf.recording.probes.selection import (
     inapplicable,
     meters_of,
 )
-from trainperf.recording.process_objects import nothing
+from trainperf.recording.process_objects import last_error, nothing
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
 from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.shared_run import shared_run_directory, written
@@ -144,7 +143,7 @@ class Fit:
 
     part = "start of the fit"
     hooks = "hooks of the loop"
-    _pid, _ranks = 0, 1
+    _ranks = 1
 
     def __init__(self, options: FitOptions, clock: HostClock = monotonic_ns) -> None:
         self.options = options
@@ -178,8 +177,7 @@ class Fit:
         self._upload: Upload | None = None
         self._outputs = Outputs(run=None)
         self._started_at = wall_clock_anchor()
-        # An interactive session keeps the last error of an earlier cell.
-        self._error_before = _last_error()
+        self._error_before = last_error()
         self.guard.when_faulty(self.hooks, self.give_up)
         self.guard.when_faulty(Monitor.part, self.give_up)
 
@@ -194,7 +192,6 @@ class Fit:
         return bool(self.guard.run(self.part, lambda: self._start(describe())))
 
     def _start(self, facts: FitFacts) -> bool:
-        self._pid = os.getpid()
         atexit.register(self._at_exit)
         objects, rank = facts.objects, facts.rank
         if rank is None:
@@ -457,18 +454,11 @@ class Fit:
         self.guard.run("report", close)
 
     def _at_exit(self) -> None:
-        if os.getpid() == self._pid:  # a forked child has inherited us
-            # An error that nobody caught is kept in `sys`.
-            error = _last_error()
-            if error is None or error is self._error_before:
-                self.end(self.reason_at_exit)
-            else:
-                self.end(reason_of(type(error)))
-
-
-def _last_error() -> BaseException | None:
-    error = getattr(sys, "last_value", None)
-    return error if isinstance(error, BaseException) else None
+        error = last_error()
+        if error is None or error is self._error_before:
+            self.end(self.reason_at_exit)
+        else:
+            self.end(reason_of(type(error)))
 
 
 def reason_of(raised: type[BaseException] | None) -> str:

@@ -246,7 +246,6 @@ class LoopMonitor(FitOptions):
         self._batch = _NO_BATCH
         self._attempted.clear()
         recorder, cost = fit.recorder, fit.cost
-        fit.pause_audit()
         if cost is None:
             recorder.enter(_CALLBACKS)
         else:

@@ -75,7 +75,6 @@ class OutsideLoop:
         self.update_begins = guard.hook(Fit.hooks, self._update_begins)
         self.update_ends = guard.hook(Fit.hooks, self._update_ends)
         fit.reason_at_exit = FINISHED
-        fit.cost, fit.on_settled = self.cost, self._untime
         fit.undo.callback(self._unhook)
         self.records = fit.start(self._facts)
         """Whether it could be started."""
@@ -241,6 +240,8 @@ class OutsideLoop:
         self.passes.reads = self.fit.chosen.clock is None
         self._attach(self.optimizers, modules)
         self.waits.brackets = self.fit.phases
+        # Only now: hooks are timed as they are called, so brackets inside them are not.
+        self.fit.cost, self.fit.on_settled = self.cost, self._untime
         self.waits.listen(self._guarded)
         self.waits.begin_step()
 

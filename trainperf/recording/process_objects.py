@@ -5,6 +5,7 @@ some tens of milliseconds, once as a recording begins.
 """
 
 import gc
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -26,6 +27,20 @@ def living(kind: type[T]) -> Iterator[T]:
     for thing in gc.get_objects():
         if issubclass(type(thing), kind):
             yield thing
+
+
+def last_error() -> BaseException | None:
+    """What ended the program, once its traceback was printed; in a session, the last cell that did.
+
+    `None` where nothing has.
+    """
+    error = getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Whether it runs as compiled code, by `torch.compile` or by its own `compile()`."""
+    return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None  # noqa: SLF001 what they leave
 
 
 def batch_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:

@@ -39,6 +39,7 @@ from torch.optim import Optimizer
 
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.parallelism import SHARDED
+from trainperf.recording.process_objects import is_compiled
 
 
 _WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", *SHARDED})
@@ -120,14 +121,10 @@ def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
     copied = next((part for part in parts if isinstance(part, DataParallel)), None)
     return {
         "wrapper": next((name for name in bases if name in _WRAPPERS), None),
-        "compiled": any(hasattr(part, "_orig_mod") or _compiled_in_place(part) for part in parts),
+        "compiled": any(map(is_compiled, parts)),
         **(_ddp(ddp) if ddp is not None else {}),
         **({"data_parallel_devices": len(copied.device_ids)} if copied is not None else {}),
     }
-
-
-def _compiled_in_place(part: nn.Module) -> bool:
-    return part._compiled_call_impl is not None  # noqa: SLF001 what `Module.compile()` leaves
 
 
 def _ddp(module: DistributedDataParallel) -> dict[str, Scalar]:

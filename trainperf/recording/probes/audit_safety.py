@@ -14,7 +14,7 @@ from trainperf.core.formatting.units import size
 from trainperf.core.machine.limits import free_bytes
 from trainperf.recording.parallelism import sharding
 from trainperf.recording.probes.compilation import graphs_built
-from trainperf.recording.probes.hooks import is_compiled
+from trainperf.recording.process_objects import is_compiled
 
 
 LEAST_FREE_BYTES = 512 << 20

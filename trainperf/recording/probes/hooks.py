@@ -30,8 +30,3 @@ class FirstForwardHook(UntracedHook):
         if not torch.compiler.is_compiling():
             act, self.act = self.act, nothing
             act(*given)
-
-
-def is_compiled(module: torch.nn.Module) -> bool:
-    """Whether it runs as compiled code, by `torch.compile` or by its own `compile()`."""
-    return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None  # noqa: SLF001

@@ -25,8 +25,8 @@ from trainperf.audit.inference_state import (
 from trainperf.audit.stack_frames import place
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Scalar
-from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe, is_compiled
-from trainperf.recording.process_objects import UntracedHook
+from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe
+from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 

@@ -15,8 +15,8 @@ from torch.optim import Optimizer
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.compilation import backwards_captured, graphs_built
-from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe, is_compiled
-from trainperf.recording.process_objects import UntracedHook
+from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe
+from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 

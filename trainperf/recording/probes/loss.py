@@ -59,7 +59,10 @@ class LossProbe(RingProbe):
             if not value.is_cpu:
                 self._copy(draft, value.detach())
                 return
-            value = value.detach() if self._asynchronous else _number(value)
+            if self._asynchronous:
+                value = value.detach()
+            else:
+                value = _number(value) if value.ndim else cast("float", value.tolist())
         elif not isinstance(value, float):
             return
         self._on_host[draft.index] = value

@@ -17,6 +17,7 @@ from trainperf.audit.out_of_memory import out_of_memory
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.process_objects import last_error
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -46,7 +47,7 @@ class LedgerProbe(Probe):
         self._line_of: Callable[[int], str | None] = lambda _: None
         """Storage to the line that made it, as far as an audited step tells."""
         # An interactive session keeps the last error of an earlier cell.
-        self._before = _last_error()
+        self._before = last_error()
 
     def attach(self, recorder: Recorder) -> None:
         """Read what the memory probe samples."""
@@ -71,16 +72,10 @@ class LedgerProbe(Probe):
     def detach(self) -> None:
         """The fit is over: look at who holds what, and at what ended it."""
         ledger = self._audited or count(self._trained)
-        error = sys.exc_info()[1] or _last_error()
+        error = sys.exc_info()[1] or last_error()
         ended = None if error is self._before else out_of_memory(error)
         held = ledger.held
         if self._audited is not None or self._grown >= GROWN_BYTES:
             held = holders(storages(self._trained), self._line_of, self._graphs)
         ledger = msgspec.structs.replace(ledger, held=held, out_of_memory=ended)
         write_document(ledger, self._run)
-
-
-def _last_error() -> BaseException | None:
-    """What ended the program, once its traceback was printed."""
-    error = getattr(sys, "last_value", None)
-    return error if isinstance(error, BaseException) else None

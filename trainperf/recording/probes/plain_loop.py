@@ -8,7 +8,8 @@ import torch
 from trainperf.core.phases import Phase, Tag
 from trainperf.core.readings import phase_reading
 from trainperf.core.steps.records import Scalar
-from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe, is_compiled
+from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe
+from trainperf.recording.process_objects import is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.run_identity import type_name
 
