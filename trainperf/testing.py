@@ -47,8 +47,9 @@ class SimulatedEvent:
         self._device = device
         self._reached_ns: int | None = None
 
-    def record(self) -> None:
-        """Stand behind everything queued so far."""
+    def record(self, stream: object = None, /) -> None:
+        """Stand behind everything queued so far; there is one stream."""
+        del stream
         self._device.check()
         self._reached_ns = self._device.idle_at_ns()
 

@@ -33,7 +33,7 @@ LINK_BYTES = {"small": 1 << 28, "toy": 1 << 22}
 
 def ceilings(device: str, name: str) -> dict[str, object]:
     """The table's row of the device and what a probe of it reached."""
-    row = chip_of(device_name(device))
+    row = chip_of(device_name(torch.device(device)))
     measured = probe(torch.device(device), budget_s=8.0 if name == "small" else 0.5)
     return {
         "table": None if row is None else msgspec.to_builtins(row),

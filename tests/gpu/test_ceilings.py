@@ -24,9 +24,9 @@ def allowed() -> Iterator[None]:
 
 def row() -> Chip:
     """The table's, for this device."""
-    known = chip_of(device_name(DEVICE))
+    known = chip_of(device_name(torch.device(DEVICE)))
     if known is None:
-        pytest.skip(f"{device_name(DEVICE)} has no row in the table of chips")
+        pytest.skip(f"{device_name(torch.device(DEVICE))} has no row in the table of chips")
     return known
 
 

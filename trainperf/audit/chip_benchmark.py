@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import torch
 
+from trainperf.accelerators import accelerator_of
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.machine.clocks import monotonic_ns
 
@@ -41,7 +42,7 @@ def chip_here(device: torch.device) -> Chip:
 
     What the row lacks, the time of a launch, is measured.
     """
-    listed = chip_of(device_name(device.type)) if device.type != "cpu" else None
+    listed = chip_of(device_name(device)) if device.type != "cpu" else None
     if listed is None:
         return probe(device)
     return msgspec.structs.replace(listed, launch_s=_launch(device, 0.1))
@@ -87,7 +88,7 @@ def _least(times: Iterable[dict[str, float]]) -> dict[str, float]:
 
 def _measure(device: torch.device, budget_s: float) -> Chip:
     dtypes = dict(PRECISIONS)
-    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
+    if accelerator_of(device).has_tf32:
         dtypes["tf32"] = torch.float32
     each_s = budget_s / (len(dtypes) + 2)
     rates = {}
@@ -95,7 +96,7 @@ def _measure(device: torch.device, budget_s: float) -> Chip:
         with _products_of_fp32("tf32" if name == "tf32" else "ieee"):
             rates[name] = _product(dtype, device, each_s)
     return Chip(
-        name=device_name(device.type),
+        name=device_name(device),
         flops_per_s=rates,
         memory_bytes_per_s=_bandwidth(device, each_s),
         link_bytes_per_s=None,
@@ -177,15 +178,16 @@ def fastest(
 
     Fewer where they take several times the budget.
     """
+    drain = accelerator_of(device).synchronize
     act()
     begin = monotonic_ns()
     shortest: int | None = None
     runs = 0
     while runs < 3 or monotonic_ns() - begin < budget_s * 1e9:
-        _drain(device)
+        drain()
         start = monotonic_ns()
         act()
-        _drain(device)
+        drain()
         took = monotonic_ns() - start
         shortest = took if shortest is None else min(shortest, took)
         runs += 1
@@ -194,27 +196,20 @@ def fastest(
     return (shortest or 1) / 1e9, (monotonic_ns() - begin) / 1e9
 
 
-def _drain(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.accelerator.synchronize()
-
-
 _CPUS = Path("/sys/devices/system/cpu")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def device_name(kind: str) -> str:
+def device_name(device: torch.device) -> str:
     """As the driver or the operating system calls it; what the table of chips is asked for."""
-    if kind == "cuda":
-        return torch.cuda.get_device_name()
-    return cpu_name() if kind == "cpu" else kind
+    return cpu_name() if device.type == "cpu" else accelerator_of(device).name()
 
 
-def cache_bytes(kind: str) -> int | None:
+def cache_bytes(device: torch.device) -> int | None:
     """The device's last-level cache, on a CPU with the caches before it; `None` if not known."""
-    if kind == "cuda":
-        return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size)
-    return cpu_cache_bytes(_CPUS) if kind == "cpu" else None
+    if device.type == "cpu":
+        return cpu_cache_bytes(_CPUS)
+    return accelerator_of(device).cache_bytes()
 
 
 def computing(kinds: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
+from trainperf.accelerators import accelerator_of
 from trainperf.audit.allocations import storage_of
 from trainperf.audit.nested import tensors
 from trainperf.core.machine.clocks import monotonic_ns
@@ -122,10 +123,8 @@ def _saved(node: object) -> Iterator[Tensor]:
 
 def generator_state(device: torch.device) -> Tensor:
     """Where the generator stands that a forward on *device* draws from; kept on the host."""
-    if device.type == "cuda":
-        index = torch.cuda.current_device() if device.index is None else device.index
-        return torch.cuda.default_generators[index].get_state()
-    return torch.default_generator.get_state()
+    state = accelerator_of(device).random_state()
+    return torch.get_rng_state() if state is None else state
 
 
 def grad_mode() -> str:

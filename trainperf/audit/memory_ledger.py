@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from trainperf.accelerators import Ability, accelerator_of
 from trainperf.audit.allocations import Allocations, MemoryUse, gradients, memory_use, storage_of
 from trainperf.audit.nested import walker
 from trainperf.audit.step import Audit
@@ -58,7 +59,7 @@ def memory_ledger(
     audit = Audit(model)
     with audit:
         step()
-    return with_step(count(trained), audit.allocations, storages(trained))
+    return with_step(count(trained), audit.allocations, storages(trained), device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +95,16 @@ def count(trained: Trained) -> MemoryLedger:
     )
 
 
-def with_step(counted: MemoryLedger, allocations: Allocations, named: set[int]) -> MemoryLedger:
+def with_step(
+    counted: MemoryLedger, allocations: Allocations, named: set[int], device: torch.device
+) -> MemoryLedger:
     """*counted*, completed by the memory of the audited step.
 
     Args:
         counted: What exists regardless of the batch, counted after the step.
         allocations: Of the step.
         named: The storages that were counted.
+        device: Where the model is.
     """
     timeline = allocations.timeline
     states = allocations.alive_among(named) - timeline.gradients
@@ -123,14 +127,14 @@ def with_step(counted: MemoryLedger, allocations: Allocations, named: set[int]) 
         activations=tuple(ModuleActivations(module=m, size_bytes=size) for m, size in modules),
         peak_bytes=sum(at_peak.values()),
         at_peak_bytes={name: size for name, size in at_peak.items() if size},
-        reasons=_reasons(ledger, use),
-        **_allocator(ledger, allocations.beyond_bytes(named)),
+        reasons=_reasons(device, use),
+        **_allocator(device, ledger.static_bytes + allocations.beyond_bytes(named)),
     )
 
 
-def _reasons(ledger: MemoryLedger, use: MemoryUse) -> dict[str, str]:
+def _reasons(device: torch.device, use: MemoryUse) -> dict[str, str]:
     backward = {} if use.activations_bytes is not None else {"activations_bytes": NO_BACKWARD}
-    if ledger.device == "cuda":
+    if Ability.STATISTICS not in accelerator_of(device).lacks():
         return backward
     return {**backward, "workspace_bytes": NO_ALLOCATOR, "fragmentation_bytes": NO_CACHE}
 
@@ -190,19 +194,23 @@ def _named(state: object) -> Iterator[tuple[str, Tensor]]:
             yield from ((str(name), tensor) for tensor in _tensors(value))
 
 
-def _allocator(ledger: MemoryLedger, beyond_bytes: int) -> dict[str, int]:
+def _allocator(device: torch.device, counted_bytes: int) -> dict[str, int]:
     """What the caching allocator holds after the step beyond the counted tensors."""
-    if ledger.device != "cuda":
+    accelerator = accelerator_of(device)
+    if Ability.STATISTICS in accelerator.lacks():
         return {}
-    allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    held = accelerator.memory_stats()
+    allocated = held.get("allocated_bytes.all.current", 0)
+    reserved = held.get("reserved_bytes.all.current", 0)
     return {
-        "workspace_bytes": max(0, allocated - ledger.static_bytes - beyond_bytes),
+        "workspace_bytes": max(0, allocated - counted_bytes),
         "reserved_bytes": reserved,
         "fragmentation_bytes": reserved - allocated,
     }
 
 
 def _capacity(device: torch.device) -> int | None:
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    return memory_bytes() if device.type == "cpu" else None
+    if device.type == "cpu":
+        return memory_bytes()
+    told = accelerator_of(device).memory_bytes()
+    return None if told is None else told[1]

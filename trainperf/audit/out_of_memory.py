@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from trainperf.accelerators import accelerator_in_use
 from trainperf.audit.stack_frames import owner, place
 from trainperf.core.artifacts.memory import OutOfMemory
 
@@ -67,6 +68,5 @@ def _during(steps: list[tuple[FrameType, int]]) -> During:
 
 def _allocated() -> int | None:
     """Most that was allocated on the current device; `None` where nothing ever was."""
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):  # type: ignore[no-untyped-call]  # torch
-        return None
-    return int(torch.cuda.max_memory_allocated()) or None
+    accelerator = accelerator_in_use()
+    return None if accelerator is None else accelerator.peak_bytes() or None

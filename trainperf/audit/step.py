@@ -96,13 +96,15 @@ class Audit:
         """What was seen; after `__exit__`."""
         calls = self._mode.calls
         device = computing(kind for call in calls for kind in call.like.devices)
-        cache = cache_bytes(device)
+        parameters = () if self._model is None else self._model.parameters()
+        place = next((p.device for p in parameters if p.device.type == device), device)
+        cache = cache_bytes(torch.device(place))
         uncounted = {call.like.name for call in calls if not call.like.work.counted}
         return StepAudit(
             step=step,
             micro_batches=micro_batches,
             device=device,
-            device_name=device_name(device),
+            device_name=device_name(torch.device(place)),
             cache_bytes=cache,
             operators=rows_of(calls, device, cache, self._where.unheld()),
             views=self._mode.views,

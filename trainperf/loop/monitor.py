@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from typing_extensions import Self
 
+from trainperf.accelerators import accelerator_of
 from trainperf.core.errors import ConfigError
 from trainperf.core.loop_kind import INFERENCE, PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
@@ -305,7 +306,7 @@ def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torc
 
 def no_device_copy(device: torch.device) -> dict[str, str]:
     """Why a plain loop has no device time of its copies, where it brackets none."""
-    return {"h2d_device_ns": NO_DEVICE_COPY} if device.type == "cuda" else {}
+    return {} if accelerator_of(device).unified else {"h2d_device_ns": NO_DEVICE_COPY}
 
 
 def _demand_nothing_trained(kind: LoopKind, *training: object) -> None:

@@ -64,10 +64,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def smoke_device() -> str:
-    """`cuda` where there is such a device, else `cpu`."""
-    import torch  # noqa: PLC0415 as above
+    """The type of this machine's accelerator, e.g. `cuda`; `cpu` where there is none."""
+    from trainperf.accelerators import default_accelerator  # noqa: PLC0415 as above
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return default_accelerator().type
 
 
 @pytest.fixture

@@ -25,8 +25,9 @@ class _EventElsewhere:
         self._device = device
         self._event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
-    def record(self) -> None:
+    def record(self, stream: object = None, /) -> None:
         """Stand behind everything queued on the device's current stream."""
+        del stream
         self._event.record(torch.cuda.current_stream(self._device))
 
     def query(self) -> bool:

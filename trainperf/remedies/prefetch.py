@@ -6,7 +6,9 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from trainperf.accelerators import Ability, Accelerator, accelerator_of
 from trainperf.core.errors import ConfigError
+from trainperf.core.machine.clocks import TimingEvent
 
 
 B = TypeVar("B")
@@ -40,45 +42,45 @@ class DevicePrefetcher(Generic[B]):
         return len(self._loader)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[B]:
-        if self._device.type != "cuda":
+        accelerator = accelerator_of(self._device)
+        if accelerator.unified or Ability.EVENTS in accelerator.lacks():
             return (_moved(batch, self._device) for batch in self._loader)
-        return self._overlapped()
+        return self._overlapped(accelerator)
 
-    def _overlapped(self) -> Iterator[B]:
-        copies = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        held: deque[tuple[B, torch.cuda.Event]] = deque()
+    def _overlapped(self, accelerator: Accelerator) -> Iterator[B]:
+        held: deque[tuple[B, TimingEvent]] = deque()
         try:
-            yield from self._ahead(copies, held)
+            yield from self._ahead(accelerator, held)
         finally:
             # Only copies are waited for; the steps that use them go on.
             for _, done in held:
                 done.synchronize()
 
-    def _ahead(
-        self, copies: torch.cuda.Stream, held: "deque[tuple[B, torch.cuda.Event]]"
-    ) -> Iterator[B]:
+    def _ahead(self, accelerator: Accelerator, held: deque[tuple[B, TimingEvent]]) -> Iterator[B]:
         """Each batch once the copy of the next has begun; *held* are those still being copied."""
-        coming: tuple[B, torch.cuda.Event] | None = None
+        copies = accelerator.stream()
+        coming: tuple[B, TimingEvent] | None = None
         for batch in self._loader:
-            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done = accelerator.event()
             held.append((batch, done))
-            with torch.cuda.stream(copies):
+            with accelerator.on(copies):
                 copied = _moved(batch, self._device)
                 done.record(copies)
             if coming is not None:
-                yield self._handed_over(*coming)
+                yield _handed_over(accelerator, *coming)
             coming = copied, done
-            while held and held[0][1].query():  # type: ignore[no-untyped-call]
+            while held and held[0][1].query():
                 held.popleft()
         if coming is not None:
-            yield self._handed_over(*coming)
+            yield _handed_over(accelerator, *coming)
 
-    def _handed_over(self, copied: B, done: torch.cuda.Event) -> B:
-        """Hand a batch to the compute stream."""
-        compute = torch.cuda.current_stream(self._device)
-        compute.wait_event(done)
-        _record(copied, compute)
-        return copied
+
+def _handed_over(accelerator: Accelerator, copied: B, done: TimingEvent) -> B:
+    """Hand a batch to the compute stream."""
+    compute = accelerator.current_stream()
+    compute.wait_event(done)
+    _record(copied, compute)
+    return copied
 
 
 def _moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 whatever a loader yields
@@ -93,10 +95,10 @@ def _moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 whatever a 
     return batch
 
 
-def _record(batch: object, stream: torch.cuda.Stream) -> None:
+def _record(batch: object, stream: Any) -> None:  # noqa: ANN401 each backend's own
     """Say to the allocator that *stream* uses every tensor in it."""
     if isinstance(batch, torch.Tensor):
-        if batch.is_cuda:
+        if batch.device.type != "cpu":
             batch.record_stream(stream)
     elif isinstance(batch, Mapping | list | tuple):
         for value in batch.values() if isinstance(batch, Mapping) else batch:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from trainperf.accelerators import random_states
 from trainperf.benchmark.calls import result_of, seeded
 from trainperf.core.errors import ConfigError, SmokeFailure
 
@@ -87,8 +88,8 @@ def _run(step: Callable[[Batch], object], batch: Batch, seed: int, name: str) ->
 
 
 def _states() -> tuple[bytes, ...]:
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return tuple(bytes(state.numpy()) for state in (torch.get_rng_state(), *devices))
+    states = (torch.get_rng_state(), *random_states().values())
+    return tuple(bytes(state.cpu().numpy()) for state in states)
 
 
 def _close(a: float, b: float, rtol: float, atol: float) -> bool:

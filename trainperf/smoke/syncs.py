@@ -17,6 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trainperf.accelerators import default_accelerator
 from trainperf.audit.stack_frames import place
 from trainperf.core.errors import SmokeFailure
 from trainperf.core.formatting.units import plural
@@ -260,21 +261,17 @@ def no_sync(*, allowed: Collection[str] = ()) -> Iterator[None]:
 @contextmanager
 def _forbidden(watch: Watch) -> Iterator[None]:
     """On CUDA, make torch raise where it would wait; turn its error into what the watch knows."""
-    if not torch.cuda.is_available():
-        yield
-        return
-    before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    except RuntimeError as error:
-        if "called a synchronizing CUDA operation" not in str(error):
-            raise
-        if not watch.waits():
-            place = _raised_at(error.__traceback__)
-            watch.note("an operation that synchronises CUDA", place, on_host=False)
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
+    accelerator = default_accelerator()
+    with accelerator.raises_at_waits():
+        try:
+            yield
+        except RuntimeError as error:
+            if not accelerator.raised_at_wait(error):
+                raise
+            if not watch.waits():
+                place = _raised_at(error.__traceback__)
+                what = f"an operation that synchronises {accelerator.type.upper()}"
+                watch.note(what, place, on_host=False)
 
 
 def _raised_at(trace: TracebackType | None) -> CodeLocation:

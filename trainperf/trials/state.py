@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from trainperf.accelerators import random_states, set_random_states
+
 
 RESTORED = "weights, buffers, gradients, optimizer, random generators"
 """What a snapshot holds, in words."""
@@ -55,7 +57,7 @@ class Snapshot:
         self._python = random.getstate()
         self._numpy = np.random.get_state()  # noqa: NPY002 the user's own
         self._torch = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+        self._on_devices = random_states()
 
     @property
     def device_bytes(self) -> int:
@@ -81,8 +83,7 @@ class Snapshot:
         random.setstate(self._python)
         np.random.set_state(self._numpy)  # noqa: NPY002 the user's own
         torch.set_rng_state(self._torch)
-        if self._cuda:
-            torch.cuda.set_rng_state_all(self._cuda)
+        set_random_states(self._on_devices)
 
 
 def _tensors(module: nn.Module) -> list[torch.Tensor]:

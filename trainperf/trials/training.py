@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from trainperf.accelerators import accelerator_of
 from trainperf.core.loop_kind import PLAIN, LoopKind
 from trainperf.core.machine.limits import launched_ranks
 from trainperf.trials.agreement import Agreement
@@ -165,14 +166,11 @@ class Training:
 
     def forget_peak(self) -> None:
         """Let `peak_bytes` be that of the steps from here on, for whoever else reads it too."""
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
+        accelerator_of(self.device).forget_peak()
 
     def peak_bytes(self) -> int | None:
         """Most bytes that the allocator had handed out since then; `None` on a CPU."""
-        if self.device.type != "cuda":
-            return None
-        return torch.cuda.max_memory_allocated(self.device)
+        return accelerator_of(self.device).peak_bytes()
 
     @property
     def distributed(self) -> bool:

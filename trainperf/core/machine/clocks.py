@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Protocol
+from typing import Any, Protocol
 
 from typing_extensions import Self
 
@@ -26,8 +26,11 @@ def wall_clock_anchor() -> str:
 class TimingEvent(Protocol):
     """A point in a device's queue, as `torch.cuda.Event(enable_timing=True)` is one."""
 
-    def record(self) -> None:
-        """Put the event behind everything queued so far on the current stream."""
+    def record(self, stream: Any = None, /) -> None:  # noqa: ANN401 each backend's own
+        """Put the event behind everything queued so far on *stream*.
+
+        Without one that is the current stream of the *current* device, which may be another's.
+        """
         ...
 
     def query(self) -> bool:

@@ -2,9 +2,9 @@
 
 from contextlib import ExitStack
 
-import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from trainperf.accelerators import accelerator_of
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
 
@@ -22,9 +22,10 @@ LEAST = (9, 0)
 
 def attention_backend(training: Training) -> list[Trial]:
     """Of `scaled_dot_product_attention`; a model without it is as fast as before."""
-    if training.device.type != "cuda":
-        return [cannot(ID, f"no cuDNN on {training.device.type}", title=TITLE)]
-    if torch.cuda.get_device_capability(training.device) < LEAST:
+    accelerator = accelerator_of(training.device)
+    if not accelerator.has_cudnn:
+        return [cannot(ID, f"no cuDNN on {accelerator.name()}", title=TITLE)]
+    if accelerator.capability < LEAST:
         return [cannot(ID, "this GPU is older than Hopper", title=TITLE, rules=RULES)]
     if not training.computes_in_half:
         why = "its kernels take half precision, and it computes in full"

@@ -2,6 +2,7 @@
 
 import torch
 
+from trainperf.accelerators import accelerator_of
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
 
@@ -13,9 +14,7 @@ def autocast(training: Training) -> list[Trial]:
     """bf16 on every device that has it; fp16 is not tried, for it needs a GradScaler."""
     if training.computes_in_half:
         return [cannot("autocast_bf16", "it computes in half precision already", rules=RULES)]
-    if training.device.type == "cuda" and not torch.cuda.is_bf16_supported(
-        including_emulation=False
-    ):
+    if not accelerator_of(training.device).has_bf16:
         why = "this GPU has no bf16, and fp16 needs a GradScaler, which no switch brings"
         return [cannot("autocast_bf16", why, rules=RULES)]
     return [

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from trainperf.accelerators import accelerator_of
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
 
@@ -16,8 +17,9 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
 def cudnn_benchmark(training: Training) -> list[Trial]:
     """`torch.backends.cudnn.benchmark`; its choice is made in the steps that settle."""
     before = torch.backends.cudnn.benchmark
-    if training.device.type != "cuda":
-        return [cannot(ID, f"no cuDNN on {training.device.type}", title=TITLE)]
+    accelerator = accelerator_of(training.device)
+    if not accelerator.has_cudnn:
+        return [cannot(ID, f"no cuDNN on {accelerator.name()}", title=TITLE)]
     if not any(isinstance(part, CONVOLUTIONS) for part in training.module.modules()):
         return [cannot(ID, "it has no convolution", title=TITLE)]
     if before:

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from trainperf.accelerators import accelerator_of
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
 
@@ -16,11 +17,11 @@ TITLES = {
 
 
 def matmul_precision(training: Training) -> list[Trial]:
-    """`high` on CUDA, `medium` on a CPU, where oneDNN computes nothing shorter under `high`."""
+    """`high` where there is TF32; on a CPU `medium`, since oneDNN has nothing shorter under `high`."""
     why = _why_not(training)
     if why:
         return [cannot(ID, why, title="shorter products", rules=RULES)]
-    wanted = "high" if training.device.type == "cuda" else "medium"
+    wanted = "medium" if training.device.type == "cpu" else "high"
     before, backends = torch.get_float32_matmul_precision(), _backends()
 
     def off() -> None:
@@ -51,12 +52,10 @@ def _why_not(training: Training) -> str:
         return "torch.backends sets the precision of products already"
     if precision != "highest":
         return f'float32_matmul_precision is "{precision}" already'
-    if training.device.type == "cuda":
-        has = torch.cuda.get_device_capability(training.device) >= (8, 0)
-        return "" if has else "this GPU has no TF32"
     if training.device.type == "cpu":
         return "" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "this CPU has no bf16"  # noqa: SLF001 torch tells it nowhere else
-    return f"it changes nothing on {training.device.type}"
+    accelerator = accelerator_of(training.device)
+    return "" if accelerator.has_tf32 else f"{accelerator.name()} has no TF32"
 
 
 def _backends() -> list[tuple[Any, str]]:

@@ -1,0 +1,238 @@
+"""One device by torch's general interface, and the host as the device that it is on a CPU."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from trainperf.core.machine.clocks import TimingEvent
+
+
+class Ability(Enum):
+    """Something that a measurement needs of a device; the value is what a report calls it."""
+
+    EVENTS = "timed events"
+    """Points in its queue that can be polled, and times between them."""
+    STATISTICS = "statistics of its allocator"
+    RETRIES = "retries of its allocator"
+
+
+ON_A_CPU = "not applicable: a CPU has no queue and no allocator of torch's"
+
+
+class Accelerator:
+    """One device that works through a queue of its own while the host goes on.
+
+    Args:
+        device: With its index, or without where the current one is meant.
+    """
+
+    asynchronous = True
+    """Whether calls return before their work is done."""
+    unified = False
+    """Whether its memory is the host's, so that a copy to it crosses no link."""
+
+    def __init__(self, device: torch.device) -> None:
+        index = current_index(device.type) if device.index is None else device.index
+        self.device = torch.device(device.type, index)
+
+    @property
+    def type(self) -> str:
+        """Of the device, as torch names it: `cuda`, `xpu`, `mps`, …."""
+        return self.device.type
+
+    def lacks(self) -> Mapping[Ability, str]:
+        """Why something cannot be measured there; without what can."""
+        module = self._module()
+        has = hasattr(torch.accelerator, "memory_stats") or hasattr(module, "memory_stats")
+        if has:
+            return {}
+        reason = f"not measured: {self.type} has no statistics of its allocator"
+        return {Ability.STATISTICS: reason, Ability.RETRIES: reason}
+
+    # -- its queue ------------------------------------------------------------------------------
+
+    def event(self) -> TimingEvent:
+        """A new event with a time, to be recorded on a stream of this device.
+
+        All of one device are of one kind, whichever thread asks, and whichever device is current.
+        """
+        event: TimingEvent = torch.Event(device=self.device, enable_timing=True)
+        return event
+
+    def current_stream(self) -> Any:  # noqa: ANN401 each backend has a class of its own
+        """The stream that this thread puts its work on; runs several times every step."""
+        return torch.accelerator.current_stream(self.device)
+
+    def stream(self) -> Any:  # noqa: ANN401 as above
+        """A new stream beside that."""
+        return torch.Stream(device=self.device)
+
+    @contextmanager
+    def on(self, stream: Any) -> Iterator[None]:  # noqa: ANN401 as above
+        """Work goes to *stream* inside."""
+        before = self.current_stream()
+        torch.accelerator.set_stream(stream)
+        try:
+            yield
+        finally:
+            torch.accelerator.set_stream(before)
+
+    def synchronize(self) -> None:
+        """Wait for all streams of this device.  Never in a loop that is measured."""
+        torch.accelerator.synchronize(self.device)
+
+    def is_capturing(self) -> bool:
+        """Whether the current stream is being captured into a graph: no query may be made then."""
+        captures = getattr(self._module(), "is_current_stream_capturing", None)
+        return captures is not None and bool(captures())
+
+    @contextmanager
+    def raises_at_waits(self) -> Iterator[None]:
+        """Inside, torch raises where it would wait for the device, as far as the backend can."""
+        yield
+
+    def raised_at_wait(self, error: RuntimeError) -> bool:
+        """Whether *error* is what is raised then."""
+        del error
+        return False
+
+    # -- its memory -----------------------------------------------------------------------------
+
+    def memory_stats(self) -> Mapping[str, int]:
+        """Counters of the caching allocator, as `torch.cuda.memory_stats` names them.
+
+        Empty where there are none.
+        """
+        ask = getattr(torch.accelerator, "memory_stats", None) or self._function("memory_stats")
+        return {} if ask is None else ask(self.device)
+
+    def peak_bytes(self) -> int | None:
+        """Most bytes that the allocator had handed out; `None` where it does not tell."""
+        return self.memory_stats().get("allocated_bytes.all.peak")
+
+    def forget_peak(self) -> None:
+        """Let the peak be that of what follows, for whoever else reads it too."""
+        ask = getattr(torch.accelerator, "reset_peak_memory_stats", None)
+        ask = ask or self._function("reset_peak_memory_stats")
+        if ask is not None:
+            ask(self.device)
+
+    def memory_bytes(self) -> tuple[int, int] | None:
+        """Free and all of its memory; `None` where nobody tells."""
+        ask = getattr(torch.accelerator, "get_memory_info", None) or self._function("mem_get_info")
+        if ask is None:
+            return None
+        free, total = ask(self.device)
+        return int(free), int(total)
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    def name(self) -> str:
+        """As its driver calls it; else the type."""
+        ask = self._function("get_device_name")
+        return self.type if ask is None else str(ask(self.device))
+
+    def uuid(self) -> str:
+        """As the machine's other tools name this device; empty where there is none."""
+        return ""
+
+    def cache_bytes(self) -> int | None:
+        """Its last-level cache; `None` if that is not known."""
+        return None
+
+    @property
+    def has_tf32(self) -> bool:
+        """Whether products of fp32 can be computed in TF32."""
+        return False
+
+    @property
+    def has_bf16(self) -> bool:
+        """Whether it computes in bf16, without emulation."""
+        return True
+
+    @property
+    def has_cudnn(self) -> bool:
+        """Whether its convolutions and attention may be cuDNN's."""
+        return False
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Of NVIDIA's architecture; (0, 0) for anything else."""
+        return 0, 0
+
+    # -- its random numbers -----------------------------------------------------------------------
+
+    def random_state(self) -> torch.Tensor | None:
+        """Where its generator stands; `None` where nobody tells."""
+        ask = self._function("get_rng_state")
+        return None if ask is None else ask(self.device)
+
+    def set_random_state(self, state: torch.Tensor) -> None:
+        """Put its generator back."""
+        ask = self._function("set_rng_state")
+        if ask is not None:
+            ask(state, self.device)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _module(self) -> ModuleType | None:
+        """What torch has under the name of the type, e.g. `torch.xpu`."""
+        module: ModuleType | None = getattr(torch, self.type, None)
+        return module
+
+    def _function(self, name: str) -> Any:  # noqa: ANN401 whatever the backend has
+        return getattr(self._module(), name, None)
+
+
+class Host(Accelerator):
+    """A CPU: what is called has been done when the call returns."""
+
+    asynchronous = False
+    unified = True
+
+    def __init__(self) -> None:
+        self.device = torch.device("cpu")
+
+    def lacks(self) -> Mapping[Ability, str]:
+        """All of it."""
+        return dict.fromkeys(Ability, ON_A_CPU)
+
+    def synchronize(self) -> None:
+        """Nothing is under way."""
+
+    def is_capturing(self) -> bool:
+        """Never."""
+        return False
+
+    def memory_stats(self) -> Mapping[str, int]:
+        """None."""
+        return {}
+
+    def forget_peak(self) -> None:
+        """There is none."""
+
+    def memory_bytes(self) -> tuple[int, int] | None:
+        """The host's is told elsewhere."""
+        return None
+
+    def random_state(self) -> torch.Tensor:
+        """Of torch's own generator."""
+        return torch.get_rng_state()
+
+    def set_random_state(self, state: torch.Tensor) -> None:
+        """Put it back."""
+        torch.set_rng_state(state)
+
+
+def current_index(kind: str) -> int:
+    """Index of the current device of that type."""
+    current = torch.accelerator.current_accelerator()
+    if current is None or current.type != kind:
+        return 0
+    # Renamed in torch 2.8.
+    ask = getattr(torch.accelerator, "current_device_index", None)
+    return int(ask() if ask is not None else torch.accelerator.current_device_idx())

@@ -1,0 +1,56 @@
+"""The class for a device: its backend's own, else the general one."""
+
+from collections.abc import Mapping
+
+import torch
+
+from trainperf.accelerators.base import Accelerator, Host
+from trainperf.accelerators.cuda import Cuda
+from trainperf.accelerators.mps import Mps
+from trainperf.accelerators.xpu import Xpu
+
+
+BACKENDS: Mapping[str, type[Accelerator]] = {"cuda": Cuda, "xpu": Xpu, "mps": Mps}
+"""Those with a file of their own, by type of the device."""
+
+
+def accelerator_of(device: torch.device) -> Accelerator:
+    """What there is to be asked of a device; of a type without an index the current one."""
+    if device.type == "cpu":
+        return Host()
+    return BACKENDS.get(device.type, Accelerator)(device)
+
+
+def accelerator_in_use() -> Accelerator | None:
+    """The current device, where this process has begun to use one; never begins to."""
+    device = _available()
+    begun = None if device is None else getattr(torch, device.type, None)
+    initialized = getattr(begun, "is_initialized", None)
+    if device is None or (initialized is not None and not initialized()):
+        return None
+    return accelerator_of(device)
+
+
+def default_accelerator() -> Accelerator:
+    """The one that this machine has; the host where it has none."""
+    return accelerator_of(_available() or torch.device("cpu"))
+
+
+def random_states() -> dict[torch.device, torch.Tensor]:
+    """Where the generators of all devices of this machine's accelerator stand."""
+    kind = default_accelerator().type
+    places = range(0 if kind == "cpu" else torch.accelerator.device_count())
+    each = (accelerator_of(torch.device(kind, place)) for place in places)
+    states = {one.device: one.random_state() for one in each}
+    return {device: state for device, state in states.items() if state is not None}
+
+
+def set_random_states(states: Mapping[torch.device, torch.Tensor]) -> None:
+    """Put them back."""
+    for device, state in states.items():
+        accelerator_of(device).set_random_state(state)
+
+
+def _available() -> torch.device | None:
+    """Built into torch, and there."""
+    return torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
