@@ -48,7 +48,7 @@ BESIDE_SOURCES = {
 
 EXTRAS = (
     *("transformers", "distributed", "s3fs", "pynvml", "textual"),
-    *("prometheus_client", "opentelemetry.sdk"),
+    "opentelemetry.sdk",
 )
 """Modules of the extras: none is installed, and every other command works."""
 

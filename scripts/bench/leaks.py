@@ -30,7 +30,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 from trainperf.loop import LoopMonitor
-from trainperf.recording import looks
+from trainperf.recording.probes.memory import ResidentMemoryProbe
 
 
 FIT_S, LEAST_STEPS = 35.0, 1_800
@@ -122,7 +122,7 @@ def fit(kind: str, seed: int, fit_s: float, least_steps: int = LEAST_STEPS) -> P
     model: nn.Module = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     step, planted = KINDS[kind]
-    looks.SAMPLE_SHARE = 0.03
+    ResidentMemoryProbe.share = 0.03
 
     def batches() -> Iterator[Tensor]:
         ends, steps = time.perf_counter() + fit_s, 0

@@ -1,8 +1,10 @@
 """Brackets are timed where they stand."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import cast
 
-from trainperf.recording.bracket_cost import STEPS, BracketCost, TimedBracket
+from trainperf.recording.bracket_cost import STEPS, BracketCost
 from trainperf.recording.recorder import Draft
 from trainperf.recording.timeline import DirectBracket
 from trainperf.testing import FakeClock
@@ -16,13 +18,13 @@ def timed(cost_us: Callable[[int], float], body_us: float = 50.0) -> list[float 
     def spend(*_: object) -> None:
         clock.advance(ms=cost_us(step) / 1e3)
 
-    bracket = TimedBracket(cost, DirectBracket(spend, spend))
+    bracket = cost.bracket(cast("AbstractContextManager[None]", DirectBracket(spend, spend)))
     answers = []
     for step in range(STEPS + 1):
         for _ in range(3):
             with bracket:
                 clock.advance(ms=body_us / 1e3)
-        answers.append(cost.step_over(Draft(step, 0, 0, [], switches=6)))
+        answers.append(cost.step_over(Draft(step, 0, 0, {}, switches=6)))
     return answers
 
 

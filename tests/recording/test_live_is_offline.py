@@ -20,7 +20,7 @@ from trainperf.meters import METERS
 from trainperf.meters.fold import Fold, Reading, readings
 from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.testing import FakeClock
 
@@ -38,19 +38,14 @@ class Random(Probe):
         self._random = random.Random(seed)  # noqa: S311 a test
         self._missing = missing
 
-    def attach(self, recorder: Recorder) -> None:
-        """Find the columns."""
-        super().attach(recorder)
-        self._columns = [recorder.column(name) for name in self.facts]
-
     def close(self, draft: Draft) -> None:
         """Fill in what was measured."""
         draw = self._random
-        for column in self._columns:
+        for fact in self.facts:
             known = draw.random() >= self._missing
-            draft.facts[column] = draw.choice([draw.randrange(10**9), draw.random()])
+            draft.facts[fact] = draw.choice([draw.randrange(10**9), draw.random()])
             if not known:
-                draft.facts[column] = None
+                draft.facts[fact] = None
 
 
 def chunks(lines: list[bytes]) -> Iterator[list[bytes]]:

@@ -36,18 +36,17 @@ class Counting(Probe):
         """Begin."""
         super().attach(recorder)
         self.called.append("attach")
-        self._samples = recorder.column("samples")
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """One more."""
         self.called.append("micro_batch")
         if self.recorder.draft is not None:
-            add(self.recorder.draft, self._samples, 1)
+            add(self.recorder.draft, "samples", 1)
 
     def close(self, draft: Draft) -> None:
         """The step's host time is known."""
         self.called.append("close")
-        draft.facts[self._samples + 1] = sum(draft.host_ns)
+        draft.facts["tokens_effective"] = sum(draft.host_ns)
 
     def seal(self) -> None:
         """A group ends."""
@@ -57,7 +56,7 @@ class Counting(Probe):
         """The device has passed."""
         self.called.append("resolve")
         for draft in drafts:
-            draft.facts[self._samples + 2] = draft.index
+            draft.facts["attempts"] = draft.index
 
     def detach(self) -> None:
         """End."""

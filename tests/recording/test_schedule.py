@@ -1,7 +1,5 @@
 """When something is due: a few steps or seconds, and never so often that it costs."""
 
-import itertools
-
 from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval
 
 
@@ -87,18 +85,6 @@ def test_an_interval_is_due_once_per_interval() -> None:
     interval = Interval(10)
 
     assert [now for now in range(0, 45, 3) if interval.due(now)] == [0, 12, 24, 36]
-
-
-def test_an_interval_with_a_longest_pause_is_due_ever_less_often() -> None:
-    """The pauses are a thirty-second of what has passed, within their limits."""
-    schedule = Interval(10, 40)
-    due = [now for now in range(100, 3000) if schedule.due(now)]
-    pauses = [later - at for at, later in itertools.pairwise(due)]
-
-    assert due[0] == 100
-    assert pauses[:3] == [10, 10, 10]
-    assert pauses == sorted(pauses)
-    assert max(pauses) == 40
 
 
 def test_what_is_dear_is_done_so_rarely_that_it_takes_a_thousandth_of_the_time() -> None:

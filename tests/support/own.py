@@ -11,7 +11,6 @@ from trainperf.meters import Meter, Scope
 from trainperf.meters.base import mean
 from trainperf.meters.fold import Reading
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Recorder
 from trainperf.recording.sinks.base import Sink
 
 
@@ -48,15 +47,10 @@ class LineProbe(Probe):
     name = "line counter"
     facts: ClassVar[tuple[str, ...]] = ("lines",)
 
-    def attach(self, recorder: Recorder) -> None:
-        """The usual."""
-        super().attach(recorder)
-        self._column = recorder.column("lines")
-
     def micro_batch(self, batch: object, loss: object) -> None:
         """Read what was planted."""
         if self.recorder.draft is not None and isinstance(batch, dict):
-            self.recorder.draft.facts[self._column] = float(batch["lines"])
+            self.recorder.draft.facts["lines"] = float(batch["lines"])
 
 
 class Keeper(Sink):

@@ -112,7 +112,7 @@ class MeasuredTraining:
     def _hook(self, given: Mapping[str, object]) -> None:
         """Wrap the loader, hook the model and the Accelerator, until the training is over."""
         fit, loader = self.fit, given.get("train_dataloader")
-        cost = HookCost(monotonic_ns, fit.guard, HookPrice.of_call(monotonic_ns))
+        cost = HookCost(monotonic_ns, fit.guard, HookPrice(monotonic_ns, passes=False))
         self._passes = Passes(fit)
         if hasattr(loader, ACCELERATED):
             self._wrap(loader, cost)

@@ -30,7 +30,7 @@ from trainperf.lightning.run_info import (
 from trainperf.lightning.trials import DisposableTrainer, LightningTraining
 from trainperf.loop.fit import PATIENCE, Fit, FitFacts
 from trainperf.meters import Measure
-from trainperf.recording.bracket_cost import BracketCost, TimedBracket
+from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import ScheduledProfile
@@ -255,7 +255,7 @@ class Session:
             name, overridden=self._overridden(action, owners), ours=any(map(_is_ours, owners))
         )
         cost = self.fit.cost
-        return bracket if bracket is None or cost is None else TimedBracket(cost, bracket)
+        return bracket if bracket is None or cost is None else cost.bracket(bracket)
 
     def _overridden(self, action: Action, owners: "list[pl.Callback]") -> bool:
         """Whether a hook, of a callback one of its *owners*, is more than Lightning's no-op."""

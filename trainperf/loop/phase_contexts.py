@@ -7,7 +7,7 @@ from functools import partial
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Gap, Phase
 from trainperf.loop.moves import Move
-from trainperf.recording.bracket_cost import BracketCost, TimedBracket
+from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import ProbeSet
@@ -81,7 +81,7 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
 
     def __missing__(self, name: str) -> AbstractContextManager[None]:
         bracket, cost = self._make(name), self._cost
-        self[name] = bracket = bracket if cost is None else TimedBracket(cost, bracket)
+        self[name] = bracket = bracket if cost is None else cost.bracket(bracket)
         return bracket
 
     def _make(self, name: str) -> AbstractContextManager[None]:

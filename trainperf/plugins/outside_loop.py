@@ -61,7 +61,7 @@ class OutsideLoop:
         """Whether there is anything to be told around backward but its time."""
         self._make_switches()
         self.cost: HookCost | None = HookCost(
-            monotonic_ns, guard, HookPrice.of_passes(monotonic_ns)
+            monotonic_ns, guard, HookPrice(monotonic_ns, passes=True)
         )
         """Times what runs every step, until it is clear what that costs."""
         self.passes = OutsidePasses(self, self._guarded)

@@ -7,13 +7,13 @@ takes in a row.  So in the first steps of a fit each one is timed in its place.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from statistics import median
-from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from typing_extensions import ParamSpec
 
 from trainperf.core.machine.clocks import HostClock
 from trainperf.recording.recorder import Draft
+from trainperf.recording.timeline import DirectBracket
 
 
 P = ParamSpec("P")
@@ -57,6 +57,11 @@ class BracketCost:
         """What has passed since then is counted elsewhere, or is nobody's."""
         self.spent_ns -= self.clock() - begun_ns
 
+    def bracket(self, inner: AbstractContextManager[None]) -> AbstractContextManager[None]:
+        """The context manager, timed."""
+        bracket = DirectBracket(self.timed(inner.__enter__), self.timed(inner.__exit__))
+        return cast("AbstractContextManager[None]", bracket)
+
     def timed(self, function: Callable[P, R], sign: int = 1) -> Callable[P, R]:
         """The function, whose time is counted; with *sign* −1 it is taken off."""
         clock = self.clock
@@ -69,28 +74,3 @@ class BracketCost:
                 self.spent_ns += sign * (clock() - begun)
 
         return call
-
-
-class TimedBracket:
-    """A bracket that is timed."""
-
-    __slots__ = ("_cost", "_inner")
-
-    def __init__(self, cost: BracketCost, inner: AbstractContextManager[None]) -> None:
-        self._cost = cost
-        self._inner = inner
-
-    def __enter__(self) -> None:
-        begun = self._cost.clock()
-        self._inner.__enter__()
-        self._cost.spent_ns += self._cost.clock() - begun
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        begun = self._cost.clock()
-        self._inner.__exit__(kind, error, trace)
-        self._cost.spent_ns += self._cost.clock() - begun

@@ -6,8 +6,7 @@ them: a module of ours is called with hooks and without, in turns.  In a row it 
 Not counted: what our code pushes out of the caches.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from statistics import median
 from typing import TypeVar
 
@@ -21,7 +20,6 @@ from trainperf.core.machine.clocks import HostClock
 from trainperf.recording.bracket_cost import COUNTED, STEPS, BracketCost
 from trainperf.recording.guard import Guard
 from trainperf.recording.process_objects import (
-    SwitchedHook,
     UntracedHook,
     hear_gradient,
     nothing,
@@ -98,89 +96,62 @@ class HookPrice:
 
     Args:
         clock: Nanoseconds.
-        backward: Whether backward is heard too, by a hook on what the module returns.
-        hooks: Of the module: each is put in for every other call.
+        passes: Whether backward and the update are heard too, by hooks before and after a forward,
+            two of backward and two of the update; else one hook is given the arguments with their
+            names before a forward.
     """
 
-    def __init__(
-        self, clock: HostClock, module: nn.Module, hooks: Sequence[SwitchedHook], *, backward: bool
-    ) -> None:
-        self._clock = clock
-        self.module = module
-        """That is called."""
-        self._hooks = hooks
-        self._backward = backward
-        self._updates = (_no_update, _no_update)
-        """As the two hooks of all optimizers, until they come to what is timed in its place."""
+    def __init__(self, clock: HostClock, *, passes: bool) -> None:
+        self._clock, self._passes = clock, passes
+        self.bare, self.hooked = _Doubling(), _Doubling()
+        """Called in turns."""
+        begins = UntracedHook(nothing)
+        if passes:
+            self.hooked.register_forward_pre_hook(begins)
+            returned = UntracedHook(self._returned)
+            self.hooked.register_forward_hook(returned, with_kwargs=True)
+        else:
+            self.hooked.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
         self._inside_ns = 0
-        self._bare_ns: int | None = None
-        """What the last call took, if it was without hooks."""
-        self._differences_ns: list[int] = []
-        """To the call before: a host changes its speed for seconds at a time."""
-
-    @classmethod
-    def of_call(cls, clock: HostClock) -> "HookPrice":
-        """Of a hook that is given the arguments with their names before a forward."""
-        module = _Doubling()
-        hook = UntracedHook(nothing)
-        handle = module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True)
-        return cls(clock, module, [SwitchedHook(handle, hook)], backward=False)
-
-    @classmethod
-    def of_passes(cls, clock: HostClock) -> "HookPrice":
-        """Of one before a forward, one after it, two of backward and two of the update."""
-        module = _Doubling()
-        price = cls(clock, module, [], backward=True)
-        queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 as `OutsidePasses` does
-
-        def first_gradient(_: Tensor) -> None:
-            queue(nothing)
-
-        def returned(module: object, args: object, kwargs: object, output: Tensor) -> None:
-            del module, args, kwargs
-            begun = clock()
-            hear_gradient(output, first_gradient)
-            price._inside_ns = clock() - begun
-
-        begins, ends = UntracedHook(nothing), UntracedHook(returned)
-        before = module.register_forward_pre_hook(begins)
-        after = module.register_forward_hook(ends, with_kwargs=True)
-        price._hooks = SwitchedHook(before, begins), SwitchedHook(after, ends)
-        return price
+        """Of the call, what is timed in its place."""
+        self._taken_ns: list[int] = []
+        """By each call, the first without hooks."""
 
     @property
     def ns(self) -> int:
         """Nanoseconds; 0 where somebody else's hooks are common to all modules."""
-        return max(0, round(median(self._differences_ns))) if self._differences_ns else 0
+        # To the call before: a host changes its speed for seconds at a time.
+        pairs = zip(self._taken_ns[::2], self._taken_ns[1::2], strict=False)
+        return max(0, round(median([hooked - bare for bare, hooked in pairs] or [0])))
 
     def look(self) -> None:
-        """Call the module once: with hooks, if it was without them the last time."""
+        """Call a module once: with hooks, if it was without them the last time."""
         if _has_any_global_hook():  # type: ignore[no-untyped-call]
             return  # they would hear of the call
-        hooked = self._bare_ns is not None
-        with ExitStack() as undo, torch.enable_grad():
+        hooked = len(self._taken_ns) % 2 == 1
+        with torch.enable_grad():
             x = torch.ones(1, device="cpu", requires_grad=True)
-            for hook in self._hooks:
-                hook.take()
-                if hooked:
-                    hook.put()
-                    undo.callback(hook.take)
             self._inside_ns = 0
             begun = self._clock()
-            y = self.module(x)
-            if self._backward:
+            y = (self.hooked if hooked else self.bare)(x)
+            if self._passes:
                 y.backward()
-                if hooked:
-                    for update in self._updates:
-                        update(None, (), {})
-            took_ns = self._clock() - begun - self._inside_ns
-        if self._bare_ns is None:
-            self._bare_ns = took_ns
-        else:
-            self._differences_ns.append(took_ns - self._bare_ns)
-            self._bare_ns = None
+                for _ in range(2 * hooked):  # as the two hooks of all optimizers
+                    _update(None, (), {})
+            self._taken_ns.append(self._clock() - begun - self._inside_ns)
+
+    def _returned(self, module: object, args: object, kwargs: object, output: Tensor) -> None:
+        del module, args, kwargs
+        begun = self._clock()
+        hear_gradient(output, _first_gradient)
+        self._inside_ns = self._clock() - begun
 
 
-def _no_update(optimizer: object, args: object, kwargs: object) -> None:
+def _first_gradient(_: Tensor) -> None:
+    torch.autograd.Variable._execution_engine.queue_callback(nothing)  # noqa: SLF001 as `OutsidePasses` does
+
+
+def _update(optimizer: object, args: object, kwargs: object) -> None:
+    """As far as what is timed in its place."""
     del optimizer, args, kwargs
     is_compiling()

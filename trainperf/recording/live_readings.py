@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from trainperf.core.steps.block import BLOCK_STEPS, StepBlock
+from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import FACTS, OwnReading, RunInfo
 from trainperf.meters.base import Meter
 from trainperf.meters.fold import Fold, Reading, readings
@@ -21,43 +21,6 @@ from trainperf.recording.recorder import Draft
 T = TypeVar("T")
 
 
-class Window:
-    """Gathers blocks until somebody takes the readings, then begins anew.
-
-    Meters of the whole fit (the first step, overflows, peaks) go on; all others stand on the steps
-    since the last take, so that a curve shows what changed.
-
-    Folding is put off until a whole block has come together or somebody wants to know: it costs by
-    the call, and blocks are then those that a reader of the files makes.
-    """
-
-    def __init__(self, meters: Sequence[Meter]) -> None:
-        self._fold = Fold(meters)
-        self._gathered: list[StepBlock] = []
-        self.steps = 0
-        """Steps observed since the last take."""
-
-    def observe(self, block: StepBlock) -> None:
-        """Take the next block."""
-        self._gathered.append(block)
-        self.steps += len(block)
-        if self.steps - self._fold.steps >= BLOCK_STEPS:
-            self._fold_gathered()
-
-    def take(self, info: RunInfo) -> dict[str, Reading]:
-        """Readings of the window; the next one begins."""
-        self._fold_gathered()
-        now = readings([self._fold], info)
-        self._fold.reset()
-        self.steps = 0
-        return now
-
-    def _fold_gathered(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            self._fold.observe(StepBlock.joined(gathered))
-
-
 class OwnMeters:
     """A user's own meters, each behind the guard by itself: a fault switches off that one only.
 
@@ -66,7 +29,7 @@ class OwnMeters:
 
     def __init__(self, meters: Sequence[Meter], guard: Guard) -> None:
         self._guard = guard
-        self._folds = [(meter, Window([meter]), Fold([meter])) for meter in meters]
+        self._folds = [(meter, Fold([meter]), Fold([meter])) for meter in meters]
 
     def observe(self, block: StepBlock) -> None:
         """Take the next block."""
@@ -77,7 +40,7 @@ class OwnMeters:
     def window(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the steps since the last call."""
         taken = {
-            meter.name: self._run(meter, partial(_taken, meter, window, info))
+            meter.name: self._run(meter, partial(_taken, window, info))
             for meter, window, _ in self._folds
         }
         return {name: reading for name, reading in taken.items() if reading is not None}
@@ -94,8 +57,20 @@ class OwnMeters:
         return self._guard.run(_part(meter), function)
 
 
-def _taken(meter: Meter, window: Window, info: RunInfo) -> Reading:
-    return plain(window.take(info)[meter.name])
+def taken(window: Fold, info: RunInfo) -> dict[str, Reading]:
+    """Readings of a window; the next one begins.
+
+    Meters of the whole fit (the first step, overflows, peaks) go on; all others stand on the steps
+    since the last take, so that a curve shows what changed.
+    """
+    now = readings([window], info)
+    window.reset()
+    return now
+
+
+def _taken(window: Fold, info: RunInfo) -> Reading:
+    (reading,) = taken(window, info).values()
+    return plain(reading)
 
 
 class OwnFacts:
@@ -105,24 +80,23 @@ class OwnFacts:
     """
 
     def __init__(self, probes: Sequence[Probe], columns: tuple[str, ...], guard: Guard) -> None:
-        self._guard = guard
-        self._places = {
-            probe.name: places
-            for probe in probes
-            if (places := [columns.index(fact) for fact in probe.facts if fact not in FACTS])
-        }
+        self._guard, self._columns = guard, columns
+        self._own = [
+            (probe.name, fact) for probe in probes for fact in probe.facts if fact not in FACTS
+        ]
 
     def settle(self, drafts: Sequence[Draft]) -> None:
         """Make the facts of these steps plain, before they are written."""
-        for name, places in self._places.items():
+        for name, fact in self._own:
             for draft in drafts:
-                for place in places:
-                    draft.facts[place] = self._plain(name, draft.facts[place])
+                draft.facts[fact] = self._plain(name, draft.facts[fact])
+        for draft in drafts:
+            for fact in [*draft.facts][len(self._columns) :]:
+                del draft.facts[fact]
+                self._guard.fault(f"fact {fact}", KeyError("no probe has it among its facts"))
 
     def _plain(self, name: str, value: object) -> float | None:
-        if value is None or (type(value) is int and abs(value) <= _EXACT):
-            return value
-        return self._guard.run(name, partial(_fact, value))
+        return None if value is None else self._guard.run(name, partial(_fact, value))
 
 
 _EXACT = 2**53
@@ -130,6 +104,8 @@ _EXACT = 2**53
 
 
 def _fact(value: object) -> float | None:
+    if type(value) is int and abs(value) <= _EXACT:
+        return value
     fact = number(value)
     return fact if math.isfinite(fact) else None
 

@@ -22,13 +22,13 @@ from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
 from trainperf.meters import METERS, Meter
-from trainperf.meters.fold import Reading
+from trainperf.meters.fold import Fold, Reading
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
-from trainperf.recording.live_readings import OwnFacts, OwnMeters, Window, switched_off
-from trainperf.recording.looks import ProbeLooks
+from trainperf.recording.live_readings import OwnFacts, OwnMeters, switched_off, taken
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
 from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.sampling import Sampling
 from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.timeline import calibrate
@@ -85,36 +85,23 @@ class Monitor:
         self._clock = clock
         self._warmup = WarmupDetector()
         self._groups: deque[_Group] = deque()
-        self._parts = RunParts(info=RunInfo())
-        self._window = Window(())
-        self._own = OwnMeters((), self.guard)
-        self._own_facts = OwnFacts((), (), self.guard)
-        self._watched = self._has_readers = False
-        self._schema = StepSchema()
         self._unfolded: list[Row] = []
         """Steps written that no meter has observed."""
-        self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
-        self._looks = ProbeLooks(self.guard, clock)
-        self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
-        self._device: DeviceClock | None = None
         self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
         self.guard.when_faulty(self.part, self._give_up)
         self.guard.when_faulty(_DEVICE, self._lose_device)
-        self._flush_schedule = FlushSchedule(1)
         self._look_ns = 0
         """Host time from which on something may be due after the next step."""
         self._look_steps = 0
         """Closed steps from which on something may be."""
         self._totals_due = Interval(TOTALS_EVERY_NS)
-        self._overhead: int | None = None
+        self._show_limit = CostLimit(SHOW_SHARE)
         self.switch_ns = 0.0
         """What a switch between phases costs, as the recorder counts them."""
-        self._answered = False
-        self._show_limit = CostLimit(SHOW_SHARE)
         self.progress: dict[str, int] = {}
         """Steps, samples and effective tokens written so far, this rank."""
-        self.started = False
-        self.finished = False
+        self.started = self.finished = False
+        self._wire(RunParts(info=RunInfo()), ())
 
     def start(self, parts: RunParts) -> None:
         """Attach the probes and write the header."""
@@ -124,34 +111,38 @@ class Monitor:
         columns = (*(name for name in FACTS if name in fed), *dict.fromkeys(own))
         counts = {fact for probe in probes for fact in probe.counts} | {"overhead_ns"}
         self.recorder.set_columns(columns, counts)
-        self._overhead = columns.index("overhead_ns")
-        self._schema = StepSchema(columns, parts.info.device)
-        self._parts = parts
-        self._device = parts.device
-        self._parts.info = msgspec.structs.replace(parts.info, columns=columns)
-        self._window = Window(parts.meters)
-        self._own = OwnMeters(parts.own_meters, self.guard)
-        self._own_facts = OwnFacts(probes, columns, self.guard)
-        self._has_readers = bool(parts.own_meters) or any(
-            type(sink).readings is not Sink.readings for sink in parts.sinks
-        )
-        self._watched = self._has_readers or parts.first_answer is not None
-        self._flush_schedule = FlushSchedule(parts.log_every)
+        parts.info = msgspec.structs.replace(parts.info, columns=columns)
         self.switch_ns = calibrate(self._clock)
-        self._flush_schedule.done(self._clock(), 0)
         for probe in probes:
             probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
-        self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
-        self._looks = ProbeLooks(self.guard, self._clock, probes)
-        self._resolve = self.guard.each(overriding(probes, "resolve"))
-        closers = overriding(probes, "close")
-        self.recorder.on_close = self.guard.each(closers) if closers else None
-        self.recorder.on_gap = self.guard.each(overriding(probes, "gap"))
+        self._wire(parts, probes)
+        self._flush_schedule.done(self._clock(), 0)
         self.started = True
         self.under_way.add(self)
         Monitor.starts += 1
         self._tell("begin", self._parts.info)
+
+    def _wire(self, parts: RunParts, probes: Sequence[Probe]) -> None:
+        """Have the parts called where they belong."""
+        guard, self._parts = self.guard, parts
+        self._device = parts.device
+        self._schema = StepSchema(parts.info.columns, parts.info.device)
+        self._window = Fold(parts.meters)
+        self._own = OwnMeters(parts.own_meters, guard)
+        self._own_facts = OwnFacts(probes, parts.info.columns, guard)
+        self._has_readers = bool(parts.own_meters) or any(
+            type(sink).readings is not Sink.readings for sink in parts.sinks
+        )
+        self._flush_schedule = FlushSchedule(parts.log_every)
+        self._sampling = Sampling(guard, self._clock, probes)
+        self._hear: Callable[[Batch, object], None] = guard.each_of_two(
+            overriding(probes, "micro_batch")
+        )
+        self._resolve: Callable[[Sequence[Draft]], None] = guard.each(overriding(probes, "resolve"))
+        closers = overriding(probes, "close")
+        self.recorder.on_close = guard.each(closers) if closers else None
+        self.recorder.on_gap = guard.each(overriding(probes, "gap"))
 
     def micro_batch(
         self, batch: Batch, loss: object, *, complete: bool, begun: int | None = None
@@ -165,7 +156,7 @@ class Monitor:
         self._hear(batch, loss)
         recorder = self.recorder
         draft = recorder.draft
-        if draft is None or self._overhead is None:
+        if draft is None or not self.started:
             return
         draft.micro_batches += 1
         if complete:
@@ -176,19 +167,19 @@ class Monitor:
                 or (self._device is not None and self._device.crowded)
             ):
                 self._look(draft, begun)
-        spent = draft.facts[self._overhead] or 0
-        draft.facts[self._overhead] = spent + self._clock() - begun
+        facts = draft.facts
+        facts["overhead_ns"] = (facts["overhead_ns"] or 0) + self._clock() - begun
 
     def _look(self, draft: Draft, now: int) -> None:
         """Do what is due."""
-        looks_ns = self._looks.after(draft, now)
+        sample_ns = self._sampling.after(draft, now)
         schedule, steps = self._flush_schedule, len(self.recorder.closed)
         crowded = self._device is not None and self._device.crowded
         if crowded or schedule.due(steps, now):
             self._flush()
             steps = len(self.recorder.closed)
         self._look_steps, flush_ns = schedule.ask_again(steps, now)
-        self._look_ns = min(looks_ns, flush_ns)
+        self._look_ns = min(sample_ns, flush_ns)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
@@ -211,7 +202,7 @@ class Monitor:
         self.under_way.discard(self)
         last = [draft for draft in (*self.recorder.closed, self.recorder.draft) if draft][-1:]
         for draft in last:  # the last step is always sampled
-            self._looks.sample(draft)
+            self._sampling.last(draft)
         self._seal_group()
         self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
         fit_ns = self.recorder.end()
@@ -243,7 +234,7 @@ class Monitor:
         draft = self.recorder.draft
         complete = [draft] if draft is not None and self.recorder.awaits_batch else []
         self.guard.run(self.part, lambda: self.drain(complete))
-        return counted(self.progress, self.recorder.columns, complete)
+        return counted(self.progress, complete)
 
     def totals(self) -> Totals:
         """The cumulative facts now."""
@@ -308,8 +299,8 @@ class Monitor:
         rows = tuple(self._row(draft) for draft in group.drafts)  # a sink may not change it
         if rows:
             self._tell("rows", rows)
-            self.progress = counted(self.progress, self.recorder.columns, group.drafts)
-            if self._watched:
+            self.progress = counted(self.progress, group.drafts)
+            if self._has_readers or self._parts.first_answer is not None:
                 self._unfolded += rows
                 if len(self._unfolded) >= BLOCK_STEPS:
                     self._fold()
@@ -317,9 +308,8 @@ class Monitor:
             self._tell("entries", list(group.gaps))
 
     def _row(self, draft: Draft) -> Row:
-        if self._overhead is not None:
-            own = draft.facts[self._overhead] or 0
-            draft.facts[self._overhead] = max(0, round(own + draft.switches * self.switch_ns))
+        own_ns = (draft.facts["overhead_ns"] or 0) + draft.switches * self.switch_ns
+        draft.facts["overhead_ns"] = max(0, round(own_ns))
         warmup = self._warmup
         if not warmup.ended and warmup.is_warmup(sum(draft.host_ns), draft.tags):
             draft.tags |= Tag.WARMUP
@@ -331,15 +321,16 @@ class Monitor:
         if not steps or (waiting and not self.finished):
             return
         self._fold()
+        if _READINGS in self.guard.faults:
+            return
         info = self._info_now()
-        readings = self._window.take(info) | self._own.window(info)
+        readings = taken(self._window, info) | self._own.window(info)
         self._tell("readings", self.recorder.index, readings)
-        settled = readings.get(STEP_S)
-        if not self._answered and settled is not None and settled.value is not None:
-            self._answered, self._watched = True, self._has_readers
-            answer = self._parts.first_answer
-            if answer is not None and not self.finished:
-                self.guard.run("first answer", lambda: answer(readings))
+        settled, answer = readings.get(STEP_S), self._parts.first_answer
+        if answer is not None and settled is not None and settled.value is not None:
+            self._parts.first_answer = None
+            if not self.finished:
+                self.guard.run("first answer", partial(answer, readings))
         now = self._clock()
         self._show_limit.done(now, now - begun)
 
@@ -378,14 +369,11 @@ if hasattr(os, "register_at_fork"):
 _COUNTED = ("samples", "tokens_effective")
 
 
-def counted(
-    progress: dict[str, int], columns: tuple[str, ...], steps: Sequence[Draft]
-) -> dict[str, int]:
+def counted(progress: dict[str, int], steps: Sequence[Draft]) -> dict[str, int]:
     """*progress* and these steps, for a checkpoint; a fact that none of them has adds no total."""
     total = {**progress, "steps": progress.get("steps", 0) + len(steps)}
-    for place, fact in enumerate(columns):
-        if fact in _COUNTED:
-            amounts = [amount for step in steps if (amount := step.facts[place]) is not None]
-            if amounts:
-                total[fact] = total.get(fact, 0) + int(sum(amounts))
+    for fact in _COUNTED:
+        amounts = [amount for step in steps if (amount := step.facts.get(fact)) is not None]
+        if amounts:
+            total[fact] = total.get(fact, 0) + int(sum(amounts))
     return total

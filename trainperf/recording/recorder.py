@@ -27,7 +27,8 @@ class Draft(msgspec.Struct):
     index: int
     start_ns: int
     tags: int
-    facts: list[float | None]
+    facts: dict[str, float | None]
+    """The columns of the run, and nothing else."""
     micro_batches: int = 0
     complete: bool = False
     """Whether the optimizer was stepped: the next batch begins another step."""
@@ -39,19 +40,15 @@ class Draft(msgspec.Struct):
     def row(self) -> Row:
         """The step as it is written: core columns and facts."""
         core = (self.index, self.start_ns, int(self.tags), self.micro_batches)
-        return (*core, *(self.host_ns or _NO_TIME), *self.facts)
+        return (*core, *(self.host_ns or _NO_TIME), *self.facts.values())
 
 
 class Recorder(Timeline):
-    """The host timeline of one fit and the steps cut out of it.
-
-    `columns` are the facts that probes will fill in, in the order of the rows.
-    """
+    """The host timeline of one fit and the steps cut out of it."""
 
     def __init__(self, clock: HostClock) -> None:
         super().__init__(clock)
-        self._blank: list[float | None] = []
-        self.columns: tuple[str, ...] = ()
+        self._blank: dict[str, float | None] = {}
         self._next_tags = 0
         self._next_marks: list[tuple[int, TimingEvent | None]] = []
         self.draft: Draft | None = None
@@ -64,12 +61,7 @@ class Recorder(Timeline):
 
     def set_columns(self, columns: tuple[str, ...], counts: Collection[str] = ()) -> None:
         """Fix the facts of every later step; *counts* begin at 0, not as unknown."""
-        self.columns = columns
-        self._blank = [0 if name in counts else None for name in columns]
-
-    def column(self, name: str) -> int:
-        """Place of a fact in `Draft.facts`."""
-        return self.columns.index(name)
+        self._blank = {name: 0 if name in counts else None for name in columns}
 
     # -- steps --------------------------------------------------------------------------------
 

@@ -72,16 +72,10 @@ class FlushSchedule:
 
 
 class Interval:
-    """Due once per *least_ns* at most; with a longer *most_ns* ever less often, down to that.
+    """Due once per *least_ns* at most."""
 
-    The pause is a thirty-second of the time since it was first due, so a fit of any length has
-    some thirty samples in its latter half, and they cost a short one no larger share.
-    """
-
-    def __init__(self, least_ns: int, most_ns: int = 0) -> None:
+    def __init__(self, least_ns: int) -> None:
         self._least_ns = least_ns
-        self._most_ns = max(least_ns, most_ns)
-        self._start_ns: int | None = None
         self.next_ns = 0
         """Host time at which it is due next."""
 
@@ -89,8 +83,5 @@ class Interval:
         """Whether it is time; if so, the next time is later."""
         if now_ns < self.next_ns:
             return False
-        if self._start_ns is None:
-            self._start_ns = now_ns
-        since_ns = (now_ns - self._start_ns) // 32
-        self.next_ns = now_ns + min(max(since_ns, self._least_ns), self._most_ns)
+        self.next_ns = now_ns + self._least_ns
         return True

@@ -38,7 +38,7 @@ def test_it_is_timed_as_often_as_its_own_cost_allows(monkeypatch: pytest.MonkeyP
 def test_a_timing_that_was_interrupted_does_not_put_off_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The second takes a second: the next is due after twice what the shortest one allows."""
+    """The second takes a second: the next is due after four times what the shortest one allows."""
     works: list[HostFit] = []
     lengths = iter([0.005] * 2 + [1000.0] * 2 + [0.005] * 100)
     monkeypatch.setattr(
@@ -48,7 +48,7 @@ def test_a_timing_that_was_interrupted_does_not_put_off_the_next(
     records = fit.steps(60).finish().sink.records
     timed = [record.index for record in records if record.facts["pace_ns"] is not None]
 
-    assert timed[2] - timed[1] <= 21
+    assert timed[2] - timed[1] <= 41
 
 
 def test_its_fault_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:

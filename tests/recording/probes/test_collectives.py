@@ -88,7 +88,7 @@ def test_between_the_counted_steps_the_timeline_has_no_listener() -> None:
     probe.attach(fit.recorder)
     listening = []
     for index in range(AGAIN_EVERY + FIRST + 1):
-        probe.close(Draft(index, 0, 0, []))
+        probe.close(Draft(index, 0, 0, {}))
         listening.append(fit.recorder.listener is not None)
 
     assert sum(listening) == STEPS + 1

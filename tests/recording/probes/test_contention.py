@@ -21,8 +21,8 @@ def write(proc: Path, task: str, ran: int, waited: int) -> None:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reading after every step."""
-    monkeypatch.setattr(contention, "LEAST_NS", 0)
-    monkeypatch.setattr(contention, "SHARE", 1.0)
+    monkeypatch.setattr(contention.ContentionProbe, "least_ns", 0)
+    monkeypatch.setattr(contention.ContentionProbe, "share", 1.0)
 
 
 def test_waits_are_summed_from_the_first_reading_on(tmp_path: Path) -> None:

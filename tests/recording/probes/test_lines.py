@@ -222,7 +222,7 @@ def test_its_cost_is_charged_to_the_steps(tmp_path: Path) -> None:
     recorder.boundary()
     probe.resolve(recorder.closed)
     probe.detach()
-    assert (recorder.closed[0].facts[0] or 0) > 0
+    assert (recorder.closed[0].facts["overhead_ns"] or 0) > 0
 
 
 def test_a_fault_in_the_thread_switches_it_off_and_nothing_else(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ def test_waiting_is_counted_from_reading_to_reading(tmp_path: Path) -> None:
     """What the thread had waited before the first reading belongs to no step."""
     waits = tmp_path / "schedstat"
     waits.write_text("5 1000 1\n")
-    fit = HostFit(ProcessorWaitProbe(waits)).steps(2)
+    fit = HostFit(ProcessorWaitProbe(waits)).steps(2, ms=10)
     waits.write_text("6 4000 2\n")
-    fit.steps(1).finish()
+    fit.steps(1, ms=10).finish()
 
     assert fit.facts("waited_ns") == [None, 0, 3000]
 

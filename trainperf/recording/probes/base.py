@@ -4,14 +4,16 @@ A probe says which facts it feeds and fills them into the open draft as the step
 are still on the device go into a ring; `resolve` sees each step again once the device has passed.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, cast
+
+from torch.utils.hooks import RemovableHandle
 
 from trainperf.audit.attribution import Shield, as_it_is
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.schedule import CostLimit
 
 
 Batch = object
@@ -28,9 +30,15 @@ class Probe:
     counts: ClassVar[tuple[str, ...]] = ()
     """Those of them that are 0 in a step in which nothing happened, not unknown."""
 
-    due_ns: int = 0
-    """Host time from which on `look` is called, for a probe that has one."""
+    share: ClassVar[float] = 1e-3
+    """Of the time, for `sample`: what it took decides when it is called next."""
+    least_ns: ClassVar[int] = 10_000_000
+    """Between two samples, however little they cost."""
+    interrupted: ClassVar[float] = math.inf
+    """A sample so many times as long as the shortest says nothing about the cost of the next."""
+
     recorder: Recorder
+    _handles: Sequence[RemovableHandle] = ()
     shield: Shield = staticmethod(as_it_is)
     """To wrap the hooks that `attach` gives to torch; set by the monitor before it."""
 
@@ -41,8 +49,15 @@ class Probe:
     def ended(self, reason: str) -> None:
         """The fit is over, and how: the reason of its end mark.  Called once, before `detach`."""
 
+    def hook(self, *handles: RemovableHandle) -> None:
+        """Have these hooks on the user's objects taken back as the fit ends."""
+        self._handles = *self._handles, *handles
+
     def detach(self) -> None:
-        """Remove every hook from every object.  Called once, also after an exception."""
+        """Remove every hook from every object.  Called at the end, also after an exception."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = ()
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """A forward-backward pass ended.  Runs every micro-batch."""
@@ -54,12 +69,9 @@ class Probe:
         """Training stops for a gap, or goes on after one (or goes from one into another)."""
 
     def sample(self, draft: Draft) -> None:
-        """Called at a low rate, and for the last step: read what is too expensive every step."""
+        """Called after a step as often as its cost allows, and for the last one.
 
-    def look(self, draft: Draft) -> None:
-        """Called after a step, from the host time `due_ns` on: read what has its own schedule.
-
-        Moves `due_ns` on; where several probes have one, a call may come before it.
+        For what is too expensive to be read every step.
         """
 
     def seal(self) -> None:
@@ -116,25 +128,6 @@ def overriding(probes: Iterable[Probe], hook: str) -> list[tuple[str, Callable[.
     ]
 
 
-class ReadingProbe(Probe):
-    """A probe that reads something after a step, as often as the cost of that allows."""
-
-    limit: CostLimit
-
-    def look(self, draft: Draft) -> None:
-        """Read if it is due."""
-        begun = self.recorder.now_ns()
-        if begun < self.due_ns:
-            return
-        self.read(draft)
-        self.limit.done(begun, self.recorder.now_ns() - begun)
-        self.due_ns = self.limit.next_ns
-
-    def read(self, draft: Draft) -> None:
-        """Read it now."""
-        raise NotImplementedError
-
-
 class RingProbe(Probe):
     """A probe whose values come off the device through one ring."""
 
@@ -162,7 +155,7 @@ class RingProbe(Probe):
         return self.ring.dropped
 
 
-def add(draft: Draft, column: int, amount: float) -> None:
+def add(draft: Draft, fact: str, amount: float) -> None:
     """Add to a fact that is summed over the micro-batches of a step."""
-    before = draft.facts[column]
-    draft.facts[column] = amount if before is None else before + amount
+    before = draft.facts[fact]
+    draft.facts[fact] = amount if before is None else before + amount

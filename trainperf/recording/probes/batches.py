@@ -27,8 +27,6 @@ class SamplesProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
         super().attach(recorder)
-        self._samples = recorder.column("samples")
-        self._keys = recorder.column("cache_keys")
         self._shape: Sequence[int] = ()
         self._shapes: set[Sequence[int]] = set()
 
@@ -46,15 +44,14 @@ class SamplesProbe(Probe):
         if not shape:  # a scalar says nothing about the batch
             shape = next((tensor.shape for tensor in tensors(batch) if tensor.ndim), ())
         if shape:
-            samples = draft.facts[self._samples]
-            draft.facts[self._samples] = shape[0] if samples is None else samples + shape[0]
+            draft.facts["samples"] = (draft.facts["samples"] or 0) + shape[0]
             if shape != self._shape and len(self._shapes) < MOST_SHAPES:
                 self._shape = shape
                 self._shapes.add(shape)
 
     def sample(self, draft: Draft) -> None:
         """How many shapes there were, and how many graphs were built for them."""
-        draft.facts[self._keys] = len(self._shapes) + graphs_built()
+        draft.facts["cache_keys"] = len(self._shapes) + graphs_built()
 
     def reasons(self) -> dict[str, str]:
         """Said only when it applies: a batch without tensors."""
@@ -67,12 +64,6 @@ class TransferProbe(Probe):
     name = "transfer"
     facts: ClassVar[tuple[str, ...]] = ("h2d_bytes", "h2d_tensors")
 
-    def attach(self, recorder: Recorder) -> None:
-        """Begin to feed *recorder*."""
-        super().attach(recorder)
-        self._bytes = recorder.column("h2d_bytes")
-        self._tensors = recorder.column("h2d_tensors")
-
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Add up the tensors.  Runs every micro-batch."""
         draft = self.recorder.draft
@@ -82,5 +73,5 @@ class TransferProbe(Probe):
         for tensor in tensors(batch):
             count += 1
             size += tensor.nbytes
-        add(draft, self._bytes, size)
-        add(draft, self._tensors, count)
+        add(draft, "h2d_bytes", size)
+        add(draft, "h2d_tensors", count)

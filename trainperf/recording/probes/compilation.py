@@ -45,7 +45,6 @@ class CompileProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Note what there is already."""
         super().attach(recorder)
-        self._column = recorder.column("recompiles")
         self._records = DynamoRecords()
         self._frames, self._graphs = _counted("frames", "total"), graphs_built()
 
@@ -71,7 +70,7 @@ class CompileProbe(Probe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Write what is known by now, if anything is new.  Runs every flush."""
         for draft in drafts if self._built else ():
-            if draft.host_ns and draft.facts[self._column]:  # one that goes on comes again
+            if draft.host_ns and draft.facts["recompiles"]:  # one that goes on comes again
                 wall_s = sum(draft.host_ns) / 1e9
                 self._steps.append(CompiledStep(step=draft.index, wall_s=wall_s))
                 self._new = True
@@ -90,7 +89,7 @@ class CompileProbe(Probe):
         self._built += graphs
         self._new = True
         if draft is not None and graphs:
-            add(draft, self._column, graphs)
+            add(draft, "recompiles", graphs)
             draft.tags |= Tag.RECOMPILED
 
     def _write(self) -> None:

@@ -15,17 +15,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from trainperf.core.machine.limits import quota_periods
-from trainperf.recording.probes.base import ReadingProbe
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.schedule import CostLimit
 
 
 _PROC = Path("/proc")
-
-LEAST_NS, SHARE = 1_000_000_000, 2e-4
-"""Time between two readings, at least, and the most of the time that they may take."""
 
 OWN = "trainperf"
 """Our threads' names begin with it."""
@@ -39,7 +36,7 @@ Counted = Iterator[tuple[tuple[Path | None, str], int]]
 """A thread or process, or `None` for this one; the sum that it is a part of; and the count."""
 
 
-class ContentionProbe(ReadingProbe):
+class ContentionProbe(Probe):
     """Reads what the kernel counts, once a second at most, and at the end.
 
     A thread or a worker that is there at the first reading counts from then on, a later one from
@@ -51,6 +48,8 @@ class ContentionProbe(ReadingProbe):
     """
 
     name = "contention"
+    share: ClassVar[float] = 2e-4
+    least_ns: ClassVar[int] = 1_000_000_000
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
@@ -60,16 +59,7 @@ class ContentionProbe(ReadingProbe):
     def attach(self, recorder: Recorder) -> None:
         """Begin with the first reading."""
         super().attach(recorder)
-        self.limit = CostLimit(SHARE, LEAST_NS)
         self._trains = threading.get_native_id()
-
-    def ended(self, reason: str) -> None:
-        """The last reading; what is gone keeps its last one."""
-        self._add()
-
-    def read(self, draft: Draft) -> None:
-        """Read, on the thread that trains."""
-        self._add()
 
     def totals(self) -> dict[str, int]:
         """Sums since the first reading: `Totals.contention` has their names and units."""
@@ -81,7 +71,8 @@ class ContentionProbe(ReadingProbe):
         names = [name for name in self._sums if name.startswith(_THREAD)]
         return {name.removeprefix(_THREAD): self._sums[name] for name in names}
 
-    def _add(self) -> None:
+    def sample(self, draft: Draft) -> None:
+        """Read, on the thread that trains; what is gone keeps its last reading."""
         first, counted = not self._latest, dict(self._counted())
         for (task, name), now in counted.items():
             before = self._latest.get((task, name), now if first or task is None else 0)

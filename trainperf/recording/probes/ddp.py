@@ -11,7 +11,6 @@ from typing import ClassVar
 import torch
 from torch.nn import Parameter
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.hooks import RemovableHandle
 
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.guard import Guard
@@ -53,7 +52,6 @@ class TailProbe(Probe):
     ) -> None:
         self._modules = modules
         self._mark = mark
-        self._handles: list[RemovableHandle] = []
         self._computed_ns = _NOT_COMPUTED
         self._unknown: set[int] = set()
         """Steps with a backward that may have reduced what no hook told of."""
@@ -64,13 +62,10 @@ class TailProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
         super().attach(recorder)
-        self._column = recorder.column("tail_ns")
         for module in self._modules:
             hook = UntracedHook(self._hook(module))
-            self._handles += [
-                parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
-                for parameter in _told_by(module)
-            ]
+            for parameter in _told_by(module):
+                self.hook(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
 
     def _hook(self, module: DistributedDataParallel) -> Callable[[Parameter], None]:
         # As DDP does: there is no public way.
@@ -101,7 +96,7 @@ class TailProbe(Probe):
 
         What a tail is taken with cannot fail; the rest is behind the *guard*.
         """
-        recorder, column, now_ns = self.recorder, self._column, self.recorder.now_ns
+        recorder, now_ns = self.recorder, self.recorder.now_ns
         on_host, not_told = self._mark is None, guard.hook(self.name, self._not_told)
 
         def ends() -> None:
@@ -115,15 +110,9 @@ class TailProbe(Probe):
             draft = recorder.draft
             if draft is not None and on_host:
                 facts = draft.facts
-                facts[column] = tail_ns + (facts[column] or 0)
+                facts["tail_ns"] = tail_ns + (facts["tail_ns"] or 0)
 
         return ends
-
-    def detach(self) -> None:
-        """Remove all hooks."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
 
     def _not_told(self) -> None:
         """Nothing was reduced, unless a module has left out every parameter with a hook."""
@@ -143,7 +132,7 @@ class TailProbe(Probe):
             self._micro_batches += draft.micro_batches
             if draft.index in self._unknown:
                 self._unknown.discard(draft.index)
-                draft.facts[self._column] = None  # the device's marks were read before this
+                draft.facts["tail_ns"] = None  # the device's marks were read before this
 
     def reasons(self) -> dict[str, str]:
         """Why there is no tail, where the loop announced no backward."""

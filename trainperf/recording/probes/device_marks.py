@@ -4,14 +4,14 @@ Marks are recorded, never waited for.  They are read when the group's fence has 
 on one stream means that every mark before it has been reached too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import ClassVar
 
 from trainperf.core.machine.clocks import TimingEvent
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 class Mark(IntEnum):
@@ -26,12 +26,14 @@ class Mark(IntEnum):
     BACKWARD_ENDS = 6
 
 
-# Device time from the first mark to the next second one, summed over the step, is the fact.
-_SPANS = (
-    (Mark.FETCH_BEGINS, Mark.FETCH_ENDS, "data_stall_ns"),
-    (Mark.COPY_BEGINS, Mark.COPY_ENDS, "h2d_device_ns"),
-    (Mark.LAST_GRADIENT, Mark.BACKWARD_ENDS, "tail_ns"),
-)
+_SPANS: Mapping[int, tuple[int, str]] = {
+    Mark.FETCH_ENDS: (Mark.FETCH_BEGINS, "data_stall_ns"),
+    Mark.COPY_ENDS: (Mark.COPY_BEGINS, "h2d_device_ns"),
+    Mark.BACKWARD_ENDS: (Mark.LAST_GRADIENT, "tail_ns"),
+}
+"""Device time from a mark to the next one of these, summed over the step, is the fact."""
+
+_LEADS = {Mark.FORWARD_ENDS: "lead_forward", Mark.BACKWARD_ENDS: "lead_backward"}
 
 
 class MarksProbe(Probe):
@@ -48,25 +50,12 @@ class MarksProbe(Probe):
     def __init__(self, clock: DeviceClock) -> None:
         self._clock = clock
 
-    def attach(self, recorder: Recorder) -> None:
-        """Begin to feed *recorder*."""
-        super().attach(recorder)
-        self._leads = {
-            Mark.FORWARD_ENDS: recorder.column("lead_forward"),
-            Mark.BACKWARD_ENDS: recorder.column("lead_backward"),
-        }
-        self._columns: dict[int, tuple[int, int]] = {
-            second: (first, recorder.column(fact))
-            for first, second, fact in _SPANS
-            if fact in recorder.columns
-        }
-
     def mark(self, mark: Mark) -> None:
         """Record an event in the open step.  Runs several times every step."""
         draft = self.recorder.draft
         if draft is None:
             return
-        lead = self._leads.get(mark)
+        lead = _LEADS.get(mark)
         if lead is not None:
             # The largest over the micro-batches: one that ran ahead is enough not to be waited for.
             draft.facts[lead] = max(draft.facts[lead] or 0, self._clock.lead())
@@ -88,13 +77,12 @@ class MarksProbe(Probe):
         unknown = set()
         for mark, event in draft.marks:
             begun[mark] = event
-            first, column = self._columns.get(mark, (mark, 0))
-            if first == mark or first not in begun:
+            first, fact = _SPANS.get(mark, (mark, ""))
+            if fact not in draft.facts or first not in begun:
                 continue
             start = begun.pop(first)
             if start is None or event is None:
-                unknown.add(column)
+                unknown.add(fact)
             else:
-                add(draft, column, self._clock.elapsed_ns(start, event))
-        for column in unknown:  # a sum with a part missing is no sum
-            draft.facts[column] = None
+                add(draft, fact, self._clock.elapsed_ns(start, event))
+        draft.facts.update(dict.fromkeys(unknown))  # a sum with a part missing is no sum

@@ -39,21 +39,18 @@ class EngineProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*; a resumed engine has counted before."""
         super().attach(recorder)
-        self._attempts = recorder.column("attempts")
-        self._overflows = recorder.column("overflows")
-        self._scale = recorder.column("loss_scale")
         self._due, self._skipped = self._engine.global_steps, self._engine.skipped_steps
 
     def close(self, draft: Draft) -> None:
         """The engine has stepped, or this was no boundary of its own.  Runs every step."""
         engine = self._engine
         due, skipped = engine.global_steps, engine.skipped_steps
-        draft.facts[self._attempts] = due - self._due
-        draft.facts[self._overflows] = skipped - self._skipped
+        draft.facts["attempts"] = due - self._due
+        draft.facts["overflows"] = skipped - self._skipped
         if skipped != self._skipped:
             draft.tags |= Tag.OVERFLOW
         self._due, self._skipped = due, skipped
-        draft.facts[self._scale] = _scale(engine.optimizer)
+        draft.facts["loss_scale"] = _scale(engine.optimizer)
 
 
 def _scale(optimizer: object) -> float | None:

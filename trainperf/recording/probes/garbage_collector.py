@@ -24,7 +24,6 @@ class GarbageProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Begin to listen."""
         super().attach(recorder)
-        self._column = recorder.column("gc_ns")
         self._began = 0
         gc.callbacks.append(self._listen)
 
@@ -36,7 +35,7 @@ class GarbageProbe(Probe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Tag the steps that did little else."""
         for draft in drafts:
-            spent = draft.facts[self._column]
+            spent = draft.facts["gc_ns"]
             if spent and spent > GC_SHARE * (sum(draft.host_ns) or math.inf):
                 draft.tags |= Tag.GC
 
@@ -46,5 +45,5 @@ class GarbageProbe(Probe):
             self._began = recorder.now_ns() if recorder.slot < FIRST_GAP else 0
         elif self._began:
             if recorder.draft is not None:
-                add(recorder.draft, self._column, recorder.now_ns() - self._began)
+                add(recorder.draft, "gc_ns", recorder.now_ns() - self._began)
             self._began = 0

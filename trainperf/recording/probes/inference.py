@@ -25,8 +25,8 @@ from trainperf.audit.inference_state import (
 from trainperf.audit.stack_frames import place
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Scalar
-from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe
-from trainperf.recording.process_objects import UntracedHook, is_compiled
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.process_objects import FirstForwardHook, UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -37,7 +37,7 @@ _RARER = 4
 """Times as many steps before the next look."""
 
 
-class InferenceProbe(HookingProbe):
+class InferenceProbe(Probe):
     """Measures how long a batch takes to be answered, and learns what spoils or slows answers.
 
     Args:
@@ -49,7 +49,6 @@ class InferenceProbe(HookingProbe):
     facts: ClassVar[tuple[str, ...]] = ("latency_ns",)
 
     def __init__(self, models: Sequence[nn.Module], device: torch.device) -> None:
-        super().__init__()
         self._turns = cycle(models)
         self._device = device
         self._model: nn.Module | None = None
@@ -63,13 +62,12 @@ class InferenceProbe(HookingProbe):
     def attach(self, recorder: Recorder) -> None:
         """Wait for the first forward."""
         super().attach(recorder)
-        self._column = recorder.column("latency_ns")
         self._begin_look()
 
     def close(self, draft: Draft) -> None:
         """From the batch having come to `end_step`; and now and then another look.  Every step."""
         host_ns = draft.host_ns
-        draft.facts[self._column] = sum(host_ns) - host_ns[_DATA_WAIT] - host_ns[_LOOP]
+        draft.facts["latency_ns"] = sum(host_ns) - host_ns[_DATA_WAIT] - host_ns[_LOOP]
         if self._model is not None:
             self._end_look(self._model)
         if draft.index + 1 >= self._next:
@@ -96,7 +94,7 @@ class InferenceProbe(HookingProbe):
             if not is_compiled(part):
                 self._watch(name, part)
         ends = UntracedHook(self.shield(partial(self._ends, model, follows)))
-        self._handles.append(model.register_forward_hook(ends))
+        self.hook(model.register_forward_hook(ends))
 
     def _end_look(self, model: nn.Module) -> None:
         """The step is over, with a forward that was looked at or without one."""
@@ -127,10 +125,10 @@ class InferenceProbe(HookingProbe):
                 self._config["answers_drawn_in"] = f"{name} ({type(part).__name__})"
                 self._config["answers_drawn_at"] = place(code.co_filename, code.co_firstlineno)
 
-        self._handles += [
+        self.hook(
             part.register_forward_pre_hook(FirstForwardHook(self.shield(begins))),
             part.register_forward_hook(FirstForwardHook(self.shield(ends)), always_call=True),
-        ]
+        )
 
     def _ends(self, model: nn.Module, followed: bool, *hook: object) -> None:  # noqa: FBT001
         """A forward of the model returned; the first of a step is looked at."""

@@ -89,7 +89,6 @@ class LinesProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Begin to sample this thread."""
         super().attach(recorder)
-        self._overhead = recorder.column("overhead_ns")
         self._watched = threading.get_ident()
         self._began_ns = self._last_ns = self._clock()
         self._write_due = Interval(_WRITE_EVERY_NS)
@@ -114,7 +113,7 @@ class LinesProbe(Probe):
         """
         cost_ns = self._cost_ns
         if drafts:
-            add(drafts[-1], self._overhead, cost_ns - self._charged_ns)
+            add(drafts[-1], "overhead_ns", cost_ns - self._charged_ns)
             self._charged_ns = cost_ns
         if self._write_due.due(self._clock()):
             write_document(self.document(), self._run)

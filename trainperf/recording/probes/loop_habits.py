@@ -14,13 +14,13 @@ from torch.optim import Optimizer
 
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import backwards_captured, graphs_built
-from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe
-from trainperf.recording.process_objects import UntracedHook, is_compiled
+from trainperf.recording.process_objects import FirstForwardHook, UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 
-class ZeroGradProbe(HookingProbe):
+class ZeroGradProbe(Probe):
     """Watches one gradient from the first update to the second.
 
     With several optimizers nothing is said: a backward may pass through another one's parameters,
@@ -33,7 +33,6 @@ class ZeroGradProbe(HookingProbe):
     name: ClassVar[str] = "zero grad"
 
     def __init__(self, optimizer: Optimizer) -> None:
-        super().__init__()
         self._optimizer = optimizer
         self._expected: tuple[int, int] | None = None
         """State of the gradient once it is added to, if nothing else happens to it."""
@@ -44,7 +43,7 @@ class ZeroGradProbe(HookingProbe):
     def attach(self, recorder: Recorder) -> None:
         """Wait for the first update."""
         super().attach(recorder)
-        self._handles.append(self._optimizer.register_step_post_hook(self.shield(self._updated)))
+        self.hook(self._optimizer.register_step_post_hook(self.shield(self._updated)))
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Nothing is left to be seen after the second update.  Every flush."""
@@ -66,7 +65,7 @@ class ZeroGradProbe(HookingProbe):
             smallest = min(parameters, key=Tensor.numel)
             self._expected = _state(smallest, additions=1)
             hears = UntracedHook(self.shield(self._accumulated))
-            self._handles.append(smallest.register_post_accumulate_grad_hook(hears))
+            self.hook(smallest.register_post_accumulate_grad_hook(hears))
 
     def _accumulated(self, parameter: Tensor) -> None:
         """A gradient was added to."""
@@ -75,7 +74,7 @@ class ZeroGradProbe(HookingProbe):
             self._expected = _state(parameter, additions=1)
 
 
-class ValidationProbe(HookingProbe):
+class ValidationProbe(Probe):
     """Looks at the model's first forward inside validation; not where anything was compiled.
 
     A model may be compiled under another name (`step = torch.compile(model)`), or in a function:
@@ -88,7 +87,6 @@ class ValidationProbe(HookingProbe):
     name: ClassVar[str] = "validation"
 
     def __init__(self, module: nn.Module) -> None:
-        super().__init__()
         self._module = module
         self._grad: bool | None = None
 
@@ -98,7 +96,7 @@ class ValidationProbe(HookingProbe):
         compiled = is_compiled(self._module) or graphs_built()
         if begins and self._grad is None and not compiled:
             looks = FirstForwardHook(self.shield(self._look))
-            self._handles.append(self._module.register_forward_pre_hook(looks))
+            self.hook(self._module.register_forward_pre_hook(looks))
 
     def config(self) -> dict[str, Scalar]:
         """Whether autograd was on, once a validation was seen."""

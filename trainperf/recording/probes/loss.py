@@ -9,7 +9,7 @@ import torch
 from trainperf.core.formatting.units import plural
 from trainperf.recording.probes.base import Batch, RingProbe
 from trainperf.recording.probes.device_ring import Ring
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 class LossProbe(RingProbe):
@@ -41,11 +41,6 @@ class LossProbe(RingProbe):
         self._first_not_finite: int | None = None
         self._since: int | None = None
         """First of the steps that ended the fit so far without a finite loss between them."""
-
-    def attach(self, recorder: Recorder) -> None:
-        """Begin to feed *recorder*."""
-        super().attach(recorder)
-        self._column = recorder.column("loss")
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Read or copy the loss.  Runs every micro-batch; no sync."""
@@ -108,7 +103,7 @@ class LossProbe(RingProbe):
             self._scales.pop(0)
         scale = draft.micro_batches if self._divided else self._scales[0][1]
         # Seven digits are all a float32 has.
-        draft.facts[self._column] = float(f"{loss * scale:.7g}")
+        draft.facts["loss"] = float(f"{loss * scale:.7g}")
 
     def rescale(self, scale: float, since: int) -> None:
         """From step *since* on the loop divides the loss by something else."""

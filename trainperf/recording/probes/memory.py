@@ -43,11 +43,11 @@ class DeviceMemoryProbe(Probe):
         """Read what is held now, and what was counted since the reading before."""
         before, self._stats = self._stats, torch.cuda.memory_stats(self._device)
         for fact, key in self._READ.items():
-            draft.facts[self.recorder.column(fact)] = self._stats.get(key, 0)
+            draft.facts[fact] = self._stats.get(key, 0)
         for fact, key in self._COUNTED.items():
             now, then = self._stats.get(key, 0), before.get(key, 0)
             # Whoever resets the statistics resets these counters too.
-            add(draft, self.recorder.column(fact), now - then if now >= then else now)
+            add(draft, fact, now - then if now >= then else now)
 
 
 class ResidentMemoryProbe(Probe):
@@ -64,20 +64,18 @@ class ResidentMemoryProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Begin to sample."""
         super().attach(recorder)
-        self._columns = [recorder.column(name) for name in self.facts]
         self._process = psutil.Process()
         self._in_use = heap()
 
     def sample(self, draft: Draft) -> None:
         """Read what is held now."""
-        resident, owned = self._columns
         status = status_bytes()
         if status is None:
-            draft.facts[resident] = self._process.memory_info().rss
+            draft.facts["resident_bytes"] = self._process.memory_info().rss
             return
         private = status.anonymous if self._in_use is None else self._in_use()
-        draft.facts[resident] = status.anonymous + status.shared + status.mapped
-        draft.facts[owned] = private + status.shared
+        draft.facts["resident_bytes"] = status.anonymous + status.shared + status.mapped
+        draft.facts["owned_bytes"] = private + status.shared
 
     def reasons(self) -> dict[str, str]:
         """Only Linux tells mapped files from the rest."""

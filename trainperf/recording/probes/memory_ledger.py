@@ -4,7 +4,7 @@ Looked at when a step was audited and when the fit ends; other steps do not pay 
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -40,8 +40,7 @@ class LedgerProbe(Probe):
     def __init__(self, trained: Trained, run: Path) -> None:
         self._trained = trained
         self._run = run
-        self._first: float | None = None
-        self._grown: float = 0
+        self._first = self._grown = 0.0
         """Bytes since the first sample."""
         self._audited: MemoryLedger | None = None
         self._line_of: Callable[[int], str | None] = lambda _: None
@@ -50,16 +49,15 @@ class LedgerProbe(Probe):
         self._before = last_error()
 
     def attach(self, recorder: Recorder) -> None:
-        """Read what the memory probe samples."""
+        """Count the graphs that there are already."""
         super().attach(recorder)
-        self._columns = [recorder.column(name) for name in _GROWING if name in recorder.columns]
         self._graphs = graphs_made()
 
-    def sample(self, draft: Draft) -> None:
-        """Compare with the first sample; the memory probe comes before this one."""
-        value = draft.facts[self._columns[0]] if self._columns else None
-        if value is not None:
-            self._first = value if self._first is None else self._first
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Compare what the memory probe has sampled with the first sample.  Every flush."""
+        sampled = (draft.facts.get(fact) for draft in drafts for fact in _GROWING)
+        for value in filter(None, sampled):
+            self._first = self._first or value
             self._grown = value - self._first
 
     def audited(self, allocations: Allocations, step: int, micro_batches: int) -> None:

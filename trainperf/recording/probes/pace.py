@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from trainperf.core.machine.clocks import pace_ns
-from trainperf.recording.probes.base import ReadingProbe
+from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.schedule import CostLimit
 
 
 INTERRUPTED = 4
@@ -26,7 +25,7 @@ WAITS = Path("/proc/thread-self/schedstat")
 """Of the thread that opens it: nanoseconds that it ran, and that it waited for a processor."""
 
 
-class PaceProbe(ReadingProbe):
+class PaceProbe(Probe):
     """Times the work at the end of a step, now and then.
 
     Among our own work after a step, and counted as such.  No measure of a device: for loops on a
@@ -35,19 +34,14 @@ class PaceProbe(ReadingProbe):
 
     name = "pace"
     facts: ClassVar[tuple[str, ...]] = ("pace_ns",)
+    interrupted: ClassVar[float] = INTERRUPTED
 
-    def attach(self, recorder: Recorder) -> None:
-        """Begin with the first step."""
-        super().attach(recorder)
-        self._column = recorder.column("pace_ns")
-        self.limit = CostLimit(interrupted=INTERRUPTED)
-
-    def read(self, draft: Draft) -> None:
+    def sample(self, draft: Draft) -> None:
         """Time the work, which runs twice, and first with cold caches."""
-        draft.facts[self._column] = pace_ns(self.recorder.now_ns)
+        draft.facts["pace_ns"] = pace_ns(self.recorder.now_ns)
 
 
-class ProcessorWaitProbe(ReadingProbe):
+class ProcessorWaitProbe(Probe):
     """Reads how long the training thread has waited for a processor since the reading before.
 
     Args:
@@ -56,6 +50,7 @@ class ProcessorWaitProbe(ReadingProbe):
 
     name = "processor wait"
     facts: ClassVar[tuple[str, ...]] = ("waited_ns",)
+    interrupted: ClassVar[float] = INTERRUPTED
 
     def __init__(self, waits: Path = WAITS) -> None:
         self._waits = waits
@@ -64,17 +59,15 @@ class ProcessorWaitProbe(ReadingProbe):
     def attach(self, recorder: Recorder) -> None:
         """Begin with the first step."""
         super().attach(recorder)
-        self._column = recorder.column("waited_ns")
-        self.limit = CostLimit(interrupted=INTERRUPTED)
         self._file = os.open(self._waits, os.O_RDONLY)
 
     def detach(self) -> None:
         """Close the file."""
         os.close(self._file)
 
-    def read(self, draft: Draft) -> None:
+    def sample(self, draft: Draft) -> None:
         """Read on; the first reading is what the next begins with."""
         waited_ns = int(os.pread(self._file, 64, 0).split()[1])
         if self._before_ns is not None:
-            draft.facts[self._column] = waited_ns - self._before_ns
+            add(draft, "waited_ns", waited_ns - self._before_ns)
         self._before_ns = waited_ns

@@ -8,8 +8,8 @@ import torch
 from trainperf.core.phases import Phase, Tag
 from trainperf.core.readings import phase_reading
 from trainperf.core.steps.records import Scalar
-from trainperf.recording.probes.hooks import FirstForwardHook, HookingProbe
-from trainperf.recording.process_objects import is_compiled
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.process_objects import FirstForwardHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.run_identity import type_name
 
@@ -20,7 +20,7 @@ _SPLIT = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 """What only the user can tell apart; a loop that does not has no such times, rather than zeros."""
 
 
-class PlainLoopProbe(HookingProbe):
+class PlainLoopProbe(Probe):
     """Learns once what a framework would have told; nothing of it runs every step.
 
     Autocast is looked at in the first forward of the module, from outside: one that the module
@@ -30,7 +30,6 @@ class PlainLoopProbe(HookingProbe):
     name: ClassVar[str] = "plain loop"
 
     def __init__(self, module: object, device: str, *, trains: bool = True) -> None:
-        super().__init__()
         self._module = module
         self._device = device
         self._config: dict[str, Scalar] = {}
@@ -46,7 +45,7 @@ class PlainLoopProbe(HookingProbe):
         module = self._module
         if isinstance(module, torch.nn.Module) and not is_compiled(module):
             looks = FirstForwardHook(self.shield(self._look))
-            self._handles.append(module.register_forward_pre_hook(looks))
+            self.hook(module.register_forward_pre_hook(looks))
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Count the micro-batches of complete groups, and see what is bracketed.  Every flush."""

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import torch
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.base import Probe, add
@@ -34,27 +33,16 @@ class ScalerProbe(Probe):
         self._ids = {id(optimizer) for optimizer in self._optimizers}
         self._flags = Ring(torch.bool)
         self._scales = Ring(torch.float32)
-        self._handles: list[RemovableHandle] = []
         self._pending: set[int] = set()
         self._attempted = False
 
     def attach(self, recorder: Recorder) -> None:
         """Hook every optimizer's step."""
         super().attach(recorder)
-        self._attempts = recorder.column("attempts")
-        self._overflows = recorder.column("overflows")
-        self._scale = recorder.column("loss_scale")
         self._unit: torch.Tensor | None = None
-        self._handles = [
-            optimizer.register_step_pre_hook(self.shield(partial(self._stepping, id(optimizer))))
-            for optimizer in self._optimizers
-        ]
-
-    def detach(self) -> None:
-        """Unhook."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        for optimizer in self._optimizers:
+            stepping = self.shield(partial(self._stepping, id(optimizer)))
+            self.hook(optimizer.register_step_pre_hook(stepping))
 
     def attempt(self, optimizer: object) -> None:
         """The loop is about to ask the scaler to step *optimizer* with fresh gradients."""
@@ -64,8 +52,8 @@ class ScalerProbe(Probe):
         key = id(optimizer)
         if key not in self._ids:  # something that stands for an optimizer
             key = id(getattr(optimizer, "optimizer", optimizer))
-        add(draft, self._attempts, 1)
-        add(draft, self._overflows, int(key in self._pending))
+        add(draft, "attempts", 1)
+        add(draft, "overflows", int(key in self._pending))
         self._attempted = True
         self._pending.add(key)
 
@@ -73,13 +61,13 @@ class ScalerProbe(Probe):
         """No update was due after all: what was announced and not made is no attempt."""
         draft = self.recorder.draft
         if draft is not None and self._pending:
-            add(draft, self._attempts, -len(self._pending))
+            add(draft, "attempts", -len(self._pending))
             self._pending.clear()
 
     def close(self, draft: Draft) -> None:
         """An attempt whose `step()` was never called was skipped.  Runs every step."""
         if self._pending:
-            add(draft, self._overflows, len(self._pending))
+            add(draft, "overflows", len(self._pending))
             self._pending.clear()
 
     def seal(self) -> None:
@@ -98,11 +86,11 @@ class ScalerProbe(Probe):
         for draft in drafts:
             found_here = self._flags.take(draft.index)
             if found_here:
-                add(draft, self._overflows, sum(bool(row[0]) for row in found_here))
+                add(draft, "overflows", sum(bool(row[0]) for row in found_here))
             scale = self._scales.take(draft.index)
             if scale:
-                draft.facts[self._scale] = scale[-1][0]
-            if draft.facts[self._overflows]:
+                draft.facts["loss_scale"] = scale[-1][0]
+            if draft.facts["overflows"]:
                 draft.tags |= Tag.OVERFLOW
 
     def dropped(self) -> int:

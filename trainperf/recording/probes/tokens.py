@@ -13,7 +13,7 @@ from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN, Scalar
 from trainperf.recording.probes.base import Batch, RingProbe, add
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.probes.packed_rows import is_packed
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 _Mask = tuple[Draft, torch.Tensor, int, int]
@@ -97,12 +97,6 @@ class TokensProbe(RingProbe):
         self._lengths: Counter[int] = Counter()
         self._width = 1
 
-    def attach(self, recorder: Recorder) -> None:
-        """Begin to feed *recorder*."""
-        super().attach(recorder)
-        self._effective = recorder.column("tokens_effective")
-        self._padded = recorder.column("tokens_padded")
-
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Keep or sum the batch's mask.  Runs every micro-batch; no sync."""
         draft = self.recorder.draft
@@ -131,7 +125,7 @@ class TokensProbe(RingProbe):
         if marks.is_cpu and self._reads_host:
             self._keep(draft, marks, ignored)
             return
-        add(draft, self._padded, marks.numel())
+        add(draft, "tokens_padded", marks.numel())
         row = self.ring.row(draft.index, marks.device, marks.shape[0])
         if row is not None:
             kept = torch.ne(marks, ignored, out=self._room(marks))
@@ -242,13 +236,13 @@ class TokensProbe(RingProbe):
 
     def _add_mask(self, mask: _Mask) -> None:
         draft, marks, ignored, _ = mask
-        add(draft, self._padded, marks.numel())
+        add(draft, "tokens_padded", marks.numel())
         # Row by row: a sum along an axis takes longer than it does to count them.
         self._add(draft, [int(np.count_nonzero(row)) for row in _on_host(marks) != ignored])
 
     def _add(self, draft: Draft, lengths: list[int]) -> None:
         """Add the sequences of a micro-batch to its step."""
-        add(draft, self._effective, sum(lengths))
+        add(draft, "tokens_effective", sum(lengths))
         self.longest_tokens += max(lengths, default=0) * len(lengths)
         self._lengths.update(-(-length // self._width) * self._width for length in lengths)
         if self._width < LENGTH_BIN and len(self._lengths) > EXACT_LENGTHS:

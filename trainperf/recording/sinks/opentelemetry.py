@@ -4,24 +4,30 @@ The user's own `MeterProvider` decides where they go and how often: its exporter
 thread.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
-from trainperf.core.steps.records import RunInfo
+from trainperf.core.errors import ConfigError
+from trainperf.core.steps.records import Row, RunInfo
+from trainperf.meters.described import described
 from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.exporter import STEPS, Exporter, package
+from trainperf.recording.sinks.base import Sink
 
 
 _UCUM = {"B": "By", "B/s": "By/s"}
 """Units that have another name in OpenTelemetry."""
 
+_STEPS = "steps"
 
-class OpenTelemetrySink(Exporter):
+
+class OpenTelemetrySink(Sink):
     """Offers readings as gauges `trainperf.<reading>`, and finished steps as `trainperf.steps`.
 
     Attributes of each value are `rank` and those given.  Readings are those of the last log
-    interval, as in TensorBoard; after the fit there are none.
+    interval, as in TensorBoard, on rank 0 also those over all ranks, as
+    `trainperf.all_ranks_<reading>`; after the fit there are none.
 
     Args:
         provider: A `MeterProvider`; by default the global one, which an SDK or an agent has set.
@@ -37,41 +43,55 @@ class OpenTelemetrySink(Exporter):
     def __init__(
         self, provider: object | None = None, attributes: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(attributes)
-        self._api = package(
-            "opentelemetry.metrics",
-            "OpenTelemetrySink needs OpenTelemetry: pip install 'trainperf[opentelemetry]'",
-        )
+        try:
+            self._api = import_module("opentelemetry.metrics")
+        except ImportError as error:
+            raise ConfigError(
+                "OpenTelemetrySink needs OpenTelemetry: pip install 'trainperf[opentelemetry]'"
+            ) from error
         given: Any = provider if provider is not None else self._api.get_meter_provider()
         self._meter = given.get_meter("trainperf")
+        self._own_attributes = dict(attributes or {})
+        self._attributes: dict[str, str | int] = {}
+        self._latest: dict[str, float | None] = {}
         self._offered = set[str]()
 
     def begin(self, info: RunInfo) -> None:
-        """Offer the number of steps."""
-        super().begin(info)
-        self._offer()
+        """Offer the number of steps; nothing of an earlier fit is left."""
+        self._attributes = {**self._own_attributes, "rank": info.rank}
+        self._latest = {_STEPS: 0}
+        self._offer(self._meter.create_observable_counter, _STEPS, "", "Finished steps")
 
-    def keep(self, kind: str, readings: Mapping[str, Reading]) -> None:
+    def rows(self, rows: Sequence[Row]) -> None:
+        """Count them."""
+        self._latest[_STEPS] = (self._latest.get(_STEPS) or 0) + len(rows)
+
+    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """Keep the latest; one that has a value for the first time is offered from now on."""
-        super().keep(kind, readings)
-        self._offer()
+        self._keep(readings)
 
-    def _offer(self) -> None:
-        for name, reading in self.latest().items():
-            if name not in self._offered:
-                self._offered.add(name)
-                create = (
-                    self._meter.create_observable_counter
-                    if name == STEPS
-                    else self._meter.create_observable_gauge
-                )
-                create(
-                    f"trainperf.{name}",
-                    callbacks=[partial(self._observe, name)],
-                    unit=_UCUM.get(reading.unit, reading.unit),
-                    description=reading.title,
-                )
+    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """Keep the latest over all ranks, too."""
+        self._keep(readings, "all_ranks_", "Over all ranks: ")
+
+    def close(self) -> None:
+        """There is nothing to be had any more."""
+        self._latest = {}
+
+    def _keep(self, readings: Mapping[str, Reading], kind: str = "", of: str = "") -> None:
+        for name, reading in readings.items():
+            self._latest[f"{kind}{name}"] = reading.value
+            if reading.value is not None:
+                unit = _UCUM.get(reading.unit, reading.unit)
+                title = f"{of}{described(name, reading.title)}"
+                self._offer(self._meter.create_observable_gauge, f"{kind}{name}", unit, title)
+
+    def _offer(self, create: Callable[..., object], name: str, unit: str, title: str) -> None:
+        if name not in self._offered:
+            self._offered.add(name)
+            observe = partial(self._observe, name)
+            create(f"trainperf.{name}", callbacks=[observe], unit=unit, description=title)
 
     def _observe(self, name: str, _: object) -> list[object]:
-        reading = self.latest().get(name)
-        return [] if reading is None else [self._api.Observation(reading.value, self._labels)]
+        value = self._latest.get(name)
+        return [] if value is None else [self._api.Observation(value, self._attributes)]
