@@ -33,6 +33,10 @@ class FakeClock:
         """Let time pass."""
         self.now_ns += round(ms * 1e6) + ns
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass while somebody waits."""
+        self.advance(ns=round(seconds * 1e9))
+
     def set(self, now_ns: int) -> None:
         """Go to a moment, e.g. of a recorded log."""
         if now_ns < self.now_ns:
@@ -105,6 +109,14 @@ class SimulatedDevice:
     def event(self) -> SimulatedEvent:
         """A new timing event."""
         return SimulatedEvent(self)
+
+    def current_stream(self) -> str:
+        """The only one."""
+        return "stream"
+
+    def is_capturing(self) -> bool:
+        """Never."""
+        return False
 
     def synchronize(self) -> None:
         """Wait for everything queued so far; counted."""

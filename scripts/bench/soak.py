@@ -80,7 +80,7 @@ class SimulatedRun:
         self.device = SimulatedDevice(self.clock)
         self.monitor = Monitor(self.clock)
         self.reader = Reader()
-        events = DeviceClock(self.device.event)
+        events = DeviceClock(self.device)
         self._marks = MarksProbe(events)
         self._brackets = [
             PhaseBracket(self.monitor.recorder, phase)

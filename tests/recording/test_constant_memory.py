@@ -50,7 +50,7 @@ def test_steps_leave_nothing_behind(steps: int) -> None:
     """Steps, gaps, groups, rows, readings, histograms: each is bounded."""
     clock = FakeClock()
     device = SimulatedDevice(clock)
-    events = DeviceClock(device.event)
+    events = DeviceClock(device)
     marks = MarksProbe(events)
     monitor = Monitor(clock)
     probes = [marks, LossProbe(), TokensProbe()]

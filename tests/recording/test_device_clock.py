@@ -9,7 +9,7 @@ from trainperf.testing import FakeClock, SimulatedDevice
 def device_clock(most: int = 4096) -> tuple[SimulatedDevice, DeviceClock]:
     """A device with nothing to do, and its clock."""
     device = SimulatedDevice(FakeClock())
-    return device, DeviceClock(device.event, most)
+    return device, DeviceClock(device, most)
 
 
 def test_the_time_between_marks_is_the_devices() -> None:

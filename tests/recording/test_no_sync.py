@@ -58,11 +58,7 @@ def test_no_module_of_the_loop_reads_from_the_device(path: Path) -> None:
         assert name != "time.time", f"line {line}"
         if name.endswith(".synchronize"):
             # The drain, the event it asks, and a turn that is over: what is queued belongs to it.
-            waits = {
-                "recording/monitor.py",
-                "recording/cuda_events.py",
-                "recording/probes/interleaving.py",
-            }
+            waits = {"recording/probes/interleaving.py"}
             assert path.relative_to(PACKAGE).as_posix() in waits, f"line {line}: only an end waits"
 
 

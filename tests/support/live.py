@@ -118,7 +118,7 @@ class DeviceFit:
     ) -> None:
         self.clock = FakeClock()
         self.device = SimulatedDevice(self.clock)
-        self.events = DeviceClock(self.device.event, most_events)
+        self.events = DeviceClock(self.device, most_events)
         self.marks = MarksProbe(self.events)
         self.monitor = Monitor(self.clock)
         self.sink = MemorySink()

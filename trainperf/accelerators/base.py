@@ -100,6 +100,10 @@ class Accelerator:
         del error
         return False
 
+    def has_graphs(self) -> bool:
+        """Whether this process captures a graph, or has: its replay dispatches nothing."""
+        return self.is_capturing()
+
     # -- its memory -----------------------------------------------------------------------------
 
     def memory_stats(self) -> Mapping[str, int]:

@@ -1,10 +1,12 @@
 """CUDA, and ROCm, which torch calls `cuda` too."""
 
+import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from typing_extensions import override
 
 from trainperf.accelerators.base import Ability, Accelerator
@@ -38,6 +40,12 @@ class Cuda(Accelerator):
     @override
     def stream(self) -> torch.cuda.Stream:
         return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+
+    @override
+    def has_graphs(self) -> bool:
+        kind = torch.cuda.CUDAGraph
+        made = any(type(each) is kind for each in gc.get_referrers(kind))
+        return self.is_capturing() or made
 
     @override
     @contextmanager
@@ -95,3 +103,15 @@ class Cuda(Accelerator):
 
     def _properties(self) -> Any:  # noqa: ANN401 torch has no type for them
         return torch.cuda.get_device_properties(self.device)
+
+
+def versions() -> dict[str, str]:
+    """Of what belongs to CUDA or ROCm in this build of torch; without those that there are not."""
+    cudnn = torch.backends.cudnn
+    several = dist.is_available() and dist.is_nccl_available()
+    candidates = {
+        "cuda": torch.version.cuda,
+        "cudnn": cudnn.version() if cudnn.is_available() else None,  # type: ignore[no-untyped-call]
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if several else None,  # type: ignore[no-untyped-call]
+    }
+    return {name: str(version) for name, version in candidates.items() if version is not None}

@@ -89,6 +89,7 @@ class LoopMonitor(FitOptions):
         self._renew_phases()
         self.monitor = self._fit.monitor
         self._objects = FitObjects(device=torch.device("cpu"), mask=self.tokens)
+        self._place: torch.device | str | None = None
         self._batch: object = _NO_BATCH
         self._attempted: set[int] = set()
         self._ended, self._unended = False, 0
@@ -123,7 +124,8 @@ class LoopMonitor(FitOptions):
                 prepared it; wrapped in DDP, its all-reduce tail is measured.
             optimizers: Those under the scaler.
             scaler: Its overflows are counted around `phase("optimizer")`.
-            device: Where the model is; by default its first parameter's device.
+            device: Where it computes; by default the device beside the host on which a parameter
+                is when the first epoch begins, else the host.
             schedulers: Their steps are counted.
 
         Raises:
@@ -133,9 +135,9 @@ class LoopMonitor(FitOptions):
             raise ConfigError("watch(): the first epoch has begun; call it before batches()")
         _demand_nothing_trained(self._kind, optimizers, scaler, schedulers)
         model = model if isinstance(model, torch.nn.Module) else torch.nn.ModuleList(model)
+        self._place = device
         self._objects = replace(
             self._objects,
-            device=device_of(device, model),
             module=model,
             optimizers=optimizers_in(optimizers),
             schedulers=schedulers_in(schedulers),
@@ -228,6 +230,9 @@ class LoopMonitor(FitOptions):
         return fit.measured and not fit.recorder.inside_gap
 
     def _facts(self, loader: object) -> FitFacts:
+        module = self._objects.module
+        if isinstance(module, torch.nn.Module):  # it may have been moved since
+            self._objects.device = device_of(self._place, module)
         return FitFacts(
             objects=self._objects,
             base=None if self.dirpath is None else self.dirpath or _RUNS,
@@ -297,11 +302,12 @@ class LoopMonitor(FitOptions):
 
 
 def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torch.device:
-    """The device that the user named, else that of the model's first parameter."""
+    """The device that the user named, else that of the model's first parameter beside the host."""
     if device is not None:
         return torch.device(device)
-    first = next(model.parameters(), None)
-    return first.device if first is not None else torch.device("cpu")
+    places = (parameter.device for parameter in model.parameters())
+    beside = (place for place in places if place.type not in ("cpu", "meta"))
+    return next(beside, torch.device("cpu"))
 
 
 def no_device_copy(device: torch.device) -> dict[str, str]:

@@ -1,45 +1,56 @@
 """Clock of an asynchronous device: timing events, polled, never waited for.
 
-Every event is recorded on the current stream, so they complete in the order they were made.
+Events of one stream complete in the order they were recorded; those of two streams in any.
 """
 
 from collections import deque
+from typing import Any, Protocol
 
-from trainperf.core.machine.clocks import EventFactory, TimingEvent
+from trainperf.core.machine.clocks import TimingEvent
 
 
 MOST_EVENTS = 4096
 """Events kept for reuse or in flight; beyond that a mark is given up, and counted."""
 
 
+class DeviceQueue(Protocol):
+    """What is asked of a device here: an `Accelerator`, or what simulates one."""
+
+    def event(self) -> TimingEvent:
+        """A new event with a time."""
+
+    def current_stream(self) -> Any:  # noqa: ANN401 each backend's own
+        """The stream that this thread puts its work on; can be a key."""
+
+    def is_capturing(self) -> bool:
+        """Whether that is being captured into a graph: no event may be used then."""
+
+
 class DeviceClock:
     """A pool of timing events and the knowledge which of them the device has reached."""
 
-    def __init__(self, make_event: EventFactory, most: int = MOST_EVENTS) -> None:
-        self._make = make_event
+    def __init__(self, device: DeviceQueue, most: int = MOST_EVENTS) -> None:
+        self._device = device
         self._most = most
         self._created = 0
         self._free: list[TimingEvent] = []
-        self._ahead: deque[TimingEvent] = deque()
+        self._ahead: dict[Any, deque[TimingEvent]] = {}
+        """By stream, those that the device may not have reached, oldest first."""
         self.dropped = 0
         """Marks given up because every event was in flight."""
 
     def mark(self) -> TimingEvent | None:
-        """Record an event now.  Runs several times every step.
+        """Record an event now, on this thread's stream.  Runs several times every step.
 
-        Returns `None`, and counts it, when all events are in flight.
+        Returns `None`, and counts it, when all events are in flight; inside a graph's capture
+        `None`, too.
         """
-        if self._free:
-            event = self._free.pop()
-        elif self._created < self._most:
-            event = self._make()
-            self._created += 1
-        else:
+        if self._device.is_capturing():
+            return None
+        if not self._free and self._created >= self._most:
             self.dropped += 1
             return None
-        event.record()
-        self._ahead.append(event)
-        return event
+        return self._record(self._device.current_stream())
 
     @property
     def crowded(self) -> bool:
@@ -47,18 +58,23 @@ class DeviceClock:
         return self._created - len(self._free) > self._most // 4
 
     def fence(self) -> TimingEvent:
-        """Record an event that is never given up: one a group, whose passing is waited for."""
-        event = self._free.pop() if self._free else self._make()
-        event.record()
-        self._ahead.append(event)
-        return event
+        """Record an event that is never given up, behind what this thread's stream holds."""
+        return self._record(self._device.current_stream())
+
+    def fences(self) -> list[TimingEvent]:
+        """One such event for every stream that was marked since the last time: a group's end."""
+        streams = [stream for stream, ahead in self._ahead.items() if ahead]
+        self._ahead = {stream: self._ahead[stream] for stream in streams}
+        return [self._record(stream) for stream in streams or [self._device.current_stream()]]
 
     def lead(self) -> int:
         """How many marks the device has not reached yet.  Runs twice every step."""
-        ahead = self._ahead
-        while ahead and ahead[0].query():
-            ahead.popleft()
-        return len(ahead)
+        if self._device.is_capturing():
+            return 0
+        for ahead in self._ahead.values():
+            while ahead and ahead[0].query():
+                ahead.popleft()
+        return sum(map(len, self._ahead.values()))
 
     def elapsed_ns(self, start: TimingEvent, end: TimingEvent) -> int:
         """Device time between two marks that were reached."""
@@ -68,3 +84,13 @@ class DeviceClock:
         """Give reached events back to the pool."""
         self.lead()
         self._free.extend(events)
+
+    def _record(self, stream: Any) -> TimingEvent:  # noqa: ANN401 each backend's own
+        if self._free:
+            event = self._free.pop()
+        else:
+            event = self._device.event()
+            self._created += 1
+        event.record(stream)
+        self._ahead.setdefault(stream, deque()).append(event)
+        return event

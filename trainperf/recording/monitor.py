@@ -6,6 +6,7 @@ device's queue, and the group is written once the fence has been reached, which 
 """
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from trainperf.core.phases import Gap, Tag
 from trainperf.core.readings import STEP_S
 from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
-from trainperf.core.steps.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
+from trainperf.core.steps.records import FACTS, FINISHED, EndMark, GapRecord, Row, RunInfo, Totals
 from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Fold, Reading
 from trainperf.recording.device_clock import DeviceClock
@@ -38,6 +39,13 @@ TOTALS_EVERY_NS = 10_000_000_000
 SHOW_SHARE = 5e-4
 """Of the time, for showing readings while training goes on."""
 
+PATIENCE_NS = 10_000_000_000
+"""Longest wait for the device to finish what is queued, at the end of a fit or for a checkpoint."""
+
+LITTLE_PATIENCE_NS = 2_000_000_000
+"""The same after an error: the user wants to see it."""
+
+_POLL_S = 0.001
 _DEVICE = "device clock"
 _READINGS = "readings"
 
@@ -67,7 +75,10 @@ class _Group:
 
     drafts: list[Draft]
     gaps: list[GapRecord]
-    fence: TimingEvent | None
+    fences: list[TimingEvent]
+    """Of the device clock, behind all marks."""
+    copies: list[TimingEvent]
+    """Of the probes, behind the values that they have read back."""
 
 
 class Monitor:
@@ -195,7 +206,7 @@ class Monitor:
         self._flush_schedule.done(now, now - begun)
 
     def finish(self, reason: str) -> None:
-        """End the fit: the one place that waits for the device.  Safe to call twice."""
+        """End the fit: waits for the device, for a while.  Safe to call twice."""
         if self.finished:
             return
         self.finished = True
@@ -206,7 +217,8 @@ class Monitor:
         self._seal_group()
         self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
         fit_ns = self.recorder.end()
-        self.guard.run("last steps", self._last)
+        patience_ns = PATIENCE_NS if reason == FINISHED else LITTLE_PATIENCE_NS
+        self.guard.run("last steps", partial(self._last, patience_ns))
         for probe in self._parts.probes:
             self.guard.last(probe.name, partial(probe.ended, reason))
             self.guard.last(probe.name, probe.detach)
@@ -254,32 +266,54 @@ class Monitor:
         )
 
     def _seal_group(self) -> None:
-        for probe in self._parts.probes:
-            self.guard.run(probe.name, probe.seal)
+        run, device = self.guard.run, self._device
+        copies = [run(probe.name, partial(sealed, probe)) or () for probe in self._parts.probes]
         gone = self.part in self.guard.faults  # what comes after it is a part of a run only
         drafts, gaps = ([], []) if gone else self.recorder.take()
-        fence = self.guard.run(_DEVICE, self._device.fence) if self._device else None
-        self._groups.append(_Group(drafts, gaps, fence))
+        fences = (device and run(_DEVICE, device.fences)) or []
+        self._groups.append(_Group(drafts, gaps, fences, [e for each in copies for e in each]))
 
-    def _last(self) -> None:
-        self.drain()
+    def _last(self, patience_ns: int) -> None:
+        self._seal_group()
+        if not self._reached(patience_ns):
+            self.guard.run(_DEVICE, partial(_give_in, patience_ns))
+        self._write_all()
         self.guard.run(_READINGS, self._show)
 
     def drain(self, complete: Sequence[Draft] = ()) -> None:
         """Seal what there is, wait for the device, and write.
 
         *complete* are steps that go on: they get the facts known by now, and are not written.
+        Where the device is stuck nothing is written yet.
         """
         self._seal_group()
-        last = self._groups[-1].fence
-        if last is not None:
-            self.guard.run(_DEVICE, last.synchronize)  # which has passed every earlier one then
+        if self._reached(PATIENCE_NS):
+            self._write_all(complete)
+
+    def _reached(self, patience_ns: int) -> bool:
+        """Whether the device came to the end of all groups in time: asked, for a wait has no end.
+
+        What hangs there, such as a collective whose other rank is gone, would hang here too.
+        """
+        deadline = self._clock() + patience_ns
+        sleep = getattr(self._clock, "sleep", time.sleep)  # that of tests lets its own time pass
+        while not all(map(self._passed, self._groups)):
+            if self._clock() >= deadline:
+                return False
+            sleep(_POLL_S)
+        return True
+
+    def _write_all(self, complete: Sequence[Draft] = ()) -> None:
         while self._groups:
             group = self._groups.popleft()
             self._write(group, complete if not self._groups else ())
 
     def _passed(self, group: _Group) -> bool:
-        return group.fence is None or self.guard.run(_DEVICE, group.fence.query) is not False
+        """Whether the device has; after an error of it nothing there is waited for."""
+        ask = self.guard.run
+        return all(
+            ask(_DEVICE, event.query) is not False for event in (*group.fences, *group.copies)
+        )
 
     def _give_up(self) -> None:
         """After a fault in the middle of writing nothing more is written, or kept."""
@@ -293,9 +327,8 @@ class Monitor:
     def _write(self, group: _Group, complete: Sequence[Draft] = ()) -> None:
         self._resolve([*group.drafts, *complete])
         self._own_facts.settle(group.drafts)
-        fence, device = group.fence, self._device
-        if fence is not None and device is not None:
-            self.guard.run(_DEVICE, lambda: device.release([fence]))
+        if group.fences and self._device is not None:
+            self.guard.run(_DEVICE, partial(self._device.release, group.fences))
         rows = tuple(self._row(draft) for draft in group.drafts)  # a sink may not change it
         if rows:
             self._tell("rows", rows)
@@ -367,6 +400,18 @@ if hasattr(os, "register_at_fork"):
 
 
 _COUNTED = ("samples", "tokens_effective")
+
+
+def sealed(probe: Probe) -> tuple[TimingEvent, ...]:
+    """End the group for a probe; a user's own may return nothing."""
+    return tuple(probe.seal() or ())
+
+
+def _give_in(patience_ns: int) -> None:
+    raise TimeoutError(
+        f"the device was still at work {patience_ns / 1e9:.0f} s after the last step, and was not "
+        "waited for any longer: what the last steps took there is not known"
+    )
 
 
 def counted(progress: dict[str, int], steps: Sequence[Draft]) -> dict[str, int]:

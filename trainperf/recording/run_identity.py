@@ -6,11 +6,11 @@ from collections.abc import Sized
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.nn.parameter import is_lazy
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 import trainperf
+from trainperf.accelerators import accelerator_of, cuda
 from trainperf.audit.loader.probe_loader import loaders
 from trainperf.core.machine.limits import (
     cpu_count,
@@ -36,9 +36,7 @@ def software() -> dict[str, str]:
         "trainperf": trainperf.__version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
-        "cuda": torch.version.cuda,
-        "cudnn": _cudnn(),
-        "nccl": _nccl(),
+        **cuda.versions(),
         "driver": driver(),
     }
     return {**{name: str(v) for name, v in versions.items() if v is not None}, **packages()}
@@ -51,11 +49,13 @@ def environment(*, rank: int = 0) -> dict[str, Scalar]:
 
 def hardware(device: torch.device) -> dict[str, Scalar]:
     """The device, and the host's size: as this process may use it, and of all its CPUs."""
-    if device.type == "cuda":
-        properties = torch.cuda.get_device_properties(device)
-        name, memory = properties.name, properties.total_memory
-    else:
+    memory: int | None
+    if device.type == "cpu":
         name, memory = platform.processor() or platform.machine(), memory_bytes()
+    else:
+        accelerator = accelerator_of(device)
+        _, memory = accelerator.memory_bytes() or (0, None)
+        name = accelerator.name()
     return {
         "device_name": name,
         "device_memory_bytes": memory,
@@ -137,15 +137,3 @@ def _samples(dataset: object) -> int | None:
     if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
         return None
     return len(dataset)
-
-
-def _cudnn() -> int | None:
-    cudnn = torch.backends.cudnn
-    return cudnn.version() if cudnn.is_available() else None  # type: ignore[no-untyped-call]  # torch's
-
-
-def _nccl() -> str | None:
-    if not dist.is_available() or not dist.is_nccl_available():
-        return None
-    version = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]  # torch's
-    return ".".join(map(str, version))

@@ -143,7 +143,7 @@ def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
     """The queue is empty before the other one trains, and the event is back in the pool."""
     timeline = Timeline()
     device = SimulatedDevice(timeline.clock)
-    clock = DeviceClock(device.event)
+    clock = DeviceClock(device)
     baton = Waits(timeline, steps=1, unlike=1)
     probe = TurnsProbe(baton, 0, clock)
     probe.attach(timeline.recorder)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from support.live import HostFit
 
+from trainperf.accelerators.cuda import Cuda
 from trainperf.recording.probes.memory import (
     DeviceMemoryProbe,
     ResidentMemoryProbe,
@@ -84,7 +85,7 @@ def test_a_slow_step_is_always_sampled() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the device holds something here")
 def test_the_device_is_asked_as_rarely() -> None:
     """Where nothing was allocated all four values are zero, which is a measurement."""
-    fit = HostFit(DeviceMemoryProbe(torch.device("cuda"))).steps(26, ms=4).finish()
+    fit = HostFit(DeviceMemoryProbe(Cuda(torch.device("cuda:0")))).steps(26, ms=4).finish()
 
     for name in DeviceMemoryProbe.facts:
         measured = [at for at, value in enumerate(fit.facts(name)) if value is not None]
@@ -102,7 +103,7 @@ def test_retries_and_failures_are_counted_between_readings(
         return {"num_alloc_retries": retries, "num_ooms": failures}
 
     monkeypatch.setattr(torch.cuda, "memory_stats", stats)
-    fit = HostFit(DeviceMemoryProbe(torch.device("cuda"))).steps(4, ms=400).finish()
+    fit = HostFit(DeviceMemoryProbe(Cuda(torch.device("cuda:0")))).steps(4, ms=400).finish()
 
     # The last reading but one comes after somebody has reset the statistics.
     assert fit.facts("alloc_retries") == [0, 2, 0, 1]

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import torch
 
+from trainperf.accelerators import accelerator_of
 from trainperf.core.interleaving import directory
 from trainperf.core.machine.limits import launched_ranks
 from trainperf.core.rotation import rotation_bytes
@@ -92,11 +93,12 @@ def machine_probe(run: Path | None, rank: int, device: torch.device) -> list[Pro
 
 def devices_of(device: torch.device) -> list[str]:
     """UUIDs of the devices of this host's ranks: of several ranks all that are visible."""
-    if device.type != "cuda":
+    if device.type == "cpu":
         return []
     several = (launched_ranks() or 1) > 1
-    places = range(torch.cuda.device_count()) if several else [device.index or 0]
-    return [str(torch.cuda.get_device_properties(place).uuid) for place in places]
+    places = range(torch.accelerator.device_count()) if several else [device.index or 0]
+    each = (accelerator_of(torch.device(device.type, place)).uuid() for place in places)
+    return [uuid for uuid in each if uuid]
 
 
 def is_first_of_host(rank: int) -> bool:

@@ -187,7 +187,7 @@ class AuditProbe(Probe):
 
     def _avoid(self, step: int, why: str) -> bool:
         """Have the second step from now captured if an audit would hurt; whether none is made."""
-        nothing = why_no_look(self._place.device)
+        nothing = why_no_look(torch.device(self._place.device))
         self.over = bool(why or nothing)
         if nothing:
             self._note = f"no step was audited: {f'{why}, and ' if why else ''}{nothing}"

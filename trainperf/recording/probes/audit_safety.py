@@ -4,12 +4,10 @@ An audit takes a step's operators one by one: what is compiled would have to run
 the memory of its eager form, and a CUDA graph replays operators that nothing dispatches.
 """
 
-import gc
-import sys
-
 import torch
 from torch import nn
 
+from trainperf.accelerators import accelerator_in_use, accelerator_of
 from trainperf.core.formatting.units import size
 from trainperf.core.machine.limits import free_bytes
 from trainperf.recording.parallelism import sharding
@@ -27,26 +25,18 @@ def why_not_eager(module: nn.Module | None) -> str:
         return "torch.compile is in use, and an audit would run its functions uncompiled"
     if spread := sharding(module):
         return f"{spread} is in use"
-    if _graphs():
-        return "CUDA graphs are in use, and an audit does not see what they replay"
+    accelerator = accelerator_in_use()
+    if accelerator is not None and accelerator.has_graphs():
+        return "graphs of the device are in use, and an audit does not see what they replay"
     return ""
 
 
-def why_no_look(device: str) -> str:
+def why_no_look(device: torch.device) -> str:
     """Why a step is neither audited nor captured; empty where it may be."""
     free = free_bytes()
+    on_device = accelerator_of(device).memory_bytes()
     if free < LEAST_FREE_BYTES:
         return f"only {size(free)} of memory are free"
-    if device == "cuda" and torch.cuda.mem_get_info()[0] < LEAST_FREE_BYTES // 2:
+    if on_device is not None and on_device[0] < LEAST_FREE_BYTES // 2:
         return "the device's memory is full"
     return ""
-
-
-def _graphs() -> bool:
-    """Whether this process has captured a CUDA graph: they are searched for among all objects."""
-    if "torch.cuda" not in sys.modules or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return False
-    if torch.cuda.is_current_stream_capturing():
-        return True
-    kind = torch.cuda.CUDAGraph
-    return any(type(each) is kind for each in gc.get_referrers(kind))

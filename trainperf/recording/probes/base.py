@@ -11,6 +11,7 @@ from typing import ClassVar, cast
 from torch.utils.hooks import RemovableHandle
 
 from trainperf.audit.attribution import Shield, as_it_is
+from trainperf.core.machine.clocks import TimingEvent
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder
@@ -74,8 +75,12 @@ class Probe:
         For what is too expensive to be read every step.
         """
 
-    def seal(self) -> None:
-        """A group of steps ends here: start copying what the device holds for them."""
+    def seal(self) -> Sequence[TimingEvent]:
+        """A group of steps ends here: start copying what the device holds for them.
+
+        Returns the events behind the copies: `resolve` is called once they were reached.
+        """
+        return ()
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """The device has passed the oldest sealed group: fill in the facts of its steps."""
@@ -134,9 +139,9 @@ class RingProbe(Probe):
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
 
-    def seal(self) -> None:
+    def seal(self) -> Sequence[TimingEvent]:
         """Start the copy."""
-        self.ring.seal()
+        return self.ring.seal()
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Read the group's copies and hand each step its rows."""

@@ -1,62 +1,110 @@
 """Ring of preallocated memory in which values leave the device without a wait.
 
-Values are written into a preallocated device buffer.  When a group of steps ends, the filled part
-is copied to pinned host memory without blocking; by the time the group's fence has been reached,
-the copy is there.  On a CPU the buffer *is* host memory, and nothing is copied.
+Values are written into a preallocated buffer on the device.  When a group of steps ends, the part
+that is filled is copied to pinned host memory without blocking, on the stream that has written it,
+with an event behind the copy; a value is read when *its* event has been reached, whatever else has.
+On a CPU the buffer *is* host memory, and nothing is copied.
 """
 
 from collections import deque
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import torch
+
+from trainperf.accelerators import Ability, Accelerator, accelerator_of
+from trainperf.core.machine.clocks import TimingEvent
 
 
 SLOTS = 256
 """Rows of a buffer; a group that needs more begins another one."""
 
-_COPIED_FROM = ("cpu", "cuda")
-"""Devices whose copies are known to be done: elsewhere a value would be read too early."""
-
 MOST_BUFFERS = 64
 """Buffers not read yet; beyond that values are given up, and counted."""
 
+_SPARE = 3
+"""Buffers made at once: one being filled and those on their way.  Pinned memory is allocated then,
+because doing it in a running loop may wait for the device."""
+
 
 class _Buffer:
-    """A device buffer, its rows (viewed once: `whole[i]` makes a tensor), its host mirror."""
+    """A device buffer of one stream, its rows (viewed once: `whole[i]` makes a tensor), its mirror.
 
-    __slots__ = ("host", "rows", "whole")
+    Args:
+        accelerator: The device.
+        stream: That writes it; `None` on a CPU.
+        width: Of a row.
+        dtype: Of its values.
+    """
 
-    def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.whole = torch.zeros(SLOTS, width, dtype=dtype, device=device)
-        self.rows = list(self.whole.unbind())
-        self.host = (
-            self.whole
-            if device.type == "cpu"
-            else torch.zeros(SLOTS, width, dtype=dtype, pin_memory=device.type == "cuda")
-        )
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        stream: Any,  # noqa: ANN401 each backend's own
+        width: int,
+        dtype: torch.dtype,
+    ) -> None:
+        self.width = width
+        self.stream = stream
+        self.steps: list[tuple[int, int]] = []
+        """Step and width of each row that was written."""
+        self._accelerator = accelerator
+        # One made in inference mode could not be zeroed outside of it.
+        with torch.inference_mode(mode=False):
+            self.whole = torch.zeros(SLOTS, width, dtype=dtype, device=accelerator.device)
+            self.rows = list(self.whole.unbind())
+            self._host = (
+                torch.zeros(SLOTS, width, dtype=dtype, pin_memory=True)
+                if accelerator.asynchronous
+                else self.whole
+            )
+        self.done: TimingEvent | None = None
+        """Behind the copy, once there is one."""
+        if accelerator.asynchronous:
+            self.done = accelerator.event()
 
+    def copy(self) -> None:
+        """Put the copy into the queue of the stream that has written the rows."""
+        if self.done is None:
+            return
+        used = len(self.steps)
+        with self._accelerator.on(self.stream):
+            self._host[:used].copy_(self.whole[:used], non_blocking=True)
+        self.done.record(self.stream)
 
-_Copy = tuple[list[tuple[int, int]], _Buffer]
-"""Step and width of each row that was written, and where."""
+    def read(self) -> list[tuple[int, list[float]]]:
+        """Each row with its step, once; the buffer can be filled again.
+
+        Raises:
+            RuntimeError: The device has not written them yet.
+        """
+        if self.done is not None and not self.done.query():
+            raise RuntimeError("a value was read before the device had written it")
+        steps, self.steps = self.steps, []
+        rows = self._host[: len(steps)].tolist()
+        with nullcontext() if self.done is None else self._accelerator.on(self.stream):
+            self.whole.zero_()
+        return [(step, row[:width]) for (step, width), row in zip(steps, rows, strict=True)]
 
 
 class Ring:
     """Rows of numbers for each step, written on the device and read later on the host.
 
-    The buffers are made at first use, on the device of the first value.  A step of which a value
-    was given up has none: part of a sum is no sum.
+    Buffers are made at first use, on the device and for the stream of the value.  A step of which a
+    value was given up has none: part of a sum is no sum.
     """
 
     def __init__(self, dtype: torch.dtype, most_buffers: int = MOST_BUFFERS) -> None:
         self._dtype = dtype
         self._most_buffers = most_buffers
-        self._device = torch.device("cpu")
-        self._width = 0
-        self._spare: list[_Buffer] = []
-        self._buffer = _Buffer(0, dtype, self._device)
-        self._steps: list[tuple[int, int]] = []
-        self._copied: list[_Copy] = []
+        self._accelerators: dict[torch.device, Accelerator | None] = {}
+        self._open: dict[tuple[torch.device, Any], _Buffer] = {}
+        """Those that are filled now, by device and stream."""
+        self._spare: dict[tuple[torch.device, Any], list[_Buffer]] = {}
+        self._copied: list[tuple[tuple[torch.device, Any], _Buffer]] = []
         """Of the open group."""
-        self._groups: deque[list[_Copy]] = deque()
+        self._groups: deque[list[tuple[tuple[torch.device, Any], _Buffer]]] = deque()
         self._rows_of: dict[int, list[list[float]]] = {}
         self._incomplete: set[int] = set()
         self.dropped = 0
@@ -65,44 +113,53 @@ class Ring:
     def row(self, step: int, device: torch.device, width: int = 1) -> torch.Tensor | None:
         """A fresh zeroed row for *width* values of *step*; `None` when all buffers are in flight.
 
-        It may be longer than that: what lies beyond is not read.
+        It may be longer than that: what lies beyond is not read.  `None`, too, inside the capture
+        of a graph, which would write the same row whenever it is replayed, and on a device that
+        does not tell when a copy is done.
 
         Runs every micro-batch.  Makes a tensor only until there are enough, or when rows get wider.
         """
-        if width > self._width or device != self._device:
-            if device.type not in _COPIED_FROM:
+        accelerator = self._accelerators.get(device) or self._accelerator(device)
+        if accelerator is None:
+            return None
+        stream = None
+        if accelerator.asynchronous:
+            if accelerator.is_capturing():
                 return None
-            self._copy()
-            self._device, self._width = device, max(width, self._width)
-            # Enough for a group being filled and those on their way: pinned memory is allocated
-            # now, because doing it in a running loop may wait for the device.
-            self._spare = [self._make() for _ in range(1 if device.type == "cpu" else 3)]
-            self._buffer = self._spare.pop()
-        elif len(self._steps) == SLOTS:
-            if sum(map(len, self._groups)) + len(self._copied) + 1 >= self._most_buffers:
+            stream = accelerator.current_stream()
+        key = device, stream
+        buffer = self._open.get(key)
+        if buffer is None or width > buffer.width or len(buffer.steps) == SLOTS:
+            buffer = self._another(key, accelerator, width)
+            if buffer is None:
                 self.dropped += 1
                 self._incomplete.add(step)
                 return None
-            self._copy()
-        used = len(self._steps)
-        self._steps.append((step, width))
-        return self._buffer.rows[used]
+        used = len(buffer.steps)
+        buffer.steps.append((step, width))
+        return buffer.rows[used]
 
-    def seal(self) -> None:
-        """End a group: start copying what was written since the last one."""
-        self._copy()
-        self._groups.append(self._copied)
-        self._copied = []
+    def seal(self) -> Sequence[TimingEvent]:
+        """End a group: start copying what was written since the last one.
+
+        Returns the events behind the copies: `resolve` needs all of them to be reached.
+        """
+        for key in list(self._open):
+            self._copy(key)
+        copied, self._copied = self._copied, []
+        self._groups.append(copied)
+        return [buffer.done for _, buffer in copied if buffer.done is not None]
 
     def resolve(self) -> None:
-        """Read the oldest group; its fence must have been reached."""
-        for steps, buffer in self._groups.popleft():
-            rows = buffer.host[: len(steps)].tolist()
-            for (step, width), row in zip(steps, rows, strict=True):
-                self._rows_of.setdefault(step, []).append(row[:width])
-            if buffer.whole.shape[1] == self._width and buffer.whole.device == self._device:
-                buffer.whole.zero_()
-                self._spare.append(buffer)
+        """Read the oldest group.
+
+        Raises:
+            RuntimeError: One of its events has not been reached.
+        """
+        for key, buffer in self._groups.popleft():
+            for step, row in buffer.read():
+                self._rows_of.setdefault(step, []).append(row)
+            self._spare.setdefault(key, []).append(buffer)
 
     @property
     def holds(self) -> bool:
@@ -117,15 +174,36 @@ class Ring:
             return []
         return rows
 
-    def _copy(self) -> None:
-        if not self._steps:
-            return
-        used, buffer = len(self._steps), self._buffer
-        if buffer.host is not buffer.whole:
-            buffer.host[:used].copy_(buffer.whole[:used], non_blocking=True)
-        self._copied.append((self._steps, buffer))
-        self._steps = []
-        self._buffer = self._spare.pop() if self._spare else self._make()
+    def _accelerator(self, device: torch.device) -> Accelerator | None:
+        """`None` for one that does not tell when a copy is done."""
+        if device not in self._accelerators:
+            one = accelerator_of(device)
+            mute = one.asynchronous and Ability.EVENTS in one.lacks()
+            self._accelerators[device] = None if mute else one
+        return self._accelerators[device]
 
-    def _make(self) -> _Buffer:
-        return _Buffer(self._width, self._dtype, self._device)
+    def _another(
+        self, key: tuple[torch.device, Any], accelerator: Accelerator, width: int
+    ) -> _Buffer | None:
+        """One in place of the open one, if there was one; `None` when all are in flight."""
+        self._copy(key)
+        in_flight = sum(map(len, self._groups)) + len(self._copied) + len(self._open)
+        if in_flight >= self._most_buffers:
+            return None
+        spare = [buffer for buffer in self._spare.get(key, ()) if buffer.width >= width]
+        if not spare:
+            count = _SPARE if accelerator.asynchronous else 1
+            spare = [_Buffer(accelerator, key[1], width, self._dtype) for _ in range(count)]
+        buffer = self._open[key] = spare.pop()
+        self._spare[key] = spare
+        return buffer
+
+    def _copy(self, key: tuple[torch.device, Any]) -> None:
+        buffer = self._open.pop(key, None)
+        if buffer is None:
+            return
+        if buffer.steps:
+            buffer.copy()
+            self._copied.append((key, buffer))
+        else:
+            self._spare.setdefault(key, []).append(buffer)

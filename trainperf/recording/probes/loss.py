@@ -7,6 +7,7 @@ from typing import ClassVar, cast
 import torch
 
 from trainperf.core.formatting.units import plural
+from trainperf.core.machine.clocks import TimingEvent
 from trainperf.recording.probes.base import Batch, RingProbe
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft
@@ -71,10 +72,10 @@ class LossProbe(RingProbe):
         if row is not None:
             row.copy_(value.reshape(1) if value.ndim > 1 else value, non_blocking=True)
 
-    def seal(self) -> None:
+    def seal(self) -> Sequence[TimingEvent]:
         """End the group: a later micro-batch of the open step needs a row of the next one."""
-        super().seal()
         self._row = -1, None
+        return super().seal()
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Hand each step the loss that was copied, or read, for it."""

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import ClassVar
 
 import psutil
-import torch
 
+from trainperf.accelerators import Ability, Accelerator
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft, Recorder
 
 
 class DeviceMemoryProbe(Probe):
-    """The CUDA caching allocator after a step, sampled.  Peaks are read, never reset."""
+    """The device's caching allocator after a step, sampled.  Peaks are read, never reset.
+
+    A counter that it does not keep is not fed.
+    """
 
     name = "memory"
     _READ: ClassVar[Mapping[str, str]] = {
@@ -25,23 +28,25 @@ class DeviceMemoryProbe(Probe):
         "peak_bytes": "allocated_bytes.all.peak",
         "reserved_peak_bytes": "reserved_bytes.all.peak",
     }
-    _COUNTED: ClassVar[Mapping[str, str]] = {
+    _COUNTED: Mapping[str, str] = {
         "alloc_retries": "num_alloc_retries",
         "alloc_failures": "num_ooms",
     }
     facts: ClassVar[tuple[str, ...]] = (*_READ, *_COUNTED)
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        if Ability.RETRIES in accelerator.lacks():
+            self._COUNTED = {"alloc_failures": "num_ooms"}
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to sample, and to count."""
         super().attach(recorder)
-        self._stats = torch.cuda.memory_stats(self._device)
+        self._stats = self._accelerator.memory_stats()
 
     def sample(self, draft: Draft) -> None:
         """Read what is held now, and what was counted since the reading before."""
-        before, self._stats = self._stats, torch.cuda.memory_stats(self._device)
+        before, self._stats = self._stats, self._accelerator.memory_stats()
         for fact, key in self._READ.items():
             draft.facts[fact] = self._stats.get(key, 0)
         for fact, key in self._COUNTED.items():

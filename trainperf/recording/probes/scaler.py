@@ -12,6 +12,7 @@ from typing import ClassVar
 import torch
 from torch.optim import Optimizer
 
+from trainperf.core.machine.clocks import TimingEvent
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.probes.device_ring import Ring
@@ -70,14 +71,13 @@ class ScalerProbe(Probe):
             add(draft, "overflows", len(self._pending))
             self._pending.clear()
 
-    def seal(self) -> None:
+    def seal(self) -> Sequence[TimingEvent]:
         """End the group, and read the scale: `scale(1)` is computed where the scale lives."""
         if self._attempted and self._scaler.is_enabled():
             draft = self.recorder.draft
             # After the last step none is open, and the scale it left is worth knowing.
             self._read_scale(self.recorder.index if draft is None else draft.index)
-        self._flags.seal()
-        self._scales.seal()
+        return [*self._flags.seal(), *self._scales.seal()]
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Fused optimizers: fill in what their kernels found."""

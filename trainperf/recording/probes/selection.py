@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch.optim import Optimizer
 
+from trainperf.accelerators import Ability, Accelerator, Host, accelerator_of
 from trainperf.audit.memory_ledger import Trained
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, LoopKind
 from trainperf.core.readings import (
@@ -19,7 +20,6 @@ from trainperf.core.readings import (
 )
 from trainperf.core.steps.records import Scalar
 from trainperf.meters import METERS, Measure, Meter
-from trainperf.recording.cuda_events import events_of
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
 from trainperf.recording.parallelism import data_parallel, not_covered
@@ -79,7 +79,7 @@ ELSEWHERE: Mapping[str, Mapping[tuple[str, ...], str]] = {
         ("lead_forward", "lead_backward"): CPU_IN_STEP,
         DeviceMemoryProbe.facts: "not applicable (CPU): see resident_peak_bytes",
     },
-    "cuda": {
+    "device": {
         ResidentMemoryProbe.facts: "not applicable: device memory is reported instead",
         (*PaceProbe.facts, *ProcessorWaitProbe.facts): (
             "not applicable: the host's pace is not the device's"
@@ -87,6 +87,20 @@ ELSEWHERE: Mapping[str, Mapping[tuple[str, ...], str]] = {
     },
 }
 """What only the other kind of device has, and why."""
+
+OF_EVENTS = frozenset({Measure.TOKENS, Measure.SCALER, Measure.TAIL, Measure.LOSS})
+"""What would be read too early on a device that does not tell how far it has come."""
+
+NEEDS: Mapping[Ability, Sequence[str]] = {
+    Ability.EVENTS: (
+        *(fact for measure in OF_EVENTS for fact in FACTS_OF[measure]),
+        *FACTS_OF[Measure.DATA_WAIT],
+        "h2d_device_ns",
+    ),
+    Ability.STATISTICS: DeviceMemoryProbe.facts,
+    Ability.RETRIES: ("alloc_retries",),
+}
+"""Facts that cannot be had where a device lacks something."""
 
 AnyProbe = TypeVar("AnyProbe", bound=Probe)
 
@@ -130,7 +144,15 @@ class ProbeSet:
     ledger: LedgerProbe | None = None
     tokens: TokensProbe | None = None
     contention: ContentionProbe | None = None
+    accelerator: Accelerator = field(default_factory=Host)
+    """The device of the fit."""
     clock: DeviceClock | None = None
+    """Its events; `None` where it has none, or needs none."""
+
+    @property
+    def lacks(self) -> Mapping[Ability, str]:
+        """What the device beside the host cannot tell, with the reasons."""
+        return self.accelerator.lacks() if self.accelerator.asynchronous else {}
 
     def include(self, probe: AnyProbe) -> AnyProbe:
         """Have this probe in the run, too."""
@@ -166,18 +188,20 @@ def inapplicable(kind: LoopKind) -> dict[str, str]:
 
 def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
     """The probes for what was requested and applies."""
-    chosen = ProbeSet(clock=device_clock(objects.device))
+    accelerator = accelerator_of(objects.device)
+    objects.device = accelerator.device
+    chosen = ProbeSet(accelerator=accelerator)
+    if accelerator.asynchronous and Ability.EVENTS not in chosen.lacks:
+        chosen.clock = DeviceClock(accelerator)
     for measure in EVERYTHING - requested:
         readings = (meter.name for meter in METERS if meter.measure is measure)
         chosen.without((*FACTS_OF[measure], *readings), NOT_REQUESTED)
-    if objects.device.type not in ("cpu", "cuda"):
-        not_covered = f"not covered on {objects.device.type}: its copies and events are not known"
-        everything = {fact for facts_of in FACTS_OF.values() for fact in facts_of}
-        chosen.without(
-            everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
-        )
-    for facts, reason in ELSEWHERE["cpu" if chosen.clock is None else "cuda"].items():
+    elsewhere = ELSEWHERE["device" if accelerator.asynchronous else "cpu"]
+    lacking = {tuple(NEEDS[ability]): reason for ability, reason in chosen.lacks.items()}
+    for facts, reason in {**elsewhere, **lacking}.items():
         chosen.without(facts, reason)
+    if Ability.EVENTS in chosen.lacks:
+        requested -= OF_EVENTS
     # Marks are read before the tail, which may take back what they tell.
     if chosen.clock is not None and requested & {Measure.DATA_WAIT, Measure.H2D, Measure.TAIL}:
         chosen.marks = chosen.include(MarksProbe(chosen.clock))
@@ -187,19 +211,12 @@ def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
     return chosen
 
 
-def device_clock(device: torch.device) -> DeviceClock | None:
-    """Timing events of an asynchronous device; `None` for a CPU."""
-    if device.type != "cuda":
-        return None
-    return DeviceClock(events_of(device))
-
-
 def _loss(chosen: ProbeSet, objects: FitObjects) -> None:
     chosen.loss = chosen.include(
         LossProbe(
             scale=objects.loss_scale,
             divided=objects.loss_divided,
-            asynchronous=objects.device.type != "cpu",
+            asynchronous=chosen.accelerator.asynchronous,
         )
     )
 
@@ -217,7 +234,7 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
         chosen.include(SchedulersProbe(objects.schedulers))
     if objects.world_size > 1:
         chosen.include(CollectivesProbe())
-    if chosen.clock is None:
+    if not chosen.accelerator.asynchronous:
         chosen.include(PaceProbe())
         if WAITS.exists():
             chosen.include(ProcessorWaitProbe())
@@ -225,8 +242,8 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
             chosen.without(ProcessorWaitProbe.facts, "not measured: this system does not count it")
 
 
-def _transfer(chosen: ProbeSet, objects: FitObjects) -> None:
-    if objects.device.type == "cuda":
+def _transfer(chosen: ProbeSet, _: FitObjects) -> None:
+    if not chosen.accelerator.unified:
         chosen.include(TransferProbe())
 
 
@@ -254,8 +271,10 @@ def _tail(chosen: ProbeSet, objects: FitObjects) -> None:
 
 
 def _memory(chosen: ProbeSet, objects: FitObjects) -> None:
-    on_host = chosen.clock is None
-    chosen.include(ResidentMemoryProbe() if on_host else DeviceMemoryProbe(objects.device))
+    if not chosen.accelerator.asynchronous:
+        chosen.include(ResidentMemoryProbe())
+    elif Ability.STATISTICS not in chosen.lacks:
+        chosen.include(DeviceMemoryProbe(chosen.accelerator))
     module, optimizers = objects.module, objects.optimizers
     if not isinstance(module, torch.nn.Module):
         return

@@ -1,7 +1,7 @@
 """Feeds tokens: how many the mask keeps, how many there are, how long the sequences are."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from trainperf.core.errors import ConfigError
+from trainperf.core.machine.clocks import TimingEvent
 from trainperf.core.steps.records import EXACT_LENGTHS, LENGTH_BIN, Scalar
 from trainperf.recording.probes.base import Batch, RingProbe, add
 from trainperf.recording.probes.device_ring import Ring
@@ -131,10 +132,10 @@ class TokensProbe(RingProbe):
             kept = torch.ne(marks, ignored, out=self._room(marks))
             torch.sum(kept, dim=-1, dtype=torch.int64, out=row[: marks.shape[0]])
 
-    def seal(self) -> None:
+    def seal(self) -> Sequence[TimingEvent]:
         """End the group: its masks are summed."""
-        super().seal()
         self._sum()
+        return super().seal()
 
     def histogram(self) -> dict[int, int]:
         """Effective length in tokens, or the upper edge of a bin of them, to its sequences."""
@@ -254,7 +255,8 @@ class TokensProbe(RingProbe):
         """Device memory for the comparison, made once and again only when a batch is larger."""
         number = marks.numel()
         if self._kept is None or self._kept.numel() < number or self._kept.device != marks.device:
-            self._kept = torch.empty(number, dtype=torch.bool, device=marks.device)
+            with torch.inference_mode(mode=False):  # it is written to outside of it, too
+                self._kept = torch.empty(number, dtype=torch.bool, device=marks.device)
         return self._kept[:number].view(marks.shape)
 
 

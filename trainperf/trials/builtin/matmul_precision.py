@@ -17,7 +17,7 @@ TITLES = {
 
 
 def matmul_precision(training: Training) -> list[Trial]:
-    """`high` where there is TF32; on a CPU `medium`, since oneDNN has nothing shorter under `high`."""
+    """`high` where there is TF32; on a CPU `medium`: oneDNN has nothing shorter there."""
     why = _why_not(training)
     if why:
         return [cannot(ID, why, title="shorter products", rules=RULES)]
