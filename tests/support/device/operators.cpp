@@ -9,6 +9,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "memory.h"
@@ -102,18 +103,124 @@ void each_tensor(const IValue& value, Visit visit) {
   });
 }
 
-bool has_tag(const OperatorHandle& op, at::Tag tag) {
-  for (auto of : op.getTags())
-    if (of == tag) return true;
-  return false;
-}
+// What is asked of an operator at every call.
+struct Facts {
+  explicit Facts(const OperatorHandle& op) {
+    const auto& schema = op.schema();
+    kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+    meta = op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta);
+    bool seeded = false;
+    for (auto tag : op.getTags()) {
+      seeded |= tag == at::Tag::nondeterministic_seeded;
+      waits |= tag == at::Tag::dynamic_output_shape || tag == at::Tag::data_dependent_output;
+    }
+    for (const auto& argument : schema.arguments()) {
+      generators.push_back(has(argument, "Generator"));
+      seeded &= !generators.back();
+    }
+    unseeded = seeded;
+    for (const auto& result : schema.returns()) {
+      waits |= !has(result, "Tensor");
+      view |= result.alias_info() && !result.alias_info()->isWrite();
+      fresh |= !result.alias_info();
+    }
+    index = schema.name() == "aten::index";
+    put = schema.name() == "aten::_index_put_impl_";
+    waits &= !index;
+  }
+
+  static bool has(const c10::Argument& argument, const char* type) {
+    return argument.type()->str().find(type) != std::string::npos;
+  }
+
+  static const Facts& of(const OperatorHandle& op) {
+    static std::mutex mutex;
+    static std::unordered_map<const c10::FunctionSchema*, std::unique_ptr<Facts>> all;
+    std::lock_guard<std::mutex> lock(mutex);
+    auto& facts = all[&op.schema()];
+    if (!facts) facts = std::make_unique<Facts>(op);
+    return *facts;
+  }
+
+  bool kernel, meta;
+  bool unseeded;       // draws numbers and takes no generator
+  bool waits = false;  // the host needs values: how large something is, or which way to go
+  bool view = false, fresh = false;
+  bool index, put;
+  std::vector<bool> generators;  // of the arguments
+};
+
+// ---- shapes, which PyTorch infers in Python: half a millisecond for a sum ------------------------
+
+struct Shapes {
+  Stack returned, arguments;
+};
+
+// All of a call that its shapes can depend on; false where something else is among the arguments.
+class Key {
+ public:
+  explicit Key(const std::string& name) : bytes(name) { add(c10::get_default_dtype().id()); }
+
+  bool add_value(const IValue& value) {
+    if (value.isTensor()) return add_tensor(value.toTensor());
+    if (value.isTensorList()) {
+      const auto list = value.toTensorVector();
+      add(list.size());
+      return std::all_of(list.begin(), list.end(), [&](auto& tensor) { return add_tensor(tensor); });
+    }
+    if (value.isOptionalTensorList()) {
+      const auto list = value.toOptionalTensorList();
+      add(list.size());
+      for (const std::optional<Tensor>& tensor : list) add_tensor(tensor.value_or(Tensor()));
+      return true;
+    }
+    if (value.isNone() || value.isGenerator()) return add('n');
+    if (value.isInt()) return add('i') && add(value.toInt());
+    if (value.isDouble()) return add('d') && add(value.toDouble());
+    if (value.isBool()) return add(value.toBool() ? 'y' : 'z');
+    if (value.isIntList()) return add_list('I', value.toIntVector());
+    if (value.isDoubleList()) return add_list('D', value.toDoubleVector());
+    if (value.isString()) return add_list('s', value.toStringRef());
+    if (value.isBoolList()) {
+      const auto list = value.toBoolList();
+      add(list.size());
+      for (const bool each : list) add(each ? 'y' : 'z');
+      return true;
+    }
+    return false;
+  }
+
+  std::string bytes;
+
+ private:
+  template <typename T>
+  bool add(const T& value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    return true;
+  }
+
+  template <typename List>
+  bool add_list(char kind, const List& list) {
+    add(kind);
+    add(list.size());
+    for (const auto& each : list) add(each);
+    return true;
+  }
+
+  bool add_tensor(const Tensor& tensor) {
+    if (!tensor.defined()) return add('u');
+    add(on_device(tensor) ? 't' : tensor.unsafeGetTensorImpl()->is_wrapped_number() ? 'w' : 'c');
+    add(tensor.scalar_type());
+    return add_list('S', tensor.sizes()) && add_list('T', tensor.strides());
+  }
+};
 
 // ---- one call ---------------------------------------------------------------------------------
 
 class Call {
  public:
   Call(const OperatorHandle& op, const Stack& stack)
-      : op_(op), schema_(op.schema()), name_(schema_.name()) {
+      : op_(op), schema_(op.schema()), name_(schema_.name()), facts_(Facts::of(op)) {
     const auto count = schema_.arguments().size();
     arguments_.assign(stack.end() - count, stack.end());
     find_device();
@@ -123,11 +230,14 @@ class Call {
   // Queues the operator and leaves what it will return.
   void queue_on(Stack* stack) {
     c10::DeviceGuard guard(device_);
-    if (must_wait()) return run_now(stack);
-    auto shapes = infer();
+    if (facts_.waits || (facts_.index && has_mask())) return run_now(stack);
+    const auto shapes = infer();
+    for (size_t i = 0; i < shapes.arguments.size(); ++i)
+      if (schema_.arguments()[i].is_out() && arguments_[i].isTensor())
+        resize(arguments_[i].toTensor(), shapes.arguments[i].toTensor());
     Stack on_cpu = cpu_arguments();
     std::vector<Tensor> results;  // as the CPU sees them
-    Stack returned = returns(shapes, results);
+    Stack returned = returns(shapes.returned, results);
     current_queue(device_.index()).launch({name_, [op = op_, on_cpu, results] {
       at::AutoDispatchBelowADInplaceOrView below;
       at::NoGradGuard no_grad;
@@ -153,9 +263,8 @@ class Call {
       });
     TORCH_CHECK(device, name_, ": no tensor of the device among the arguments");
     device_ = *device;
-    const bool indexes = name_ == "aten::index" || name_ == "aten::_index_put_impl_";
     for (auto& argument : arguments_) {
-      if (indexes && argument.isOptionalTensorList())
+      if ((facts_.index || facts_.put) && argument.isOptionalTensorList())
         argument = changed(argument, [&](const Tensor& tensor) { return tensor.to(device_); });
       each_tensor(argument, [&](const Tensor& tensor) {
         TORCH_CHECK(
@@ -166,20 +275,14 @@ class Call {
     }
   }
 
-  void require_kernel() {
+  void require_kernel() const {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        op_.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), name_,
-        " has no kernel on the device 'threaded'");
-    bool takes_generator = false;
-    for (const auto& argument : schema_.arguments())
-      takes_generator |= argument.type()->str().find("Generator") != std::string::npos;
+        facts_.kernel, name_, " has no kernel on the device 'threaded'");
     TORCH_CHECK_NOT_IMPLEMENTED(
-        takes_generator || !has_tag(op_, at::Tag::nondeterministic_seeded), name_,
+        !facts_.unseeded, name_,
         " draws numbers in a way that the device 'threaded' does not know");
-    for (const auto& result : schema_.returns())
-      TORCH_CHECK_NOT_IMPLEMENTED(
-          !result.alias_info() || result.alias_info()->isWrite(), name_,
-          " makes a view, which the device 'threaded' does not know");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !facts_.view, name_, " makes a view, which the device 'threaded' does not know");
   }
 
   bool has_mask() const {
@@ -190,15 +293,6 @@ class Call {
           mask |= tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte;
         });
     return mask;
-  }
-
-  // The host needs values: how large something is, or which way to go.
-  bool must_wait() const {
-    if (name_ == "aten::index") return has_mask();
-    for (const auto& result : schema_.returns())
-      if (result.type()->str().find("Tensor") == std::string::npos) return true;
-    return has_tag(op_, at::Tag::dynamic_output_shape) ||
-        has_tag(op_, at::Tag::data_dependent_output);
   }
 
   void run_now(Stack* stack) {
@@ -230,38 +324,53 @@ class Call {
     return result;
   }
 
-  // What the operator would return on tensors without data.
-  Stack infer() {
-    Stack shapes;
-    if (!op_.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) || has_mask()) {
-      for (const auto& result : schema_.returns())
-        TORCH_CHECK_NOT_IMPLEMENTED(
-            result.alias_info(), name_, " has no shapes on the device 'threaded'");
-      return shapes;
+  // What the operator would return on tensors without data, and what its arguments would be then.
+  Shapes infer() {
+    if (!facts_.meta || has_mask()) {
+      TORCH_CHECK_NOT_IMPLEMENTED(
+          !facts_.fresh, name_, " has no shapes on the device 'threaded'");
+      return {};
     }
+    static std::mutex mutex;
+    static std::unordered_map<std::string, Shapes> cache;
+    Key key(name_ + "." + schema_.overload_name());
+    const bool cached = std::all_of(arguments_.begin(), arguments_.end(), [&](auto& argument) {
+      return key.add_value(argument);
+    });
+    if (cached) {
+      std::lock_guard<std::mutex> lock(mutex);
+      const auto entry = cache.find(key.bytes);
+      if (entry != cache.end()) return entry->second;
+    }
+    auto shapes = infer_anew();
+    std::lock_guard<std::mutex> lock(mutex);
+    if (cache.size() > 20000) cache.clear();
+    if (cached) cache.emplace(key.bytes, shapes);
+    return shapes;
+  }
+
+  Shapes infer_anew() {
+    Shapes shapes;
     for (const auto& argument : arguments_)
-      shapes.push_back(
+      shapes.arguments.push_back(
           argument.isGenerator() ? IValue() : changed(argument, [&](const Tensor& tensor) {
             return meta(tensor);
           }));
-    auto before = shapes;
+    shapes.returned = shapes.arguments;
     at::AutoDispatchBelowADInplaceOrView below;
     at::NoGradGuard no_grad;
     try {
-      op_.callBoxed(shapes);
+      op_.callBoxed(shapes.returned);
     } catch (const c10::NotImplementedError&) {
-      // What changes its arguments only has no shapes to tell.
-      for (const auto& result : schema_.returns())
-        if (!result.alias_info()) throw;
+      if (facts_.fresh) throw;  // what only changes its arguments has no shapes to tell
+      return {};
     }
-    for (size_t i = 0; i < arguments_.size(); ++i)
-      if (schema_.arguments()[i].is_out() && before[i].isTensor())
-        resize(arguments_[i].toTensor(), before[i].toTensor());
     return shapes;
   }
 
   Tensor meta(const Tensor& tensor) {
-    if (!tensor.defined() || !on_device(tensor)) return tensor;
+    if (!tensor.defined()) return tensor;
+    if (!on_device(tensor)) return aliases_.number(tensor);  // outlives the call in the cache
     auto& twin = metas_[tensor.unsafeGetTensorImpl()];
     if (!twin.defined())
       twin = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
@@ -277,9 +386,7 @@ class Call {
   Stack cpu_arguments() {
     Stack on_cpu;
     for (size_t i = 0; i < arguments_.size(); ++i) {
-      const bool generator =
-          schema_.arguments()[i].type()->str().find("Generator") != std::string::npos;
-      on_cpu.push_back(generator ? IValue(drawn(arguments_[i])) : changed(arguments_[i], [&](const Tensor& tensor) {
+      on_cpu.push_back(facts_.generators[i] ? IValue(drawn(arguments_[i])) : changed(arguments_[i], [&](const Tensor& tensor) {
         return !tensor.defined() || on_device(tensor) ? aliases_.of(tensor) : aliases_.number(tensor);
       }));
     }
@@ -327,7 +434,8 @@ class Call {
       if (schema.returns()[i].alias_info()) continue;
       changed(run[i], [&](const Tensor& computed) {
         const auto& result = results.at(next++);
-        if (!result.defined()) return computed;
+        // Batch norm returns no statistics where it computed none, whatever the shapes say.
+        if (!result.defined() || computed.numel() == 0) return computed;
         TORCH_CHECK(
             computed.defined() && computed.sizes() == result.sizes(),
             "the kernel returned another shape than was inferred");
@@ -345,6 +453,7 @@ class Call {
   const OperatorHandle op_;
   const c10::FunctionSchema& schema_;
   const std::string name_;
+  const Facts& facts_;
   std::vector<IValue> arguments_;
   c10::Device device_{c10::DeviceType::PrivateUse1, 0};
   Aliases aliases_;
@@ -378,9 +487,12 @@ Tensor empty_strided(
       size, stride, device_allocator(), kKeys, c10::dtype_or_default(dtype));
 }
 
-Tensor view_of(const Tensor& self, c10::IntArrayRef size, c10::IntArrayRef stride, int64_t offset) {
+Tensor view_of(
+    const Tensor& self, c10::IntArrayRef size, c10::IntArrayRef stride, int64_t offset,
+    std::optional<caffe2::TypeMeta> dtype = std::nullopt) {
   auto view = at::detail::make_tensor<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(), self.dtype());
+      c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(),
+      dtype.value_or(self.dtype()));
   view.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride, offset);
   return view;
 }
@@ -412,6 +524,27 @@ Tensor unfold(const Tensor& self, int64_t dim, int64_t size, int64_t step) {
   sizes[dim] = (self.size(dim) - size) / step + 1;
   strides[dim] *= step;
   return view_of(self, sizes, strides, self.storage_offset());
+}
+
+Tensor view_as_real(const Tensor& self) {
+  auto sizes = self.sizes().vec(), strides = self.strides().vec();
+  for (auto& stride : strides) stride *= 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+  const auto dtype = c10::scalarTypeToTypeMeta(c10::toRealValueType(self.scalar_type()));
+  return view_of(self, sizes, strides, self.storage_offset() * 2, dtype);
+}
+
+Tensor view_as_complex(const Tensor& self) {
+  TORCH_CHECK(
+      self.dim() > 0 && self.size(-1) == 2 && self.stride(-1) == 1,
+      "view_as_complex: the last dimension must be of two neighbours");
+  auto sizes = self.sizes().vec(), strides = self.strides().vec();
+  sizes.pop_back();
+  strides.pop_back();
+  for (auto& stride : strides) stride /= 2;
+  const auto dtype = c10::scalarTypeToTypeMeta(c10::toComplexType(self.scalar_type()));
+  return view_of(self, sizes, strides, self.storage_offset() / 2, dtype);
 }
 
 const Tensor& resize(
@@ -605,6 +738,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view", view);
   m.impl("_reshape_alias", reshape_alias);
   m.impl("unfold", unfold);
+  m.impl("view_as_real", view_as_real);
+  m.impl("view_as_complex", view_as_complex);
   m.impl("resize_", resize);
   m.impl("set_.source_Storage_storage_offset", set_storage);
   m.impl("set_.source_Storage", set_whole_storage);
@@ -620,6 +755,15 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(
       "convolution_backward_overrideable",
       torch::CppFunction::makeFromBoxedFunction<&convolution_backward>());
+}
+
+// Copies resolve a lazy conjugate or sign themselves; PyTorch's own way here would copy to do so.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
 }
 
 // What the CPU has a kernel for is one kernel here as well; without this PyTorch would compose most
