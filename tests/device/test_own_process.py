@@ -1,0 +1,15 @@
+"""The tests on the device, where a session has other tests as well."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+HERE = Path(__file__).parent
+
+
+def test_every_test_on_the_device_passes_in_its_own_process() -> None:
+    """A device must be there before the first backward pass of a process."""
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", str(HERE)]
+    ran = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

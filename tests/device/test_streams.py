@@ -1,0 +1,308 @@
+"""Streams, events, copies and memory behave as those of an asynchronous accelerator."""
+
+import time
+
+import pytest
+import torch
+from support.device import frontend as threaded
+from support.device.plants import (
+    Graph,
+    counted_synchronisations,
+    failing_operator,
+    memory_limit,
+    no_synchronisation,
+    recorded_spans,
+    slow_copies,
+    slow_operator,
+    slow_stream,
+    work,
+)
+
+
+LONG_MS = 200.0
+"""Work that is queued for sure when the next line of a test runs."""
+
+
+def event(device: torch.device, *, timed: bool = True) -> torch.Event:
+    """Return an event behind everything on the current stream."""
+    mark = torch.Event(device=device, enable_timing=timed)
+    mark.record(torch.accelerator.current_stream(device))
+    return mark
+
+
+def test_a_tensor_comes_back_as_it_went(device: torch.device) -> None:
+    """To the device and back."""
+    numbers = torch.arange(12.0).view(3, 4)
+    assert torch.equal(numbers.to(device).cpu(), numbers)
+    assert torch.equal(numbers.to(device).t().cpu(), numbers.t())
+
+
+def test_queued_work_returns_at_once(device: torch.device) -> None:
+    """The host is ahead of the device until it waits."""
+    work(LONG_MS)
+    assert not torch.accelerator.current_stream(device).query()
+    end = event(device)
+    assert not end.query()
+    end.synchronize()
+    assert end.query()
+    assert torch.accelerator.current_stream(device).query()
+
+
+def test_events_tell_the_time_of_the_device(device: torch.device) -> None:
+    """What was planted between two events is what they tell."""
+    begin = event(device)
+    work(50.0)
+    end = event(device)
+    end.synchronize()
+    assert 49.9 < begin.elapsed_time(end) < 150.0
+
+
+def test_an_event_that_has_not_come_has_no_time(device: torch.device) -> None:
+    """Neither has one that was made without timing."""
+    begin = event(device)
+    work(LONG_MS)
+    end = event(device)
+    with pytest.raises(RuntimeError, match=r"not ready|must be completed"):
+        begin.elapsed_time(end)
+    untimed = event(device, timed=False)
+    torch.accelerator.synchronize()
+    with pytest.raises((RuntimeError, ValueError)):
+        begin.elapsed_time(untimed)
+
+
+def test_a_stream_waits_for_an_event_of_another(device: torch.device) -> None:
+    """With `wait_event` it reads what was written, without it what was there before."""
+    side = torch.Stream(device=device)
+    target = torch.zeros(4, device=device)
+    torch.accelerator.synchronize()
+    with threaded.stream(side):
+        work(LONG_MS)
+        target.fill_(1.0)
+        written = event(device)
+    before = target.clone()
+    torch.accelerator.current_stream(device).wait_event(written)
+    after = target.clone()
+    assert before.tolist() == [0.0] * 4
+    assert after.tolist() == [1.0] * 4
+
+
+def test_memory_that_another_stream_still_reads_is_poisoned_without_record_stream(
+    device: torch.device,
+) -> None:
+    """With `record_stream` it is kept."""
+    for recorded in (False, True):
+        side = torch.Stream(device=device)
+        source = torch.ones(1000, device=device)
+        torch.accelerator.synchronize()
+        with threaded.stream(side):
+            work(LONG_MS)
+            copy = source.clone()
+        if recorded:
+            source.record_stream(side)
+        del source
+        torch.accelerator.synchronize()
+        assert bool(copy.isnan().all()) is not recorded
+        assert bool((copy == 1.0).all()) is recorded
+
+
+def test_freed_memory_is_used_again_in_the_order_of_its_stream(device: torch.device) -> None:
+    """Work that is queued keeps its values though the host has freed them."""
+    first = torch.ones(1000, device=device)
+    address = first.data_ptr()
+    work(LONG_MS)
+    total = first.sum()
+    del first
+    second = torch.full((1000,), 2.0, device=device)
+    assert second.data_ptr() == address
+    assert (float(total), float(second.sum())) == (1000.0, 2000.0)
+
+
+def test_a_copy_from_pinned_memory_returns_at_once(device: torch.device) -> None:
+    """One from memory that is not pinned waits, as one without `non_blocking` does."""
+    pinned = torch.ones(1000).pin_memory()
+    assert pinned.is_pinned()
+    slow_copies(latency_ms=LONG_MS)
+    with no_synchronisation():
+        arrived = pinned.to(device, non_blocking=True)
+        assert not torch.accelerator.current_stream(device).query()
+    assert float(arrived.sum()) == 1000.0
+    for source, non_blocking in ((pinned, False), (torch.ones(1000), True)):
+        source.to(device, non_blocking=non_blocking)
+        assert torch.accelerator.current_stream(device).query()
+
+
+def test_a_copy_to_pinned_memory_is_there_only_behind_its_event(device: torch.device) -> None:
+    """Read at once the host's memory has what it had before."""
+    target = torch.zeros(4).pin_memory()
+    source = torch.ones(4, device=device)
+    torch.accelerator.synchronize()
+    slow_copies(latency_ms=LONG_MS)
+    work(LONG_MS)
+    target.copy_(source, non_blocking=True)
+    assert target.tolist() == [0.0] * 4
+    event(device).synchronize()
+    assert target.tolist() == [1.0] * 4
+
+
+def test_a_copy_engine_has_a_rate(device: torch.device) -> None:
+    """Copies of two streams share it."""
+    slow_copies(bytes_per_s=1e6)
+    pinned = torch.ones(5000).pin_memory()
+    with recorded_spans() as spans:
+        for _ in range(2):
+            with threaded.stream(torch.Stream(device=device)):
+                pinned.to(device, non_blocking=True)
+    first, second = sorted(spans, key=lambda span: span.begin_ns)
+    assert min(first.ms, second.ms) >= 20.0
+    assert second.begin_ns >= first.end_ns
+
+
+def test_operators_and_streams_last_what_is_planted(device: torch.device) -> None:
+    """By the device's own clock."""
+    left = torch.ones(4, 4, device=device)
+    side = torch.Stream(device=device)
+    slow_operator("aten::mm", 20.0)
+    slow_stream(side, 5.0)
+    with recorded_spans() as spans:
+        left @ left
+        with threaded.stream(side):
+            left + left
+            left @ left
+    by_name = sorted((span.name, span.stream != 0) for span in spans if span.ms >= 5.0)
+    assert by_name == [("aten::add", True), ("aten::mm", False), ("aten::mm", True)]
+    assert all(span.ms >= 20.0 for span in spans if span.name == "aten::mm")
+
+
+def test_each_synchronisation_is_counted_by_its_kind(device: torch.device) -> None:
+    """Also those that an operator makes because the host needs its values."""
+    values = torch.arange(4.0, device=device)
+    with counted_synchronisations() as counts:
+        values.sum().item()
+        values.nonzero()
+        values[values > 1]
+        values.cpu()
+        event(device).synchronize()
+        torch.accelerator.synchronize()
+        torch.accelerator.current_stream(device).synchronize()
+    assert counts == {
+        "item": 1,
+        "aten::nonzero": 1,
+        "aten::index": 1,
+        "copy": 1,
+        "event": 1,
+        "device": 1,
+        "stream": 1,
+    }
+
+
+def test_a_synchronisation_raises_where_none_is_allowed(device: torch.device) -> None:
+    """And the work before it is not lost."""
+    values = torch.arange(4.0, device=device)
+    with no_synchronisation():
+        total = values.sum()
+        for wait in (total.item, values.nonzero, values.cpu, torch.accelerator.synchronize):
+            with pytest.raises(RuntimeError, match="a synchronisation"):
+                wait()
+    assert total.item() == 6.0
+
+
+def test_a_failing_kernel_is_heard_where_the_host_looks(device: torch.device) -> None:
+    """Not where it was queued, and from then on everywhere."""
+    values = torch.ones(4, device=device)
+    failing_operator("aten::mul", "an illegal address")
+    values * 2
+    with pytest.raises(RuntimeError, match="an illegal address"):
+        torch.accelerator.synchronize()
+    with pytest.raises(RuntimeError, match="an illegal address"):
+        values + 1
+
+
+def test_an_index_out_of_range_is_an_error_of_the_device(device: torch.device) -> None:
+    """The kernel sees it, not the call."""
+    table = torch.ones(4, 2, device=device)
+    wrong = torch.tensor([9], device=device)
+    torch.nn.functional.embedding(wrong, table)
+    with pytest.raises(RuntimeError, match="index out of range"):
+        torch.accelerator.synchronize()
+
+
+def test_two_devices_have_streams_and_memory_of_their_own(device: torch.device) -> None:
+    """A tensor goes from one to the other, and no operator takes both."""
+    other = torch.device(device.type, 1)
+    work(LONG_MS, other)
+    assert torch.accelerator.current_stream(device).query()
+    assert not torch.accelerator.current_stream(other).query()
+    here, there = torch.ones(3, device=device), torch.ones(3, device=other)
+    with pytest.raises(RuntimeError, match="same device"):
+        here + there
+    assert (here.to(other) + there).cpu().tolist() == [2.0] * 3
+
+
+def test_a_tensor_of_the_host_is_no_argument(device: torch.device) -> None:
+    """But for a single number."""
+    here = torch.ones(3, device=device)
+    with pytest.raises(RuntimeError, match="same device"):
+        here + torch.ones(3)
+    assert (here + torch.tensor(2.0)).cpu().tolist() == [3.0] * 3
+
+
+def test_an_operator_without_a_kernel_raises(device: torch.device) -> None:
+    """It never runs on the host in secret."""
+    library = torch.library.Library("planted", "DEF")  # type: ignore[no-untyped-call]
+    library.define("unknown(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]
+    with pytest.raises(NotImplementedError, match="threaded"):
+        torch.ops.planted.unknown(torch.ones(3, device=device))
+
+
+def test_the_allocator_counts_and_runs_full(device: torch.device) -> None:
+    """Behind a try with its cache given back."""
+    torch.accelerator.empty_cache()
+    memory_limit(64 << 20)
+    before = threaded.memory_stats()
+    kept = [torch.empty(4 << 20, device=device) for _ in range(3)]
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(16 << 20, device=device)
+    stats = threaded.memory_stats()
+    used = "allocated_bytes.all.current"
+    assert stats[used] - before[used] == sum(each.nbytes for each in kept)
+    assert stats["num_ooms"] - before["num_ooms"] == 1
+    assert stats["num_alloc_retries"] - before["num_alloc_retries"] == 1
+    del kept
+    torch.empty(14 << 20, device=device)
+
+
+def test_a_query_ends_a_capture(device: torch.device) -> None:
+    """As on CUDA, and the capture cannot be ended well any more."""
+    mark = event(device)
+    with (
+        pytest.raises(RuntimeError, match="previous error during capture"),
+        Graph().capture(),
+        pytest.raises(RuntimeError, match="not permitted when stream is capturing"),
+    ):
+        mark.query()
+
+
+def test_a_graph_runs_at_each_replay_and_not_before(device: torch.device) -> None:
+    """Nothing is computed while it is captured."""
+    total = torch.zeros(2, device=device)
+    torch.accelerator.synchronize()
+    graph = Graph()
+    with graph.capture():
+        total.add_(1.0)
+    assert total.cpu().tolist() == [0.0] * 2
+    for _ in range(3):
+        graph.replay()
+    assert total.cpu().tolist() == [3.0] * 2
+
+
+def test_a_host_that_works_is_not_slowed_by_the_device(device: torch.device) -> None:
+    """Many small launches are queued long before the device has done them."""
+    slow_operator("aten::add_", 10.0)
+    total = torch.zeros(1, device=device)
+    begun = time.perf_counter()
+    for _ in range(20):
+        total.add_(1)
+    queued_s = time.perf_counter() - begun
+    torch.accelerator.synchronize()
+    assert time.perf_counter() - begun > max(0.2, 2 * queued_s)
+    assert total.item() == 20.0
