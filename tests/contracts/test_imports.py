@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UNBOUND = {"__init__", "__main__"}
-MOST_ROOMS, MOST_FLOORS = 23, 9
+MOST_ROOMS, MOST_FLOORS = 24, 9
 HEAVY = ("torch", "lightning", "tensorboard", "transformers")
 UNIX_ONLY = {"fcntl", "grp", "posix", "pwd", "resource", "termios"}
 
@@ -126,7 +126,7 @@ def test_no_rooms_stand_on_each_other() -> None:
 
 
 def test_the_drawing_fits_on_a_page() -> None:
-    """At most 23 rooms on 9 floors; a floor is the longest way down from it."""
+    """At most 24 rooms on 9 floors; a floor is the longest way down from it."""
     arrows = drawn()
     floors: dict[str, int] = {}
     for name in TopologicalSorter(arrows).static_order():

@@ -54,6 +54,8 @@ def calls(path: Path) -> Iterator[tuple[int, str]]:
 def test_no_module_of_the_loop_reads_from_the_device(path: Path) -> None:
     """`.item()`, `get_scale()` and the like stall the device that is measured."""
     for line, name in calls(path):
+        if name == "time.sleep" and path.name == "monitor.py":
+            continue  # between two questions to the device, when the fit is over
         assert name.rpartition(".")[2] not in WAITS, f"line {line}: {name}"
         assert name != "time.time", f"line {line}"
         if name.endswith(".synchronize"):
@@ -131,8 +133,8 @@ def test_values_on_a_device_are_left_there() -> None:
     assert fit.monitor.guard.faults == {}
 
 
-def test_a_thousand_steps_wait_for_the_device_once() -> None:
-    """At the end; polling costs nothing."""
+def test_a_thousand_steps_never_wait_for_the_device() -> None:
+    """Not at the end, either: it is asked how far it is, which costs nothing."""
     fit = DeviceFit(log_every=7)
     for number in range(1000):
         fit.step(device_ms=0.3)
@@ -142,4 +144,5 @@ def test_a_thousand_steps_wait_for_the_device_once() -> None:
 
     fit.finish()
 
-    assert fit.device.synchronizations == 1
+    assert fit.device.synchronizations == 0
+    assert set(fit.facts("data_stall_ns")) == {0}

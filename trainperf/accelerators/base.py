@@ -46,9 +46,10 @@ class Accelerator:
 
     def lacks(self) -> Mapping[Ability, str]:
         """Why something cannot be measured there; without what can."""
-        module = self._module()
-        has = hasattr(torch.accelerator, "memory_stats") or hasattr(module, "memory_stats")
-        if has:
+        current = torch.accelerator.current_accelerator()
+        if current is None or current.type != self.type:
+            return dict.fromkeys(Ability, f"not measured: torch knows no queue of {self.type}")
+        if hasattr(torch.accelerator, "memory_stats") or self._function("memory_stats"):
             return {}
         reason = f"not measured: {self.type} has no statistics of its allocator"
         return {Ability.STATISTICS: reason, Ability.RETRIES: reason}

@@ -41,7 +41,7 @@ def random_states() -> dict[torch.device, torch.Tensor]:
     kind = default_accelerator().type
     places = range(0 if kind == "cpu" else torch.accelerator.device_count())
     each = (accelerator_of(torch.device(kind, place)) for place in places)
-    states = {one.device: one.random_state() for one in each}
+    states = {accelerator.device: accelerator.random_state() for accelerator in each}
     return {device: state for device, state in states.items() if state is not None}
 
 

@@ -24,7 +24,9 @@ class Cuda(Accelerator):
 
     @override
     def lacks(self) -> Mapping[Ability, str]:
-        if torch.cuda.get_allocator_backend() == ASYNC_ALLOCATOR:
+        # Some builds of torch know no allocator to ask for.
+        has_any = torch.version.cuda is not None or torch.version.hip is not None
+        if has_any and torch.cuda.get_allocator_backend() == ASYNC_ALLOCATOR:
             return {Ability.RETRIES: NO_RETRIES}
         return {}
 
@@ -44,8 +46,7 @@ class Cuda(Accelerator):
     @override
     def has_graphs(self) -> bool:
         kind = torch.cuda.CUDAGraph
-        made = any(type(each) is kind for each in gc.get_referrers(kind))
-        return self.is_capturing() or made
+        return self.is_capturing() or any(type(e) is kind for e in gc.get_referrers(kind))
 
     @override
     @contextmanager

@@ -212,5 +212,5 @@ def _allocator(device: torch.device, counted_bytes: int) -> dict[str, int]:
 def _capacity(device: torch.device) -> int | None:
     if device.type == "cpu":
         return memory_bytes()
-    told = accelerator_of(device).memory_bytes()
-    return None if told is None else told[1]
+    sizes = accelerator_of(device).memory_bytes()
+    return None if sizes is None else sizes[1]

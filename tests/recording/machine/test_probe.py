@@ -65,9 +65,11 @@ def test_one_rank_of_a_host_samples_it(
 
 def test_the_devices_of_a_host_are_those_its_ranks_see(monkeypatch: pytest.MonkeyPatch) -> None:
     """One rank has one, several have all that are visible."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 3)
     monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda place: SimpleNamespace(uuid=f"1b2c-{place}")
+        torch.cuda,
+        "get_device_properties",
+        lambda place: SimpleNamespace(uuid=f"1b2c-{place.index}"),
     )
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     second = torch.device("cuda", 1)

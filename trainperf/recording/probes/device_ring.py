@@ -177,9 +177,9 @@ class Ring:
     def _accelerator(self, device: torch.device) -> Accelerator | None:
         """`None` for one that does not tell when a copy is done."""
         if device not in self._accelerators:
-            one = accelerator_of(device)
-            mute = one.asynchronous and Ability.EVENTS in one.lacks()
-            self._accelerators[device] = None if mute else one
+            accelerator = accelerator_of(device)
+            mute = accelerator.asynchronous and Ability.EVENTS in accelerator.lacks()
+            self._accelerators[device] = None if mute else accelerator
         return self._accelerators[device]
 
     def _another(

@@ -1,0 +1,276 @@
+"""Fits on the asynchronous device: what is planted there comes back, and nothing waits for it.
+
+Each of these was a wrong number, or a training that waited, when the device half was first run on
+a device that works while the host goes on.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from support.device.frontend import NAME
+from support.device.plants import Graph, counted_synchronisations, no_synchronisation, work
+from support.memory_sink import MemorySink
+from torch import nn
+
+from trainperf.audit.chip_benchmark import fastest
+from trainperf.core.phases import Phase
+from trainperf.loop import LoopMonitor
+
+
+STEPS = 60
+TRUE_LOSS = 7.0
+
+
+class Fit:
+    """A small training on the device, step by step."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        model: nn.Module | None = None,
+        *,
+        scaler: torch.amp.GradScaler | None = None,
+        watched_on: torch.device | str | None = None,
+        fused: bool = False,
+    ) -> None:
+        self.device = device
+        self.model = model or nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 1)).to(device)
+        self.scaler = scaler
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.0, fused=fused)
+        self.sink = MemorySink()
+        self.monitor = LoopMonitor(
+            None, report=False, machine=False, lines=False, sinks=[self.sink], log_every_n_steps=10
+        )
+        self.monitor.watch(self.model, self.optimizer, scaler, device=watched_on)
+
+    def batches(self, steps: int = STEPS) -> Iterator[torch.Tensor]:
+        """What the loader yields."""
+        return self.monitor.batches([torch.ones(4, 16) for _ in range(steps)])
+
+    def step(self, batch: torch.Tensor, *, ms: float = 1.0, poison: bool = False) -> None:
+        """Forward, backward and update; the device has *ms* to do in forward."""
+        with self.monitor.phase(Phase.FORWARD.label):
+            output = self.model(batch.to(self.device, non_blocking=True))
+            work(ms, self.device)
+            loss = (output * 0).mean() + TRUE_LOSS
+        with self.monitor.phase(Phase.BACKWARD.label):
+            (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+        if poison:
+            for parameter in self.model.parameters():
+                assert parameter.grad is not None
+                parameter.grad.fill_(float("inf"))
+        with self.monitor.phase(Phase.OPTIMIZER.label):
+            self.update()
+        self.monitor.end_step(loss)
+
+    def update(self) -> None:
+        """Of the optimizer, under the scaler if there is one."""
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        self.optimizer.zero_grad()
+
+    def close(self) -> None:
+        """The fit is over, and nothing of ours has failed."""
+        self.monitor.close()
+        assert self.monitor.monitor.guard.faults == {}
+
+    def facts(self, name: str) -> list[int | float | None]:
+        """One fact of all steps."""
+        return [record.facts.get(name) for record in self.sink.records]
+
+
+class Embedded(nn.Module):
+    """A model whose first parameter is on the host."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.table = nn.Embedding(10, 16)
+        self.head = nn.Linear(16, 1).to(device)
+        self.device = device
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        """From a batch that is used as numbers of rows."""
+        rows = self.table(batch.cpu().long()).mean(1)
+        return self.head(rows.to(self.device, non_blocking=True))  # type: ignore[no-any-return]
+
+
+def embedded(device: torch.device) -> Fit:
+    """A model whose first parameter is on the host."""
+    return Fit(device, Embedded(device))
+
+
+def moved_later(device: torch.device) -> Fit:
+    """A model that is moved to the device when it is watched already."""
+    fit = Fit(device, nn.Linear(16, 1))
+    fit.model.to(device)
+    return fit
+
+
+def watched_elsewhere(device: torch.device) -> Fit:
+    """A model of which we are told a wrong device."""
+    return Fit(device, watched_on="cpu")
+
+
+@pytest.mark.parametrize("make", [Fit, embedded, moved_later, watched_elsewhere])
+def test_the_loss_is_the_true_one(device: torch.device, make: Callable[..., Fit]) -> None:
+    """Wherever the model's first parameter was, and when it was moved."""
+    fit = make(device)
+    for batch in fit.batches():
+        fit.step(batch)
+    fit.close()
+
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+
+
+def test_a_device_that_is_not_the_current_one_keeps_its_marks(device: torch.device) -> None:
+    """The training thread and autograd's use events of one kind, on the streams they work on."""
+    fit = Fit(torch.device(NAME, 1))
+    for batch in fit.batches():
+        fit.step(batch)
+    fit.close()
+
+    assert None not in fit.facts("data_stall_ns")
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+
+
+def test_a_stuck_device_does_not_keep_the_users_error_back(device: torch.device) -> None:
+    """With 30 s queued it is raised after two, and the steps on the host are written."""
+    fit = Fit(device)
+    raised_at = 0.0
+    with pytest.raises(ValueError, match="theirs"), fit.monitor:
+        for number, batch in enumerate(fit.batches()):
+            fit.step(batch, ms=0.1)
+            if number == 30:
+                work(30_000, device)
+                raised_at = time.perf_counter()
+                raise ValueError("theirs")
+    waited_s = time.perf_counter() - raised_at
+
+    assert 1.5 < waited_s < 15.0
+    assert len(fit.sink.records) == 31
+    assert "still at work" in str(fit.monitor.monitor.guard.faults)
+
+
+@pytest.mark.parametrize("closed_inside", [True, False])
+def test_a_loop_in_inference_mode_has_its_tokens(device: torch.device, closed_inside: bool) -> None:  # noqa: FBT001 a parameter
+    """Wherever it is closed: rows that are written in the mode are zeroed outside of it."""
+    sink = MemorySink()
+    monitor = LoopMonitor(
+        None, report=False, machine=False, sinks=[sink], log_every_n_steps=10, kind="inference"
+    )
+    model = nn.Linear(16, 1).to(device)
+    monitor.watch(model)
+    mask = torch.ones(4, 16, dtype=torch.int64, device=device)
+    with torch.inference_mode():
+        for batch in monitor.batches([{"attention_mask": mask}] * 30):
+            model(batch["attention_mask"].float())
+            monitor.end_step()
+        if closed_inside:
+            monitor.close()
+    monitor.close()
+
+    assert monitor.monitor.guard.faults == {}
+    assert [record.facts["tokens_effective"] for record in sink.records] == [64] * 30
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_planted_overflows_are_counted(device: torch.device, fused: bool) -> None:  # noqa: FBT001 a parameter
+    """Three of sixty, under a device that nobody has heard of, fused update or not."""
+    fit = Fit(device, scaler=torch.amp.GradScaler(NAME), fused=fused)
+    for number, batch in enumerate(fit.batches()):
+        fit.step(batch, ms=0.1, poison=number in (10, 30, 50))
+    fit.close()
+
+    assert [at for at, count in enumerate(fit.facts("overflows")) if count] == [10, 30, 50]
+    assert sum(fit.facts("attempts")) == STEPS  # type: ignore[arg-type]
+
+
+def test_a_step_in_a_side_stream_keeps_its_marks(device: torch.device) -> None:
+    """The batch is fetched outside of it, and events of two streams come in any order."""
+    fit = Fit(device)
+    side = torch.Stream(device=device)
+    main = torch.accelerator.current_stream(device)
+    for batch in fit.batches():
+        torch.accelerator.set_stream(side)
+        fit.step(batch, ms=3.0)
+        torch.accelerator.set_stream(main)
+    fit.close()
+
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+    assert None not in fit.facts("lead_backward")
+
+
+def test_the_device_that_is_measured_is_waited_for(device: torch.device) -> None:
+    """Not the current one: work of 20 ms on the second is not done in none."""
+    second = torch.device(NAME, 1)
+
+    least_s, _ = fastest(lambda: work(20.0, second), second, 0.05)
+
+    assert least_s >= 0.02
+
+
+def test_a_device_without_a_number_is_the_current_one(device: torch.device) -> None:
+    """So values on it, which have the number, go to the same memory."""
+    fit = Fit(device, scaler=torch.amp.GradScaler(NAME), watched_on=NAME)
+    for batch in fit.batches():
+        fit.step(batch, ms=0.1)
+    fit.close()
+
+    assert fit.monitor._objects.device == torch.device(NAME, 0)
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+
+
+def test_a_graph_can_be_captured_in_the_loop(device: torch.device) -> None:
+    """Nothing of ours is asked meanwhile: a query would end the capture."""
+    fit = Fit(device)
+    graph, static = Graph(), torch.ones(4, 16, device=device)
+    for number, batch in enumerate(fit.batches()):
+        if number == 20:
+            with graph.capture(), fit.monitor.phase(Phase.FORWARD.label):
+                fit.model(static)
+        elif number > 20:
+            graph.replay(device)
+        fit.step(batch)
+    fit.close()
+
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+
+
+def test_nothing_of_ours_waits_for_the_device(device: torch.device) -> None:
+    """A wait of ours would raise; and with us there are no more of them than without."""
+    fit = Fit(device)
+    with no_synchronisation():
+        for batch in fit.batches():
+            fit.step(batch.pin_memory())
+    with counted_synchronisations() as counts:
+        fit.close()
+
+    assert sum(counts.values()) == 0
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+
+
+def test_a_stall_is_what_was_slept_on_an_idle_device(device: torch.device) -> None:
+    """And nothing of it behind queued work, where the device has something to do meanwhile."""
+
+    def slow() -> Iterator[torch.Tensor]:
+        for _ in range(20):
+            time.sleep(0.02)
+            yield torch.ones(4, 16)
+
+    stalls = []
+    for ms in (0.0, 60.0):
+        fit = Fit(device)
+        for batch in fit.monitor.batches(slow()):
+            fit.step(batch, ms=ms)
+        fit.close()
+        inner = [stall or 0 for stall in fit.facts("data_stall_ns")[5:]]
+        waits = [record.host_ns[Phase.DATA_WAIT] for record in fit.sink.records[5:]]
+        stalls.append(sum(inner) / sum(waits))
+
+    assert stalls[0] > 0.9
+    assert stalls[1] < 0.1
