@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.device.build import NoCompilerError
-from support.device.frontend import NAME, attach
+from support.device.frontend import NAME, attach, set_device
 from support.device.plants import unplant
 
 
@@ -47,6 +47,6 @@ def attached() -> None:
 def device(attached: None) -> Iterator[torch.device]:
     """A device that is idle and without plants before and after each test."""
     unplant()
-    torch.accelerator.set_device_index(0)
+    set_device(0)
     yield torch.device(NAME, 0)
     unplant()

@@ -119,16 +119,27 @@ def test_freed_memory_is_used_again_in_the_order_of_its_stream(device: torch.dev
 
 def test_a_copy_from_pinned_memory_returns_at_once(device: torch.device) -> None:
     """One from memory that is not pinned waits, as one without `non_blocking` does."""
-    pinned = torch.ones(1000).pin_memory()
+    pinned = torch.ones(100_000).pin_memory()
     assert pinned.is_pinned()
     slow_copies(latency_ms=LONG_MS)
     with no_synchronisation():
         arrived = pinned.to(device, non_blocking=True)
         assert not torch.accelerator.current_stream(device).query()
-    assert float(arrived.sum()) == 1000.0
-    for source, non_blocking in ((pinned, False), (torch.ones(1000), True)):
-        source.to(device, non_blocking=non_blocking)
-        assert torch.accelerator.current_stream(device).query()
+    assert float(arrived.sum()) == 100_000.0
+    with counted_synchronisations() as counts:
+        pinned.to(device)
+        torch.ones(100_000).to(device, non_blocking=True)
+    assert counts == {"copy": 1, "pageable copy": 1}
+
+
+def test_a_little_of_the_hosts_memory_is_staged(device: torch.device) -> None:
+    """The host may change it at once, and does not wait."""
+    source = torch.ones(4)
+    slow_copies(latency_ms=LONG_MS)
+    with no_synchronisation():
+        arrived = source.to(device, non_blocking=True)
+    source.zero_()
+    assert arrived.tolist() == [1.0] * 4
 
 
 def test_a_copy_to_pinned_memory_is_there_only_behind_its_event(device: torch.device) -> None:

@@ -55,7 +55,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     const auto index = device.has_index() ? device.index() : current_device();
     return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, index), id);
   }
-  c10::Stream getStream(c10::Device device) const override {
+  c10::Stream getStream(c10::Device device) const noexcept override {
     return stream(device, current_stream(device.has_index() ? device.index() : current_device()));
   }
   c10::Stream getDefaultStream(c10::Device device) const override { return stream(device, 0); }
@@ -65,7 +65,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getNewStream(c10::Device device, int) const override {
     return stream(device, stream_of_pool(device.has_index() ? device.index() : current_device()));
   }
-  c10::Stream exchangeStream(c10::Stream stream) const override {
+  c10::Stream exchangeStream(c10::Stream stream) const noexcept override {
     const auto before = getStream(stream.device());
     set_current_stream(stream.device_index(), stream.id());
     return before;
@@ -153,7 +153,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 void attach() {
   static Guard guard;
   static Hooks hooks;
-  c10::impl::registerDeviceGuard(kType, &guard);
+  static c10::impl::DeviceGuardImplRegistrar registrar(kType, &guard);
   at::RegisterPrivateUse1HooksInterface(&hooks);
   c10::SetAllocator(kType, device_allocator());
   register_operators();
@@ -194,6 +194,23 @@ void plant(DeviceIndex index, Change change) {
   auto& self = device(index);
   std::lock_guard<std::mutex> lock(self.mutex);
   change(self.plants);
+}
+
+// Runs in the stream's thread, in the stream's order; what it raises is an error of the device.
+void queue_host_function(DeviceIndex index, const std::string& name, py::function function) {
+  auto kept = std::shared_ptr<py::function>(
+      new py::function(std::move(function)), [](py::function* held) {
+        py::gil_scoped_acquire lock;
+        delete held;
+      });
+  current_queue(index).launch({name, [kept] {
+    py::gil_scoped_acquire lock;
+    try {
+      (*kept)();
+    } catch (py::error_already_set& error) {
+      throw std::runtime_error(error.what());
+    }
+  }});
 }
 
 int64_t ns(double ms) { return int64_t(ms * 1e6); }
@@ -286,6 +303,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("reset_sync_counts", &reset_sync_counts);
   m.def("refuse_syncs", [](bool refuse) { set_sync_mode(refuse ? SyncMode::Raise : SyncMode::Allow); });
   m.def("is_capturing", [](DeviceIndex index) { return bool(current_queue(index).graph()); });
+  m.def("queue_host_function", &queue_host_function);
+  m.def("host_view", &host_view);
   bind_plants(m);
   py::class_<Graph, std::shared_ptr<Graph>>(m, "Graph")
       .def("replay", [](const std::shared_ptr<Graph>& graph, DeviceIndex index) { replay(graph, index); });

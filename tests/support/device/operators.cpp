@@ -589,6 +589,8 @@ Tensor& set_nothing(Tensor& self) {
 // ---- copies -----------------------------------------------------------------------------------
 
 
+constexpr size_t kStagedBytes = 64 << 10;  // as CUDA documents it
+
 void copy_between_devices(const Tensor& from, const Tensor& to, Task task) {
   // On the source's stream, which waits for the target's and is waited for, as on CUDA.
   auto& queue = current_queue(from.device().index());
@@ -608,10 +610,13 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   task.name = "aten::copy_";
   const auto& host = on_device(from) ? to : from;
   const auto kept = on_device(host) ? nullptr : pinned_block(host.storage().data());
-  task.run = [to = aliases.of(to), from = aliases.of(from), kept] {
+  // A little of the host's memory is staged at the call; of more the host waits for the copy.
+  const bool staged = non_blocking && !kept && !on_device(from) && from.nbytes() <= kStagedBytes;
+  const auto source = staged ? from.clone() : aliases.of(from);
+  task.run = [to = aliases.of(to), source, kept] {
     at::AutoDispatchBelowADInplaceOrView below;
     at::NoGradGuard no_grad;
-    to.copy_(from);
+    to.copy_(source);
   };
   if (on_device(from) && on_device(to)) {
     if (from.device() == to.device())
@@ -633,7 +638,7 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   }
   auto& queue = current_queue(index);
   if (!non_blocking) before_wait("copy");
-  const bool waits = !non_blocking || !kept;
+  const bool waits = !non_blocking || !(kept || staged);
   if (non_blocking && waits) before_wait("pageable copy");
   queue.launch(std::move(task));
   if (waits) {
@@ -713,6 +718,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
 }
 
 }  // namespace
+
+at::Tensor host_view(const at::Tensor& tensor) { return Aliases().of(tensor); }
 
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   c10::DeviceGuard guard(storage.device());
