@@ -136,9 +136,7 @@ class Monitor:
         )
         self._flush_schedule = FlushSchedule(parts.log_every)
         self._sampling = Sampling(guard, self._clock, probes)
-        self._hear: Callable[[Batch, object], None] = guard.each_of_two(
-            overriding(probes, "micro_batch")
-        )
+        self._hear: Callable[[Batch, object], None] = guard.each(overriding(probes, "micro_batch"))
         self._resolve: Callable[[Sequence[Draft]], None] = guard.each(overriding(probes, "resolve"))
         closers = overriding(probes, "close")
         self.recorder.on_close = guard.each(closers) if closers else None
@@ -296,7 +294,7 @@ class Monitor:
         fence, device = group.fence, self._device
         if fence is not None and device is not None:
             self.guard.run(_DEVICE, lambda: device.release([fence]))
-        rows = tuple(self._row(draft) for draft in group.drafts)  # a sink may not change it
+        rows = tuple(map(self._row, group.drafts))  # a sink may not change it
         if rows:
             self._tell("rows", rows)
             self.progress = counted(self.progress, group.drafts)

@@ -1,4 +1,4 @@
-"""Processes on the CPUs: which are this training's, and who else keeps them busy.  Linux only.
+"""Processes on the CPUs: which are this training's, and who else keeps them busy.
 
 A process is this training's if it descends from the one that started its ranks.  Finding that out
 takes a look at every process of the host, so it is done as rarely as its own cost demands; between
@@ -6,12 +6,14 @@ two looks only those of this training are read.
 """
 
 import os
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import psutil
 
 from trainperf.core.artifacts.machine import Neighbour
 from trainperf.core.machine.clocks import HostClock, thread_ns
-from trainperf.recording.machine.host import PROC
 from trainperf.recording.schedule import CostLimit
 
 
@@ -21,8 +23,6 @@ LEAST_NS = 1_000_000_000
 MENTIONED = 0.1
 """CPUs from which on another process is named."""
 MOST_NAMED = 8
-
-_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 
 
 class ProcessTimes(NamedTuple):
@@ -41,48 +41,38 @@ class ProcessSource:
         clock: Monotonic, nanoseconds.
         training: Number of the training process.
         several: Whether the host has further ranks, which what started this one has started too.
-        proc: What the kernel shows of processes.
     """
 
-    def __init__(
-        self, clock: HostClock, training: int, *, several: bool = False, proc: Path = PROC
-    ) -> None:
-        self._clock, self._proc = clock, proc
-        self.works = (proc / "stat").is_file()
-        itself = _stat(proc, training) if several else None
+    def __init__(self, clock: HostClock, training: int, *, several: bool = False) -> None:
+        self._clock = clock
+        every = _every_process()
+        parent = every[training].parent if several and training in every else 1
         # What has lost its parent is adopted by process 1.
-        self._root = training if itself is None or itself.parent == 1 else itself.parent
-        self._limit = CostLimit(SHARE, LEAST_NS)
+        self._root = training if parent == 1 else parent
+        self.limit = CostLimit(SHARE, LEAST_NS)
+        """When every process may be looked at again."""
         self.own = {training}
         """Numbers of this training's processes, as of the last look."""
         self._own_s: dict[int, float] = {}
-        self._latest: dict[int, ProcessTimes] = {}
+        self._latest: Mapping[int, ProcessTimes] = {}
         self._read_ns = self._looked_ns = clock()
-        if self.works:
-            self.look(0)
-            self.read()
+        self.look(0)
+        self.read()
 
-    def read(self) -> float | None:
+    def read(self) -> float:
         """CPUs that this training kept busy since the reading before."""
-        if not self.works:
-            return None
-        now_ns, read = self._clock(), {pid: _stat(self._proc, pid) for pid in self.own}
-        own_s = {pid: each.cpu_s for pid, each in read.items() if each is not None}
-        more_s = sum(cpu_s - self._own_s.get(pid, 0.0) for pid, cpu_s in own_s.items())
+        now_ns, before_s, self._own_s = self._clock(), self._own_s, {}
+        for pid in self.own:
+            with suppress(psutil.Error):
+                self._own_s[pid] = _cpu_s(psutil.Process(pid).cpu_times())
+        more_s = sum(cpu_s - before_s.get(pid, 0.0) for pid, cpu_s in self._own_s.items())
         elapsed_s = max((now_ns - self._read_ns) / 1e9, 1e-9)
-        self._read_ns, self._own_s = now_ns, own_s
+        self._read_ns = now_ns
         return max(0.0, more_s / elapsed_s)
-
-    def due(self) -> bool:
-        """Whether every process may be looked at again."""
-        return self.works and self._clock() >= self._limit.next_ns
 
     def look(self, at_ns: int) -> list[Neighbour]:
         """Look at every process, *at_ns* of the fit; others that were busy since the last look."""
-        began_ns, now_ns = thread_ns(), self._clock()
-        pids = [int(name) for name in os.listdir(self._proc) if name.isdigit()]  # noqa: PTH208 names alone
-        read = {pid: _stat(self._proc, pid) for pid in pids}
-        every = {pid: each for pid, each in read.items() if each is not None}
+        began_ns, now_ns, every = thread_ns(), self._clock(), _every_process()
         self.own = _descendants(every, self._root) | {os.getpid()}
         elapsed_s = max((now_ns - self._looked_ns) / 1e9, 1e-3)
         cpus = {
@@ -91,7 +81,7 @@ class ProcessSource:
             if pid not in self.own
         }
         self._latest, self._looked_ns = every, now_ns
-        self._limit.done(self._clock(), thread_ns() - began_ns)
+        self.limit.done(self._clock(), thread_ns() - began_ns)
         busy = sorted((pid for pid in cpus if cpus[pid] >= MENTIONED), key=lambda pid: -cpus[pid])
         return [
             Neighbour(at_ns=at_ns, pid=pid, name=every[pid].name, cpus=round(cpus[pid], 3))
@@ -99,21 +89,21 @@ class ProcessSource:
         ]
 
 
-def _stat(proc: Path, pid: int) -> ProcessTimes | None:
-    try:
-        with open(f"{proc}/{pid}/stat", "rb") as file:  # noqa: PTH123 thousands of them
-            content = file.read()
-        # The name is in brackets and may hold anything.
-        before, _, after = content.rpartition(b")")
-        fields = after.split()
-        ticks = int(fields[11]) + int(fields[12])
-        name = before.partition(b"(")[2].decode(errors="replace")
-        return ProcessTimes(int(fields[1]), ticks * _TICK_S, name)
-    except (OSError, IndexError, ValueError):
-        return None
+def _every_process() -> dict[int, ProcessTimes]:
+    """Those of the host that this user may look at."""
+    every = psutil.process_iter(["ppid", "cpu_times", "name"])
+    return {
+        each.pid: ProcessTimes(told["ppid"], _cpu_s(told["cpu_times"]), told["name"] or "")
+        for each in every
+        if (told := each.info)["cpu_times"] is not None
+    }
 
 
-def _descendants(every: dict[int, ProcessTimes], root: int) -> set[int]:
+def _cpu_s(times: Any) -> float:  # noqa: ANN401 another class on each system
+    return float(times.user + times.system)
+
+
+def _descendants(every: Mapping[int, ProcessTimes], root: int) -> set[int]:
     own = {root}
     while more := {pid for pid, each in every.items() if each.parent in own} - own:
         own |= more

@@ -16,8 +16,6 @@ from trainperf.core.artifacts.compilation import Compiled
 UTILITIES = "torch._dynamo.utils"
 """Loaded with the compiler; not a public interface."""
 
-NO_RECORDS = "this version of torch keeps no records of its compilations"
-
 _NUMBER = re.compile(r"^\[?(\d+)/(\d+)\]?:?\s*")
 """How torch numbers a function and its compilations, e.g. `1/6: `."""
 _EXPLANATION = re.compile(r"^\s*Explanation:\s*(.+)$", re.MULTILINE)
@@ -56,12 +54,6 @@ class DynamoRecords:
         if spent_s is None:
             return None
         return spent_s - self._spent_s if spent_s >= self._spent_s else spent_s
-
-    def reasons(self) -> dict[str, str]:
-        """What is not known in this version."""
-        records = {"compiled": _metrics, "breaks": _breaks, "compile_s": _spent_s}
-        missing = [name for name, ask in records.items() if utilities() and ask() is None]
-        return dict.fromkeys(missing, NO_RECORDS)
 
 
 def compiled(entry: object, step: int | None) -> Compiled:

@@ -107,9 +107,7 @@ class TraceWorker:
                 self.go_on()
         finally:
             child, self._child = self._child, None
-            if child is not None and child.poll() is not None:
-                self._take_answer(self._requests.popleft(), child)
-            elif child is not None:
+            if child is not None:
                 end_child(child)
         if self._patience_ns:
             self._unread += [request.unread("the fit had ended") for request in self._requests]
