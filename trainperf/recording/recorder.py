@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from trainperf.core.machine.clocks import HostClock, TimingEvent
 from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
-from trainperf.core.steps.records import GapRecord, Row
+from trainperf.core.steps.records import GapRecord
 from trainperf.recording.timeline import Timeline, leaving_to
 
 
@@ -37,11 +37,6 @@ class Draft(msgspec.Struct):
     host_ns: list[int] = []
     """Once the step is closed; empty before."""
     marks: list[tuple[int, TimingEvent | None]] = []
-
-    def row(self) -> Row:
-        """The step as it is written: core columns and facts."""
-        core = (self.index, self.start_ns, int(self.tags), self.micro_batches)
-        return (*core, *(self.host_ns or _NO_TIME), *self.facts.values())
 
 
 class Recorder(Timeline):

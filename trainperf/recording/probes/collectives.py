@@ -98,20 +98,15 @@ class CollectivesProbe(Probe):
 
 
 def _groups() -> list[dist.ProcessGroup]:
-    """The process groups of this rank that count; all of them where torch lets them be seen."""
+    """The process groups of this rank; none where one of them does not count."""
     if not (dist.is_available() and dist.is_initialized()):
         return []
-    world = getattr(dist.distributed_c10d, "_world", None)
-    groups = list(getattr(world, "pg_map", None) or [dist.group.WORLD])
-    return [group for group in groups if _counts(group)]
-
-
-def _counts(group: dist.ProcessGroup) -> bool:
     try:
-        _issued([group])
-    except (AttributeError, RuntimeError):  # a backend that does not, or a torch that hides it
-        return False
-    return True
+        groups = list(dist.distributed_c10d._world.pg_map)  # noqa: SLF001 there is no public way
+        _issued(groups)
+    except (AttributeError, RuntimeError):  # a backend that does not, or a torch that hides them
+        return []
+    return groups
 
 
 def _issued(groups: Sequence[dist.ProcessGroup]) -> int:

@@ -9,7 +9,7 @@ from math import ceil, inf
 from pathlib import Path
 
 from trainperf.core.run_directory import CAPTURE_REQUEST, TRACES, write_atomically
-from trainperf.recording.schedule import Interval
+from trainperf.recording.schedule import CostLimit
 
 
 LOOK_EVERY_NS = 1_000_000_000
@@ -32,7 +32,7 @@ class CaptureRequest:
         self._note = run / TRACES / ".capture-at"
         self._leads = rank == min(ranks)
         self._notice_ns = 0 if len(ranks) == 1 else _NOTICE_NS
-        self._interval = Interval(LOOK_EVERY_NS)
+        self._interval = CostLimit(least_ns=LOOK_EVERY_NS)
         self._answered = self._noted()
         self.at = inf
         """The step at which the requested capture begins; infinity without a request."""
