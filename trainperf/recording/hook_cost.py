@@ -50,7 +50,6 @@ class HookCost(BracketCost):
         self._price = price
         self._price_ns = 0
         self._look = guard.hook(self.part, price.look)
-        self._number = 0
 
     def forward(self) -> None:
         """Another forward, with its hooks."""
@@ -72,13 +71,11 @@ class HookCost(BracketCost):
     def step_over(self, draft: Draft, *, traced: bool = False) -> float | None:
         """As for brackets; looks at what hooks cost, unless a trace would show it."""
         switch_ns = super().step_over(draft, traced=traced)
-        self._number += 1
-        if self._number <= _PRICED:
+        if len(self._steps) < _PRICED:
             begun = self.clock()
             if not traced:
                 self._look()
-            if self._number == _PRICED:
-                self._price_ns = self._price.ns
+            self._price_ns = self._price.ns
             self.without(begun)
         return switch_ns
 

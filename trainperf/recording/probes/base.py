@@ -141,7 +141,7 @@ class RingProbe(Probe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Read the group's copies and hand each step its rows."""
         self.ring.resolve()
-        for draft in drafts if self.ring.holds else ():
+        for draft in drafts if self.ring.rows_of else ():
             rows = self.ring.take(draft.index)
             if rows:
                 self.fill(draft, rows)

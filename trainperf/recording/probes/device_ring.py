@@ -57,7 +57,8 @@ class Ring:
         self._copied: list[_Copy] = []
         """Of the open group."""
         self._groups: deque[list[_Copy]] = deque()
-        self._rows_of: dict[int, list[list[float]]] = {}
+        self.rows_of: dict[int, list[list[float]]] = {}
+        """Of each step, in the order they were written, until somebody takes them."""
         self._incomplete: set[int] = set()
         self.dropped = 0
         """Values given up because every buffer was in flight."""
@@ -99,19 +100,14 @@ class Ring:
         for steps, buffer in self._groups.popleft():
             rows = buffer.host[: len(steps)].tolist()
             for (step, width), row in zip(steps, rows, strict=True):
-                self._rows_of.setdefault(step, []).append(row[:width])
+                self.rows_of.setdefault(step, []).append(row[:width])
             if buffer.whole.shape[1] == self._width and buffer.whole.device == self._device:
                 buffer.whole.zero_()
                 self._spare.append(buffer)
 
-    @property
-    def holds(self) -> bool:
-        """Whether there is anything to take."""
-        return bool(self._rows_of or self._incomplete)
-
     def take(self, step: int) -> list[list[float]]:
         """The rows of a step in the order they were written, once."""
-        rows = self._rows_of.pop(step, [])
+        rows = self.rows_of.pop(step, [])
         if step in self._incomplete:
             self._incomplete.discard(step)
             return []

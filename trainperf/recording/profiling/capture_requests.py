@@ -34,7 +34,7 @@ class CaptureRequest:
         self._notice_ns = 0 if len(ranks) == 1 else _NOTICE_NS
         self._interval = CostLimit(least_ns=LOOK_EVERY_NS)
         self._answered = self._noted()
-        self.at = inf
+        self.at: float = inf
         """The step at which the requested capture begins; infinity without a request."""
 
     def due(self, now_ns: int, step: int, step_ns: int) -> bool:
@@ -55,11 +55,11 @@ class CaptureRequest:
     def _look(self, step: int, step_ns: int) -> None:
         if self._leads and self._file.exists():
             self._file.unlink(missing_ok=True)
-            at = step + ceil(self._notice_ns / max(1, step_ns))
-            self._note.parent.mkdir(exist_ok=True)
-            write_atomically(self._note, f"{at} {step}".encode("ascii"))
-            self._answered = ""  # an earlier attempt may have noted the same
-        noted = self._noted()
+            self.at = step + ceil(self._notice_ns / max(1, step_ns))
+            if self._notice_ns:
+                self._note.parent.mkdir(exist_ok=True)
+                write_atomically(self._note, f"{self.at} {step}".encode("ascii"))
+        noted = "" if self._leads else self._noted()
         if noted and noted != self._answered:
             self._answered = noted
             self.at = int(noted.split()[0])

@@ -112,9 +112,12 @@ class ProfilerProbe(Probe):
 
     def detach(self) -> None:
         """Leave nothing running; traces that are still being read get a moment."""
-        if self._tracer is not None:
-            self._say_unfinished()
         self._stop()
+        if self._first and not self.traces and not self._notes:
+            self._say(
+                "captures_unfinished",
+                "nothing captured: the fit ended before one traced step was complete",
+            )
         if self.reader is not None:
             self._notes |= self.reader.finish()
 
@@ -208,12 +211,9 @@ class ProfilerProbe(Probe):
             return
         with self._dumping():
             self._stop()
-        if gap == Gap.SHUTDOWN.label:
-            self._say_unfinished()
-            return
         self._attempts += 1
-        self._due = self._attempts < ATTEMPTS
-        if not self._due:
+        self._due = self._attempts < ATTEMPTS and gap != Gap.SHUTDOWN.label
+        if self._attempts == ATTEMPTS:
             self._say(
                 "captures_cut",
                 f"nothing captured: {gap} began {ATTEMPTS} times before one step was complete",
@@ -239,11 +239,6 @@ class ProfilerProbe(Probe):
             yield
         finally:
             self.recorder.leave_gap()
-
-    def _say_unfinished(self) -> None:
-        if not self.traces:  # else it is the natural end of cycles without an end
-            sentence = "nothing captured: the fit ended before one traced step was complete"
-            self._say("captures_unfinished", sentence)
 
     def _say(self, key: str, sentence: str) -> None:
         if key not in self._notes:
