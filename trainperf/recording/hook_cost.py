@@ -8,7 +8,7 @@ Not counted: what our code pushes out of the caches.
 
 from collections.abc import Callable
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -137,10 +137,9 @@ class HookPrice:
                     _update(None, (), {})
             self._taken_ns.append(self._clock() - begun - self._inside_ns)
 
-    def _returned(self, module: object, args: object, kwargs: object, output: Tensor) -> None:
-        del module, args, kwargs
+    def _returned(self, *given: Any) -> None:  # noqa: ANN401 the output is the last one
         begun = self._clock()
-        hear_gradient(output, _first_gradient)
+        hear_gradient(given[-1], _first_gradient)
         self._inside_ns = self._clock() - begun
 
 
@@ -148,7 +147,6 @@ def _first_gradient(_: Tensor) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(nothing)  # noqa: SLF001 as `OutsidePasses` does
 
 
-def _update(optimizer: object, args: object, kwargs: object) -> None:
+def _update(*_: object) -> None:
     """As far as what is timed in its place."""
-    del optimizer, args, kwargs
     is_compiling()

@@ -132,7 +132,7 @@ class Recorder(Timeline):
         """End the fit; returns its length in nanoseconds."""
         if self._stack or self.slot != Gap.SHUTDOWN:
             self.rest(Gap.SHUTDOWN)
-        self._switch(self.slot)
+        self._account()
         self._finish_step(Gap.SHUTDOWN)
         for gap in GAPS:  # `leave` may have ended one that nobody settled
             if self._spent[gap] or gap is Gap.SHUTDOWN:

@@ -24,15 +24,12 @@ class PhaseListener(Protocol):
 
     def entered(self, slot: int) -> None:
         """A phase or gap began inside the current one."""
-        ...
 
     def left(self) -> None:
         """The innermost one ended."""
-        ...
 
     def cleared(self) -> None:
         """Whatever was open is over; the recorder's `slot` says what goes on now."""
-        ...
 
 
 class Timeline:
@@ -61,14 +58,14 @@ class Timeline:
     # -- phases: run many times every step ----------------------------------------------------
 
     def enter(self, phase: int) -> None:
-        """Begin a phase; the surrounding one is paused.  Inside a gap everything stays gap."""
+        """Begin a phase, or a gap; what is around it pauses.  Inside a gap all phases are gap."""
         now = self._clock()
         slot = self.slot
         self._spent[slot] += now - self._since
         self._since = now
         self._stack.append(slot)
         self._switches += 1
-        if slot < FIRST_GAP:
+        if slot < FIRST_GAP or phase >= FIRST_GAP:
             self.slot = phase
         if self.listener is not None:
             self.listener.entered(self.slot)
@@ -130,11 +127,9 @@ class Timeline:
         inside = gap == self.slot or gap in self._stack
         if self.on_gap is not None and self.slot < FIRST_GAP:
             self.on_gap(True)
-        self._switch(int(gap), push=True)
+        self.enter(int(gap))
         if not inside:
             self._gap_started[gap] = self._since
-        if self.listener is not None:
-            self.listener.entered(gap)
 
     def leave_gap(self) -> None:
         """End the gap begun with `enter_gap`; if a phase is innermost, that."""
@@ -152,22 +147,16 @@ class Timeline:
         With *since_last* the time since the last switch belongs to the new slot already: nothing
         announces that validation is about to build its loader, only that training has stopped.
         """
-        simple = slot < FIRST_GAP and self.slot < FIRST_GAP and not self._stack
-        if simple and self.listener is None and not since_last:
-            now = self._clock()
-            self._spent[self.slot] += now - self._since
-            self._since = now
-            self._switches += 1
-            self.slot = slot
-            return
         started = self._since
         if since_last:
             self._since = self._clock()
             self._spent[slot] += self._since - started
         else:
-            self._switch(self.slot)
+            self._account()
             started = self._since
-        self._ground(slot, started)
+        if self._stack or self.listener is not None or max(slot, self.slot) >= FIRST_GAP:
+            self._ground(slot, started)
+        self.slot = slot
 
     def _ground(self, slot: int, started: int) -> None:
         left = dict.fromkeys((*self._stack, self.slot))
@@ -186,14 +175,12 @@ class Timeline:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _switch(self, slot: int, *, push: bool = False) -> None:
+    def _account(self) -> None:
+        """What has passed since the last switch is the current slot's."""
         now = self._clock()
         self._spent[self.slot] += now - self._since
         self._since = now
         self._switches += 1
-        if push:
-            self._stack.append(self.slot)
-        self.slot = slot
 
     def _gap_over(self, slot: int) -> None:
         """A gap has ended; its time is told."""
