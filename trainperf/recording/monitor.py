@@ -228,7 +228,7 @@ class Monitor:
             base,
             at_step=self.recorder.index,
             dropped={name: number for name, number in dropped.items() if number},
-            notes={**base.notes, **self._said("notes")},
+            notes={**base.notes, **self._sentences("notes")},
             reasons={**base.reasons, **self._reasons()},
             readings=dict(self._own.fit(self._info_now())),
             faults=dict(self.guard.faults),
@@ -332,14 +332,14 @@ class Monitor:
 
     def _reasons(self) -> dict[str, str]:
         """Why facts are missing, as far as the probes know by now."""
-        reasons = self._said("reasons")
+        reasons = self._sentences("reasons")
         for probe in self._parts.probes:
             fault = self.guard.faults.get(probe.name)
             if fault is not None:
                 reasons |= dict.fromkeys(probe.facts, switched_off(probe.name, fault))
         return reasons
 
-    def _said(self, hook: str) -> dict[str, str]:
+    def _sentences(self, hook: str) -> dict[str, str]:
         """What the probes say under one of their hooks."""
         texts_of: dict[str, str] = {}
         for probe in self._parts.probes:

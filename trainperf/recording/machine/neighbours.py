@@ -6,9 +6,8 @@ two looks only those of this training are read.
 """
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
@@ -25,15 +24,6 @@ MENTIONED = 0.1
 MOST_NAMED = 8
 
 
-class ProcessTimes(NamedTuple):
-    """A process as it was when it was looked at."""
-
-    parent: int
-    cpu_s: float
-    """Processor time so far, without that of its children."""
-    name: str
-
-
 class ProcessSource:
     """This training's processor time, and who else takes any.
 
@@ -45,8 +35,7 @@ class ProcessSource:
 
     def __init__(self, clock: HostClock, training: int, *, several: bool = False) -> None:
         self._clock = clock
-        every = _every_process()
-        parent = every[training].parent if several and training in every else 1
+        parent = psutil.Process(training).ppid() if several else 1
         # What has lost its parent is adopted by process 1.
         self._root = training if parent == 1 else parent
         self.limit = CostLimit(SHARE, LEAST_NS)
@@ -54,7 +43,7 @@ class ProcessSource:
         self.own = {training}
         """Numbers of this training's processes, as of the last look."""
         self._own_s: dict[int, float] = {}
-        self._latest: Mapping[int, ProcessTimes] = {}
+        self._latest_s: dict[int, float] = {}
         self._read_ns = self._looked_ns = clock()
         self.look(0)
         self.read()
@@ -72,39 +61,27 @@ class ProcessSource:
 
     def look(self, at_ns: int) -> list[Neighbour]:
         """Look at every process, *at_ns* of the fit; others that were busy since the last look."""
-        began_ns, now_ns, every = thread_ns(), self._clock(), _every_process()
-        self.own = _descendants(every, self._root) | {os.getpid()}
+        began_ns, now_ns = thread_ns(), self._clock()
+        self.own = {self._root, os.getpid()}
+        with suppress(psutil.Error):  # a launcher may end before the ranks that it started
+            self.own |= {each.pid for each in psutil.Process(self._root).children(recursive=True)}
+        infos = {each.pid: each.info for each in psutil.process_iter(["cpu_times", "name"])}
+        every_s = {pid: _cpu_s(info["cpu_times"]) for pid, info in infos.items()}
         elapsed_s = max((now_ns - self._looked_ns) / 1e9, 1e-3)
         cpus = {
-            pid: (each.cpu_s - (self._latest[pid].cpu_s if pid in self._latest else 0)) / elapsed_s
-            for pid, each in every.items()
+            pid: (cpu_s - self._latest_s.get(pid, 0.0)) / elapsed_s
+            for pid, cpu_s in every_s.items()
             if pid not in self.own
         }
-        self._latest, self._looked_ns = every, now_ns
+        self._latest_s, self._looked_ns = every_s, now_ns
         self.limit.done(self._clock(), thread_ns() - began_ns)
         busy = sorted((pid for pid in cpus if cpus[pid] >= MENTIONED), key=lambda pid: -cpus[pid])
         return [
-            Neighbour(at_ns=at_ns, pid=pid, name=every[pid].name, cpus=round(cpus[pid], 3))
+            Neighbour(at_ns=at_ns, pid=pid, name=infos[pid]["name"] or "", cpus=round(cpus[pid], 3))
             for pid in busy[:MOST_NAMED]
         ]
 
 
-def _every_process() -> dict[int, ProcessTimes]:
-    """Those of the host that this user may look at."""
-    every = psutil.process_iter(["ppid", "cpu_times", "name"])
-    return {
-        each.pid: ProcessTimes(told["ppid"], _cpu_s(told["cpu_times"]), told["name"] or "")
-        for each in every
-        if (told := each.info)["cpu_times"] is not None
-    }
-
-
 def _cpu_s(times: Any) -> float:  # noqa: ANN401 another class on each system
-    return float(times.user + times.system)
-
-
-def _descendants(every: Mapping[int, ProcessTimes], root: int) -> set[int]:
-    own = {root}
-    while more := {pid for pid, each in every.items() if each.parent in own} - own:
-        own |= more
-    return own
+    """Processor time without that of its children; 0 where this user may not know it."""
+    return 0.0 if times is None else float(times.user + times.system)

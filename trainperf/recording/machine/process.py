@@ -32,6 +32,7 @@ from trainperf.recording.machine.devices import DeviceSource, nvml_of
 from trainperf.recording.machine.host import HostSource
 from trainperf.recording.machine.neighbours import MENTIONED, ProcessSource
 from trainperf.recording.rotating_file import RotatingFile
+from trainperf.recording.schedule import CostLimit
 
 
 SHARE = 0.005
@@ -118,17 +119,17 @@ def _sample(given: SimpleNamespace) -> None:
         sampler = Sampler(given)
         file.write(_encode(sampler.header) + b"\n")
         file.flush()
-        every_ns = int(given.every_s * 1e9)
-        due_ns = monotonic_ns() + every_ns
+        limit = CostLimit(SHARE, int(given.every_s * 1e9))
+        limit.done(monotonic_ns(), 0)
         while os.getppid() == given.parent:
-            left_s = (due_ns - monotonic_ns()) / 1e9
+            left_s = (limit.next_ns - monotonic_ns()) / 1e9
             if left_s > 0:
                 time.sleep(min(left_s, _LOOK_S))
                 continue
             began_ns, spent_ns = monotonic_ns(), thread_ns()
             file.write(sampler.sample())
             file.flush()
-            due_ns = began_ns + max(every_ns, int((thread_ns() - spent_ns) / SHARE))
+            limit.done(began_ns, thread_ns() - spent_ns)
 
 
 def pack(part: Path) -> None:
