@@ -34,7 +34,7 @@ def test_a_switch_costs_what_brackets_took_in_the_loop() -> None:
 
 
 def test_nothing_is_known_before_enough_steps() -> None:
-    """Until then each step has what was timed in it."""
+    """Until then the calibrated cost holds."""
     assert timed(lambda _: 2.0)[:-1] == [None] * STEPS
 
 

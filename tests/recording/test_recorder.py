@@ -414,7 +414,7 @@ def test_validation_in_the_middle_of_a_group_tags_the_open_step() -> None:
 
 
 def test_switches_are_counted_for_the_step_they_cost() -> None:
-    """What brackets cost is timed once and multiplied."""
+    """What brackets cost is calibrated once and multiplied."""
     line = Timeline()
     line.step(1)
     line.step(1)

@@ -48,8 +48,6 @@ class BracketCost:
         if before is None:
             return None
         self._steps.append((spent_ns, before.switches))
-        before.facts["overhead_ns"] = (before.facts.get("overhead_ns") or 0) + spent_ns
-        before.switches = 0  # those are paid
         if len(self._steps) < STEPS:
             return None
         usual = self._steps[-COUNTED:]

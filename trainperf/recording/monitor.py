@@ -31,6 +31,7 @@ from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.sampling import Sampling
 from trainperf.recording.schedule import CostLimit, FlushSchedule
 from trainperf.recording.sinks.base import Sink
+from trainperf.recording.timeline import calibrate
 
 
 TOTALS_EVERY_NS = 10_000_000_000
@@ -94,7 +95,7 @@ class Monitor:
         self._totals_due = CostLimit(least_ns=TOTALS_EVERY_NS)
         self._show_limit = CostLimit(SHOW_SHARE)
         self.switch_ns = 0.0
-        """What a switch between phases costs, as the recorder counts them, once it was timed."""
+        """What a switch between phases costs, as the recorder counts them."""
         self.progress: dict[str, int] = {}
         """Steps, samples and effective tokens written so far, this rank."""
         self.started = self.finished = False
@@ -109,6 +110,7 @@ class Monitor:
         counts = {fact for probe in probes for fact in probe.counts} | {"overhead_ns"}
         self.recorder.set_columns(columns, counts)
         parts.info = msgspec.structs.replace(parts.info, columns=columns)
+        self.switch_ns = calibrate(self._clock)
         for probe in probes:
             probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
