@@ -124,7 +124,7 @@ def _row(name: str, at_ms: Sequence[float], traces: Sequence[Path]) -> CaptureCo
 def idle_ns(scratch: Path, *, rounds: int = 200, steps: int = 1000) -> float:
     """Median cost of a step boundary at which neither plan, person nor step wants a capture."""
     recorder = Recorder(monotonic_ns)
-    profile = ScheduledProfile(skip_first=10**9, on_slow_step=2.0)
+    profile = ScheduledProfile(skip_first=10**9)
     place = CaptureRank(run=scratch, rank=0, world_size=1, device="cpu")
     probe = ProfilerProbe(profile, place, scratch, Guard())
     probe.attach(recorder)

@@ -13,11 +13,11 @@ import json
 import random
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 from scripts.bench.harness import machine_line, table, write_json
 from trainperf.core.artifacts.machine import DEVICE_COLUMNS
@@ -57,8 +57,8 @@ class SizeRow:
 
 def sampled(number: int) -> list[list[float | None]]:
     """What the sampler reads here, without the times."""
-    given = Namespace(
-        zero_ns=0, parent=1, thread=1, several=False, device=[], rank=0, attempt=0, every_s=1.0
+    given = SimpleNamespace(
+        zero_ns=0, parent=1, thread=1, several=False, devices=[], rank=0, attempt=0, every_s=1.0
     )
     sampler = Sampler(given)
     return [json.loads(sampler.sample().splitlines()[0])[1:] for _ in range(number)]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.live import micro_batch_done
 
 from trainperf.core.phases import PHASES, Phase, Tag
 from trainperf.core.steps.records import GapRecord
@@ -45,7 +46,7 @@ class Replayed:
         recorded = json.loads((LOGS / f"{log}.json").read_text())
         for _, kind, value in recorded["rows"]:
             if kind == "done":
-                self.recorder.micro_batch_done(complete=value)
+                micro_batch_done(self.recorder, complete=value)
             else:
                 self._event(kind, **recorded["names"][value])
                 self.clock.advance(ns=passing(kind, recorded["names"][value]["name"]))

@@ -130,7 +130,7 @@ def test_a_nested_phase_pauses_the_one_around_it() -> None:
                 clock.advance(ms=5)
             clock.advance(ms=2)
         recorder = monitor.monitor.recorder
-        seen.append([recorder.spent_ns(slot) // 10**6 for slot in range(8)])
+        seen.append([recorder._spent[slot] // 10**6 for slot in range(8)])
         monitor.end_step()
     monitor.close()
 

@@ -66,7 +66,7 @@ def test_a_broken_device_leaves_the_phases_balanced() -> None:
                 fit.clock.advance(ms=1)
         fit.clock.advance(ms=4)
 
-    spent = [fit.monitor.recorder.spent_ns(slot) // MS for slot in range(8)]
+    spent = [fit.monitor.recorder._spent[slot] // MS for slot in range(8)]
     assert spent == [0, 1, 1, 1, 4, 0, 0, 0]
     assert list(fit.monitor.guard.faults) == ["device marks"]
 

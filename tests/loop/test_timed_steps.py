@@ -9,8 +9,9 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.readings import OVERHEAD_S, STEP_MEAN_S
 from trainperf.loop import LoopMonitor
-from trainperf.recording.bracket_cost import STEPS, TimedBracket
+from trainperf.recording.bracket_cost import STEPS
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.timeline import DirectBracket
 
 
 class Napping(Probe):
@@ -28,7 +29,7 @@ def run_steps(monitor: LoopMonitor, number: int) -> list[bool]:
     timed = []
     for _ in monitor.batches(range(number)):
         forward = monitor.phase("forward")
-        timed.append(isinstance(forward, TimedBracket))
+        timed.append(type(forward) is DirectBracket)
         with forward:
             pass
         monitor.end_step()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from threading import Thread
 
 import pytest
+from support.live import micro_batch_done
 
 from trainperf.core.phases import PHASES, Gap, Phase
 from trainperf.loop.phase_contexts import PhaseContexts
@@ -52,7 +53,7 @@ class Loop:
         self.waits.micro_batch = False
         self.waits.settle()
         switch_to(self.recorder, Phase.OTHER)()
-        self.recorder.micro_batch_done(complete=True)
+        micro_batch_done(self.recorder, complete=True)
         self.waits.begin_step()
 
     def phases_ns(self, step: int = -1) -> dict[str, int]:

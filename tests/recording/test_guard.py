@@ -79,14 +79,9 @@ def test_a_fault_in_one_part_silences_no_other(arguments: int) -> None:
     """Each hook of a chain is switched off by its own fault only."""
     guard, good, bad, last = Guard(), Part(), Part(fails_at=1), Part()
     hooks = [("good", good), ("bad", bad), ("last", last)]
-    if arguments == 1:
-        chain = guard.each(hooks)
-        for _ in range(3):
-            chain(1)
-    else:
-        pair = guard.each_of_two(hooks)
-        for _ in range(3):
-            pair(1, 2)
+    chain = guard.each(hooks)
+    for _ in range(3):
+        chain(*range(arguments))
 
     assert (good.calls, bad.calls, last.calls) == (3, 1, 3)
     assert set(guard.faults) == {"bad"}

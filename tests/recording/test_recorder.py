@@ -1,7 +1,7 @@
 """Every nanosecond of a fit belongs to one slot: each transition of the recorder, exactly."""
 
 import pytest
-from support.live import MS, Timeline, assert_tiles, phases_ms
+from support.live import MS, Timeline, assert_tiles, micro_batch_done, phases_ms
 
 from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.recording.timeline import leaving_to
@@ -14,7 +14,7 @@ def test_what_no_phase_brackets_is_other() -> None:
     line.wait(3)
     line.spend(Phase.FORWARD, 5)
     line.wait(2)
-    line.recorder.micro_batch_done(complete=True)
+    micro_batch_done(line.recorder, complete=True)
     line.end()
 
     assert phases_ms(line.steps[0]) == {"forward": 5, "other": 5}
@@ -32,7 +32,7 @@ def test_a_nested_phase_pauses_the_one_around_it() -> None:
     line.spend(Phase.BACKWARD, 20)
     line.wait(2)
     line.recorder.leave()
-    line.recorder.micro_batch_done(complete=True)
+    micro_batch_done(line.recorder, complete=True)
     line.end()
 
     assert phases_ms(line.steps[0]) == {"forward": 10, "backward": 20, "optimizer": 4}
@@ -47,7 +47,7 @@ def test_a_phase_nested_in_itself_goes_on() -> None:
     line.spend(Phase.CALLBACKS, 2)
     line.wait(4)
     line.recorder.leave()
-    line.recorder.micro_batch_done(complete=True)
+    micro_batch_done(line.recorder, complete=True)
     line.end()
 
     assert phases_ms(line.steps[0]) == {"callbacks": 7}
@@ -71,7 +71,7 @@ def test_a_wait_is_left_for_a_phase_at_one_moment(around: Phase | Gap | None) ->
     inside = recorder.inside_gap
     while recorder.depth:
         recorder.leave_gap()
-    recorder.micro_batch_done(complete=True)
+    micro_batch_done(recorder, complete=True)
     line.end()
 
     assert inside is isinstance(around, Gap)
@@ -146,7 +146,7 @@ def test_a_checkpoint_inside_a_callback_is_cut_out_of_the_step() -> None:
     line.recorder.leave_gap()
     line.wait(2)
     line.recorder.leave()
-    line.recorder.micro_batch_done(complete=True)
+    micro_batch_done(line.recorder, complete=True)
     line.end()
 
     assert phases_ms(line.steps[0]) == {"callbacks": 3}
@@ -296,7 +296,7 @@ def test_a_loader_that_is_asked_twice_opens_one_step() -> None:
     line.spend(Phase.DATA_WAIT, 2)
     line.recorder.boundary()
     line.spend(Phase.DATA_WAIT, 3)
-    line.recorder.micro_batch_done(complete=True)
+    micro_batch_done(line.recorder, complete=True)
     line.end()
 
     assert [phases_ms(step) for step in line.steps] == [{"data_wait": 5}]
@@ -310,13 +310,13 @@ def test_frames_an_exception_left_open_end_at_the_next_boundary() -> None:
     line.recorder.enter(Phase.OPTIMIZER)
     line.recorder.enter(Phase.FORWARD)
     line.wait(1)
-    line.recorder.micro_batch_done(complete=True)
+    micro_batch_done(line.recorder, complete=True)
     line.recorder.boundary()
     line.wait(2)
     line.recorder.leave()
     line.recorder.leave()
     line.wait(4)
-    line.recorder.micro_batch_done(complete=True)
+    micro_batch_done(line.recorder, complete=True)
     line.end()
 
     assert [phases_ms(step) for step in line.steps] == [{"forward": 1}, {"other": 6}]
@@ -343,7 +343,7 @@ def test_a_step_that_ends_inside_a_gap_takes_the_gap_out() -> None:
     line.recorder.boundary()
     line.recorder.enter_gap(Gap.CHECKPOINT)
     line.wait(5)
-    line.recorder.micro_batch_done(complete=True)
+    micro_batch_done(line.recorder, complete=True)
     line.recorder.last_hook_done()
     line.wait(2)
     line.recorder.leave_gap()
@@ -411,19 +411,6 @@ def test_validation_in_the_middle_of_a_group_tags_the_open_step() -> None:
 
     found = [bool(step.tags & Tag.AFTER_VALIDATION) for step in line.steps]
     assert found == [False, True, True, False]
-
-
-def test_a_tag_is_the_open_steps() -> None:
-    """With none open it is nobody's."""
-    line = Timeline()
-    line.recorder.tag(Tag.AUDITED)
-    line.step(1)
-    line.step(1)
-    line.recorder.tag(Tag.PROFILED)
-    line.step(1)
-    line.end()
-
-    assert [step.tags & ~Tag.FIRST_IN_EPOCH for step in line.steps] == [0, Tag.PROFILED, 0]
 
 
 def test_switches_are_counted_for_the_step_they_cost() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.live import MS, Timeline, assert_tiles
+from support.live import MS, Timeline, assert_tiles, micro_batch_done
 
 from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
 from trainperf.recording.timeline import HookBracket
@@ -26,11 +26,10 @@ MOVES: list[tuple[str, Operation]] = [
     ("leave", leaving),
     ("leave_gap", lambda line: line.recorder.leave_gap()),
     ("last_hook_done", lambda line: line.recorder.last_hook_done()),
-    ("micro_batch", lambda line: line.recorder.micro_batch_done(complete=False)),
-    ("complete", lambda line: line.recorder.micro_batch_done(complete=True)),
+    ("micro_batch", lambda line: micro_batch_done(line.recorder, complete=False)),
+    ("complete", lambda line: micro_batch_done(line.recorder, complete=True)),
     ("epoch_ended", lambda line: line.recorder.epoch_ended()),
     ("unwind", lambda line: line.recorder.unwind(min(1, line.recorder.depth))),
-    ("tag", lambda line: line.recorder.tag(Tag.AUDITED)),
     ("end", lambda line: line.recorder.end()),
 ]
 
@@ -124,7 +123,7 @@ def test_a_bracket_is_enter_and_leave_in_one(tree: list[object], *, in_gap: bool
     _walk_slowly(slow, tree)
     _walk_in_brackets(fast, tree)
     for line in (slow, fast):
-        line.recorder.micro_batch_done(complete=True)
+        micro_batch_done(line.recorder, complete=True)
         line.end()
 
     assert [step.host_ns for step in fast.steps] == [step.host_ns for step in slow.steps]

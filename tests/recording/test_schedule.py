@@ -1,6 +1,6 @@
 """When something is due: a few steps or seconds, and never so often that it costs."""
 
-from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval
+from trainperf.recording.schedule import CostLimit, FlushSchedule
 
 
 SECOND = 1_000_000_000
@@ -50,18 +50,6 @@ def test_nothing_is_flushed_when_nothing_waits() -> None:
     assert not schedule.due(0, 100 * SECOND)
 
 
-def test_between_two_flushes_it_need_not_be_asked() -> None:
-    """Until so many steps wait or it is late; of steps that gather, until one can be afforded."""
-    schedule = FlushSchedule(50)
-    schedule.done(0, 1_000_000)
-
-    assert schedule.ask_again(0, 1) == (50, 5 * SECOND)
-    assert not schedule.due(50, 1)
-    assert schedule.ask_again(50, 1) == (500, 200_000_000)
-    assert not schedule.due(499, 199_999_999)
-    assert schedule.due(51, 200_000_000)
-
-
 def test_a_flush_that_cost_a_second_is_not_repeated_for_two_hundred() -> None:
     """Half a percent at most, as long as five hundred steps do not gather."""
     schedule = FlushSchedule(1)
@@ -82,7 +70,7 @@ def test_every_step_can_be_asked_for() -> None:
 
 def test_an_interval_is_due_once_per_interval() -> None:
     """The first time at once, then no sooner than so long after."""
-    interval = Interval(10)
+    interval = CostLimit(least_ns=10)
 
     assert [now for now in range(0, 45, 3) if interval.due(now)] == [0, 12, 24, 36]
 

@@ -16,8 +16,8 @@ from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.sinks.jsonl import JsonlSink
-from trainperf.recording.sinks.loggers import LoggerSink
-from trainperf.recording.sinks.tensorboard import LAYOUT, TensorBoardSink, layout, scalars
+from trainperf.recording.sinks.loggers import CurveSink
+from trainperf.recording.sinks.tensorboard import LAYOUT, layout, scalars
 
 
 READINGS = {
@@ -187,7 +187,7 @@ def test_only_readings_with_a_value_are_shown() -> None:
 def test_a_writer_gets_one_point_per_reading() -> None:
     """At the step they were taken."""
     writer = Written()
-    sink = TensorBoardSink(writer)
+    sink = CurveSink(writer)
     sink.begin(RunInfo())
     sink.readings(41, READINGS)
 
@@ -198,7 +198,7 @@ def test_a_writer_gets_one_point_per_reading() -> None:
 def test_loggers_get_one_call_each_at_the_users_step() -> None:
     """The step number their own curves are drawn over."""
     loggers = [Logged(), Logged()]
-    sink = LoggerSink(loggers, lambda: 7)
+    sink = CurveSink(None, loggers, lambda: 7)
     sink.begin(RunInfo())
     sink.readings(41, READINGS)
     sink.readings(42, {"mfu": READINGS["mfu"]})
@@ -210,7 +210,7 @@ def test_loggers_get_one_call_each_at_the_users_step() -> None:
 def test_charts_are_grouped_where_the_logger_is_tensorboards() -> None:
     """And only there."""
     logger = WithExperiment()
-    LoggerSink([Logged(), logger], lambda: 0).begin(RunInfo())
+    CurveSink(None, [Logged(), logger], lambda: 0).begin(RunInfo())
 
     assert logger.experiment.layouts == [layout()]
 

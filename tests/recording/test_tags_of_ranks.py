@@ -4,7 +4,7 @@ import pytest
 
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.tensorboard import TensorBoardSink
+from trainperf.recording.sinks.loggers import CurveSink
 
 
 READINGS = {"step_s": Reading(value=0.05, unit="s", n=9)}
@@ -32,7 +32,7 @@ class Written:
 def test_one_rank_of_several_is_not_taken_for_the_job(ranks: int, prefix: str) -> None:
     """What all ranks know together has tags of its own, and charts show what is written."""
     writer = Written()
-    sink = TensorBoardSink(writer)
+    sink = CurveSink(writer)
     sink.begin(RunInfo(world_size=ranks))
     sink.readings(50, READINGS)
     sink.all_ranks(50, READINGS)

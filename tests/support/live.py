@@ -49,7 +49,7 @@ class Timeline:
         """A micro-batch of one forward of so many milliseconds."""
         self.recorder.boundary()
         self.spend(Phase.FORWARD, ms)
-        self.recorder.micro_batch_done(complete=complete)
+        micro_batch_done(self.recorder, complete=complete)
         self.recorder.last_hook_done()
 
     def take(self) -> None:
@@ -67,6 +67,13 @@ class Timeline:
     def gaps_ms(self) -> list[tuple[str, float, float, int]]:
         """Every gap as name, start, length in milliseconds, and the step it follows."""
         return [(g.gap, g.start_ns / MS, g.duration_ns / MS, g.after_step) for g in self.gaps]
+
+
+def micro_batch_done(recorder: Recorder, *, complete: bool) -> None:
+    """A forward-backward pass is over; *complete* when the optimizer was stepped in it."""
+    if recorder.draft is not None:
+        recorder.draft.micro_batches += 1
+        recorder.draft.complete = recorder.draft.complete or complete
 
 
 def phases_ms(step: Draft) -> dict[str, float]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from support.live import Timeline
+from support.live import Timeline, micro_batch_done
 
 from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.recording.guard import Guard
@@ -109,7 +109,7 @@ class Captured(Timeline):
         torch.ones(2, 2).mm(torch.ones(2, 2))
         self.wait(3 + slower_ms)
         self.recorder.leave()
-        self.recorder.micro_batch_done(complete=complete)
+        micro_batch_done(self.recorder, complete=complete)
         self.recorder.last_hook_done()
         self.wait(1)
 

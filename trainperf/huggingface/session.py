@@ -25,7 +25,7 @@ from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.prepared_loaders import ACCELERATED, BracketedBatches, carried
 from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.probes.selection import FitObjects
-from trainperf.recording.sinks.tensorboard import TensorBoardSink
+from trainperf.recording.sinks.loggers import CurveSink
 from trainperf.recording.timeline import switch_to
 from trainperf.trials.batch_source import BatchSource, TrialsOver
 from trainperf.trials.training import Training
@@ -87,7 +87,7 @@ class MeasuredTraining:
         self._objects = objects(given, args, fit.options.tokens)
         writer = None
         if fit.trials is None:
-            writer = fit.guard.run(TensorBoardSink.name, lambda: writer_of(args, self._state))
+            writer = fit.guard.run(CurveSink.name, lambda: writer_of(args, self._state))
         if writer is not None:
             fit.closing.callback(writer.close)
         return FitFacts(

@@ -70,7 +70,7 @@ class Fragmentation(Meter):
 class ResidentPeak(Meter):
     """Largest resident set of the training process seen, in bytes; CPU runs, sampled.
 
-    Sampled, in the long run four times a second, so a short peak can be missed.
+    Sampled, as often as it costs 0.1 % of the time, so a short peak can be missed.
 
     Wrong where: shared memory of loader workers is counted in it, or a short peak was missed.
     To confirm: `/proc/PID/status`, VmHWM.

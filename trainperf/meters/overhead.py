@@ -8,12 +8,12 @@ from trainperf.meters.base import Meter, mean
 class Overhead(Meter):
     """Host time trainperf itself takes per steady step, in seconds.
 
-    Its own hooks and flushes as measured, plus its brackets: in a Lightning fit at what they took
-    in their places in the first steps, in a plain loop at a cost calibrated at the start, with
-    warm caches, which is less than they take.  What the relay *saves* against Lightning's own
-    brackets is not subtracted, and what our code pushes out of the caches is not known.
+    Its own hooks and flushes as measured, plus its brackets, at what they took in their places in
+    the first steps (in a shorter fit, at what they take in a row, which is less).  What the relay
+    *saves* against Lightning's own brackets is not subtracted, and what our code pushes out of the
+    caches is not known.
 
-    Wrong where: a plain loop does real work: its caches are cold, and it costs more than this.
+    Wrong where: the loop is another one after its first forty steps, with warmer or colder caches.
     To confirm: time the script with and without trainperf, several times, in turns.
     """
 

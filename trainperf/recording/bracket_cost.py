@@ -7,7 +7,7 @@ takes in a row.  So in the first steps of a fit each one is timed in its place.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from statistics import median
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from typing_extensions import ParamSpec
 
@@ -59,8 +59,8 @@ class BracketCost:
 
     def bracket(self, inner: AbstractContextManager[None]) -> AbstractContextManager[None]:
         """The context manager, timed."""
-        bracket = DirectBracket(self.timed(inner.__enter__), self.timed(inner.__exit__))
-        return cast("AbstractContextManager[None]", bracket)
+        leave: Callable[..., object] = inner.__exit__
+        return DirectBracket(self.timed(inner.__enter__), self.timed(leave))
 
     def timed(self, function: Callable[P, R], sign: int = 1) -> Callable[P, R]:
         """The function, whose time is counted; with *sign* −1 it is taken off."""

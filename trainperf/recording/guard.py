@@ -7,8 +7,7 @@ counted, and shown in the report.
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from functools import partial
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from typing_extensions import ParamSpec
 
@@ -17,11 +16,6 @@ from trainperf.recording.timeline import DirectBracket
 
 P = ParamSpec("P")
 R = TypeVar("R")
-A = TypeVar("A")
-B = TypeVar("B")
-
-Hook = tuple[str, Callable[..., object]]
-"""A part, and what is called of it."""
 
 log = logging.getLogger("trainperf")
 
@@ -67,32 +61,19 @@ class Guard:
 
         return guarded
 
-    def each(self, hooks: Iterable[tuple[str, Callable[[A], object]]]) -> Callable[[A], None]:
+    def each(self, hooks: Iterable[tuple[str, Callable[P, object]]]) -> Callable[P, None]:
         """Several parts' hooks behind one call, each switched off by its own part's fault only.
 
-        The result runs every step: a plain function of one argument is the cheapest to call.
+        The result runs every step.
         """
-        chain = self._chain(hooks)
+        faults, chain = self.faults, list(hooks)
 
-        def call(argument: A) -> None:
+        def call(*args: P.args, **kwargs: P.kwargs) -> None:
             for part, hook in chain:
+                if part in faults:
+                    continue
                 try:
-                    hook(argument)
-                except Exception as error:  # noqa: BLE001 the one boundary for our own faults
-                    self.fault(part, error)
-
-        return call
-
-    def each_of_two(
-        self, hooks: Iterable[tuple[str, Callable[[A, B], object]]]
-    ) -> Callable[[A, B], None]:
-        """As `each`, for hooks of two arguments."""
-        chain = self._chain(hooks)
-
-        def call(first: A, second: B) -> None:
-            for part, hook in chain:
-                try:
-                    hook(first, second)
+                    hook(*args, **kwargs)
                 except Exception as error:  # noqa: BLE001 the one boundary for our own faults
                     self.fault(part, error)
 
@@ -113,11 +94,10 @@ class Guard:
 
         Both are called whatever has failed: what was entered is left.
         """
-        bracket = DirectBracket(
+        return DirectBracket(
             self._even_if_faulty(part, enter) if enter else NoBracket.__enter__,
             self._even_if_faulty(part, leave) if leave else NoBracket.__exit__,
         )
-        return cast("AbstractContextManager[None]", bracket)
 
     def _even_if_faulty(self, part: str, function: Callable[[], object]) -> Callable[..., None]:
         def call(*_: object) -> None:
@@ -127,12 +107,6 @@ class Guard:
                 self.fault(part, error)
 
         return call
-
-    def _chain(self, hooks: Iterable[Hook]) -> list[Hook]:
-        chain = [hook for hook in hooks if hook[0] not in self.faults]
-        for place, (part, _) in enumerate(chain):
-            self.when_faulty(part, partial(chain.__setitem__, place, (part, _nothing)))
-        return chain
 
     def fault(self, part: str, error: Exception) -> None:
         """Switch *part* off because of *error*."""
@@ -162,7 +136,3 @@ class NoBracket:
     __slots__ = ()
     __enter__ = staticmethod(bool)
     __exit__ = staticmethod("".format)
-
-
-def _nothing(*_: object) -> None:
-    """What is called of a part that was switched off."""

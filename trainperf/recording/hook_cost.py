@@ -8,7 +8,7 @@ Not counted: what our code pushes out of the caches.
 
 from collections.abc import Callable
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +50,6 @@ class HookCost(BracketCost):
         self._price = price
         self._price_ns = 0
         self._look = guard.hook(self.part, price.look)
-        self._number = 0
 
     def forward(self) -> None:
         """Another forward, with its hooks."""
@@ -72,13 +71,11 @@ class HookCost(BracketCost):
     def step_over(self, draft: Draft, *, traced: bool = False) -> float | None:
         """As for brackets; looks at what hooks cost, unless a trace would show it."""
         switch_ns = super().step_over(draft, traced=traced)
-        self._number += 1
-        if self._number <= _PRICED:
+        if len(self._steps) < _PRICED:
             begun = self.clock()
             if not traced:
                 self._look()
-            if self._number == _PRICED:
-                self._price_ns = self._price.ns
+            self._price_ns = self._price.ns
             self.without(begun)
         return switch_ns
 
@@ -140,10 +137,9 @@ class HookPrice:
                     _update(None, (), {})
             self._taken_ns.append(self._clock() - begun - self._inside_ns)
 
-    def _returned(self, module: object, args: object, kwargs: object, output: Tensor) -> None:
-        del module, args, kwargs
+    def _returned(self, *given: Any) -> None:  # noqa: ANN401 the output is the last one
         begun = self._clock()
-        hear_gradient(output, _first_gradient)
+        hear_gradient(given[-1], _first_gradient)
         self._inside_ns = self._clock() - begun
 
 
@@ -151,7 +147,6 @@ def _first_gradient(_: Tensor) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(nothing)  # noqa: SLF001 as `OutsidePasses` does
 
 
-def _update(optimizer: object, args: object, kwargs: object) -> None:
+def _update(*_: object) -> None:
     """As far as what is timed in its place."""
-    del optimizer, args, kwargs
     is_compiling()

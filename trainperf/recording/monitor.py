@@ -30,7 +30,7 @@ from trainperf.recording.live_readings import OwnFacts, OwnMeters, switched_off,
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.sampling import Sampling
-from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval
+from trainperf.recording.schedule import CostLimit, FlushSchedule
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.timeline import calibrate
 
@@ -101,11 +101,9 @@ class Monitor:
         self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
         self.guard.when_faulty(self.part, self._give_up)
         self.guard.when_faulty(_DEVICE, self._lose_device)
-        self._look_ns = 0
-        """Host time from which on something may be due after the next step."""
-        self._look_steps = 0
-        """Closed steps from which on something may be."""
-        self._totals_due = Interval(TOTALS_EVERY_NS)
+        self._sample_ns = 0
+        """Host time from which on a sample is due."""
+        self._totals_due = CostLimit(least_ns=TOTALS_EVERY_NS)
         self._show_limit = CostLimit(SHOW_SHARE)
         self.switch_ns = 0.0
         """What a switch between phases costs, as the recorder counts them."""
@@ -147,9 +145,7 @@ class Monitor:
         )
         self._flush_schedule = FlushSchedule(parts.log_every)
         self._sampling = Sampling(guard, self._clock, probes)
-        self._hear: Callable[[Batch, object], None] = guard.each_of_two(
-            overriding(probes, "micro_batch")
-        )
+        self._hear: Callable[[Batch, object], None] = guard.each(overriding(probes, "micro_batch"))
         self._resolve: Callable[[Sequence[Draft]], None] = guard.each(overriding(probes, "resolve"))
         closers = overriding(probes, "close")
         self.recorder.on_close = guard.each(closers) if closers else None
@@ -172,25 +168,13 @@ class Monitor:
         draft.micro_batches += 1
         if complete:
             draft.complete = True
-            if (
-                begun >= self._look_ns
-                or len(recorder.closed) >= self._look_steps
-                or (self._device is not None and self._device.crowded)
-            ):
-                self._look(draft, begun)
+            if begun >= self._sample_ns:
+                self._sample_ns = self._sampling.after(draft, begun)
+            crowded = self._device is not None and self._device.crowded
+            if crowded or self._flush_schedule.due(len(recorder.closed), begun):
+                self._flush()
         facts = draft.facts
         facts["overhead_ns"] = (facts["overhead_ns"] or 0) + self._clock() - begun
-
-    def _look(self, draft: Draft, now: int) -> None:
-        """Do what is due."""
-        sample_ns = self._sampling.after(draft, now)
-        schedule, steps = self._flush_schedule, len(self.recorder.closed)
-        crowded = self._device is not None and self._device.crowded
-        if crowded or schedule.due(steps, now):
-            self._flush()
-            steps = len(self.recorder.closed)
-        self._look_steps, flush_ns = schedule.ask_again(steps, now)
-        self._look_ns = min(sample_ns, flush_ns)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
@@ -253,13 +237,12 @@ class Monitor:
         self._fold()
         ask, probes = self.guard.run, self._parts.probes
         base = (self._parts.totals and ask("totals", self._parts.totals)) or Totals(at_step=0)
-        notes = [ask(probe.name, partial(texts, probe.notes)) or {} for probe in probes]
         dropped = {probe.name: ask(probe.name, partial(count, probe.dropped)) for probe in probes}
         return msgspec.structs.replace(
             base,
             at_step=self.recorder.index,
             dropped={name: number for name, number in dropped.items() if number},
-            notes={**base.notes, **{k: v for several in notes for k, v in several.items()}},
+            notes={**base.notes, **self._sentences("notes")},
             reasons={**base.reasons, **self._reasons()},
             readings=dict(self._own.fit(self._info_now())),
             faults=dict(self.guard.faults),
@@ -329,7 +312,7 @@ class Monitor:
         self._own_facts.settle(group.drafts)
         if group.fences and self._device is not None:
             self.guard.run(_DEVICE, partial(self._device.release, group.fences))
-        rows = tuple(self._row(draft) for draft in group.drafts)  # a sink may not change it
+        rows = tuple(map(self._row, group.drafts))  # a sink may not change it
         if rows:
             self._tell("rows", rows)
             self.progress = counted(self.progress, group.drafts)
@@ -341,12 +324,14 @@ class Monitor:
             self._tell("entries", list(group.gaps))
 
     def _row(self, draft: Draft) -> Row:
+        """The step as it is written: core columns and facts."""
         own_ns = (draft.facts["overhead_ns"] or 0) + draft.switches * self.switch_ns
         draft.facts["overhead_ns"] = max(0, round(own_ns))
         warmup = self._warmup
         if not warmup.ended and warmup.is_warmup(sum(draft.host_ns), draft.tags):
             draft.tags |= Tag.WARMUP
-        return draft.row()
+        core = (draft.index, draft.start_ns, int(draft.tags), draft.micro_batches)
+        return (*core, *draft.host_ns, *draft.facts.values())
 
     def _show(self) -> None:
         steps, begun = self._window.steps + len(self._unfolded), self._clock()
@@ -382,13 +367,19 @@ class Monitor:
 
     def _reasons(self) -> dict[str, str]:
         """Why facts are missing, as far as the probes know by now."""
-        reasons: dict[str, str] = {}
+        reasons = self._sentences("reasons")
         for probe in self._parts.probes:
-            reasons |= self.guard.run(probe.name, partial(texts, probe.reasons)) or {}
             fault = self.guard.faults.get(probe.name)
             if fault is not None:
                 reasons |= dict.fromkeys(probe.facts, switched_off(probe.name, fault))
         return reasons
+
+    def _sentences(self, hook: str) -> dict[str, str]:
+        """What the probes say under one of their hooks."""
+        texts_of: dict[str, str] = {}
+        for probe in self._parts.probes:
+            texts_of |= self.guard.run(probe.name, partial(texts, getattr(probe, hook))) or {}
+        return texts_of
 
     def _tell(self, what: str, *args: object) -> None:
         for sink in self._parts.sinks:

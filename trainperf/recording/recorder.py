@@ -1,14 +1,15 @@
 """Steps of a fit, cut out of its host timeline at the loop's boundaries."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from trainperf.core.machine.clocks import HostClock, TimingEvent
 from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
-from trainperf.core.steps.records import GapRecord, Row
-from trainperf.recording.timeline import Timeline
+from trainperf.core.steps.records import GapRecord
+from trainperf.recording.timeline import Timeline, leaving_to
 
 
 # Plain integers: an enumeration's member is looked up and compared several times as slowly.
@@ -37,11 +38,6 @@ class Draft(msgspec.Struct):
     """Once the step is closed; empty before."""
     marks: list[tuple[int, TimingEvent | None]] = []
 
-    def row(self) -> Row:
-        """The step as it is written: core columns and facts."""
-        core = (self.index, self.start_ns, int(self.tags), self.micro_batches)
-        return (*core, *(self.host_ns or _NO_TIME), *self.facts.values())
-
 
 class Recorder(Timeline):
     """The host timeline of one fit and the steps cut out of it."""
@@ -49,7 +45,11 @@ class Recorder(Timeline):
     def __init__(self, clock: HostClock) -> None:
         super().__init__(clock)
         self._blank: dict[str, float | None] = {}
-        self._next_tags = 0
+        self.fetch: Callable[[], None] = partial(self.boundary, _DATA_WAIT)
+        """The loop asks for a batch and waits for it: a boundary and data wait, at one moment."""
+        self.last_hook_left = leaving_to(self, Phase.LOOP)
+        """`leave` and `last_hook_done` at one moment."""
+        self._next_tags = int(Tag.FIRST_IN_EPOCH)
         self._next_marks: list[tuple[int, TimingEvent | None]] = []
         self.draft: Draft | None = None
         """The open step."""
@@ -70,82 +70,41 @@ class Recorder(Timeline):
         """Whether the next batch begins a step: none is open, or the open one is complete."""
         return self.draft is None or self.draft.complete
 
-    def fetch(self) -> None:
-        """The loop asks for a batch and waits for it: a boundary and data wait, at one moment."""
-        draft = self.draft
-        inside = self._stack or self.slot >= FIRST_GAP or self.listener is not None
-        if draft is None or not draft.complete or inside:
-            self.boundary()
-            self.enter(_DATA_WAIT)
-            return
-        # What `_switch`, `_close` and `_open` do: three calls less, every step.
-        now, spent = self._clock(), self._spent
-        spent[self.slot] += now - self._since
-        self._since = now
-        draft.host_ns = spent[:FIRST_GAP]
-        draft.switches, self._switches = self._switches + 1, 0
-        spent[:FIRST_GAP] = _NO_TIME
-        self.draft = None
-        if self.on_close is not None:
-            self.on_close(draft)
-        self.closed.append(draft)
-        if self._next_tags or self._next_marks or self.listener is not None:
-            self._ground(_OTHER, self._since)
-            self._open()
-            self.enter(_DATA_WAIT)
-            return
-        self.index += 1
-        self.draft = Draft(self.index, self._since - self._zero, 0, self._blank.copy())
-        self._stack.append(_OTHER)
-        self.slot = _DATA_WAIT
+    def boundary(self, slot: int = _OTHER) -> None:
+        """The loop asks for the first batch of a step, or for the next of the open one.
 
-    def boundary(self) -> None:
-        """The loop asks for the first batch of a step, or for the next of the open one."""
+        Runs every micro-batch, so nothing in it is a call that need not be.  Another *slot* than
+        `other` is a phase that begins in it at the same moment.
+        """
         draft = self.draft
         if draft is not None and not draft.complete:
-            self.rest(Phase.OTHER)
-            return
-        self._switch(self.slot)
-        if draft is not None:
-            self._close(draft)
-        if self._stack or self.slot >= FIRST_GAP or self.listener is not None:
-            self._ground(_OTHER, self._since)
-        self.slot = _OTHER
-        self._open()
-
-    def micro_batch_done(self, *, complete: bool) -> None:
-        """A forward-backward pass is over; *complete* when the optimizer was stepped in it."""
-        if self.draft is not None:
-            self.draft.micro_batches += 1
-            self.draft.complete = self.draft.complete or complete
+            self.rest(_OTHER)
+        else:
+            now, spent = self._clock(), self._spent
+            spent[self.slot] += now - self._since
+            self._since = now
+            self._switches += 1
+            if draft is not None:
+                self._close(draft)  # which may take time, in a gap of its own
+            if self._stack or self.slot >= FIRST_GAP or self.listener is not None:
+                self._ground(_OTHER, self._since)
+            self.slot = _OTHER
+            self.index += 1
+            tags, self._next_tags = self._next_tags, 0
+            self.draft = Draft(self.index, self._since - self.zero_ns, tags, self._blank.copy())
+            if self._next_marks:
+                self.draft.marks, self._next_marks = self._next_marks, []
+        if slot != _OTHER:
+            self._stack.append(_OTHER)
+            self.slot = slot
+            if self.listener is not None:
+                self.listener.entered(slot)
 
     def last_hook_done(self, *_: object) -> None:
         """The step's last hook has returned: from here it is the framework's own time."""
         stack = self._stack
-        if (stack[0] if stack else self.slot) >= FIRST_GAP:
-            return
-        self._switch(_LOOP if not stack else self.slot)
-        if stack or self.listener is not None:
-            self._ground(_LOOP, self._since)
-
-    def last_hook_left(self) -> None:
-        """`leave` and `last_hook_done` at one moment.  Runs every step."""
-        stack = self._stack
-        if (
-            len(stack) != 1
-            or self.slot >= FIRST_GAP
-            or stack[0] >= FIRST_GAP
-            or self.listener is not None
-        ):
-            self.leave()
-            self.last_hook_done()
-            return
-        now = self._clock()
-        self._spent[self.slot] += now - self._since
-        self._since = now
-        self._switches += 1
-        stack.clear()
-        self.slot = _LOOP
+        if (stack[0] if stack else self.slot) < FIRST_GAP:
+            self.rest(_LOOP)
 
     def epoch_ended(self) -> None:
         """No further batch follows in this epoch."""
@@ -173,23 +132,18 @@ class Recorder(Timeline):
         """End the fit; returns its length in nanoseconds."""
         if self._stack or self.slot != Gap.SHUTDOWN:
             self.rest(Gap.SHUTDOWN)
-        self._switch(self.slot)
+        self._account()
         self._finish_step(Gap.SHUTDOWN)
         for gap in GAPS:  # `leave` may have ended one that nobody settled
             if self._spent[gap] or gap is Gap.SHUTDOWN:
                 self._emit(gap)
-        return self._since - self._zero
+        return self._since - self.zero_ns
 
     def prolong(self, draft: Draft) -> None:
         """What has passed since *draft* was closed is part of it; for `on_close` alone."""
         now = self._clock()
         draft.host_ns[_OTHER] += now - self._since
         self._since = now
-
-    def tag(self, tag: Tag) -> None:
-        """Tag the open step."""
-        if self.draft is not None:
-            self.draft.tags |= tag
 
     def take(self) -> tuple[list[Draft], list[GapRecord]]:
         """The steps and gaps finished since the last call."""
@@ -214,15 +168,6 @@ class Recorder(Timeline):
         else:
             self.draft.tags |= tag
 
-    def _open(self) -> None:
-        self.index += 1
-        tags, self._next_tags = self._next_tags, 0
-        if self.index == 0:
-            tags |= Tag.FIRST_IN_EPOCH
-        self.draft = Draft(self.index, self._since - self._zero, int(tags), self._blank.copy())
-        if self._next_marks:
-            self.draft.marks, self._next_marks = self._next_marks, []
-
     def _close(self, draft: Draft) -> None:
         draft.host_ns = self._spent[:FIRST_GAP]
         draft.switches, self._switches = self._switches, 0
@@ -244,7 +189,7 @@ class Recorder(Timeline):
             return
         self._spent[gap] += sum(self._spent[:FIRST_GAP])
         self._spent[:FIRST_GAP] = _NO_TIME
-        self._gap_started[gap] = draft.start_ns + self._zero
+        self._gap_started[gap] = draft.start_ns + self.zero_ns
         self._next_tags |= draft.tags
         # The device may not have come there yet: the next step gives the events back to the pool.
         self._next_marks += [(_NO_MARK, event) for _, event in draft.marks]

@@ -30,9 +30,8 @@ class Sampling:
             if now >= limit.next_ns:
                 begun = self._clock()
                 sample(draft)
-                ended = self._clock()
-                limit.done(ended, ended - begun)
-        return min((limit.next_ns for limit, _ in self._samples), default=sys.maxsize)
+                limit.done(now, self._clock() - begun)  # from now: they come due together
+        return min([limit.next_ns for limit, _ in self._samples], default=sys.maxsize)
 
     def last(self, draft: Draft) -> None:
         """Take every sample, due or not."""

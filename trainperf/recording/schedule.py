@@ -27,6 +27,13 @@ class CostLimit:
         self.next_ns = 0
         """From when on it may be done again."""
 
+    def due(self, now_ns: int) -> bool:
+        """Whether it may be done now; what is done then costs nothing to speak of."""
+        if now_ns < self.next_ns:
+            return False
+        self.next_ns = now_ns + self._least_ns
+        return True
+
     def done(self, now_ns: int, cost_ns: int) -> None:
         """It was done, ended *now_ns* and took *cost_ns*."""
         self._least_cost_ns = min(self._least_cost_ns, cost_ns or math.inf)
@@ -55,33 +62,11 @@ class FlushSchedule:
         self._limit = CostLimit(1 / 200)
 
     def due(self, steps: int, now_ns: int) -> bool:
-        """Whether to flush, with *steps* waiting."""
-        least, from_ns = self.ask_again(steps, now_ns)
-        return steps >= least or (steps > 0 and now_ns >= from_ns)
-
-    def ask_again(self, steps: int, now_ns: int) -> tuple[int, int]:
-        """With how many steps, or from which time on, it may be due that was not just now."""
-        if steps < self._every and now_ns < self._late_ns:
-            return self._every, self._late_ns
-        return self.cap, self._limit.next_ns
+        """Whether to flush, with *steps* waiting.  Runs every step."""
+        wanted = steps >= self._every or (steps > 0 and now_ns >= self._late_ns)
+        return steps >= self.cap or (wanted and now_ns >= self._limit.next_ns)
 
     def done(self, now_ns: int, cost_ns: int) -> None:
         """A flush ended *now_ns* and took *cost_ns*."""
         self._limit.done(now_ns, cost_ns)
         self._late_ns = now_ns + self.most_ns
-
-
-class Interval:
-    """Due once per *least_ns* at most."""
-
-    def __init__(self, least_ns: int) -> None:
-        self._least_ns = least_ns
-        self.next_ns = 0
-        """Host time at which it is due next."""
-
-    def due(self, now_ns: int) -> bool:
-        """Whether it is time; if so, the next time is later."""
-        if now_ns < self.next_ns:
-            return False
-        self.next_ns = now_ns + self._least_ns
-        return True

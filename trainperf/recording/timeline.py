@@ -6,8 +6,9 @@ Nothing else reads the host clock.
 """
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from trainperf.core.machine.clocks import HostClock
 from trainperf.core.phases import FIRST_GAP, GAPS, SLOTS, Gap, Phase
@@ -23,15 +24,12 @@ class PhaseListener(Protocol):
 
     def entered(self, slot: int) -> None:
         """A phase or gap began inside the current one."""
-        ...
 
     def left(self) -> None:
         """The innermost one ended."""
-        ...
 
     def cleared(self) -> None:
         """Whatever was open is over; the recorder's `slot` says what goes on now."""
-        ...
 
 
 class Timeline:
@@ -45,7 +43,8 @@ class Timeline:
         """The host clock, for the few facts that are host times themselves."""
         self.slot = int(Gap.STARTUP)
         """The current phase or gap; to be read only."""
-        self._since = self._zero = clock()
+        self._since = self.zero_ns = clock()
+        """When the fit began, by the host clock: what times in files are counted from."""
         self._gap_started = [self._since] * SLOTS
         self._switches = 0
         self.index = -1
@@ -56,27 +55,22 @@ class Timeline:
         self.on_gap: Callable[[bool], object] | None = None
         """Called with true when training stops for a gap, with false when a gap is over."""
 
-    @property
-    def zero_ns(self) -> int:
-        """When the fit began, by the host clock: what times in files are counted from."""
-        return self._zero
-
     # -- phases: run many times every step ----------------------------------------------------
 
     def enter(self, phase: int) -> None:
-        """Begin a phase; the surrounding one is paused.  Inside a gap everything stays gap."""
+        """Begin a phase, or a gap; what is around it pauses.  Inside a gap all phases are gap."""
         now = self._clock()
         slot = self.slot
         self._spent[slot] += now - self._since
         self._since = now
         self._stack.append(slot)
         self._switches += 1
-        if slot < FIRST_GAP:
+        if slot < FIRST_GAP or phase >= FIRST_GAP:
             self.slot = phase
         if self.listener is not None:
             self.listener.entered(self.slot)
 
-    def leave(self) -> None:
+    def leave(self, *_: object) -> None:
         """End the innermost phase or gap and go on with the one around it."""
         now = self._clock()
         self._spent[self.slot] += now - self._since
@@ -106,10 +100,6 @@ class Timeline:
         """Moment of the last switch, by the host clock."""
         return self._since
 
-    def spent_ns(self, slot: int) -> int:
-        """Time accounted to a slot since the step (or the gap) began, up to the last switch."""
-        return self._spent[slot]
-
     @property
     def ground(self) -> int:
         """The phase or gap under everything that is open now."""
@@ -137,11 +127,9 @@ class Timeline:
         inside = gap == self.slot or gap in self._stack
         if self.on_gap is not None and self.slot < FIRST_GAP:
             self.on_gap(True)
-        self._switch(int(gap), push=True)
+        self.enter(int(gap))
         if not inside:
             self._gap_started[gap] = self._since
-        if self.listener is not None:
-            self.listener.entered(gap)
 
     def leave_gap(self) -> None:
         """End the gap begun with `enter_gap`; if a phase is innermost, that."""
@@ -159,22 +147,16 @@ class Timeline:
         With *since_last* the time since the last switch belongs to the new slot already: nothing
         announces that validation is about to build its loader, only that training has stopped.
         """
-        simple = slot < FIRST_GAP and self.slot < FIRST_GAP and not self._stack
-        if simple and self.listener is None and not since_last:
-            now = self._clock()
-            self._spent[self.slot] += now - self._since
-            self._since = now
-            self._switches += 1
-            self.slot = slot
-            return
         started = self._since
         if since_last:
             self._since = self._clock()
             self._spent[slot] += self._since - started
         else:
-            self._switch(self.slot)
+            self._account()
             started = self._since
-        self._ground(slot, started)
+        if self._stack or self.listener is not None or max(slot, self.slot) >= FIRST_GAP:
+            self._ground(slot, started)
+        self.slot = slot
 
     def _ground(self, slot: int, started: int) -> None:
         left = dict.fromkeys((*self._stack, self.slot))
@@ -193,14 +175,12 @@ class Timeline:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _switch(self, slot: int, *, push: bool = False) -> None:
+    def _account(self) -> None:
+        """What has passed since the last switch is the current slot's."""
         now = self._clock()
         self._spent[self.slot] += now - self._since
         self._since = now
         self._switches += 1
-        if push:
-            self._stack.append(self.slot)
-        self.slot = slot
 
     def _gap_over(self, slot: int) -> None:
         """A gap has ended; its time is told."""
@@ -212,80 +192,11 @@ class Timeline:
         self.gaps.append(
             GapRecord(
                 gap=GAPS[gap - FIRST_GAP].label,
-                start_ns=started - self._zero,
+                start_ns=started - self.zero_ns,
                 duration_ns=duration,
                 after_step=self.index,
             )
         )
-
-
-class PhaseBracket:
-    """A context manager around one phase: what `enter` and `leave` do, in one call each.
-
-    Runs a dozen times every step.  Needs no guard: it adds integers and moves one slot.
-    """
-
-    __slots__ = ("_phase", "_timeline")
-
-    def __init__(self, timeline: Timeline, phase: Phase) -> None:
-        self._timeline = timeline
-        self._phase = int(phase)
-
-    def __enter__(self) -> None:
-        timeline, phase = self._timeline, self._phase
-        now, slot = timeline._clock(), timeline.slot
-        timeline._spent[slot] += now - timeline._since
-        timeline._since = now
-        timeline._stack.append(slot)
-        timeline._switches += 1
-        if slot < FIRST_GAP:
-            timeline.slot = phase
-        if timeline.listener is not None:
-            timeline.listener.entered(timeline.slot)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        timeline = self._timeline
-        now = timeline._clock()
-        timeline._spent[timeline.slot] += now - timeline._since
-        timeline._since = now
-        if timeline._stack:
-            timeline.slot = timeline._stack.pop()
-        if timeline.listener is not None:
-            timeline.listener.left()
-
-
-class HookBracket(PhaseBracket):
-    """As `PhaseBracket`, for a user's hook, of which one wants to know how long it takes."""
-
-    __slots__ = ("_before", "_inside", "total_ns")
-
-    def __init__(self, timeline: Timeline, phase: Phase) -> None:
-        super().__init__(timeline, phase)
-        self._before = self._inside = 0
-        self.total_ns = 0
-        """Host time inside this bracket so far, without what nested phases took."""
-
-    def __enter__(self) -> None:
-        PhaseBracket.__enter__(self)
-        self._inside += 1
-        if self._inside == 1:  # a hook may call itself
-            self._before = self._timeline._spent[self._phase]
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        PhaseBracket.__exit__(self, kind, error, trace)
-        self._inside -= 1
-        if self._inside == 0:
-            self.total_ns += self._timeline._spent[self._phase] - self._before
 
 
 class DirectBracket:
@@ -297,9 +208,47 @@ class DirectBracket:
 
     __slots__ = ("__enter__", "__exit__")
 
-    def __init__(self, enter: Callable[[], object], leave: Callable[..., object]) -> None:
-        self.__enter__ = enter
-        self.__exit__ = leave
+    def __init__(self, enter: Callable[..., object], leave: Callable[..., object]) -> None:
+        self.__enter__ = cast("Callable[[], None]", enter)
+        self.__exit__ = cast("Callable[..., None]", leave)
+
+
+class PhaseBracket(DirectBracket):
+    """A context manager around one phase.  Needs no guard: it adds integers and moves one slot."""
+
+    __slots__ = ()
+
+    def __init__(self, timeline: Timeline, phase: Phase) -> None:
+        super().__init__(partial(timeline.enter, int(phase)), timeline.leave)
+
+
+class HookBracket:
+    """As `PhaseBracket`, for a user's hook, of which one wants to know how long it takes."""
+
+    __slots__ = ("_before", "_inside", "_phase", "_timeline", "total_ns")
+
+    def __init__(self, timeline: Timeline, phase: Phase) -> None:
+        self._timeline, self._phase = timeline, int(phase)
+        self._before = self._inside = 0
+        self.total_ns = 0
+        """Host time inside this bracket so far, without what nested phases took."""
+
+    def __enter__(self) -> None:
+        self._timeline.enter(self._phase)
+        self._inside += 1
+        if self._inside == 1:  # a hook may call itself
+            self._before = self._timeline._spent[self._phase]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._timeline.leave()
+        self._inside -= 1
+        if self._inside == 0:
+            self.total_ns += self._timeline._spent[self._phase] - self._before
 
 
 def switch_to(timeline: Timeline, phase: Phase) -> Callable[..., None]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.distributed as dist
-from support.live import HostFit, Timeline
+from support.live import HostFit, Timeline, micro_batch_done
 
 from trainperf.core.phases import Gap, Phase
 from trainperf.recording.probes import collectives
@@ -59,7 +59,7 @@ def trained(steps: int, *, group: object = None, disturbed_at: int = -1) -> Coll
         fit.recorder.enter_gap(Gap.VALIDATION)
         meet()
         fit.recorder.leave_gap()
-        fit.recorder.micro_batch_done(complete=True)
+        micro_batch_done(fit.recorder, complete=True)
         fit.recorder.last_hook_done()
     fit.recorder.boundary()
     return probe

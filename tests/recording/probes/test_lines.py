@@ -13,6 +13,7 @@ from types import CodeType, SimpleNamespace
 
 import pytest
 import torch
+from support.live import micro_batch_done
 
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.lines import SampledLines
@@ -218,7 +219,7 @@ def test_its_cost_is_charged_to_the_steps(tmp_path: Path) -> None:
     recorder = probe.recorder
     until(lambda: probe._taken)
     recorder.boundary()
-    recorder.micro_batch_done(complete=True)
+    micro_batch_done(recorder, complete=True)
     recorder.boundary()
     probe.resolve(recorder.closed)
     probe.detach()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.live import MS
+from support.live import MS, micro_batch_done
 from support.profiler import NEVER, Captured, schedule, torch_profiles
 from torch.profiler import ProfilerActivity, profile
 
@@ -243,7 +243,7 @@ def test_a_checkpoint_inside_a_step_is_marked(tmp_path: Path) -> None:
     run.recorder.boundary()
     run.recorder.enter_gap(Gap.CHECKPOINT)
     run.recorder.leave_gap()
-    run.recorder.micro_batch_done(complete=True)
+    micro_batch_done(run.recorder, complete=True)
     run.train(1).finish()
 
     assert run.traces()[0].phases(7) == ["checkpoint"]

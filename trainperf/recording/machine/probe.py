@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 import torch
 
 from trainperf.accelerators import accelerator_of
@@ -61,17 +62,19 @@ class MachineProbe(Probe):
             OSError: There is no process, or no memory for it.
         """
         super().attach(recorder)
-        several = ["--several"] if (launched_ranks() or 1) > 1 else []
-        self.child = start_child(
-            SAMPLER,
-            str(self._file.resolve()),
-            *("--parent", str(os.getpid()), "--thread", str(threading.get_native_id())),
-            *("--zero-ns", str(recorder.zero_ns), "--rank", str(self._rank)),
-            *("--attempt", str(attempt()), "--every-s", str(self._every_s)),
-            *("--most", str(rotation_bytes(self._file.parent))),
-            *(part for device in self._devices for part in ("--device", device)),
-            *several,
-        )
+        given = {
+            "file": str(self._file.resolve()),
+            "parent": os.getpid(),
+            "thread": threading.get_native_id(),
+            "zero_ns": recorder.zero_ns,
+            "rank": self._rank,
+            "attempt": attempt(),
+            "every_s": self._every_s,
+            "most": rotation_bytes(self._file.parent),
+            "devices": list(self._devices),
+            "several": (launched_ranks() or 1) > 1,
+        }
+        self.child = start_child(SAMPLER, msgspec.json.encode(given).decode())
 
     def detach(self) -> None:
         """End the process, also one that is stopped."""

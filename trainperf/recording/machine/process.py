@@ -5,7 +5,6 @@ it looks whether the training process is there.  It never writes to the training
 and takes no lock that it has.
 """
 
-import argparse
 import gzip
 import os
 import platform
@@ -14,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import psutil
@@ -32,6 +32,7 @@ from trainperf.recording.machine.devices import DeviceSource, nvml_of
 from trainperf.recording.machine.host import HostSource
 from trainperf.recording.machine.neighbours import MENTIONED, ProcessSource
 from trainperf.recording.rotating_file import RotatingFile
+from trainperf.recording.schedule import CostLimit
 
 
 SHARE = 0.005
@@ -50,17 +51,16 @@ class Sampler:
     """Reads everything at once, as a line of the file.
 
     Args:
-        given: What the training process said: `--parent`, `--thread`, `--zero-ns`, …
+        given: What the training process said: `parent`, `thread`, `zero_ns`, …
     """
 
-    def __init__(self, given: argparse.Namespace) -> None:
+    def __init__(self, given: SimpleNamespace) -> None:
         self._zero_ns = given.zero_ns
         self._host = HostSource(monotonic_ns, (given.parent, given.thread))
         self._processes = ProcessSource(monotonic_ns, given.parent, several=given.several)
-        nvml, why = nvml_of(given.device)
-        self._devices = DeviceSource(nvml, given.device)
+        nvml, why = nvml_of(given.devices)
+        self._devices = DeviceSource(nvml, given.devices)
         devices = self._devices.devices
-        unknown = {} if self._processes.works else {"cpu_own": "only Linux tells it here"}
         self.header = MachineHeader(
             rank=given.rank,
             attempt=given.attempt,
@@ -73,7 +73,7 @@ class Sampler:
             ),
             devices=devices,
             cpus=psutil.cpu_count(),
-            reasons={**self._host.reasons, **unknown, **({"devices": why} if why else {})},
+            reasons={**self._host.reasons, **({"devices": why} if why else {})},
         )
         self._named_ns: dict[tuple[int, int | None], int] = {}
         self._samples = 0
@@ -83,9 +83,10 @@ class Sampler:
         now_ns = monotonic_ns() - self._zero_ns
         host = self._host.read()
         host["cpu_own"] = own = self._processes.read()
-        others = own is not None and (host.get("cpu_busy") or 0.0) - own >= MENTIONED
+        others = (host.get("cpu_busy") or 0.0) - own >= MENTIONED
         neighbours: list[Neighbour] = []
-        if (others or self._samples % OWN_EVERY == 0) and self._processes.due():
+        may_look = monotonic_ns() >= self._processes.limit.next_ns
+        if may_look and (others or self._samples % OWN_EVERY == 0):
             neighbours = self._processes.look(now_ns)
         self._samples += 1
         devices, beside = self._devices.read(self._processes.own, now_ns)
@@ -103,16 +104,8 @@ class Sampler:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Sample until the fit is over; 0 in any case that is not a mistake of the caller's."""
-    parser = argparse.ArgumentParser(prog="trainperf.recording.machine.process")
-    parser.add_argument("file", type=Path)
-    for name in ("--parent", "--thread", "--zero-ns", "--rank", "--attempt"):
-        parser.add_argument(name, type=int, required=True)
-    parser.add_argument("--every-s", type=float, default=1.0)
-    parser.add_argument("--most", type=int, default=0)
-    parser.add_argument("--several", action="store_true")
-    parser.add_argument("--device", action="append", default=[])
-    given = parser.parse_args(arguments)
+    """Sample as the JSON in the first argument says, until the fit is over."""
+    given = SimpleNamespace(**msgspec.json.decode(arguments[0]))
     run_beside_parent()
     # The disk is full, or the directory was taken away: nothing trains less for that.
     with suppress(OSError):
@@ -120,23 +113,23 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _sample(given: argparse.Namespace) -> None:
+def _sample(given: SimpleNamespace) -> None:
     """Sample for as long as the training process is there."""
-    with closing(RotatingFile(given.file, given.most, pack)) as file:
+    with closing(RotatingFile(Path(given.file), given.most, pack)) as file:
         sampler = Sampler(given)
         file.write(_encode(sampler.header) + b"\n")
         file.flush()
-        every_ns = int(given.every_s * 1e9)
-        due_ns = monotonic_ns() + every_ns
+        limit = CostLimit(SHARE, int(given.every_s * 1e9))
+        limit.done(monotonic_ns(), 0)
         while os.getppid() == given.parent:
-            left_s = (due_ns - monotonic_ns()) / 1e9
+            left_s = (limit.next_ns - monotonic_ns()) / 1e9
             if left_s > 0:
                 time.sleep(min(left_s, _LOOK_S))
                 continue
             began_ns, spent_ns = monotonic_ns(), thread_ns()
             file.write(sampler.sample())
             file.flush()
-            due_ns = began_ns + max(every_ns, int((thread_ns() - spent_ns) / SHARE))
+            limit.done(began_ns, thread_ns() - spent_ns)
 
 
 def pack(part: Path) -> None:

@@ -124,6 +124,12 @@ class AuditProbe(Probe):
             self._in_gap = False
             self._resume()
 
+    def close(self, draft: Draft) -> None:
+        """Tell the profiler, until it has its trace.  Runs every step."""
+        profiler = self._profiler
+        if profiler is not None and not profiler.traces:
+            self._guard.wrap(profiler.name, profiler.close)(draft)
+
     def detach(self) -> None:
         """The fit is over, perhaps in the middle of the audit."""
         self.pause()
@@ -212,22 +218,6 @@ class AuditProbe(Probe):
             self._profiler = capture_probe(profile, self._place, self._guard)
         if self._profiler is not None:
             self._profiler.attach(self.recorder)
-            self._listen(self._profiler, until=step + 2)
-
-    def _listen(self, profiler: ProfilerProbe, until: int) -> None:
-        """Have the profiler told of the ends of steps, for as long as it needs them."""
-        recorder = self.recorder
-        others = recorder.on_close
-        closes = self._guard.wrap(profiler.name, profiler.close)
-
-        def close(draft: Draft) -> None:
-            if others is not None:
-                others(draft)
-            closes(draft)
-            if draft.index > until and not profiler.busy:
-                recorder.on_close = others
-
-        recorder.on_close = close
 
     def _read(self, profiler: ProfilerProbe) -> None:
         """Have the capture read: while the fit went on that would have slowed its steps."""

@@ -6,7 +6,7 @@ are still on the device go into a ring; `resolve` sees each step again once the 
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from torch.utils.hooks import RemovableHandle
 
@@ -102,26 +102,26 @@ class Probe:
         return 0
 
 
+_SCALARS = (str, int, float, bool, type(None))
+
+
 def texts(hook: Callable[[], Mapping[str, object]]) -> dict[str, str]:
     """What a probe's hook says, as texts by name: a user's probe may return anything."""
     return {str(name): str(text) for name, text in hook().items()}
 
 
-def scalars(hook: Callable[[], Mapping[str, object]]) -> dict[str, Scalar]:
+def scalars(hook: Callable[[], Mapping[str, Scalar]]) -> dict[str, Scalar]:
     """As `texts`, but numbers stay what they are."""
-    return {str(name): _scalar(value) for name, value in hook().items()}
+    # Not a subclass: NumPy's float64 is one of float, and cannot be written.
+    return {
+        str(name): value if type(value) in _SCALARS else str(value)
+        for name, value in hook().items()
+    }
 
 
 def count(hook: Callable[[], int]) -> int:
     """A number that a probe's hook says: a user's probe may return NumPy's."""
     return int(hook())
-
-
-def _scalar(value: object) -> Scalar:
-    # Not a subclass: NumPy's float64 is one of float, and cannot be written.
-    if value is None or type(value) in (str, int, float, bool):
-        return cast("Scalar", value)
-    return str(value)
 
 
 def overriding(probes: Iterable[Probe], hook: str) -> list[tuple[str, Callable[..., object]]]:
@@ -146,7 +146,7 @@ class RingProbe(Probe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Read the group's copies and hand each step its rows."""
         self.ring.resolve()
-        for draft in drafts if self.ring.holds else ():
+        for draft in drafts if self.ring.rows_of else ():
             rows = self.ring.take(draft.index)
             if rows:
                 self.fill(draft, rows)

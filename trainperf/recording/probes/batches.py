@@ -23,6 +23,7 @@ class SamplesProbe(Probe):
 
     name = "samples"
     facts: ClassVar[tuple[str, ...]] = ("samples", "cache_keys")
+    least_ns: ClassVar[int] = 250_000_000
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from trainperf.core.phases import FIRST_GAP, PHASES
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 FIRST = 4
@@ -34,23 +34,31 @@ class CollectivesProbe(Probe):
     name = "collectives"
 
     def __init__(self) -> None:
-        self._step: _StepCount | None = None
-        """The step that is being counted."""
+        self._groups: Sequence[dist.ProcessGroup] = ()
+        self._issued = [0] * len(PHASES)
+        """By phase, in the step that is being counted."""
+        self._slot = self._before = 0
         self._counted = [0] * len(PHASES)
         self._steps = 0
 
     def close(self, draft: Draft) -> None:
         """The step is over, and the next may be counted.  Runs every step."""
-        if self._step is not None:
-            self._end(self._step)
-        if FIRST + STEPS > draft.index % AGAIN_EVERY >= FIRST and self.recorder.listener is None:
-            groups = _groups()
-            if groups:
-                self._step = self.recorder.listener = _StepCount(self.recorder, groups)
+        recorder = self.recorder
+        if recorder.listener is self:  # a profiler may have taken its place, amid the step perhaps
+            self._count()
+        if recorder.listener is self:
+            self._counted = [a + b for a, b in zip(self._counted, self._issued, strict=True)]
+            self._steps += 1
+            recorder.listener = None
+        if FIRST + STEPS > draft.index % AGAIN_EVERY >= FIRST and recorder.listener is None:
+            self._groups, self._issued = _groups(), [0] * len(PHASES)
+            self._slot, self._before = recorder.slot, _issued(self._groups)
+            if self._groups:
+                recorder.listener = self
 
     def detach(self) -> None:
         """Listen no longer."""
-        if self.recorder.listener is self._step:
+        if self.recorder.listener is self:
             self.recorder.listener = None
 
     def config(self) -> dict[str, Scalar]:
@@ -64,64 +72,41 @@ class CollectivesProbe(Probe):
         )
         return {"collectives": ", ".join(per_phase) or "none"}
 
-    def _end(self, step: "_StepCount") -> None:
-        # A profiler may have taken its place, amid the step perhaps.
-        if self.recorder.listener is step and step.count():
-            self._counted = [a + b for a, b in zip(self._counted, step.issued, strict=True)]
-            self._steps += 1
-        self.detach()
-        self._step = None
-
-
-class _StepCount:
-    """Collectives of one step by phase, counted as a listener of the timeline."""
-
-    def __init__(self, recorder: Recorder, groups: Sequence[dist.ProcessGroup]) -> None:
-        self.issued = [0] * len(PHASES)
-        self._recorder = recorder
-        self._groups = groups
-        self._slot = recorder.slot
-        self._before = _issued(groups)
+    # -- as a listener to phases and gaps ------------------------------------------------------
 
     def entered(self, slot: int) -> None:
         """A phase begins: what was issued before belongs to the one around it."""
-        self.count()
+        self._count()
         self._slot = slot
 
     def left(self) -> None:
         """A phase ended."""
-        self.entered(self._recorder.slot)
+        self.entered(self.recorder.slot)
 
     cleared = left
 
-    def count(self) -> bool:
-        """What was issued since the last count is the phase's; false if that is not known."""
+    def _count(self) -> None:
+        """What was issued since the last count is the phase's."""
         try:
             issued = _issued(self._groups)
         except RuntimeError:  # a group is gone: this step is not counted
-            self._recorder.listener = None
-            return False
+            self.recorder.listener = None
+            return
         if self._slot < FIRST_GAP:
-            self.issued[self._slot] += issued - self._before
+            self._issued[self._slot] += issued - self._before
         self._before = issued
-        return True
 
 
 def _groups() -> list[dist.ProcessGroup]:
-    """The process groups of this rank that count; all of them where torch lets them be seen."""
+    """The process groups of this rank; none where one of them does not count."""
     if not (dist.is_available() and dist.is_initialized()):
         return []
-    world = getattr(dist.distributed_c10d, "_world", None)
-    groups = list(getattr(world, "pg_map", None) or [dist.group.WORLD])
-    return [group for group in groups if _counts(group)]
-
-
-def _counts(group: dist.ProcessGroup) -> bool:
     try:
-        _issued([group])
-    except (AttributeError, RuntimeError):  # a backend that does not, or a torch that hides it
-        return False
-    return True
+        groups = list(dist.distributed_c10d._world.pg_map)  # noqa: SLF001 there is no public way
+        _issued(groups)
+    except (AttributeError, RuntimeError):  # a backend that does not, or a torch that hides them
+        return []
+    return groups
 
 
 def _issued(groups: Sequence[dist.ProcessGroup]) -> int:

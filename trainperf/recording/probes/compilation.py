@@ -108,7 +108,6 @@ class CompileProbe(Probe):
                 for (reason, where), times in self._breaks.most_common()
             ),
             steps=tuple(self._steps),
-            reasons=self._records.reasons(),
         )
 
 

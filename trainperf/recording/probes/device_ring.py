@@ -105,7 +105,8 @@ class Ring:
         self._copied: list[tuple[tuple[torch.device, Any], _Buffer]] = []
         """Of the open group."""
         self._groups: deque[list[tuple[tuple[torch.device, Any], _Buffer]]] = deque()
-        self._rows_of: dict[int, list[list[float]]] = {}
+        self.rows_of: dict[int, list[list[float]]] = {}
+        """Of each step, in the order they were written, until somebody takes them."""
         self._incomplete: set[int] = set()
         self.dropped = 0
         """Values given up because every buffer was in flight."""
@@ -158,17 +159,12 @@ class Ring:
         """
         for key, buffer in self._groups.popleft():
             for step, row in buffer.read():
-                self._rows_of.setdefault(step, []).append(row)
+                self.rows_of.setdefault(step, []).append(row)
             self._spare.setdefault(key, []).append(buffer)
-
-    @property
-    def holds(self) -> bool:
-        """Whether there is anything to take."""
-        return bool(self._rows_of or self._incomplete)
 
     def take(self, step: int) -> list[list[float]]:
         """The rows of a step in the order they were written, once."""
-        rows = self._rows_of.pop(step, [])
+        rows = self.rows_of.pop(step, [])
         if step in self._incomplete:
             self._incomplete.discard(step)
             return []

@@ -16,8 +16,6 @@ from trainperf.core.artifacts.compilation import Compiled
 UTILITIES = "torch._dynamo.utils"
 """Loaded with the compiler; not a public interface."""
 
-NO_RECORDS = "this version of torch keeps no records of its compilations"
-
 _NUMBER = re.compile(r"^\[?(\d+)/(\d+)\]?:?\s*")
 """How torch numbers a function and its compilations, e.g. `1/6: `."""
 _EXPLANATION = re.compile(r"^\s*Explanation:\s*(.+)$", re.MULTILINE)
@@ -32,19 +30,18 @@ class DynamoRecords:
     """What torch recorded since this was made.  Each call tells what is new since the last."""
 
     def __init__(self) -> None:
-        self._metrics = _metrics() or []
-        self._breaks = len(_breaks() or ())
+        self._metrics, self._breaks = _metrics(), len(_breaks())
         self._spent_s = _spent_s() or 0.0
 
     def compiled(self, step: int | None) -> list[Compiled]:
         """The compilations since the last call, which all belong to one step or to a gap."""
         # Torch keeps the latest few: the new ones are told apart by identity.
-        old, self._metrics = set(map(id, self._metrics)), _metrics() or []
+        old, self._metrics = set(map(id, self._metrics)), _metrics()
         return [compiled(entry, step) for entry in self._metrics if id(entry) not in old]
 
     def breaks(self) -> Counter[tuple[str, str]]:
         """Reason and place of each graph break since the last call."""
-        reasons = _breaks() or []
+        reasons = _breaks()
         # `torch._dynamo.reset()` forgets them.
         new = reasons[self._breaks if self._breaks <= len(reasons) else 0 :]
         self._breaks = len(reasons)
@@ -56,12 +53,6 @@ class DynamoRecords:
         if spent_s is None:
             return None
         return spent_s - self._spent_s if spent_s >= self._spent_s else spent_s
-
-    def reasons(self) -> dict[str, str]:
-        """What is not known in this version."""
-        records = {"compiled": _metrics, "breaks": _breaks, "compile_s": _spent_s}
-        missing = [name for name, ask in records.items() if utilities() and ask() is None]
-        return dict.fromkeys(missing, NO_RECORDS)
 
 
 def compiled(entry: object, step: int | None) -> Compiled:
@@ -114,13 +105,13 @@ def first_line(text: str) -> str:
     return text.strip().split("\n", 1)[0].strip()
 
 
-def _metrics() -> list[object] | None:
-    ask = getattr(utilities(), "get_compilation_metrics", None)
-    return ask and list(ask())
+def _metrics() -> list[object]:
+    ask = getattr(utilities(), "get_compilation_metrics", list)
+    return list(ask())
 
 
-def _breaks() -> list[object] | None:
-    return getattr(utilities(), "graph_break_reasons", None)
+def _breaks() -> list[object]:
+    return getattr(utilities(), "graph_break_reasons", [])
 
 
 def _spent_s() -> float | None:

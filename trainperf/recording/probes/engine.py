@@ -24,7 +24,6 @@ class ScalingEngine(Protocol):
 
     def fp16_enabled(self) -> bool:
         """Whether it scales the loss."""
-        ...
 
 
 class EngineProbe(Probe):

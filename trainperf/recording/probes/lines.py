@@ -17,7 +17,7 @@ from trainperf.core.phases import GAPS, PHASES
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.probes.user_stacks import UserStacks
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.schedule import Interval
+from trainperf.recording.schedule import CostLimit
 
 
 BUDGET = 0.001
@@ -91,7 +91,7 @@ class LinesProbe(Probe):
         super().attach(recorder)
         self._watched = threading.get_ident()
         self._began_ns = self._last_ns = self._clock()
-        self._write_due = Interval(_WRITE_EVERY_NS)
+        self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)
         self._write_due.next_ns = self._began_ns + _FIRST_WRITE_NS
         self._stop.acquire()
         run = self.shield(self._sample_until_stopped)

@@ -55,7 +55,7 @@ class LedgerProbe(Probe):
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Compare what the memory probe has sampled with the first sample.  Every flush."""
-        sampled = (draft.facts.get(fact) for draft in drafts for fact in _GROWING)
+        sampled = [draft.facts.get(fact) for draft in drafts for fact in _GROWING]
         for value in filter(None, sampled):
             self._first = self._first or value
             self._grown = value - self._first

@@ -52,9 +52,9 @@ class PlainLoopProbe(Probe):
         self._ran = self._ran or bool(drafts)
         spent_ns = [draft.host_ns for draft in drafts if draft.host_ns]
         self._unseen = {phase for phase in self._unseen if not any(ns[phase] for ns in spent_ns)}
-        self._micro_batches.update(
+        self._micro_batches |= {
             draft.micro_batches for draft in drafts if not draft.tags & _PARTIAL_GROUP
-        )
+        }
 
     def config(self) -> dict[str, Scalar]:
         """What is known by now, under the names that Lightning's configuration has."""

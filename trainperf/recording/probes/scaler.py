@@ -14,12 +14,12 @@ from torch.optim import Optimizer
 
 from trainperf.core.machine.clocks import TimingEvent
 from trainperf.core.phases import Tag
-from trainperf.recording.probes.base import Probe, add
+from trainperf.recording.probes.base import RingProbe, add
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder
 
 
-class ScalerProbe(Probe):
+class ScalerProbe(RingProbe):
     """Attempts and overflows of every optimizer under one `torch.amp.GradScaler`."""
 
     name = "scaler"
@@ -28,11 +28,11 @@ class ScalerProbe(Probe):
     def __init__(
         self, scaler: torch.amp.GradScaler, optimizers: Sequence[Optimizer], device: torch.device
     ) -> None:
+        super().__init__(Ring(torch.bool))
         self._scaler = scaler
         self._device = device
         self._optimizers = list(optimizers)
         self._ids = {id(optimizer) for optimizer in self._optimizers}
-        self._flags = Ring(torch.bool)
         self._scales = Ring(torch.float32)
         self._pending: set[int] = set()
         self._attempted = False
@@ -74,28 +74,28 @@ class ScalerProbe(Probe):
     def seal(self) -> Sequence[TimingEvent]:
         """End the group, and read the scale: `scale(1)` is computed where the scale lives."""
         if self._attempted and self._scaler.is_enabled():
-            draft = self.recorder.draft
+            if self._unit is None:
+                self._unit = torch.ones((), device=self._device)
             # After the last step none is open, and the scale it left is worth knowing.
-            self._read_scale(self.recorder.index if draft is None else draft.index)
-        return [*self._flags.seal(), *self._scales.seal()]
+            row = self._scales.row(self.recorder.index, self._device)
+            if row is not None:
+                row.copy_(self._scaler.scale(self._unit), non_blocking=True)
+        return [*super().seal(), *self._scales.seal()]
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Fused optimizers: fill in what their kernels found."""
-        self._flags.resolve()
+        super().resolve(drafts)
         self._scales.resolve()
         for draft in drafts:
-            found_here = self._flags.take(draft.index)
-            if found_here:
-                add(draft, "overflows", sum(bool(row[0]) for row in found_here))
             scale = self._scales.take(draft.index)
             if scale:
                 draft.facts["loss_scale"] = scale[-1][0]
             if draft.facts["overflows"]:
                 draft.tags |= Tag.OVERFLOW
 
-    def dropped(self) -> int:
-        """Fused updates whose outcome could not be kept."""
-        return self._flags.dropped
+    def fill(self, draft: Draft, rows: list[list[float]]) -> None:
+        """Updates that were thrown away."""
+        add(draft, "overflows", sum(bool(row[0]) for row in rows))
 
     def _stepping(self, key: int, optimizer: Optimizer, args: object, kwargs: object) -> None:
         draft = self.recorder.draft
@@ -105,13 +105,6 @@ class ScalerProbe(Probe):
         flag = getattr(optimizer, "found_inf", None)
         if not isinstance(flag, torch.Tensor):
             return
-        row = self._flags.row(draft.index, flag.device)
+        row = self.ring.row(draft.index, flag.device)
         if row is not None:
             torch.gt(flag.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
-
-    def _read_scale(self, step: int) -> None:
-        if self._unit is None:
-            self._unit = torch.ones((), device=self._device)
-        row = self._scales.row(step, self._device)
-        if row is not None:
-            row.copy_(self._scaler.scale(self._unit), non_blocking=True)

@@ -26,6 +26,7 @@ MaskFunction = Callable[[object], torch.Tensor]
 IGNORE_INDEX = -100
 """Label that the usual loss functions leave out."""
 
+FROM_LABELS = f"labels != {IGNORE_INDEX}"
 NO_MASK = (
     "the batch has no attention_mask of shape (batch, tokens) and no labels: pass "
     "tokens=lambda batch: mask"
@@ -93,44 +94,30 @@ class TokensProbe(RingProbe):
         """The first masks, kept to see whether each has memory of its own; `None` after that."""
         self._apart = False
         """Whether each has: then one can be summed later, because nothing is written over it."""
-        self._usual: tuple[str, int] | None = None
-        """Name of the batch's own mask, and the value that means *does not count*."""
         self._lengths: Counter[int] = Counter()
         self._width = 1
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Keep or sum the batch's mask.  Runs every micro-batch; no sync."""
         draft = self.recorder.draft
-        if self._apart and draft is not None and type(batch) is dict and self._usual:
-            # As in the steps before, in one look and no call: each takes 3 µs after a real step.
-            name, ignored = self._usual
-            usual = batch.get(name)
-            if (
-                type(usual) is torch.Tensor
-                and usual.ndim == 2
-                and usual.is_cpu
-                and not usual.is_inference()
-            ):
-                self._waiting.append((draft, usual, ignored, usual._version))  # noqa: SLF001 as below
-                self._held += usual.numel()
-                if len(self._waiting) >= WINDOW or self._held >= _MOST_HELD:
-                    self._sum()
-                return
-        mask = self._mask(batch)
+        plain = self._user_mask is None and isinstance(batch, torch.Tensor | list | tuple)
+        mask = None if plain or draft is None else self._mask(batch)
         if mask is None or draft is None:
             return
-        marks, ignored = mask
-        if self._to_look_into and not self._packed and isinstance(batch, Mapping):
-            self._to_look_into -= 1
-            self._packed = is_packed(batch, marks if ignored == 0 else marks != ignored)
-        if marks.is_cpu and self._reads_host:
-            self._keep(draft, marks, ignored)
-            return
-        add(draft, "tokens_padded", marks.numel())
-        row = self.ring.row(draft.index, marks.device, marks.shape[0])
-        if row is not None:
-            kept = torch.ne(marks, ignored, out=self._room(marks))
-            torch.sum(kept, dim=-1, dtype=torch.int64, out=row[: marks.shape[0]])
+        marks, ignored, note = mask
+        if self._to_look_into:
+            self._learn(batch, marks, ignored, note)
+        if not (marks.is_cpu and self._reads_host):
+            self._sum_there(draft, marks, ignored)
+        elif marks.is_inference():  # whose changes nobody counts
+            self._add_mask((draft, marks, ignored, 0))
+        else:
+            # Some are summed in a row: after a real step, whose work has filled the caches, the sum
+            # of one takes 60 to 180 µs, and that of sixteen some 400, most of it for fetching code.
+            self._waiting.append((draft, marks, ignored, marks._version))  # noqa: SLF001 torch's only count of changes
+            self._held += marks.numel()
+            if not self._apart or len(self._waiting) >= WINDOW or self._held >= _MOST_HELD:
+                self._sum()
 
     def seal(self) -> Sequence[TimingEvent]:
         """End the group: its masks are summed."""
@@ -158,15 +145,13 @@ class TokensProbe(RingProbe):
 
     def config(self) -> dict[str, Scalar]:
         """Tokens of a row in the first batch, and whether rows are packed, as far as seen."""
-        config: dict[str, Scalar] = {}
-        if self._length is not None:
-            config["sequence_length"] = self._length
-        if self._packed:
-            config["packed_rows"] = True
-        return config
+        length: dict[str, Scalar] = (
+            {} if self._length is None else {"sequence_length": self._length}
+        )
+        return {**length, "packed_rows": True} if self._packed else length
 
-    def _mask(self, batch: Batch) -> tuple[torch.Tensor, int] | None:
-        """A tensor of shape (sequences, tokens), and the value that means *does not count*."""
+    def _mask(self, batch: Batch) -> tuple[torch.Tensor, int, str] | None:
+        """A tensor of a number for each token, the one that means *does not count*, and a note."""
         if self._user_mask is not None:
             marks = None
             try:
@@ -174,22 +159,29 @@ class TokensProbe(RingProbe):
             finally:
                 if marks is None:  # it raised, which switches us off: what was counted stands
                     self._sum()
-            return self._using(marks, 0, "the user's mask function")
+            if marks.ndim != 2:
+                marks = marks.reshape(-1, marks.shape[-1] if marks.ndim else 1)
+            return marks, 0, "the user's mask function"
         # Told apart at once where that is possible: asking an abstract class takes a while.
-        if type(batch) is not dict and (
-            isinstance(batch, torch.Tensor) or not isinstance(batch, Mapping)
-        ):
+        if type(batch) is not dict and not isinstance(batch, Mapping):
             return None
         mask = batch.get("attention_mask")
-        if mask is not None and isinstance(mask, torch.Tensor) and mask.ndim == 2:
-            self._usual = "attention_mask", 0
-            return self._using(mask, 0, "attention_mask")
+        if isinstance(mask, torch.Tensor) and mask.ndim == 2:
+            return mask, 0, "attention_mask"
         labels = batch.get("labels")
         if isinstance(labels, torch.Tensor) and labels.ndim == 2 and not self._are_targets(labels):
-            return self._using(labels, IGNORE_INDEX, f"labels != {IGNORE_INDEX}")
+            return labels, IGNORE_INDEX, FROM_LABELS
         if self._length is None and "input_ids" in batch:
             self._length = _last(batch.get("input_ids"))
         return None
+
+    def _learn(self, batch: Batch, marks: torch.Tensor, ignored: int, note: str) -> None:
+        """What the first batches are like."""
+        self._to_look_into -= 1
+        if not self._note:
+            self._note, self._length = note, self._length or _last(marks)
+        if not self._packed and isinstance(batch, Mapping):
+            self._packed = is_packed(batch, marks if ignored == 0 else marks != ignored)
 
     def _are_targets(self, labels: torch.Tensor) -> bool:
         if self._targets is None and labels.is_cpu and self._reads_host:
@@ -197,28 +189,13 @@ class TokensProbe(RingProbe):
             self._targets = bool((counts[:, 1:] & ~counts[:, :-1]).any())
         return bool(self._targets)
 
-    def _using(self, marks: torch.Tensor, ignored: int, note: str) -> tuple[torch.Tensor, int]:
-        if not self._note:
-            self._note = note
-            self._length = self._length or _last(marks)
-        if marks.ndim == 2:
-            return marks, ignored
-        last = marks.shape[-1] if marks.ndim else 1
-        return marks.reshape(-1, last), ignored
-
-    def _keep(self, draft: Draft, marks: torch.Tensor, ignored: int) -> None:
-        """Keep a mask until some can be summed in a row.
-
-        After a real step, whose work has filled the caches, the sum of one takes 60 to 180 µs, and
-        that of sixteen some 400, most of it for fetching the code.
-        """
-        if marks.is_inference():  # whose changes nobody counts
-            self._add_mask((draft, marks, ignored, 0))
-            return
-        self._waiting.append((draft, marks, ignored, marks._version))  # noqa: SLF001 torch's only count of changes
-        self._held += marks.numel()
-        if not self._apart or len(self._waiting) >= WINDOW or self._held >= _MOST_HELD:
-            self._sum()
+    def _sum_there(self, draft: Draft, marks: torch.Tensor, ignored: int) -> None:
+        """Have it summed on its device."""
+        add(draft, "tokens_padded", marks.numel())
+        row = self.ring.row(draft.index, marks.device, marks.shape[0])
+        if row is not None:
+            counts = torch.ne(marks, ignored, out=self._room(marks))
+            torch.sum(counts, dim=-1, dtype=torch.int64, out=row[: marks.shape[0]])
 
     def _sum(self) -> None:
         """Add what waits to its steps."""

@@ -16,7 +16,7 @@ import msgspec
 
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.recording.child_process import end_child, start_child
-from trainperf.recording.schedule import Interval
+from trainperf.recording.schedule import CostLimit
 
 
 log = logging.getLogger("trainperf")
@@ -66,7 +66,7 @@ class TraceWorker:
         self._requests: deque[ReadRequest] = deque()
         """The first is being read."""
         self._child: subprocess.Popen[bytes] | None = None
-        self._interval = Interval(LOOK_EVERY_NS)
+        self._interval = CostLimit(least_ns=LOOK_EVERY_NS)
         self._unread: list[str] = []
 
     def send(self, request: ReadRequest) -> None:
@@ -107,9 +107,7 @@ class TraceWorker:
                 self.go_on()
         finally:
             child, self._child = self._child, None
-            if child is not None and child.poll() is not None:
-                self._take_answer(self._requests.popleft(), child)
-            elif child is not None:
+            if child is not None:
                 end_child(child)
         if self._patience_ns:
             self._unread += [request.unread("the fit had ended") for request in self._requests]

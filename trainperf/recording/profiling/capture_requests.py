@@ -1,72 +1,21 @@
-"""Captures besides the schedule: requested by a user, or caused by a slow step.
+"""Captures that a user requests while the fit goes on.
 
 To ask, touch `capture` in the run directory.  Several ranks must capture the same steps, but see
 the file at different moments: the lowest of them takes it away and writes down a step that none of
 the others can have passed.
 """
 
-from collections import deque
 from math import ceil, inf
 from pathlib import Path
-from statistics import median
 
-from trainperf.core.phases import DISQUALIFYING
 from trainperf.core.run_directory import CAPTURE_REQUEST, TRACES, write_atomically
-from trainperf.core.stats.warmup import WarmupDetector
-from trainperf.recording.schedule import Interval
+from trainperf.recording.schedule import CostLimit
 
 
 LOOK_EVERY_NS = 1_000_000_000
 """The file is looked for at most once in so long: a `stat` may be slow on a shared disk."""
 
 _NOTICE_NS = 2.5 * LOOK_EVERY_NS
-
-_MEDIAN_OF = 64
-_MEDIAN_EVERY = 16
-
-
-class SlowSteps:
-    """Asks for a capture after a step of *factor* times the steady median, at most *most* times.
-
-    The median is over the last 64 ordinary steps since the warm-up or the last capture asked for,
-    at least 16, by the host's clock; the device is not asked.  A step with a tag has a reason to
-    be slow, and asks for none.
-    """
-
-    def __init__(self, factor: float, most: int) -> None:
-        self._factor, self._most = factor, most
-        self._warmup = WarmupDetector()
-        self._walls: deque[int] = deque(maxlen=_MEDIAN_OF)
-        self._limit_ns = inf
-        self._since = 0
-        self.steps: list[int] = []
-        """Numbers of the slow steps after which a capture was asked for."""
-
-    def look(self, index: int, wall_ns: int, tags: int) -> bool:
-        """Whether the steps after this one shall be captured.  Runs every step."""
-        full = len(self.steps) == self._most
-        if full or tags & DISQUALIFYING or self._warmup.is_warmup(wall_ns, tags):
-            return False
-        slow = wall_ns > self._limit_ns
-        if slow:
-            # A run that stays slow has a new median, and is asked about once.
-            self.steps.append(index)
-            self._walls.clear()
-            self._limit_ns, self._since = inf, 0
-        else:
-            self._walls.append(wall_ns)
-            self._since += 1
-            if self._since % _MEDIAN_EVERY == 0:
-                self._limit_ns = self._factor * median(self._walls)
-        return slow
-
-    def notes(self) -> dict[str, str]:
-        """After which steps, in words; empty where none was slow."""
-        if not self.steps:
-            return {}
-        steps = ", ".join(map(str, self.steps))
-        sentence = f"traced after steps of more than {self._factor:g} × the median: {steps}"
-        return {"captures_slow": sentence}
 
 
 class CaptureRequest:
@@ -82,10 +31,10 @@ class CaptureRequest:
         self._file = run / CAPTURE_REQUEST
         self._note = run / TRACES / ".capture-at"
         self._leads = rank == min(ranks)
-        self._alone = len(ranks) == 1
-        self._interval = Interval(LOOK_EVERY_NS)
+        self._notice_ns = 0 if len(ranks) == 1 else _NOTICE_NS
+        self._interval = CostLimit(least_ns=LOOK_EVERY_NS)
         self._answered = self._noted()
-        self.at = inf
+        self.at: float = inf
         """The step at which the requested capture begins; infinity without a request."""
 
     def due(self, now_ns: int, step: int, step_ns: int) -> bool:
@@ -97,27 +46,20 @@ class CaptureRequest:
             step_ns: How long a step takes, roughly.
         """
         if self._interval.due(now_ns):
-            if self._leads:
-                self._lead(step, step_ns)
-            else:
-                self._follow()
+            self._look(step, step_ns)
         if step < self.at:
             return False
         self.at = inf
         return True
 
-    def _lead(self, step: int, step_ns: int) -> None:
-        if not self._file.exists():
-            return
-        self._file.unlink(missing_ok=True)
-        self.at = step
-        if not self._alone:
-            self.at += ceil(_NOTICE_NS / max(1, step_ns))
-            self._note.parent.mkdir(exist_ok=True)
-            write_atomically(self._note, f"{self.at} {step}".encode("ascii"))
-
-    def _follow(self) -> None:
-        noted = self._noted()
+    def _look(self, step: int, step_ns: int) -> None:
+        if self._leads and self._file.exists():
+            self._file.unlink(missing_ok=True)
+            self.at = step + ceil(self._notice_ns / max(1, step_ns))
+            if self._notice_ns:
+                self._note.parent.mkdir(exist_ok=True)
+                write_atomically(self._note, f"{self.at} {step}".encode("ascii"))
+        noted = "" if self._leads else self._noted()
         if noted and noted != self._answered:
             self._answered = noted
             self.at = int(noted.split()[0])

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 
 from trainperf.core.errors import ConfigError
-from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.profiling.background_reader import Show
 from trainperf.recording.sinks.tensorboard import PREFIX
 
@@ -25,14 +23,6 @@ class CaptureRank:
     """Optimizer steps before this fit: numbers in traces go on from there."""
     show: Show | None = None
     """Takes a step and key figures of a trace, for TensorBoard and other loggers."""
-
-    @classmethod
-    def of(
-        cls, objects: FitObjects, run: Path | None, rank: int, show: Show | None = None
-    ) -> "CaptureRank":
-        """Of a loop with these objects."""
-        device = objects.device.type
-        return cls(run=run, rank=rank, world_size=objects.world_size, device=device, show=show)
 
     @property
     def first(self) -> Path | None:
@@ -77,30 +67,19 @@ class ScheduledProfile:
     """Traces that one rank writes at most."""
     on_demand: bool = True
     """Whether touching `capture` in the run directory traces the next `active` steps."""
-    on_slow_step: float | None = None
-    """Trace the steps after one that took so many times the steady median; `None` for none."""
-    slow_captures: int = 3
-    """Captures after slow steps at most, per rank."""
     analyse: bool = True
     """Whether a process of low priority reads each trace while training goes on."""
 
     def __post_init__(self) -> None:
         for name in ("skip_first", "wait", "repeat"):
             _demand_whole(name, getattr(self, name), 0)
-        for name in ("warmup", "active", "max_trace_bytes", "max_traces", "slow_captures"):
+        for name in ("warmup", "active", "max_trace_bytes", "max_traces"):
             _demand_whole(name, getattr(self, name), 1)
         self.ranks = tuple(self.ranks)
         if not self.ranks:
             raise ConfigError("ranks=(): must name at least one rank; try ranks=(0,)")
         for rank in self.ranks:
             _demand_whole("ranks", rank, 0)
-        factor = self.on_slow_step
-        number = isinstance(factor, int | float) and not isinstance(factor, bool)
-        if factor is not None and not (number and 1 < factor < inf):
-            raise ConfigError(
-                f"on_slow_step={factor!r}: must be a number above 1, times the median step; try "
-                "on_slow_step=2.0"
-            )
 
     def begins(self, step: int) -> bool:
         """Whether the warm-up of a cycle begins with this step.  Runs every step."""

@@ -15,7 +15,7 @@ from trainperf.core.run_directory import TRACES, trace_stem
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, ReadRequest, TraceWorker
-from trainperf.recording.profiling.capture_requests import CaptureRequest, SlowSteps
+from trainperf.recording.profiling.capture_requests import CaptureRequest
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.tracer import Marks, Tracer, write_trace
 from trainperf.recording.recorder import Draft, Recorder
@@ -65,8 +65,6 @@ class ProfilerProbe(Probe):
         ranks = tuple(rank for rank in profile.ranks if rank < place.world_size)
         request = CaptureRequest(run, rank=place.rank, ranks=ranks)
         self._request = request if profile.on_demand else None
-        slow = profile.on_slow_step
-        self._slow = None if slow is None else SlowSteps(slow, profile.slow_captures)
         # Rank 0 reports on all ranks, and must not wait for what the others still read.
         patience_ns = PATIENCE_NS if place.rank == 0 else 0
         self.reader = TraceWorker(place.show, patience_ns) if profile.analyse else None
@@ -103,24 +101,23 @@ class ProfilerProbe(Probe):
         step = draft.index + 1
         if self._tracer is not None:
             self._go_on(self._tracer, step)
-        wall_ns, now_ns = sum(draft.host_ns), self.recorder.now_ns()
-        due = self._due or self._profile.begins(step)
-        if self._request is not None:
-            due |= self._request.due(now_ns, step, wall_ns)
-        if self._slow is not None:
-            due |= self._slow.look(draft.index, wall_ns, draft.tags)
-        self._due = due
+        now_ns, request = self.recorder.now_ns(), self._request
+        requested = request is not None and request.due(now_ns, step, sum(draft.host_ns))
+        self._due = self._due or requested or self._profile.begins(step)
         if reader is not None and reader.look(now_ns):
             with self._dumping():
                 reader.go_on()
-        if due and self._tracer is None and self.recorder.ground != Gap.SHUTDOWN:
+        if self._due and self._tracer is None and self.recorder.ground != Gap.SHUTDOWN:
             self._begin(step)
 
     def detach(self) -> None:
         """Leave nothing running; traces that are still being read get a moment."""
-        if self._tracer is not None:
-            self._say_unfinished()
         self._stop()
+        if self._first and not self.traces and not self._notes:
+            self._say(
+                "captures_unfinished",
+                "nothing captured: the fit ended before one traced step was complete",
+            )
         if self.reader is not None:
             self._notes |= self.reader.finish()
 
@@ -129,14 +126,8 @@ class ProfilerProbe(Probe):
         names = ", ".join(trace.name for trace in self.traces)
         return {
             **({"captures": names} if names else {}),
-            **({} if self._slow is None else self._slow.notes()),
             **self._notes,
         }
-
-    @property
-    def busy(self) -> bool:
-        """Whether a capture is on its way, or is to begin."""
-        return self._due or self._tracer is not None
 
     # -- the course of a capture --------------------------------------------------------------
 
@@ -220,12 +211,9 @@ class ProfilerProbe(Probe):
             return
         with self._dumping():
             self._stop()
-        if gap == Gap.SHUTDOWN.label:
-            self._say_unfinished()
-            return
         self._attempts += 1
-        self._due = self._attempts < ATTEMPTS
-        if not self._due:
+        self._due = self._attempts < ATTEMPTS and gap != Gap.SHUTDOWN.label
+        if self._attempts == ATTEMPTS:
             self._say(
                 "captures_cut",
                 f"nothing captured: {gap} began {ATTEMPTS} times before one step was complete",
@@ -251,11 +239,6 @@ class ProfilerProbe(Probe):
             yield
         finally:
             self.recorder.leave_gap()
-
-    def _say_unfinished(self) -> None:
-        if not self.traces:  # else it is the natural end of cycles without an end
-            sentence = "nothing captured: the fit ended before one traced step was complete"
-            self._say("captures_unfinished", sentence)
 
     def _say(self, key: str, sentence: str) -> None:
         if key not in self._notes:

@@ -14,7 +14,6 @@ _SINKS = tuple(
         (
             "jsonl",
             "loggers",
-            "tensorboard",
         ),
         "sink_for",
     )

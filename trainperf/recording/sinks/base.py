@@ -15,11 +15,9 @@ class Writer(Protocol):
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
         """Write one value."""
-        ...
 
     def add_custom_scalars(self, layout: object) -> None:
         """Group charts."""
-        ...
 
 
 class MetricsLogger(Protocol):
@@ -27,7 +25,6 @@ class MetricsLogger(Protocol):
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Write values at a step."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

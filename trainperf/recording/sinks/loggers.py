@@ -1,41 +1,64 @@
-"""Sink for any logger that has Lightning's `log_metrics`."""
+"""Sink that draws curves over steps: in a `SummaryWriter`, and in loggers with `log_metrics`."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 from trainperf.core.steps.records import RunInfo
-from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink
-from trainperf.recording.sinks.tensorboard import ScalarSink, layout
+from trainperf.meters.fold import Reading
+from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink, Writer
+from trainperf.recording.sinks.tensorboard import PREFIX, layout, prefix, scalars
 
 
 def sink_for(outputs: Outputs) -> Sink | None:
-    """One for all loggers, on the first rank."""
-    if not outputs.loggers or outputs.step is None or outputs.rank != 0:
+    """One for the writer and all loggers, on the first rank."""
+    loggers = () if outputs.step is None else outputs.loggers
+    if outputs.rank != 0 or not (outputs.writer or loggers):
         return None
-    return LoggerSink(outputs.loggers, outputs.step)
+    return CurveSink(outputs.writer, loggers, outputs.step)
 
 
-class LoggerSink(ScalarSink):
-    """Logs readings as Python floats, one call per logger, straight to the loggers.
+class CurveSink(Sink):
+    """Draws a point of each reading that has a value, as a Python float.
 
     Not through `LightningModule.log`: a progress-bar metric would be read from the device after
-    every batch.  *step* is asked for the step number the user's own curves are drawn over.
+    every batch.
+
+    Args:
+        writer: Gets the number of the step in this fit.
+        loggers: Get one call each.
+        step: Is asked for the step number that the user's own curves are drawn over, for loggers.
     """
 
     name = "loggers"
 
-    def __init__(self, loggers: Sequence[MetricsLogger], step: Callable[[], int]) -> None:
-        self._loggers = list(loggers)
-        self._step = step
+    def __init__(
+        self,
+        writer: Writer | None = None,
+        loggers: Sequence[MetricsLogger] = (),
+        step: Callable[[], int] | None = None,
+    ) -> None:
+        self._writer, self._loggers, self._step = writer, list(loggers), step
+        self._prefix = PREFIX
 
     def begin(self, info: RunInfo) -> None:
-        """Group the charts in loggers that are TensorBoard's."""
-        super().begin(info)
-        for logger in self._loggers:
-            group = getattr(getattr(logger, "experiment", None), "add_custom_scalars", None)
+        """Group the charts where it is TensorBoard; several ranks' readings have other tags."""
+        self._prefix = prefix(info.world_size)
+        experiments = [getattr(logger, "experiment", None) for logger in self._loggers]
+        for board in (self._writer, *experiments):
+            group = getattr(board, "add_custom_scalars", None)
             if callable(group):
                 group(layout(info.world_size))
 
-    def _write(self, values: Mapping[str, float], step: int) -> None:
-        del step
+    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """One scalar per reading that has a value."""
+        self._draw(scalars(readings, self._prefix), step)
+
+    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """As `readings`, under tags of their own."""
+        self._draw(scalars(readings, f"{PREFIX}all_ranks/"), step)
+
+    def _draw(self, values: Mapping[str, float], step: int) -> None:
+        if self._writer is not None:
+            for tag, value in values.items():
+                self._writer.add_scalar(tag, value, step)
         for logger in self._loggers if values else ():
-            logger.log_metrics(dict(values), step=self._step())
+            logger.log_metrics(dict(values), step=step if self._step is None else self._step())

@@ -1,4 +1,4 @@
-"""Sink for a `SummaryWriter`, and the tags and charts that every logger is given."""
+"""Tags and charts that TensorBoard and other loggers are given."""
 
 from collections.abc import Mapping
 
@@ -21,9 +21,7 @@ from trainperf.core.readings import (
     STEP_S,
     phase_reading,
 )
-from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import Outputs, Sink, Writer
 
 
 PREFIX = "trainperf/"
@@ -76,49 +74,3 @@ def scalars(readings: Mapping[str, Reading], prefix: str = PREFIX) -> dict[str, 
         for name, reading in readings.items()
         if reading.value is not None
     }
-
-
-def sink_for(outputs: Outputs) -> Sink | None:
-    """One for the writer, on the first rank."""
-    if outputs.writer is None or outputs.rank != 0:
-        return None
-    return TensorBoardSink(outputs.writer)
-
-
-class ScalarSink(Sink):
-    """Base of sinks that draw curves over steps: each reading that has a value is a point."""
-
-    _prefix = PREFIX
-
-    def begin(self, info: RunInfo) -> None:
-        """Several ranks' readings have tags of their own."""
-        self._prefix = prefix(info.world_size)
-
-    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """One scalar per reading that has a value."""
-        self._write(scalars(readings, self._prefix), step)
-
-    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """As `readings`, under tags of their own."""
-        self._write(scalars(readings, f"{PREFIX}all_ranks/"), step)
-
-    def _write(self, values: Mapping[str, float], step: int) -> None:
-        raise NotImplementedError
-
-
-class TensorBoardSink(ScalarSink):
-    """Writes readings to a `SummaryWriter`."""
-
-    name = "TensorBoard"
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    def begin(self, info: RunInfo) -> None:
-        """Group the charts."""
-        super().begin(info)
-        self._writer.add_custom_scalars(layout(info.world_size))
-
-    def _write(self, values: Mapping[str, float], step: int) -> None:
-        for tag, value in values.items():
-            self._writer.add_scalar(tag, value, step)
