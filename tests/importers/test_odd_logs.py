@@ -17,7 +17,6 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.commands import main
 from trainperf.core.errors import LogError
 from trainperf.importers import recognise
-from trainperf.importers.plain import plain
 from trainperf.importers.writing import write_run
 from trainperf.reports.run.rows import progress
 from trainperf.reports.run.run_view import headline
@@ -27,8 +26,7 @@ def imported(tmp_path: Path, written: str | bytes, name: str = "train.log") -> S
     """The summary of what a log becomes."""
     file = tmp_path / name
     file.write_bytes(written if isinstance(written, bytes) else written.encode())
-    with plain([file]) as files:
-        run = write_run(recognise(files).kind, files, tmp_path / "run")
+    run = write_run(recognise([file]), [file], tmp_path / "run")
     return summarize(Run.open(run))
 
 
@@ -97,29 +95,6 @@ def test_a_megatron_job_that_went_on_where_it_was_is_known_by_its_arguments(
     assert summary.restarts.number == 1
 
 
-def test_a_pipeline_that_was_resumed_has_no_mean_over_what_was_before(tmp_path: Path) -> None:
-    """Its first line is of as many updates as the others, not of all until then."""
-    text = logs.pipeline(600, 10, 0.2, {"fwd": 60.0, "bwd": 100.0, "step": 10.0})
-    lines = text.splitlines(keepends=True)
-    at = next(place for place, line in enumerate(lines) if line.startswith("steps: 310 "))
-
-    summary = imported(tmp_path, "".join(lines[at - 2 :]))
-
-    assert summary.run.steps == 300
-    assert summary.value("step_mean_s") == pytest.approx(0.2)
-
-
-def test_an_mlperf_job_behind_another_one_is_not_swallowed(tmp_path: Path) -> None:
-    """Its samples are counted from none again."""
-    text = logs.mlperf(40, 48, 1200.0, 60_000.0)
-
-    once = imported(tmp_path, text, "a.log")
-    twice = imported(tmp_path, text + text, "b.log")
-
-    assert twice.run.steps == 2 * once.run.steps
-    assert [f.title for f in twice.findings] == [f.title for f in once.findings]
-
-
 def test_a_trainer_that_was_resumed_says_so_and_counts_its_samples_once(tmp_path: Path) -> None:
     """The rates of its last entry are of the steps since then alone."""
     state = json.loads(logs.trainer_state(500, 10, 0.5, tokens=2048))
@@ -163,36 +138,46 @@ def test_ranks_in_one_file_are_refused_with_what_to_give(tmp_path: Path, order: 
         imported(tmp_path, both)
 
 
-def test_a_log_that_is_packed_coloured_or_in_utf_16_is_read_as_what_is_in_it(
-    tmp_path: Path,
-) -> None:
-    """And files that can be read as they are, are."""
+def test_a_log_that_is_packed_or_coloured_is_read_as_what_is_in_it(tmp_path: Path) -> None:
+    """Whatever its lines end with; a damaged one is refused."""
     text = megatron()
     coloured = "".join(f"\x1b[32m{line}\x1b[0m\n" for line in text.splitlines())
     expected = imported(tmp_path, text)
     forms = {
         "a.log": coloured.encode(),
-        "b.log": text.encode("utf-16"),
-        "c.log": b"\xef\xbb\xbf" + text.encode(),
-        "d.log.gz": gzip.compress(coloured.encode()),
-        "e.log": text.replace("\n", "\r\n").encode(),
+        "b.log.gz": gzip.compress(coloured.encode()),
+        "c.log": text.replace("\n", "\r\n").encode(),
     }
     for name, packed in forms.items():
         summary = imported(tmp_path, packed, name)
         assert summary.readings["phase_optimizer_s"] == expected.readings["phase_optimizer_s"], name
         assert summary.run.fit_s == expected.run.fit_s, name
 
-    with plain([tmp_path / "train.log", tmp_path / "d.log.gz"]) as (same, copy):
-        assert same == tmp_path / "train.log"
-        assert copy.name == "d.log"
-    assert not copy.exists()
+    with pytest.raises(LogError, match=r"d\.log\.gz: packed, and damaged"):
+        imported(tmp_path, gzip.compress(text.encode())[:500], "d.log.gz")
 
-    (tmp_path / "f.log.gz").write_bytes(gzip.compress(text.encode())[:500])
-    with (
-        pytest.raises(LogError, match=r"f\.log\.gz: packed, and damaged"),
-        plain([tmp_path / "f.log.gz"]),
-    ):
-        pass
+
+def test_a_log_that_is_no_longer_read_says_so(tmp_path: Path) -> None:
+    """Nothing is made of sums over several updates, nor of MLPerf's blocks."""
+    sums = "[Rank 0] time (ms) | batch_input: 1.0 | fwd_microstep: 600.0\n"
+    sums += "[Rank 0] time (ms) | fwd: 600.0 | bwd: 1000.0 | step: 100.0\n"
+    with pytest.raises(LogError, match=r"pipeline engine, .* no longer read"):
+        imported(tmp_path, sums)
+
+    with pytest.raises(LogError, match="not read: MLPerf logs"):
+        imported(tmp_path, ':::MLLOG {"time_ms": 1, "key": "run_start"}\n')
+
+
+def test_a_line_that_one_which_was_cut_runs_into_is_kept(tmp_path: Path) -> None:
+    """As where a job was killed while it wrote, and went on in the same file."""
+    text = titan()
+    cut = text[: -len(text.splitlines()[-1]) // 2]
+
+    summary = imported(tmp_path, cut + text)
+
+    assert summary.run.steps == 199
+    assert summary.restarts is not None
+    assert summary.restarts.number == 1
 
 
 def test_the_command_takes_packed_logs(
@@ -233,11 +218,19 @@ def test_a_log_that_is_given_twice_is_not_counted_twice(tmp_path: Path) -> None:
     """Not by another path to it either."""
     (tmp_path / "a.log").write_text(megatron(), encoding="utf-8")
 
-    with (
-        pytest.raises(LogError, match="given twice"),
-        plain([tmp_path / "a.log", tmp_path / "." / "a.log"]),
-    ):
-        pass
+    files = [tmp_path / "a.log", tmp_path / "." / "a.log"]
+    with pytest.raises(LogError, match="given twice"):
+        write_run(recognise(files), files, tmp_path / "run")
+
+
+def test_a_trainer_state_holds_what_earlier_ones_do(tmp_path: Path) -> None:
+    """Two of one training would count its steps twice."""
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file in files:
+        file.write_text(logs.trainer_state(20, 1, 0.5), encoding="utf-8")
+
+    with pytest.raises(LogError, match=r"b\.json: .* given twice"):
+        write_run(recognise(files), files, tmp_path / "run")
 
 
 def test_files_of_two_formats_are_told_apart(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def imported(tmp_path: Path) -> Imported:
             packed = (REAL / name).read_bytes()
             files.append(tmp_path / name.removesuffix(".gz"))
             files[-1].write_bytes(gzip.decompress(packed) if name.endswith(".gz") else packed)
-        kind = recognise(files).kind
+        kind = recognise(files)
         return kind.name, summarize(Run.open(write_run(kind, files, tmp_path / "run")))
 
     return summary_of
@@ -69,18 +69,6 @@ def test_megatrons_timers_and_training_log(imported: Imported) -> None:
     assert summary.ledger_s["validation"] == near(200)
     assert summary.ledger_s["checkpoint"] == near(100)
     assert "means over" in (summary.readings["step_s"].reason or "")
-
-
-def test_mlperfs_logger(imported: Imported) -> None:
-    """Four blocks of eight steps of 20 ms, an evaluation of 60 ms after each."""
-    kind, summary = imported("mlperf.log")
-
-    assert kind == "mlperf"
-    assert summary.run.steps == 32
-    assert sum(summary.phases_s().values()) == near(20)
-    assert summary.ledger_s["validation"] == pytest.approx(0.240, abs=0.005)
-    assert summary.ledger_s["startup"] == pytest.approx(0.100, abs=0.005)
-    assert summary.run.config["model"] == "llama2_70b_lora"
 
 
 def test_deepspeeds_engine(imported: Imported) -> None:

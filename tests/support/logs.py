@@ -5,7 +5,7 @@ milliseconds, and each step takes what its *times* say.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -140,21 +140,6 @@ def _timers(times: Times) -> str:
     return " | ".join(["time (ms)", *(f"{name}: {ms:.2f}" for name, ms in times.items())]) + "\n"
 
 
-def pipeline(steps: int, per_print: int, mean_s: float, times: Times) -> str:
-    """A log of DeepSpeed's pipeline engine: sums over *per_print* updates."""
-    out = []
-    for number in range(per_print, steps + 1, per_print):
-        summed = {name: ms * per_print for name, ms in times.items()}
-        micro = {f"{name}_microstep": ms for name, ms in summed.items()}
-        out.append(f"[Rank 0] {_timers({'batch_input': 1.0, **micro})}")
-        out.append(f"[Rank 0] {_timers(summed)}")
-        out.append(
-            f"steps: {number} loss: {3 - number / 1e4:0.4f} iter time (s): {mean_s:0.3f} "
-            f"samples/sec: {64 / mean_s:0.3f}\n"
-        )
-    return "".join(out)
-
-
 MEGATRON: Times = {
     "forward-backward": 70.0,
     "batch-generator": 8.0,
@@ -261,48 +246,3 @@ def trainer_state(
         "max_steps": steps,
     }
     return json.dumps(state, indent=2, sort_keys=True) + "\n"
-
-
-def mlperf(
-    blocks: int, steps: int, step_ms: float, evaluation_ms: float, *, batch: int = 256
-) -> str:
-    """A log with blocks of so many steps, an evaluation after each."""
-    lines = list(_mlperf(blocks, steps, step_ms, evaluation_ms, batch))
-    return "".join(f"0: :::MLLOG {json.dumps(line)}\n" for line in lines)
-
-
-def _mlperf(
-    blocks: int, steps: int, step_ms: float, evaluation_ms: float, batch: int
-) -> Iterator[dict[str, object]]:
-    now = BEGAN.timestamp() * 1e3
-
-    def line(key: str, value: object = None, **metadata: object) -> dict[str, object]:
-        kind = {"start": "INTERVAL_START", "stop": "INTERVAL_END"}
-        event = kind.get(key.rpartition("_")[2], "POINT_IN_TIME")
-        return {
-            "namespace": "",
-            "time_ms": int(now),
-            "event_type": event,
-            "key": key,
-            "value": value,
-            "metadata": {"file": "train.py", "lineno": 1, **metadata},
-        }
-
-    yield line("init_start")
-    yield line("global_batch_size", batch)
-    yield line("submission_benchmark", "llama2_70b_lora")
-    now += 30_000
-    yield line("init_stop")
-    yield line("run_start")
-    for block in range(blocks):
-        samples = block * steps * batch
-        yield line("block_start", samples_count=samples)
-        now += steps * step_ms
-        yield line(
-            "tracked_stats", {"train_loss": 3 - block / 100}, samples_count=samples + steps * batch
-        )
-        yield line("block_stop", samples_count=samples + steps * batch)
-        yield line("eval_start", samples_count=samples + steps * batch)
-        now += evaluation_ms
-        yield line("eval_stop", samples_count=samples + steps * batch)
-    yield line("run_stop", status="success")

@@ -267,36 +267,6 @@ def _iterations(args: Space, timers: Any, log: Callable[..., Any]) -> None:
                 timers("interval-time").start(barrier=True)
 
 
-def mlperf(source: Path, out: Path) -> None:
-    """Four blocks of eight steps of 20 ms, an evaluation of 60 ms after each."""
-    from mlperf_logging import mllog
-    from mlperf_logging.mllog import constants as key
-
-    batch, steps = 32, 8
-    mllog.config(filename=str(out / "mlperf.log"), root_dir=str(Path(__file__).parents[2]))
-    log = mllog.get_mllogger()
-    log.start(key=key.INIT_START)
-    log.event(key=key.SUBMISSION_BENCHMARK, value="llama2_70b_lora")
-    log.event(key=key.GLOBAL_BATCH_SIZE, value=batch)
-    log.event(key=key.GRADIENT_ACCUMULATION_STEPS, value=2)
-    log.event(key=key.SEED, value=1234)
-    pass_ms(100)
-    log.end(key=key.INIT_STOP)
-    log.start(key=key.RUN_START)
-    for block in range(4):
-        before = {key.SAMPLES_COUNT: block * steps * batch}
-        after = {key.SAMPLES_COUNT: (block + 1) * steps * batch}
-        log.start(key=key.BLOCK_START, metadata=before)
-        pass_ms(20 * steps)
-        log.event(key="tracked_stats", value={"train_loss": 3 - block / 10}, metadata=after)
-        log.end(key=key.BLOCK_STOP, metadata=after)
-        log.start(key=key.EVAL_START, metadata=after)
-        pass_ms(60)
-        log.event(key=key.EVAL_ACCURACY, value=0.9 + block / 100, metadata=after)
-        log.end(key=key.EVAL_STOP, metadata=after)
-    log.end(key=key.RUN_STOP, metadata={"status": "success"})
-
-
 def huggingface(source: Path, out: Path) -> None:
     """40 steps of two batches: forward 10 ms each, batch 5; five batches evaluated at 20 and 40."""
     from transformers import Trainer, TrainingArguments
@@ -396,7 +366,6 @@ FRAMEWORKS: dict[str, Callable[[Path, Path], None]] = {
     "torchtitan-rank0": lambda source, out: titan_rank(0, source, out),
     "torchtitan-rank1": lambda source, out: titan_rank(1, source, out),
     "megatron": megatron,
-    "mlperf": mlperf,
     "huggingface": huggingface,
     "deepspeed": deepspeed,
 }

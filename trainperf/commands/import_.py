@@ -36,29 +36,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import save_summary
-    from trainperf.core.formatting.units import plural
     from trainperf.importers import recognise
-    from trainperf.importers.plain import plain
     from trainperf.importers.writing import write_run
     from trainperf.reports.html.run import load_page_data, save
     from trainperf.reports.run.formats import rendered
 
-    with plain(given.files) as files:
-        recognised = recognise(files, given.format)
-        kind = recognised.kind
-        base = given.out or _FOLDER / files[0].stem
-        run = Run.open(write_run(kind, files, base))
+    kind = recognise(given.files, given.format)
+    base = given.out or _FOLDER / Path(given.files[0].name.removesuffix(".gz")).stem
+    run = Run.open(write_run(kind, given.files, base))
     data = load_page_data(run)
     save_summary(data.evidence.summary, run.path)
     save(data, run.path)
-    by = f" ({plural(recognised.lines, 'line')} of that kind)" if recognised.lines else ""
-    how = f"  recognised as {kind.title}{by}\n  {run.path}\n"
+    how = f"  recognised as {kind.title}\n  {run.path}\n"
     return f"{rendered(data.evidence.summary, sys.stdout)}\n{how}"
 
 
 COMMAND = Command(
     name="import",
-    about="Make a run of a log you have: torchtitan, DeepSpeed, Megatron, Hugging Face, MLPerf.",
+    about="Make a run of a log you have: torchtitan, DeepSpeed, Megatron-LM, Hugging Face.",
     examples=("train.log", "rank0.jsonl rank1.jsonl --out imported/titan"),
     add_arguments=_add_arguments,
     run=_run,

@@ -5,74 +5,46 @@ To add one: a file that defines `FORMAT`, and its name here.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from trainperf.core.errors import LogError
 from trainperf.core.families import load_members
-from trainperf.importers.base import LogFormat
+from trainperf.importers.base import LogFormat, lines_of
 
 
 FORMATS: tuple[LogFormat, ...] = tuple(
-    load_members(
-        __name__, ("torchtitan", "deepspeed", "megatron", "huggingface", "mlperf"), "FORMAT"
-    )
+    load_members(__name__, ("torchtitan", "deepspeed", "megatron", "huggingface"), "FORMAT")
 )
-
-_LOOK_BYTES = 16 << 20
-"""Looked at beyond the first line that is recognised: another format may follow."""
-
-_CHUNK_BYTES = 4 << 20
+_LOOK_LINES = 100_000
+"""Of each file: one that is recognised is not enough, as another format may follow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recognised:
-    """The format of some files."""
-
-    kind: LogFormat
-    lines: int
-    """Lines seen that it is recognised by; 0 where the format was named."""
-
-
-def recognise(files: Sequence[Path], name: str | None = None) -> Recognised:
+def recognise(files: Sequence[Path], name: str | None = None) -> LogFormat:
     """The one format of all *files*, or the one of that *name*.
 
     Raises:
         LogError: They have none that is known, or more than one.
         OSError: A file cannot be read.
     """
-    if name is not None:
-        return Recognised(next(kind for kind in FORMATS if kind.name == name), 0)
-    counts: Counter[str] = Counter()
-    first: dict[str, Path] = {}
-    for file in files:
-        of_file = _counts(file)
-        if not of_file:
+    counts: dict[tuple[str, str], int] = {}
+    for file in files if name is None else ():
+        lines = islice(lines_of(file), _LOOK_LINES)
+        names = Counter(kind.name for line in lines for kind in FORMATS if kind.mark.search(line))
+        if not names:
             looked = "; ".join(f"{kind.name}: {kind.marks}" for kind in FORMATS)
-            raise LogError(f"{file}: no format that is known; looked for {looked}")
-        counts += of_file
-        first = {**dict.fromkeys(of_file, file), **first}
-    if len(counts) > 1:
-        both = " and ".join(
-            f"{number:,} of {name} ({first[name].name})" for name, number in counts.most_common()
-        )
+            raise LogError(
+                f"{file}: no format that is known; looked for {looked} (not read: MLPerf logs, "
+                "UTF-16)"
+            )
+        counts |= {(each, file.name): number for each, number in names.items()}
+    kinds = [kind for kind in FORMATS if kind.name in {name, *(each for each, _ in counts)}]
+    if len(kinds) > 1:
+        both = " and ".join(f"{n:,} of {each} ({file})" for (each, file), n in counts.items())
         raise LogError(
             f"lines of several formats, {both}: give one of them, or choose with --format"
         )
-    (only, number), *_ = counts.items()
-    return Recognised(next(kind for kind in FORMATS if kind.name == only), number)
+    return kinds[0]
 
 
-def _counts(file: Path) -> Counter[str]:
-    """Format to the lines of a file that look like it."""
-    counts: Counter[str] = Counter()
-    looked = 0
-    with file.open("rb") as log:
-        while looked < _LOOK_BYTES and (text := log.read(_CHUNK_BYTES) + log.readline()):
-            for kind in FORMATS:
-                counts[kind.name] += sum(1 for _ in kind.mark.finditer(text))
-            looked += len(text) if +counts else 0
-    return +counts
-
-
-__all__ = ["FORMATS", "LogFormat", "Recognised", "recognise"]
+__all__ = ["FORMATS", "LogFormat", "recognise"]

@@ -7,13 +7,12 @@ it too.  Read in Megatron-LM's sources of August 2026 (`megatron/training/traini
 `megatron/core/timers.py`) and in logs that its users published.
 """
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
-
-import numpy as np
 
 from trainperf.core.phases import Gap, Phase
 from trainperf.importers.base import (
@@ -21,344 +20,193 @@ from trainperf.importers.base import (
     SECOND,
     LogEvent,
     LogFormat,
-    LoggedColumns,
     LoggedFit,
     LoggedGap,
-    LoggedRestart,
+    LoggedStart,
     LoggedSteps,
-    LossWatch,
+    day_ns,
     lines_of,
-    phases_ns,
-)
-from trainperf.importers.megatron_alike import Iterations, MegatronStretch, stretches
-from trainperf.importers.megatron_lines import (
-    ARGUMENT,
-    ENOUGH,
-    GAPS,
-    IN_LINE,
-    MARK,
-    MEMORY,
-    OF_RANK,
-    ONE_LINE,
-    PHASES,
-    ROWS_OF_RANKS,
-    SAMPLES,
-    SCALE,
-    SETTING,
-    SKIPPED,
-    SYNC,
-    TIMERS,
-    MegatronLine,
-    any_number,
-    in_table,
-    interval_of,
-    is_read,
-    line_of,
-    loss_in,
-    started_at,
-    value_of,
-    whole_number,
 )
 
 
-_NAMES = {"world_size": "job_ranks", "seq_length": "sequence_length"}
-_DATA_WAIT, _FORWARD = Phase.DATA_WAIT, Phase.FORWARD
-_MEMORY_FACTS = ("allocated_bytes", "peak_bytes", "reserved_bytes", "reserved_peak_bytes")
+_LINE = re.compile(
+    rb"(?:\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)?\]\s*)?iteration +(\d+) */[^|]*\|"
+    rb".*?elapsed time per iteration \((m?)s\): *(\d+\.?\d*)"
+)
+_FIELD = re.compile(
+    rb"\| (consumed samples|[\w ]*loss(?: scale)?|number of skipped iterations)"
+    rb": *([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)\b)"
+)
+"""Of a line of an iteration."""
+_ROW = re.compile(rb"([a-z][\w/-]*(?: [a-z]+)?)(?: \.+:?|:) \(?(?:[\d.]+, )?(\d+\.?\d*)")
+"""Of a table of timers, of sizes, or of arguments."""
+
+_PHASES = {
+    b"batch-generator": Phase.DATA_WAIT,
+    b"forward-compute": Phase.FORWARD,
+    b"backward-compute": Phase.BACKWARD,
+    b"optimizer": Phase.OPTIMIZER,
+}
+_GAPS = {
+    b"evaluate": Gap.VALIDATION,
+    b"save-checkpoint": Gap.CHECKPOINT,
+    b"save-checkpoint-non-persistent": Gap.CHECKPOINT,
+    b"model-and-optimizer-setup": Gap.STARTUP,
+    b"train/valid/test-data-iterators-setup": Gap.STARTUP,
+}
+"""Timers of what is no part of a step."""
+_SYNC = b"all-grads-sync"
+"""Timer of what all ranks wait for gradients."""
+_SAMPLES = b"consumed samples"
+_SKIPPED = b"number of skipped iterations"
+_MEMORY = {
+    b"allocated": "allocated_bytes",
+    b"max allocated": "peak_bytes",
+    b"reserved": "reserved_bytes",
+    b"max reserved": "reserved_peak_bytes",
+}
+_SETTINGS = {
+    b"world_size": "job_ranks",
+    b"seq_length": "sequence_length",
+    b"micro_batch_size": "micro_batch_size",
+    b"data_parallel_size": "data_parallel_size",
+}
 
 
-def read(files: Sequence[Path]) -> list[LoggedFit]:
-    """One fit for each file, as a restart writes a log of its own."""
-    fits = []
-    for file in files:
-        first = list(islice(_lines_in(file), ENOUGH))
-        stamp = first[0].stamp if first else None
-        fit = LoggedFit(events=iter(()))
-        fit.started_at = started_at(stamp)
-        if stamp is not None:
+@dataclass(slots=True)
+class _Line:
+    """A line of an iteration, and what is printed before the first one or behind it."""
+
+    iteration: int = 0
+    elapsed_ms: float = 0.0
+    day_ns: int | None = None
+    """As in `LoggedStart`."""
+    exact: bool = False
+    """Whether the time of day has fractions of a second, as in recent releases."""
+    named: dict[bytes, float] = field(default_factory=dict)
+    """Numbers of the line; milliseconds of timers and MiB of memory, the largest of all ranks."""
+    settings: dict[str, int] = field(default_factory=dict)
+    """Arguments before it: they are printed when a job begins."""
+    gaps: list[LoggedGap] = field(default_factory=list)
+    """Before the first iteration the startup, behind others their pauses."""
+
+    def begin(self, match: re.Match[bytes]) -> None:
+        """Read the line itself."""
+        date, fraction, iteration, milli, elapsed = match.groups()
+        # Megatron-DeepSpeed's forks print seconds.
+        self.iteration, self.elapsed_ms = int(iteration), float(elapsed) * (1 if milli else 1000)
+        fields = _FIELD.findall(match.string, match.end(3))
+        self.named = {name: float(number) for name, number in fields}
+        if date:
+            self.exact, self.day_ns = fraction is not None, day_ns(date + (fraction or b""))
+
+    def take(self, name: bytes, number: float) -> None:
+        """Read a row of a table."""
+        if name in _SETTINGS:
+            self.settings[_SETTINGS[name]] = int(number)
+        elif name in _GAPS:
+            self.gaps.append(LoggedGap(gap=_GAPS[name], duration_ns=round(number * MS)))
+        else:
+            self.named[name] = max(number, self.named.get(name, 0.0))
+
+
+def _lines_in(file: Path) -> Iterator[_Line]:
+    """The iterations of a log."""
+    line = _Line()
+    for text in lines_of(file):
+        if b" per iteration (" in text and (match := _LINE.search(text)) is not None:
+            if line.iteration:
+                yield line
+                line = _Line()
+            line.begin(match)
+        elif b" ..." in text or b") | " in text:
+            for name, number in _ROW.findall(text):
+                if line.iteration and name in _SETTINGS:
+                    yield line
+                    line = _Line()
+                line.take(name, float(number))
+    if line.iteration:
+        yield line
+
+
+def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:
+    """The steps and gaps, in order."""
+    lines = _lines_in(file)
+    first = list(islice(lines, 3))
+    every = _interval_of([line.iteration for line in first])
+    before, alone = _Line(), _Line()
+    for line in chain(first, lines):
+        fit.config |= line.settings
+        number = line.iteration - before.iteration
+        begins = bool(line.settings) or number <= 0 or not before.iteration
+        if begins:
+            before, alone, began = _Line(), _Line(), line
+            # Whether the second line is a mean over the first iteration too.
+            once_more = line.exact if every == 1 else line.iteration % every != 0
+            number = 1 if once_more else max(1, min(every, line.iteration))
+            startup_ns = sum(gap.duration_ns for gap in line.gaps if gap.gap is Gap.STARTUP)
+            yield LoggedStart(day_ns=line.day_ns)
+            if startup_ns:
+                yield LoggedGap(gap=Gap.STARTUP, duration_ns=startup_ns)
+        steps = _steps(line, alone, number, every)
+        steps.facts |= _samples(line, before, number, fit.config.get("sequence_length"))
+        if begins:
+            first_ns = number * steps.wall_ns + startup_ns
+        if began.day_ns is not None and line.day_ns is not None:
             fit.notes["clock"] = "times of day are the log's own and taken for UTC"
-        fit.events = _Reader(file, fit, first).events()
-        fits.append(fit)
-    return fits
+            # Stamps of whole seconds are rounded down, either of them.
+            late_ns = 0 if line.exact else SECOND
+            steps.end_ns = first_ns + line.day_ns - began.day_ns - late_ns
+        yield steps
+        yield from (gap for gap in line.gaps if gap.gap is not Gap.STARTUP)
+        before, alone = line, line if begins and once_more else _Line()
 
 
-def _lines_in(file: Path) -> Iterator[MegatronLine]:
-    return filter(None, map(line_of, lines_of(file)))
+def _steps(line: _Line, alone: _Line, number: int, every: int) -> LoggedSteps:
+    """The iterations of a line, which is a mean over the one that was logged *alone* too."""
+    total_ms = line.elapsed_ms * (number + bool(alone.iteration)) - alone.elapsed_ms
+    # Timers are divided by the interval, however many iterations they are of.
+    timers_ns = {
+        name: max(0.0, ms * every - alone.named.get(name, 0.0) * every) * MS / number
+        for name, ms in line.named.items()
+    }
+    phases_ns = {phase: timers_ns[name] for name, phase in _PHASES.items() if name in timers_ns}
+    if Phase.FORWARD in phases_ns:
+        # The generator runs inside of it.
+        inside_ns = phases_ns.get(Phase.DATA_WAIT, 0.0)
+        phases_ns[Phase.FORWARD] = max(0.0, phases_ns[Phase.FORWARD] - inside_ns)
+    losses = (name for name in (b"lm loss", *line.named) if name.endswith(b"loss"))
+    loss = next((line.named[name] for name in losses if name in line.named), None)
+    last: dict[str, float | None] = {} if loss is None else {"loss": loss}
+    scale, skipped = line.named.get(b"loss scale", 1.0), line.named.get(_SKIPPED, 0.0)
+    if scale != 1.0:
+        overflows = max(0, int(skipped - alone.named.get(_SKIPPED, 0.0)))
+        last |= {"loss_scale": scale, "attempts": number, "overflows": overflows}
+    for name in _MEMORY.keys() & line.named:
+        last[_MEMORY[name]] = round(line.named[name] * (1 << 20))
+    return LoggedSteps(
+        wall_ns=round(max(0.0, total_ms) * MS / number),
+        phases_ns=phases_ns,
+        steps=number,
+        facts={"tail_ns": round(timers_ns[_SYNC])} if _SYNC in timers_ns else {},
+        last=last,
+    )
 
 
-class _Reader:
-    """One log while it is read."""
+def _samples(line: _Line, before: _Line, number: int, length: object) -> dict[str, float | None]:
+    """Samples and tokens of each step of a line; of the first one where it has all until then."""
+    none = 0.0 if number == line.iteration else math.nan
+    each = (line.named.get(_SAMPLES, math.nan) - before.named.get(_SAMPLES, none)) / number
+    tokens = each * length if isinstance(length, int) else math.nan
+    return {n: v for n, v in {"samples": each, "tokens_padded": tokens}.items() if v >= 0}
 
-    def __init__(self, file: Path, fit: LoggedFit, first: Sequence[MegatronLine]) -> None:
-        self._file, self._fit = file, fit
-        self._losses = LossWatch(fit)
-        self._interval = interval_of(first)
-        early = bool(first) and self._interval > 1 and first[0].iteration % self._interval != 0
-        self._once_more = early or (bool(first) and self._interval == 1 and first[0].exact)
-        """Whether the second line is a mean over the first iteration too."""
-        self._cut = self._lines = 0
-        self._anew = False
-        """Whether the job began anew behind iterations, and none of it was read yet."""
-        self._begin()
 
-    def _begin(self) -> None:
-        """An attempt, whose times and counts are its own."""
-        self._pending: MegatronLine | None = None
-        self._before: MegatronLine | None = None
-        self._alone: dict[bytes, float] = {}
-        """Milliseconds of the first iteration, while the next line's are not its own."""
-        self._skipped = 0
-        """Updates skipped in the first iteration, while the next line counts it too."""
-        self._samples: int | None = None
-        self._startup_ns = 0
-        self._began: datetime | None = None
-        self._in_table = b""
-
-    def events(self) -> Iterator[LogEvent]:
-        """The steps and gaps, in order."""
-        if self._interval == 1:
-            for stretch in stretches(self._file):
-                yield from self._read_alike(stretch)
-        else:
-            yield from self._read(lines_of(self._file))
-        yield from self._settled()
-        if self._cut:
-            self._fit.notes["timers"] = (
-                f"in {self._cut:,} of {self._lines:,} lines the phases of the slowest ranks add up "
-                "to more than the step: cut in proportion"
-            )
-
-    def _read(self, lines: Iterable[bytes]) -> Iterator[LogEvent]:
-        """Lines one by one; the last iteration of them is not settled yet."""
-        table: list[bytes] = []
-        for line in lines:
-            if in_table(line):
-                table.append(line)
-                continue
-            if table:
-                yield from self._tabled(b"".join(table))
-                table.clear()
-            if MARK in line and (logged := line_of(line)) is not None:
-                yield from self._settled()
-                if self._before is not None and logged.iteration <= self._before.iteration:
-                    self._begin()
-                    self._anew = True
-                if self._anew:
-                    self._anew = False
-                    yield LoggedRestart(started_at=started_at(logged.stamp))
-                self._pending = logged
-            elif is_read(line):
-                yield from self._around(self._other(line))
-        yield from self._tabled(b"".join(table))
-
-    def _read_alike(self, stretch: MegatronStretch) -> Iterator[LogEvent]:
-        """Iterations at once where each goes on from the one before; the others singly."""
-        if stretch.form is None:
-            yield from self._read(stretch.lines(0, -1))
-            return
-        columns = stretch.iterations()
-        for begin, end, alike in columns.runs():
-            place = begin
-            if alike:
-                yield from self._settled()
-                while place < end and (self._alone or self._skipped):
-                    yield from self._read(stretch.lines(place, place + 1))
-                    yield from self._settled()
-                    place += 1
-            if alike and place < end:
-                yield self._at_once(columns.part(place - 1, end), exact=stretch.form.exact)
-            elif not alike:
-                yield from self._read(stretch.lines(begin, end))
-
-    def _at_once(self, columns: Iterations, *, exact: bool) -> LoggedColumns:
-        """Iterations behind the first of *columns*, which was read before."""
-        host_ns, timed = columns.phases_ns()
-        number = len(host_ns) - 1
-        self._fit.phases.update(timed)
-        self._lines += number
-        last = int(columns.iteration[-1])
-        self._before = MegatronLine(
-            iteration=last, elapsed_ms=0.0, text=b"", stamp=None, exact=exact
-        )
-        facts = columns.facts(self._fit.config.get("sequence_length"))
-        if columns.samples is not None:
-            self._samples = int(columns.samples[-1])
-        if columns.loss is not None:
-            self._losses.take(float(columns.loss[-1]), last)
-        return LoggedColumns(
-            host_ns=host_ns[1:],
-            end_ns=self._ends_ns(columns, exact=exact),
-            tags=[0] * number,
-            micro_batches=[1] * number,
-            facts=facts,
-        )
-
-    def _ends_ns(self, columns: Iterations, *, exact: bool) -> list[int] | None:
-        if self._began is None or columns.stamps is None:
-            return None
-        since_us = (columns.stamps[1:] - np.datetime64(self._began, "us")).astype(np.int64)
-        # As for one line.
-        since_s = since_us / 1e6 - (0.0 if exact else 1.0)
-        ends_ns: list[int] = (self._first_ns + np.rint(since_s * SECOND).astype(np.int64)).tolist()
-        return ends_ns
-
-    def _around(self, gaps: Sequence[LoggedGap]) -> Iterator[LogEvent]:
-        """Pauses, each behind the steps before it."""
-        for gap in gaps:
-            yield from self._settled()
-            yield gap
-
-    def _tabled(self, text: bytes) -> Iterator[LogEvent]:
-        """Lines `name .....: (1.00, 2.00)` of timers, or arguments, `name ..... 2`."""
-        begun = self._before is not None or self._pending is not None
-        if begun and ARGUMENT.search(text) is not None:
-            # Arguments are printed when a job begins.
-            yield from self._settled()
-            self._begin()
-            self._anew = True
-        gaps = self._timers(TIMERS.findall(text))
-        if self._before is None:
-            for line in text.splitlines():
-                self._state(line)
-        yield from self._around(gaps)
-
-    def _other(self, line: bytes) -> Sequence[LoggedGap]:
-        """Timers in other forms, or a line about memory."""
-        if (in_line := ONE_LINE.search(line)) is not None:
-            return self._timers(IN_LINE.findall(in_line[1]))
-        if (of_rank := OF_RANK.search(line)) is not None and self._in_table:
-            return self._timers([(self._in_table, of_rank[1])])
-        if (named := ROWS_OF_RANKS.search(line)) is not None:
-            self._in_table = named[1]
-        else:
-            self._state(line)
-        return ()
-
-    def _state(self, line: bytes) -> None:
-        """A line about memory, or an argument."""
-        if (memory := MEMORY.search(line)) is not None and self._pending is not None:
-            held = self._pending.memory
-            for name, mb in zip(_MEMORY_FACTS, memory.groups(), strict=True):
-                held[name] = max(held.get(name, 0.0), round(float(mb) * (1 << 20)))
-        elif (setting := SETTING.search(line)) is not None:
-            given = setting[1].decode()
-            self._fit.config[_NAMES.get(given, given)] = int(setting[2])
-
-    def _timers(self, timers: Sequence[tuple[bytes, bytes]]) -> Sequence[LoggedGap]:
-        """Timers of the slowest rank: of the line before them, or pauses, which are returned."""
-        gaps: list[LoggedGap] = []
-        of_line = {} if self._pending is None else self._pending.timers_ms
-        for name, number in timers:
-            ms = float(number)
-            gap = GAPS.get(name)
-            if gap is None:
-                of_line[name] = max(of_line[name], ms) if name in of_line else ms
-            elif gap is not Gap.STARTUP:
-                gaps.append(LoggedGap(gap=gap, duration_ns=round(ms * MS)))
-            elif self._before is None and self._pending is None:
-                self._startup_ns += round(ms * MS)
-        return gaps
-
-    def _settled(self) -> Sequence[LogEvent]:
-        """The line that waited for its tables."""
-        line, self._pending = self._pending, None
-        if line is None:
-            return ()
-        number = self._number(line)
-        total_ms, timers_ms = self._own(line, number)
-        host_ns, cut = phases_ns(
-            round(max(0.0, total_ms) * MS / number), self._phases(timers_ms, number)
-        )
-        self._cut, self._lines = self._cut + cut, self._lines + 1
-        before: tuple[LogEvent, ...] = ()
-        if self._before is None:
-            if line.stamp is not None:
-                self._began = line.stamp
-            self._first_ns = number * sum(host_ns) + self._startup_ns
-            if self._startup_ns:
-                before = (LoggedGap(gap=Gap.STARTUP, duration_ns=self._startup_ns),)
-        steps = LoggedSteps(
-            host_ns=host_ns,
-            steps=number,
-            end_ns=self._end_ns(line),
-            facts=self._facts(line, timers_ms.get(SYNC), number),
-            last=self._of_last(line, number),
-        )
-        self._before = line
-        return (*before, steps)
-
-    def _number(self, line: MegatronLine) -> int:
-        before = self._before
-        if before is None:
-            return 1 if self._once_more else max(1, min(self._interval, line.iteration))
-        return line.iteration - before.iteration
-
-    def _own(self, line: MegatronLine, number: int) -> tuple[float, dict[bytes, float]]:
-        """Milliseconds of the line's own iterations, and those of its timers."""
-        # Timers are divided by the interval, however many iterations they are of.
-        timers_ms = line.timers_ms
-        if self._interval != 1:
-            timers_ms = {name: ms * self._interval for name, ms in timers_ms.items()}
-        if self._before is None:
-            if self._once_more:
-                self._alone = {**timers_ms, b"": line.elapsed_ms}
-            return line.elapsed_ms * number, timers_ms
-        alone, self._alone = self._alone, {}
-        if not alone:
-            return line.elapsed_ms * number, timers_ms
-        total_ms = line.elapsed_ms * (number + 1) - alone[b""]
-        own = {name: max(0.0, ms - alone.get(name, 0.0)) for name, ms in timers_ms.items()}
-        return total_ms, own
-
-    def _phases(self, timers_ms: Mapping[bytes, float], number: int) -> dict[Phase, float]:
-        """Nanoseconds of a step."""
-        timed = {
-            phase: timers_ms[name] * MS / number for name, phase in PHASES if name in timers_ms
-        }
-        if _FORWARD in timed:
-            # The generator runs inside of it.
-            timed[_FORWARD] = max(0.0, timed[_FORWARD] - timed.get(_DATA_WAIT, 0.0))
-        self._fit.phases.update(timed)
-        return timed
-
-    def _facts(
-        self, line: MegatronLine, sync_ms: float | None, number: int
-    ) -> dict[str, float | None]:
-        """Of each step of a line; *sync_ms* is what all of them waited for gradients."""
-        consumed = whole_number(value_of(line.text, SAMPLES))
-        facts: dict[str, float | None] = {}
-        if sync_ms is not None:
-            facts["tail_ns"] = round(sync_ms * MS / number)
-        if consumed is not None:
-            before, self._samples = self._samples, consumed
-            since = consumed - before if before is not None else None
-            if since is None and self._before is None and number == line.iteration:
-                since = consumed
-            if since is not None and since >= 0:
-                facts["samples"] = since / number
-                length = self._fit.config.get("sequence_length")
-                if isinstance(length, int):
-                    facts["tokens_padded"] = since * length / number
-        return facts
-
-    def _of_last(self, line: MegatronLine, number: int) -> dict[str, float | None]:
-        last: dict[str, float | None] = dict(line.memory)
-        if loss := loss_in(line.text):
-            last["loss"] = self._losses.take(any_number(loss), line.iteration)
-        scale = value_of(line.text, SCALE)
-        if scale and any_number(scale) != 1.0:
-            last["loss_scale"] = any_number(scale)
-            skipped = whole_number(value_of(line.text, SKIPPED))
-            if skipped is not None:
-                last |= {"attempts": number, "overflows": max(0, skipped - self._skipped)}
-                self._skipped = skipped if self._before is None and self._once_more else 0
-        return last
-
-    def _end_ns(self, line: MegatronLine) -> int | None:
-        if self._began is None or line.stamp is None:
-            return None
-        since_s = (line.stamp - self._began).total_seconds()
-        # Stamps of whole seconds are rounded down, either of them.
-        return self._first_ns + round((since_s if line.exact else since_s - 1) * SECOND)
+def _interval_of(numbers: Sequence[int]) -> int:
+    """Iterations between two lines; the first distance may be a shorter one."""
+    if len(numbers) < 2:
+        return 1
+    before = 0 if len(numbers) == 2 and numbers[0] == 1 else numbers[-2]
+    return max(1, numbers[-1] - before)
 
 
 FORMAT = LogFormat(

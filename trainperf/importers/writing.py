@@ -1,14 +1,15 @@
 """Run directories written from logs: what they hold, and the reasons for what they do not."""
 
+import math
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import islice, repeat
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
+from msgspec import structs
 
 from trainperf.core.errors import LogError
 from trainperf.core.formatting.units import plural
@@ -39,30 +40,28 @@ from trainperf.core.steps.records import (
     INTERRUPTED,
     EndMark,
     GapRecord,
-    Row,
     RunInfo,
     Totals,
 )
 from trainperf.importers.base import (
     LogEvent,
     LogFormat,
-    LoggedColumns,
     LoggedFit,
     LoggedGap,
-    LoggedRestart,
+    LoggedStart,
     LoggedSteps,
 )
 
 
 _OF_SINGLE_STEPS = (STEP_S, STEP_P95_S, STEP_P99_S, STEP_IQR_S)
 """Readings that a mean over several steps does not have."""
-
 _OF_DATA_WAIT = (DATA_WAIT_FRACTION, DATA_WAIT_ALL_FRACTION, DATA_STALL_FRACTION)
-
+_KEYS = {name: name for name in FACTS if name != MEAN_OF} | {
+    phase.label: phase for phase in PHASES if phase is not Phase.OTHER
+}
+"""Names of facts and phases that a log may hold to what they are called in `LoggedSteps`."""
 _AFTER = {Gap.VALIDATION: int(Tag.AFTER_VALIDATION), Gap.CHECKPOINT: int(Tag.AFTER_CHECKPOINT)}
-_WARMUP = int(Tag.WARMUP)
-_AT_ONCE = 4096
-"""Rows that are encoded together."""
+_WARMUP, _OTHER = int(Tag.WARMUP), int(Phase.OTHER)
 
 
 def write_run(kind: LogFormat, files: Sequence[Path], base: Path) -> Path:
@@ -70,198 +69,187 @@ def write_run(kind: LogFormat, files: Sequence[Path], base: Path) -> Path:
 
     Args:
         kind: Their format.
-        files: The logs.
+        files: The logs; of one rank they are its attempts.
         base: Directory in which the run directory is made.
 
     Raises:
-        LogError: There is no step in them; nothing is left behind then.
+        LogError: There is no step in one, or its steps would count twice; nothing is left behind.
         OSError: A file cannot be read or written.
     """
-    fits = kind.read(files)
+    if len({file.resolve() for file in files}) < len(files) or (kind.cumulative and files[1:]):
+        raise LogError(f"{files[-1]}: {kind.title} given twice: its steps would count twice")
+    starts = sorted(_start(kind, file) for file in files)
+    others = f" and {plural(len(files) - 1, 'other file')}" if files[1:] else ""
+    note = f"imported from {kind.title}: {files[0].name}{others}"
+    header = RunInfo(
+        world_size=1 + max(rank for _, rank, _ in starts),
+        columns=kind.columns,
+        device=kind.device,
+        reasons=_never(kind),
+        notes={"imported": f"{note}; {kind.clock}"},
+        config={"loop": kind.loop, "imported_from": kind.name},
+    )
     run = create(base)
+    attempts: Counter[int] = Counter()
     with ExitStack() as undone:
         undone.callback(shutil.rmtree, run)
-        attempts: Counter[int] = Counter()
-        for fit in fits:
-            steps = 0
-            more: LoggedRestart | None = LoggedRestart(started_at=fit.started_at)
-            while more is not None:
-                path = record_file(run, fit.rank, attempts[fit.rank])
-                with path.open("wb") as file:
-                    written = _Written(kind, fit, file, attempts[fit.rank])
-                    more = written.write(files, more.started_at)
-                steps += written.steps
-                if written.steps:
-                    attempts[fit.rank] += 1
-                else:  # it began and was over before its first step
+        for _, rank, file in starts:
+            fit = LoggedFit()
+            events = kind.read(file, fit)
+            start = next(events, None)
+            while isinstance(start, LoggedStart):
+                if start.rank != rank:
+                    raise LogError(
+                        f"{file}: lines of rank {rank} and of rank {start.rank}: "
+                        "give a file for each rank, as torchtitan writes them"
+                    )
+                path = record_file(run, rank, attempts[rank])
+                with path.open("wb") as records:
+                    at = datetime.fromtimestamp((start.day_ns or 0) / 1e9, tz=timezone.utc)
+                    own = structs.replace(
+                        header,
+                        started_at="" if start.day_ns is None else at.isoformat(),
+                        rank=rank,
+                        attempt=attempts[rank],
+                    )
+                    records.write(encode_entry(own))
+                    attempt = _Attempt(kind, fit, records)
+                    start = attempt.write(events, note)
+                attempts[rank] += attempt.steps > 0
+                if not attempt.steps:  # it began and was over before its first step
                     path.unlink()
-            if not steps:
-                raise LogError(f"{_named(files)}: {kind.title}, but no step of it: {kind.marks}")
+            if not attempts[rank]:
+                raise LogError(f"{file}: {kind.title}, but no step of it: {kind.marks}")
         undone.pop_all()
     return run
 
 
-def _named(files: Sequence[Path]) -> str:
-    more = f" and {plural(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-    return f"{files[0]}{more}"
+def _start(kind: LogFormat, file: Path) -> tuple[int, int, Path]:
+    """When the job of a file began, and the rank that it is of."""
+    start = next(kind.read(file, LoggedFit()), None)
+    return (start.day_ns or 0, start.rank, file) if isinstance(start, LoggedStart) else (0, 0, file)
 
 
-class _Written:
+class _Attempt:
     """One record file while it is written."""
 
-    def __init__(self, kind: LogFormat, fit: LoggedFit, file: BinaryIO, attempt: int) -> None:
+    def __init__(self, kind: LogFormat, fit: LoggedFit, records: BinaryIO) -> None:
         self.steps = 0
-        self._kind, self._fit, self._file, self._attempt = kind, fit, file, attempt
-        self._facts = kind.columns[1:]
-        self._rows: list[Row] = []
+        self._kind, self._fit, self._records, self._facts = kind, fit, records, kind.columns[1:]
         self._ends_ns = 0
         self._tags = int(Tag.FIRST_IN_EPOCH)
         """Of the next step; a whole number, as combining flags takes longer than reading a step."""
         self._warmup = WarmupDetector()
         self._means: set[int] = set()
         self._first_is_mean = False
-        self._present: set[str] = set()
+        self._present: set[str | Phase] = set()
+        """Facts and phases that the log has."""
 
-    def write(self, files: Sequence[Path], started_at: str) -> LoggedRestart | None:
-        """Write the whole file; what its log goes on with, if that is another attempt."""
-        kind, fit = self._kind, self._fit
-        note = f"imported from {kind.title}: {_named([Path(file.name) for file in files])}"
-        clock = f"{note}; {kind.clock}"
-        header = RunInfo(
-            started_at=started_at,
-            rank=fit.rank,
-            world_size=fit.world_size,
-            columns=kind.columns,
-            device=kind.device,
-            reasons=_never(kind),
-            notes={"imported": clock},
-            config={"loop": kind.loop, "imported_from": kind.name},
-            attempt=self._attempt,
-        )
-        self._file.write(encode_entry(header))
-        restart = self._add(fit.events)
-        self._flush()
-        totals = Totals(
-            at_step=self.steps - 1,
-            notes={**fit.notes, "imported": f"{note}; {fit.clock}" if fit.clock else clock},
-            reasons={**self._reasons(), **fit.reasons},
-            config={**fit.config, STEP_CLOCK: fit.clock or kind.clock},
-        )
-        self._file.write(encode_entry(totals))
-        # What the fit says of its end is of its last attempt.
-        fit_ns = self._ends_ns if restart else max(self._ends_ns, fit.end_ns or 0)
-        ended = INTERRUPTED if restart else fit.ended
-        self._file.write(encode_entry(EndMark(reason=ended, fit_ns=fit_ns, steps=self.steps)))
-        return restart
-
-    def _add(self, events: Iterator[LogEvent]) -> LoggedRestart | None:
-        """All events of this attempt."""
+    def write(self, events: Iterator[LogEvent], note: str) -> LoggedStart | None:
+        """Write all of it; what the log goes on with, if that is another attempt."""
+        restart = None
         for event in events:
             if isinstance(event, LoggedSteps):
                 self._add_steps(event)
-            elif isinstance(event, LoggedColumns):
-                self._add_columns(event)
             elif isinstance(event, LoggedGap):
                 self._add_gap(event)
             else:
-                return event
-        return None
+                restart = event
+                break
+        fit, clock = self._fit, self._fit.clock or self._kind.clock
+        totals = Totals(
+            at_step=self.steps - 1,
+            notes={**fit.notes, "imported": f"{note}; {clock}"},
+            reasons={**self._reasons(), **fit.reasons},
+            config={**fit.config, STEP_CLOCK: clock},
+        )
+        # What the fit says of its end is of its last attempt.
+        ended, end_ns = (INTERRUPTED, 0) if restart else (fit.ended, fit.end_ns or 0)
+        end = EndMark(reason=ended, fit_ns=max(self._ends_ns, end_ns), steps=self.steps)
+        self._records.write(encode_entry(totals) + encode_entry(end))
+        return restart
 
     def _add_steps(self, logged: LoggedSteps) -> None:
-        number, host_ns = logged.steps, logged.host_ns
-        mean_of = number if logged.mean_of is None else logged.mean_of
+        number, host_ns, tags = logged.steps, self._phases_ns(logged), logged.tags
         wall_ns = sum(host_ns)
-        start_ns = self._ends_ns
-        if logged.end_ns is not None:
-            # A stamp is rounded, so steps may seem to begin before the ones before end.
-            start_ns = max(start_ns, logged.end_ns - number * wall_ns)
-        tags = logged.tags
+        mean_of = number if logged.mean_of is None else logged.mean_of
         if mean_of == 1:
             tags |= self._tags
         elif mean_of:
-            self._means.add(mean_of)
             self._first_is_mean |= not self.steps
+            self._means.add(mean_of)
         self._tags = 0
         if not self._warmup.ended:
             # A window of the detector is one of steps, however few means they are.
             for _ in range(min(mean_of, WINDOW)):
                 self._warmup.is_warmup(wall_ns, tags)
             tags |= _WARMUP
-        of_each, of_last = logged.facts, logged.last
-        self._present.update(of_each, of_last)
-        core = (tags, logged.micro_batches, *host_ns)
-        for place in range(number):
-            facts = {**of_each, **of_last} if of_last and place == number - 1 else of_each
-            row = [self.steps, start_ns, *core, mean_of, *map(facts.get, self._facts)]
-            mean_of = 0
-            self._rows.append(row)
-            self.steps += 1
-            start_ns += wall_ns
-        self._ends_ns = start_ns
-        if len(self._rows) >= _AT_ONCE:
-            self._flush()
-
-    def _add_columns(self, logged: LoggedColumns) -> None:
-        number, begin = len(logged.tags), 0
-        while begin < number and (self._tags or not self._warmup.ended):
-            self._add_steps(logged.step(begin))
-            begin += 1
-        if begin == number:
-            return
-        self._flush()
-        host_ns = logged.host_ns[begin:]
-        walls_ns = host_ns.sum(axis=1)
-        # A step ends where the log says, or as late as it must, behind the one before.
-        spent_ns = np.cumsum(walls_ns)
-        ahead_ns = np.full(len(spent_ns), self._ends_ns)
-        if logged.end_ns is not None:
-            late_ns = np.asarray(logged.end_ns[begin:]) - spent_ns
-            ahead_ns = np.maximum.accumulate(np.maximum(late_ns, ahead_ns))
-        starts_ns = ahead_ns + spent_ns - walls_ns
-        facts = [logged.facts.get(name, repeat(None)) for name in self._facts]
-        rows = zip(
-            range(self.steps, self.steps + number - begin),
-            starts_ns.tolist(),
-            logged.tags[begin:],
-            logged.micro_batches[begin:],
-            *host_ns.T.tolist(),
-            repeat(1),
-            *(islice(column, begin, None) for column in facts),
-        )
-        self._file.write(encode_rows(list(rows)))
-        self._present.update(logged.facts)
-        self.steps += number - begin
-        self._ends_ns = int(starts_ns[-1] + walls_ns[-1])
-
-    def _add_gap(self, logged: LoggedGap) -> None:
-        self._flush()
+        of_last = self._of_last(logged)
+        self._present.update(of_last, logged.phases_ns)
         start_ns = self._ends_ns
         if logged.end_ns is not None:
-            start_ns = max(start_ns, logged.end_ns - logged.duration_ns)
+            # A stamp is rounded, so steps may seem to begin before the ones before end.
+            start_ns = max(start_ns, logged.end_ns - number * wall_ns)
+        self._ends_ns = start_ns + number * wall_ns
+        core, names = (tags, logged.micro_batches, *host_ns), self._facts
+        rows = [
+            [
+                self.steps + place,
+                start_ns + place * wall_ns,
+                *core,
+                0 if place else mean_of,
+                *map(logged.facts.get, names),
+            ]
+            for place in range(number)
+        ]
+        rows[-1][-len(names) :] = map(of_last.get, names)
+        self._records.write(encode_rows(rows))
+        self.steps += number
+
+    def _phases_ns(self, logged: LoggedSteps) -> list[int]:
+        """Nanoseconds of a step in each phase, in their order."""
+        host_ns = [0] * len(PHASES)
+        named_ns = sum(logged.phases_ns.values())
+        scale = logged.wall_ns / named_ns if named_ns > logged.wall_ns else 1.0
+        for phase, ns in logged.phases_ns.items():
+            host_ns[phase] = round(ns * scale)
+        host_ns[_OTHER] = max(0, logged.wall_ns - sum(host_ns))
+        # A thousandth is what is lost where each is rounded to a hundredth of a millisecond.
+        if scale < 0.999:
+            self._fit.notes["timers"] = (
+                "the phases of the slowest ranks add up to more than some steps: cut in proportion"
+            )
+        return host_ns
+
+    def _of_last(self, logged: LoggedSteps) -> dict[str, float | None]:
+        """Facts of the last step; a loss that is not finite is none."""
+        facts = {**logged.facts, **logged.last}
+        loss = facts.get("loss")
+        if loss is not None and math.isfinite(loss):
+            self._fit.notes.pop("loss", None)
+        elif loss is not None:
+            since = f"not finite since step {self.steps + logged.steps}"
+            self._fit.notes.setdefault("loss", since)
+            facts["loss"] = None
+        return facts
+
+    def _add_gap(self, logged: LoggedGap) -> None:
         gap = GapRecord(
             gap=logged.gap.label,
-            start_ns=start_ns,
+            start_ns=self._ends_ns,
             duration_ns=logged.duration_ns,
             after_step=self.steps - 1,
         )
-        self._file.write(encode_entry(gap))
-        self._ends_ns = start_ns + logged.duration_ns
+        self._records.write(encode_entry(gap))
+        self._ends_ns += logged.duration_ns
         self._tags |= _AFTER.get(logged.gap, 0)
-
-    def _flush(self) -> None:
-        self._file.write(encode_rows(self._rows))
-        self._rows.clear()
 
     def _reasons(self) -> dict[str, str]:
         """What the format may hold, and this log does not."""
-        kind, fit = self._kind, self._fit
-        reasons: dict[str, str] = {}
-        for phase in set(PHASES) - fit.phases - {Phase.OTHER}:
-            if phase.label in kind.holds:
-                reasons |= _of_phase(phase, kind.why_not(phase.label))
-        reasons |= {name: kind.why_not(name) for name in set(self._facts) - self._present}
+        kind, present = self._kind, self._present
+        reasons = _reasons(kind, (n for n in kind.holds.keys() & _KEYS if _KEYS[n] not in present))
         if self._means:
-            over = f"{max(self._means):,}" if len(self._means) == 1 else _between(self._means)
+            over = " to ".join(f"{mean:,}" for mean in sorted({min(self._means), max(self._means)}))
             only = f"not covered: the log holds means over {over} steps"
             reasons |= dict.fromkeys(_OF_SINGLE_STEPS, only)
             if self._first_is_mean:
@@ -272,24 +260,25 @@ class _Written:
         return reasons
 
 
-def _between(means: set[int]) -> str:
-    return f"{min(means):,} to {max(means):,}"
-
-
 def _never(kind: LogFormat) -> dict[str, str]:
     """What no log of this format holds."""
-    reasons = {name: kind.why_not(name) for name in FACTS if name not in (*kind.holds, MEAN_OF)}
-    for phase in PHASES:
-        if phase.label not in kind.holds and phase is not Phase.OTHER:
-            reasons |= _of_phase(phase, kind.why_not(phase.label))
-    reasons[DATA_STALL_FRACTION] = kind.why_not("data_stall_ns")
-    reasons[MEMORY_SLOPE_BYTES_PER_STEP] = "not covered: the log has no memory of every step"
-    reasons[OVERHEAD_S] = "not applicable: trainperf did not run in this training"
-    return reasons
+    return {
+        **_reasons(kind, _KEYS.keys() - kind.holds),
+        DATA_STALL_FRACTION: kind.why_not("data_stall_ns"),
+        MEMORY_SLOPE_BYTES_PER_STEP: "not covered: the log has no memory of every step",
+        OVERHEAD_S: "not applicable: trainperf did not run in this training",
+    }
 
 
-def _of_phase(phase: Phase, why: str) -> dict[str, str]:
-    reasons = {phase_reading(phase.label): f"{why}; it is in `other`"}
-    if phase is Phase.DATA_WAIT:
-        reasons |= dict.fromkeys(_OF_DATA_WAIT, why)
+def _reasons(kind: LogFormat, names: Iterable[str]) -> dict[str, str]:
+    """Why some facts and phases have no value."""
+    reasons: dict[str, str] = {}
+    for name in names:
+        why = kind.why_not(name)
+        if name in FACTS:
+            reasons[name] = why
+        else:
+            reasons[phase_reading(name)] = f"{why}; it is in `other`"
+        if name == Phase.DATA_WAIT.label:
+            reasons |= dict.fromkeys(_OF_DATA_WAIT, why)
     return reasons
