@@ -53,6 +53,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], End
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("kind", DOORS, ids=lambda kind: kind.name)

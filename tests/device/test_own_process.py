@@ -4,10 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
+@pytest.mark.beside
 def test_every_test_on_the_device_passes_in_its_own_process() -> None:
     """A device must be there before the first backward pass of a process."""
     asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", str(HERE)]

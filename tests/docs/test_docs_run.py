@@ -25,6 +25,9 @@ TRAINS = ("run", "try", "prove", "--script")
 """Commands that start a training script."""
 
 
+SLOW = (pytest.mark.slow, pytest.mark.beside)
+
+
 def _slow(page: Path) -> bool:
     code = "".join(block.text for block in blocks(page) if block.language == "python")
     return any(word in code for word in TAKES_LONG)
@@ -33,7 +36,7 @@ def _slow(page: Path) -> bool:
 EACH_PAGE_WITH_CODE = pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=pytest.mark.slow if _slow(page) else ())
+        pytest.param(page, marks=SLOW if _slow(page) else ())
         for page in PAGES
         if any(block.language == "python" for block in blocks(page))
     ],
@@ -96,7 +99,7 @@ def test_the_code_of_a_page_runs_from_its_first_block_to_its_last(
         pytest.param(
             block,
             command,
-            marks=pytest.mark.slow if any(word in command for word in TRAINS) else (),
+            marks=SLOW if any(word in command for word in TRAINS) else (),
             id=f"{block.page.name}:{' '.join(command)}",
         )
         for block, command in COMMAND_LINES

@@ -98,6 +98,7 @@ def compiled(path: Path, how: str, *command: str) -> list[object]:
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 @pytest.mark.parametrize(
     "how", ["another name", "function", "in place", "later", "region", "optimizer", "autograd"]
 )

@@ -51,6 +51,7 @@ def written(path: Path) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 def test_without_cuda_it_says_so_and_fails(tmp_path: Path) -> None:
     """Nobody must take a run on a CPU for one on a GPU: nothing is written either."""
     out = tmp_path / "gpu.json"
@@ -72,6 +73,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 def test_a_part_that_fails_is_written_down_and_all_others_run(checked: tuple[int, Path]) -> None:
     """A wheel that is none: the exit code tells, and nothing else is lost."""
     code, out = checked
@@ -82,6 +84,7 @@ def test_a_part_that_fails_is_written_down_and_all_others_run(checked: tuple[int
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 def test_on_a_cpu_that_is_allowed_every_test_is_skipped(checked: tuple[int, Path]) -> None:
     """Skipped is right there, and the file says that it was a CPU and which one."""
     found = written(checked[1])
@@ -95,6 +98,7 @@ def test_on_a_cpu_that_is_allowed_every_test_is_skipped(checked: tuple[int, Path
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 def test_the_roofline_has_ceilings_floors_and_the_textbooks_flops(
     checked: tuple[int, Path],
 ) -> None:
@@ -108,6 +112,7 @@ def test_the_roofline_has_ceilings_floors_and_the_textbooks_flops(
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 def test_the_trace_is_kept_small_beside_the_figures_that_were_read_from_it(
     checked: tuple[int, Path],
 ) -> None:
@@ -123,6 +128,7 @@ def test_the_trace_is_kept_small_beside_the_figures_that_were_read_from_it(
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 def test_the_benches_and_the_walkthrough_give_their_figures(checked: tuple[int, Path]) -> None:
     """Rows of the overhead, verdicts of the accuracy, the walkthrough's table and runs."""
     parts = written(checked[1])["parts"]
@@ -149,6 +155,7 @@ def test_the_recipes_are_whole_on_a_device_but_for_serving_which_is_small() -> N
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 def test_the_recipes_leave_their_cases(checked: tuple[int, Path]) -> None:
     """Each has a verdict, whatever it is worth at that size."""
     parts = written(checked[1])["parts"]
@@ -159,6 +166,7 @@ def test_the_recipes_leave_their_cases(checked: tuple[int, Path]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 def test_the_page_says_what_failed_and_loads_nothing(checked: tuple[int, Path]) -> None:
     """One file, with a section for each part."""
     page = checked[1].with_suffix(".html").read_text()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Route
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.beside]
 
 Opened = Callable[..., Tab]
 EVIL = "<img src=x onerror=document.title='gone'>"

@@ -13,7 +13,7 @@ from support.vivid import vivid_run, vivid_trace
 from trainperf.tensorboard.data import ATTACH
 
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.beside]
 
 Opened = Callable[..., Tab]
 Picture = Callable[[str], Path]

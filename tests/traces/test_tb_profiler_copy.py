@@ -90,8 +90,8 @@ STEP = event("ProfilerStep#3", "user_annotation", 0, 1000)
     [
         "ddp_a100_rank0of2",
         "ddp_mi300x_rank0of8_rccl",
-        pytest.param("dlrm_a100_rank3of8", marks=pytest.mark.slow),
-        pytest.param("ddp_v100_rank1of2_no_overlap", marks=pytest.mark.slow),
+        pytest.param("dlrm_a100_rank3of8", marks=(pytest.mark.slow, pytest.mark.beside)),
+        pytest.param("ddp_v100_rank1of2_no_overlap", marks=(pytest.mark.slow, pytest.mark.beside)),
     ],
 )
 def test_communication_is_told_from_computation_to_the_microsecond(
@@ -105,6 +105,7 @@ def test_communication_is_told_from_computation_to_the_microsecond(
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 @needs_traces
 def test_runtime_and_device_time_of_operators_are_there(tmp_path: Path) -> None:
     """Both are 0 of the raw trace, whose communication is booked as computation."""
@@ -120,6 +121,7 @@ def test_runtime_and_device_time_of_operators_are_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.beside
 @needs_traces
 def test_a_step_is_there_once(tmp_path: Path) -> None:
     """The device's copy of its mark is no other step."""
@@ -131,6 +133,7 @@ def test_a_step_is_there_once(tmp_path: Path) -> None:
 
 @needs_traces
 @pytest.mark.slow
+@pytest.mark.beside
 def test_a_trace_of_2021_says_what_it_said(tmp_path: Path) -> None:
     """Its categories are the ones the plugin knows."""
     trace = TRACES / "resnet50_v100_workers0.pt.trace.json.gz"
@@ -140,6 +143,7 @@ def test_a_trace_of_2021_says_what_it_said(tmp_path: Path) -> None:
 
 @needs_traces
 @pytest.mark.slow
+@pytest.mark.beside
 def test_a_list_for_a_root_becomes_an_object(tmp_path: Path) -> None:
     """The plugin reads objects only; the loader's part of it is a reference value."""
     found = parsed(copied(TRACES / "list_root_2021.pt.trace.json.gz", tmp_path))

@@ -298,7 +298,7 @@ class Fit:
         self.source = BatchSource(loader_under(facts.loader), holds_ahead(facts.loader))
         make = facts.training or partial(plain_training, objects)
         training = make(self.source)
-        return [self.trials.probe(training, self.chosen.clock, objects.run, self.guard)]
+        return [self.trials.probe(training, objects.run, self.guard)]
 
     def _aggregation(self, facts: FitFacts, sinks: list[Sink]) -> AggregationSink | None:
         """Where several ranks of a process group were asked to; nobody is waited for."""

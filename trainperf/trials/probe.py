@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import torch
 
+from trainperf.accelerators import accelerator_of
 from trainperf.core.phases import Gap, Tag
-from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes.base import Batch, Probe
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.trials.conductor import Conductor, Steps
@@ -30,15 +30,13 @@ class TrialsProbe(Probe):
     Args:
         conductor: Whose plan it is.
         training: That is tried.
-        clock: The device's; `None` where nothing is waited for.
     """
 
     name: ClassVar[str] = "trials"
 
-    def __init__(self, conductor: Conductor, training: Training, clock: DeviceClock | None) -> None:
+    def __init__(self, conductor: Conductor, training: Training) -> None:
         self._conductor = conductor
         self._training = training
-        self._clock = clock
         self._plan: Steps[None] | None = None
         self._left = 0
         self._ran: list[Ran] = []
@@ -90,12 +88,10 @@ class TrialsProbe(Probe):
 
     def _finish_on_device(self, draft: Draft) -> None:
         """What is still queued there is part of this block, and of its last step."""
-        if self._clock is None:
-            return
-        fence = self._clock.fence()
-        fence.synchronize()
-        self._clock.release([fence])
-        self.recorder.prolong(draft)
+        accelerator = accelerator_of(self._training.device)
+        if accelerator.asynchronous:
+            accelerator.synchronize()  # its process ends with the trials: it is nobody's training
+            self.recorder.prolong(draft)
 
 
 def _value(loss: object) -> float | None:

@@ -9,7 +9,6 @@ from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialLaunch
-from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
 from trainperf.trials.builtin import builtin_trials
 from trainperf.trials.conductor import Budget, Conductor
@@ -46,14 +45,11 @@ class TrialOptions:
             raise ConfigError(f"trials: two are named {twice!r}; give one another name")
         return cls(own=tuple(trials), launch=launch or TrialLaunch())
 
-    def probe(
-        self, training: Training, clock: DeviceClock | None, run: Path | None, guard: Guard
-    ) -> TrialsProbe:
+    def probe(self, training: Training, run: Path | None, guard: Guard) -> TrialsProbe:
         """The probe that carries them out.
 
         Args:
             training: That is tried.
-            clock: The device's; `None` where nothing is waited for.
             run: Directory of the run; `None` on ranks that write nothing.
             guard: Of the fit.
         """
@@ -74,7 +70,7 @@ class TrialOptions:
         # The training has no end of its own any more.
         guard.when_faulty(TrialsProbe.name, training.decide_alone)
         guard.when_faulty(TrialsProbe.name, training.end)
-        return TrialsProbe(conductor, training, clock)
+        return TrialsProbe(conductor, training)
 
     def _chosen(self, training: Training) -> list[Trial]:
         launch = self.launch

@@ -19,7 +19,7 @@ from trainperf.reports.html.run import load_page_data, render
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.beside]
 
 WHITE = "rgb(255, 255, 255)"
 

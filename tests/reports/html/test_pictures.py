@@ -16,7 +16,7 @@ from trainperf.reports.html.run import load_page_data, render
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.beside]
 
 WIDTH, HEIGHT = 1100, 2200
 

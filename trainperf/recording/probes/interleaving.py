@@ -166,8 +166,9 @@ class TurnsProbe(Probe):
 
     def _finish_on_device(self, clock: DeviceClock, draft: Draft) -> None:
         """What is still queued there is part of this turn, and of its last step."""
-        fence = clock.fence()
-        fence.synchronize()
-        clock.release([fence])
+        fences = clock.fences()
+        for fence in fences:
+            fence.synchronize()
+        clock.release(fences)
         self.recorder.prolong(draft)
         draft.tags |= Tag.TURN_BOUNDARY

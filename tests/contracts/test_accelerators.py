@@ -1,0 +1,72 @@
+"""Devices are asked in one room: nobody else names a backend's module."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainperf.accelerators import Ability, Accelerator, accelerator_in_use, accelerator_of
+from trainperf.accelerators.base import Host
+from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NEEDS, FitObjects, choose
+
+
+PACKAGE = Path(__file__).parents[2] / "trainperf"
+BACKENDS = {"torch.cuda", "torch.xpu", "torch.mps"}
+
+
+def test_a_backend_is_named_in_its_room_only() -> None:
+    """So a device that nobody has heard of is measured like any other."""
+    elsewhere = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE).parts[0] != "accelerators"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in BACKENDS
+    ]
+
+    assert elsewhere == []
+
+
+def test_a_device_that_torch_knows_no_queue_of_is_measured_on_the_host_only() -> None:
+    """Each fact that would need one has its reason, and no probe of it is attached."""
+    chosen = choose(FitObjects(device=torch.device("meta")), EVERYTHING)
+    facts = {fact for probe in chosen.probes for fact in probe.facts}
+    needed = {fact for several in NEEDS.values() for fact in several}
+
+    assert chosen.clock is None
+    assert not facts & needed
+    assert needed <= chosen.reasons.keys()
+    assert "no queue of meta" in chosen.reasons["loss"]
+
+
+def test_every_ability_says_what_needs_it() -> None:
+    """And what needs it is a fact."""
+    facts = {fact for several in FACTS_OF.values() for fact in several}
+
+    assert NEEDS.keys() == set(Ability)
+    assert {fact for several in NEEDS.values() for fact in several} <= facts
+
+
+def test_a_cpu_is_its_own_host() -> None:
+    """Nothing is under way there, and nothing has to be asked."""
+    host = accelerator_of(torch.device("cpu"))
+
+    assert isinstance(host, Host)
+    assert not host.asynchronous
+    assert host.unified
+    assert host.lacks().keys() == set(Ability)
+    host.synchronize()
+    assert host.memory_stats() == {}
+    assert host.peak_bytes() is None
+    before = host.random_state()
+    first = torch.rand(3)
+    host.set_random_state(before)
+    assert torch.equal(torch.rand(3), first)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is an accelerator here")
+def test_without_an_accelerator_none_is_in_use() -> None:
+    """And one that is asked for by name lacks everything."""
+    assert accelerator_in_use() is None
+    assert Accelerator(torch.device("meta", 0)).lacks().keys() == set(Ability)
