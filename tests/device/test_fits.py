@@ -134,6 +134,7 @@ def test_a_device_that_is_not_the_current_one_keeps_its_marks(device: torch.devi
         fit.step(batch)
     fit.close()
 
+    assert torch.accelerator.current_device_index() == 0
     assert None not in fit.facts("data_stall_ns")
     assert fit.facts("loss") == [TRUE_LOSS] * STEPS
 

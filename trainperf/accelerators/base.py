@@ -74,13 +74,14 @@ class Accelerator:
 
     @contextmanager
     def on(self, stream: Any) -> Iterator[None]:  # noqa: ANN401 as above
-        """Work goes to *stream* inside."""
-        before = self.current_stream()
-        torch.accelerator.set_stream(stream)
+        """Work goes to *stream*, of this device, inside; afterwards all is as it was."""
+        index, before = current_index(self.type), self.current_stream()
+        torch.accelerator.set_stream(stream)  # which makes its device the current one
         try:
             yield
         finally:
             torch.accelerator.set_stream(before)
+            set_current_index(index)
 
     def synchronize(self) -> None:
         """Wait for all streams of this device.  Never in a loop that is measured."""
@@ -238,6 +239,14 @@ def current_index(kind: str) -> int:
     current = torch.accelerator.current_accelerator()
     if current is None or current.type != kind:
         return 0
-    # Renamed in torch 2.8.
-    ask = getattr(torch.accelerator, "current_device_index", None)
-    return int(ask() if ask is not None else torch.accelerator.current_device_idx())
+    return int(_renamed("current_device_index", "current_device_idx")())
+
+
+def set_current_index(index: int) -> None:
+    """Make another device of this build's accelerator the current one."""
+    _renamed("set_device_index", "set_device_idx")(index)
+
+
+def _renamed(name: str, before: str) -> Any:  # noqa: ANN401 functions of torch's
+    """One that torch 2.6 has under another name."""
+    return getattr(torch.accelerator, name, None) or getattr(torch.accelerator, before)

@@ -44,6 +44,12 @@ class Cuda(Accelerator):
         return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     @override
+    @contextmanager
+    def on(self, stream: torch.cuda.Stream) -> Iterator[None]:
+        with torch.cuda.stream(stream):
+            yield
+
+    @override
     def has_graphs(self) -> bool:
         kind = torch.cuda.CUDAGraph
         return self.is_capturing() or any(type(e) is kind for e in gc.get_referrers(kind))

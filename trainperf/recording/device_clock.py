@@ -53,6 +53,11 @@ class DeviceClock:
         return self._record(self._device.current_stream())
 
     @property
+    def capturing(self) -> bool:
+        """Whether a graph is being captured: no event may be recorded or asked now."""
+        return self._device.is_capturing()
+
+    @property
     def crowded(self) -> bool:
         """Whether a quarter of the pool is in use: time to write a group and get events back."""
         return self._created - len(self._free) > self._most // 4

@@ -178,6 +178,8 @@ class Monitor:
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
+        if self._device is not None and self._device.capturing:
+            return  # after one of the next steps
         begun = self._clock()
         self._seal_group()
         while self._groups and self._passed(self._groups[0]):
