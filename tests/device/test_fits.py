@@ -51,8 +51,10 @@ class Fit:
 
     def step(self, batch: torch.Tensor, *, ms: float = 1.0, poison: bool = False) -> None:
         """Forward, backward and update; the device has *ms* to do in forward."""
+        with self.monitor.phase(Phase.H2D.label):
+            batch = batch.to(self.device, non_blocking=True)
         with self.monitor.phase(Phase.FORWARD.label):
-            output = self.model(batch.to(self.device, non_blocking=True))
+            output = self.model(batch)
             work(ms, self.device)
             loss = (output * 0).mean() + TRUE_LOSS
         with self.monitor.phase(Phase.BACKWARD.label):
@@ -125,6 +127,8 @@ def test_the_loss_is_the_true_one(device: torch.device, make: Callable[..., Fit]
     fit.close()
 
     assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+    if make is not watched_elsewhere:
+        assert None not in fit.facts("data_stall_ns")
 
 
 def test_a_device_that_is_not_the_current_one_keeps_its_marks(device: torch.device) -> None:
@@ -197,12 +201,13 @@ def test_a_step_in_a_side_stream_keeps_its_marks(device: torch.device) -> None:
     main = torch.accelerator.current_stream(device)
     for batch in fit.batches():
         torch.accelerator.set_stream(side)
-        fit.step(batch, ms=3.0)
+        fit.step(batch.pin_memory(), ms=30.0)
         torch.accelerator.set_stream(main)
     fit.close()
 
     assert fit.facts("loss") == [TRUE_LOSS] * STEPS
     assert None not in fit.facts("lead_backward")
+    assert None not in fit.facts("h2d_device_ns")
 
 
 def test_the_device_that_is_measured_is_waited_for(device: torch.device) -> None:
