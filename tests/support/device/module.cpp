@@ -240,6 +240,9 @@ void bind_plants(py::module_& m) {
   m.def("set_memory_limit", &set_memory_limit);
   m.def("unplant", [](DeviceIndex index) {
     auto& self = device(index);
+    self.released = true;
+    wait_for_device(index);
+    self.released = false;
     std::lock_guard<std::mutex> lock(self.mutex);
     self.plants = Plants();
     self.failed = false;
