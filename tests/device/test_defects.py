@@ -15,6 +15,7 @@ from support.device.plants import work
 from support.fits import Ran, read
 from torch import nn
 
+from trainperf.audit.chip_benchmark import fastest
 from trainperf.loop import LoopMonitor
 
 
@@ -202,3 +203,11 @@ def test_a_device_without_a_number_is_the_current_one(device: torch.device, tmp_
     monitor.close()
     assert counts[-1] - counts[300] <= 3
     assert losses(monitor) == [TRUE_LOSS] * 2000
+
+
+@pytest.mark.xfail(strict=True, reason="the current device is drained: work of another is not seen")
+def test_a_benchmark_waits_for_the_device_that_it_measures(device: torch.device) -> None:
+    """Which need not be the current one."""
+    other = torch.device(device.type, 1)
+    shortest_s, _ = fastest(lambda: work(20.0, other), other, budget_s=0.1)
+    assert shortest_s >= 0.02

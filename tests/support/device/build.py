@@ -2,9 +2,12 @@
 
 import functools
 import hashlib
+import importlib.machinery
+import importlib.util
 import logging
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +16,7 @@ from torch.utils import cpp_extension
 
 
 SOURCES = Path(__file__).parent
+MODULE = "threaded_device"
 FLAGS = ("-O1", "-Wall")
 
 CACHE = "TRAINPERF_CACHE"
@@ -26,26 +30,40 @@ class NoCompilerError(RuntimeError):
 @functools.cache
 def extension() -> ModuleType:
     """Load the compiled half, and build it before where no one did."""
-    missing = [tool for tool in ("g++", "ninja") if shutil.which(tool) is None]
-    if missing:
-        raise NoCompilerError(f"{' and '.join(missing)} not found: install to test on the device")
-    directory = build_directory()
-    directory.mkdir(parents=True, exist_ok=True)
-    if not any(directory.glob("*.so")):
-        logging.getLogger(__name__).warning("compiling the device in %s: some minutes", directory)
-    module: ModuleType = cpp_extension.load(  # type: ignore[no-untyped-call]
-        "threaded_device",
-        [str(source) for source in sorted(SOURCES.glob("*.cpp"))],
-        extra_cflags=list(FLAGS),
-        build_directory=str(directory),
-    )
+    library = library_path()
+    if not library.exists():
+        build(library)
+    spec = importlib.util.spec_from_file_location(MODULE, library)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
-def build_directory() -> Path:
-    """Return a directory that no other torch and no other state of the sources uses."""
+def build(library: Path) -> None:
+    """Compile apart and move the result into its place, so that nobody loads half of it."""
+    missing = [tool for tool in ("g++", "ninja") if shutil.which(tool) is None]
+    if missing:
+        raise NoCompilerError(f"{' and '.join(missing)} not found: install to test on the device")
+    library.parent.mkdir(parents=True, exist_ok=True)
+    logging.getLogger(__name__).warning("compiling %s: some minutes", library)
+    with tempfile.TemporaryDirectory(dir=library.parent) as apart:
+        cpp_extension.load(  # type: ignore[no-untyped-call]
+            MODULE,
+            [str(source) for source in sorted(SOURCES.glob("*.cpp"))],
+            extra_cflags=list(FLAGS),
+            build_directory=apart,
+            is_python_module=False,
+        )
+        Path(apart, f"{MODULE}.so").rename(library)
+
+
+def library_path() -> Path:
+    """Return a place that no other torch, Python or state of the sources uses."""
     digest = hashlib.sha256(" ".join(FLAGS).encode())
     for source in sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h")]):
         digest.update(source.name.encode() + source.read_bytes())
     root = os.environ.get(CACHE) or str(Path.home() / ".cache" / "trainperf")
-    return Path(root) / "threaded_device" / f"torch-{torch.__version__}-{digest.hexdigest()[:12]}"
+    state = f"torch-{torch.__version__}-{digest.hexdigest()[:12]}"
+    return Path(root) / MODULE / state / f"{MODULE}{importlib.machinery.EXTENSION_SUFFIXES[0]}"
