@@ -49,7 +49,7 @@ def build(library: Path) -> None:
     library.parent.mkdir(parents=True, exist_ok=True)
     logging.getLogger(__name__).warning("compiling %s: some minutes", library)
     with tempfile.TemporaryDirectory(dir=library.parent) as apart:
-        cpp_extension.load(  # type: ignore[no-untyped-call]
+        cpp_extension.load(
             MODULE,
             [str(source) for source in sorted(SOURCES.glob("*.cpp"))],
             extra_cflags=list(FLAGS),
