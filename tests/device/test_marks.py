@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 from support.device import frontend as threaded
-from support.device.plants import Graph, no_synchronisation, work
+from support.device.plants import Graph, no_synchronisation, unplant, work
 from support.device_fits import AnyEvent, AsynchronousFit
 
 from trainperf.recording.device_clock import DeviceClock
@@ -44,7 +44,7 @@ def test_the_lead_grows_while_the_device_is_behind(device: torch.device) -> None
     fit.step(lambda: work(60_000.0))
     for _ in range(STEPS - 1):
         fit.step(lambda: None)
-    threaded.let_go()
+    unplant()
     fit.finish()
     assert fit.fact("lead_forward")[1:] == [3 * step for step in range(1, STEPS)]
 
@@ -58,7 +58,7 @@ def test_the_end_of_a_fit_has_a_deadline(device: torch.device) -> None:
     ended.start()
     ended.join(10.0)
     in_time = not ended.is_alive()
-    threaded.let_go()
+    unplant()
     ended.join()
     assert in_time
 

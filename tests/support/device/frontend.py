@@ -27,13 +27,7 @@ def attach() -> None:
     backend.attach()
     torch._register_device_module(NAME, sys.modules[__name__])  # type: ignore[no-untyped-call]
     backend_registration.generate_methods_for_privateuse1_backend()
-    atexit.register(let_go)
-
-
-def let_go() -> None:
-    """End what is planted and wait for the rest: no thread may run when the process ends."""
-    for index in range(device_count()):
-        extension().unplant(index)
+    atexit.register(backend.let_go)  # no thread may run when the process ends
 
 
 def index_of(device: Place) -> int:
