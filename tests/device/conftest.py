@@ -30,7 +30,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def runs_alone(config: pytest.Config) -> bool:
     """Tell whether this process was asked for tests on the device only."""
-    asked = [Path(config.rootpath, argument.split("::")[0]) for argument in config.args]
+    asked = [
+        Path(config.invocation_params.dir, argument.split("::")[0]) for argument in config.args
+    ]
     return all(path.resolve().is_relative_to(HERE) for path in asked)
 
 

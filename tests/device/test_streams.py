@@ -15,12 +15,13 @@ from support.device.plants import (
     slow_copies,
     slow_operator,
     slow_stream,
+    unplant,
     work,
 )
 
 
-LONG_MS = 200.0
-"""Work that is queued for sure when the next line of a test runs."""
+LONG_MS = 600_000.0
+"""Lasts until the test lets go of the device, however slow this machine is."""
 
 
 def event(device: torch.device, *, timed: bool = True) -> torch.Event:
@@ -43,6 +44,7 @@ def test_queued_work_returns_at_once(device: torch.device) -> None:
     assert not torch.accelerator.current_stream(device).query()
     end = event(device)
     assert not end.query()
+    unplant()
     end.synchronize()
     assert end.query()
     assert torch.accelerator.current_stream(device).query()
@@ -65,7 +67,7 @@ def test_an_event_that_has_not_come_has_no_time(device: torch.device) -> None:
     with pytest.raises(RuntimeError, match=r"not ready|must be completed"):
         begin.elapsed_time(end)
     untimed = event(device, timed=False)
-    torch.accelerator.synchronize()
+    unplant()
     with pytest.raises((RuntimeError, ValueError)):
         begin.elapsed_time(untimed)
 
@@ -79,10 +81,10 @@ def test_a_stream_waits_for_an_event_of_another(device: torch.device) -> None:
         work(LONG_MS)
         target.fill_(1.0)
         written = event(device)
-    before = target.clone()
+    assert target.tolist() == [0.0] * 4
     torch.accelerator.current_stream(device).wait_event(written)
     after = target.clone()
-    assert before.tolist() == [0.0] * 4
+    unplant()
     assert after.tolist() == [1.0] * 4
 
 
@@ -100,7 +102,8 @@ def test_memory_that_another_stream_still_reads_is_poisoned_without_record_strea
         if recorded:
             source.record_stream(side)
         del source
-        torch.accelerator.synchronize()
+        torch.accelerator.current_stream(device).synchronize()
+        unplant()
         assert bool(copy.isnan().all()) is not recorded
         assert bool((copy == 1.0).all()) is recorded
 
@@ -113,6 +116,7 @@ def test_freed_memory_is_used_again_in_the_order_of_its_stream(device: torch.dev
     total = first.sum()
     del first
     second = torch.full((1000,), 2.0, device=device)
+    unplant()
     assert second.data_ptr() == address
     assert (float(total), float(second.sum())) == (1000.0, 2000.0)
 
@@ -125,6 +129,7 @@ def test_a_copy_from_pinned_memory_returns_at_once(device: torch.device) -> None
     with no_synchronisation():
         arrived = pinned.to(device, non_blocking=True)
         assert not torch.accelerator.current_stream(device).query()
+    unplant()
     assert float(arrived.sum()) == 100_000.0
     with counted_synchronisations() as counts:
         pinned.to(device)
@@ -139,6 +144,7 @@ def test_a_little_of_the_hosts_memory_is_staged(device: torch.device) -> None:
     with no_synchronisation():
         arrived = source.to(device, non_blocking=True)
     source.zero_()
+    unplant()
     assert arrived.tolist() == [1.0] * 4
 
 
@@ -147,11 +153,12 @@ def test_a_copy_to_pinned_memory_is_there_only_behind_its_event(device: torch.de
     target = torch.zeros(4).pin_memory()
     source = torch.ones(4, device=device)
     torch.accelerator.synchronize()
-    slow_copies(latency_ms=LONG_MS)
     work(LONG_MS)
     target.copy_(source, non_blocking=True)
+    mark = event(device)
     assert target.tolist() == [0.0] * 4
-    event(device).synchronize()
+    unplant()
+    mark.synchronize()
     assert target.tolist() == [1.0] * 4
 
 
@@ -243,6 +250,7 @@ def test_two_devices_have_streams_and_memory_of_their_own(device: torch.device) 
     work(LONG_MS, other)
     assert torch.accelerator.current_stream(device).query()
     assert not torch.accelerator.current_stream(other).query()
+    unplant()
     here, there = torch.ones(3, device=device), torch.ones(3, device=other)
     with pytest.raises(RuntimeError, match="same device"):
         here + there
@@ -280,6 +288,15 @@ def test_the_allocator_counts_and_runs_full(device: torch.device) -> None:
     assert stats["num_alloc_retries"] - before["num_alloc_retries"] == 1
     del kept
     torch.empty(14 << 20, device=device)
+
+
+def test_the_statistics_are_those_that_every_accelerator_has(device: torch.device) -> None:
+    """By `torch.accelerator` where it has them, and by the device's module."""
+    kept = [torch.empty(300 << 10, device=device) for _ in range(3)]
+    del kept[1]
+    stats = torch.get_device_module(device).memory_stats()
+    assert stats["allocated_bytes.all.current"] == torch.accelerator.memory_allocated()
+    assert torch.accelerator.memory_stats()["inactive_split_bytes.all.current"] > 0
 
 
 def test_a_query_ends_a_capture(device: torch.device) -> None:

@@ -13,6 +13,9 @@ from torch.utils import backend_registration
 
 NAME = "threaded"
 
+_initialized = True
+"""Recomputing keeps the state of a device's generator only where this is true."""
+
 Place = torch.device | str | int | None
 
 
@@ -24,7 +27,7 @@ def attach() -> None:
     backend.attach()
     torch._register_device_module(NAME, sys.modules[__name__])  # type: ignore[no-untyped-call]
     backend_registration.generate_methods_for_privateuse1_backend()
-    atexit.register(backend.drain)
+    atexit.register(backend.let_go)  # no thread may run when the process ends
 
 
 def index_of(device: Place) -> int:

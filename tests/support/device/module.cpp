@@ -238,6 +238,12 @@ void bind_plants(py::module_& m) {
     });
   });
   m.def("set_memory_limit", &set_memory_limit);
+  // Of all devices at once: a stream of one may wait for another.
+  m.def("let_go", [] {
+    for (DeviceIndex index = 0; index < kDevices; ++index) device(index).released = true;
+    drain_everything();
+    for (DeviceIndex index = 0; index < kDevices; ++index) device(index).released = false;
+  });
   m.def("unplant", [](DeviceIndex index) {
     auto& self = device(index);
     std::lock_guard<std::mutex> lock(self.mutex);

@@ -66,11 +66,11 @@ DEFAULT_LIMIT_BYTES = 4 << 30
 
 
 def unplant() -> None:
-    """Take every plant out, and let a failed device work again."""
+    """Take every plant out, also what is queued of them, and let a failed device work again."""
     backend = extension()
     backend.refuse_syncs(False)
+    backend.let_go()
     for index in range(backend.device_count()):
-        backend.drain()
         backend.unplant(index)
         backend.set_memory_limit(index, DEFAULT_LIMIT_BYTES)
 

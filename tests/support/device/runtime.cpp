@@ -22,9 +22,12 @@ void check(DeviceIndex index) {
   TORCH_CHECK(index >= 0 && index < kDevices, "threaded:", int(index), ": there are ", int(kDevices), " devices");
 }
 
-void sleep_until(int64_t end_ns) {
-  std::this_thread::sleep_until(
-      std::chrono::steady_clock::time_point(std::chrono::nanoseconds(end_ns)));
+// Until then, or until somebody wants the device back.
+void sleep_until(int64_t end_ns, const std::atomic<bool>& released) {
+  constexpr int64_t kLook = 10'000'000;
+  for (auto now = now_ns(); now < end_ns && !released; now = now_ns())
+    std::this_thread::sleep_until(std::chrono::steady_clock::time_point(
+        std::chrono::nanoseconds(std::min(end_ns, now + kLook))));
 }
 
 // As on CUDA: what may not be done in a capture ends every capture that is open.
@@ -213,7 +216,7 @@ void Queue::run(Task& task) {
     if (!self.failed) self.error = task.name + ": " + error.what();
     self.failed = true;
   }
-  if (task.least_ns > 0) sleep_until(begin + task.least_ns);
+  if (task.least_ns > 0) sleep_until(begin + task.least_ns, self.released);
   std::lock_guard<std::mutex> lock(self.mutex);
   if (self.recording && !task.always)
     self.spans.push_back({task.name, id_, begin, now_ns()});
@@ -343,11 +346,12 @@ std::shared_ptr<Graph> end_capture(DeviceIndex index) {
 
 void replay(const std::shared_ptr<Graph>& graph, DeviceIndex index) {
   // One launch, whatever is in it; the graph lives until it has run.
-  current_queue(index).launch({"graph", [graph] {
+  auto& self = device(index);
+  current_queue(index).launch({"graph", [graph, &self] {
     for (auto& task : graph->tasks) {
       const auto begin = now_ns();
       task.run();
-      if (task.least_ns > 0) sleep_until(begin + task.least_ns);
+      if (task.least_ns > 0) sleep_until(begin + task.least_ns, self.released);
     }
   }});
 }

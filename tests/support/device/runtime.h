@@ -127,6 +127,7 @@ struct Device {
   Plants plants;
   std::string error;
   std::atomic<bool> failed{false};
+  std::atomic<bool> released{false};  // planted delays end at once
   bool recording = false;
   std::vector<Span> spans;
   std::mutex engines[2];  // to the device, from it
