@@ -6,8 +6,9 @@ import pytest
 import torch
 from support.device import frontend as threaded
 from support.device.plants import Graph, no_synchronisation, unplant, work
-from support.device_fits import AnyEvent, AsynchronousFit
+from support.device_fits import AsynchronousFit
 
+from trainperf.accelerators import accelerator_of
 from trainperf.recording.device_clock import DeviceClock
 
 
@@ -49,26 +50,24 @@ def test_the_lead_grows_while_the_device_is_behind(device: torch.device) -> None
     assert fit.fact("lead_forward")[1:] == [3 * step for step in range(1, STEPS)]
 
 
-@pytest.mark.xfail(strict=True, reason="the last fence is waited for as long as it takes")
 def test_the_end_of_a_fit_has_a_deadline(device: torch.device) -> None:
     """Something may hang on the device for good, and the user's exception is behind us."""
     fit = AsynchronousFit(device)
     fit.step(lambda: work(60_000.0))
     ended = threading.Thread(target=fit.finish)
     ended.start()
-    ended.join(10.0)
+    ended.join(30.0)
     in_time = not ended.is_alive()
     unplant()
     ended.join()
     assert in_time
 
 
-@pytest.mark.xfail(strict=True, reason="2: a mark that was passed waits for one that was not")
 def test_a_mark_of_an_idle_stream_is_passed_whatever_another_stream_does(
     device: torch.device,
 ) -> None:
     """A step may be queued on a side stream and its fetch on the current one."""
-    clock = DeviceClock(lambda: AnyEvent(device))
+    clock = DeviceClock(accelerator_of(device))
     with threaded.stream(torch.Stream(device=device)):
         work(60_000.0)
         clock.mark()
@@ -77,7 +76,6 @@ def test_a_mark_of_an_idle_stream_is_passed_whatever_another_stream_does(
     assert clock.lead() == 1
 
 
-@pytest.mark.xfail(strict=True, reason="its marks are queried, which breaks the capture")
 def test_a_capture_of_the_user_survives_a_measured_step(device: torch.device) -> None:
     """Graphs are captured in the loop, by `torch.cuda.make_graphed_callables` for example."""
     fit = AsynchronousFit(device)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from support.memory_sink import MemorySink
 
+from trainperf.accelerators import accelerator_of
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import RunInfo
@@ -15,35 +16,11 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.device_marks import Mark, MarksProbe
 
 
-class AnyEvent:
-    """A timing event of any accelerator, always on its device's current stream."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._event = torch.Event(device=device, enable_timing=True)
-
-    def record(self) -> None:
-        """Stand behind everything that is queued there."""
-        self._event.record(torch.accelerator.current_stream(self._device))
-
-    def query(self) -> bool:
-        """Tell whether the device has come here."""
-        return bool(self._event.query())
-
-    def elapsed_time(self, end_event: "AnyEvent", /) -> float:
-        """Return the milliseconds to *end_event*."""
-        return float(self._event.elapsed_time(end_event._event))
-
-    def synchronize(self) -> None:
-        """Wait for the device to come here."""
-        self._event.synchronize()
-
-
 class AsynchronousFit:
     """Steps of a loop, marked on the device; what it does there is the test's."""
 
     def __init__(self, device: torch.device, probes: Sequence[Probe] = ()) -> None:
-        self.clock = DeviceClock(lambda: AnyEvent(device))
+        self.clock = DeviceClock(accelerator_of(device))
         self.marks = MarksProbe(self.clock)
         self.monitor = Monitor(monotonic_ns)
         self.sink = MemorySink()
