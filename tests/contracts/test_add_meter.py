@@ -116,7 +116,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     package.add_file("meters/planted.py", METER)
     package.add_line("meters/__init__.py", '"planted",', after='"overhead",')
     package.add_file("recording/sinks/planted.py", SINK)
-    package.add_line("recording/sinks/__init__.py", '"planted",', after='"tensorboard",')
+    package.add_line("recording/sinks/__init__.py", '"planted",', after='"loggers",')
     (folder / "fits").mkdir()
     shown: dict[str, str] = json.loads(package.run(SHOW, folder / "fits"))
     return shown

@@ -36,7 +36,7 @@ def napping(function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (Recorder, "fetch"),
+        (Recorder, "boundary"),
         (Passes, "_forward_begins"),
         (Passes, "bracketed"),
         (session.MeasuredTraining, "_micro_batch"),

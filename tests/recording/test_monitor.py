@@ -501,3 +501,22 @@ def test_samples_take_a_thousandth_of_the_time_by_what_they_cost() -> None:
     fit.steps(6_000, ms=10).finish()
 
     assert dear.times == 10
+
+
+class Misnaming(Probe):
+    """Feeds a fact under a name that it has not declared."""
+
+    name = "misnaming"
+    facts: ClassVar[tuple[str, ...]] = ("queue_wait_ns",)
+
+    def close(self, draft: Draft) -> None:
+        """Write it."""
+        draft.facts["queue_wait"] = 5
+
+
+def test_a_fact_that_no_probe_declares_is_not_written_and_said() -> None:
+    """The rows keep their columns."""
+    fit = HostFit(Misnaming()).steps(3).finish()
+
+    assert fit.facts("queue_wait_ns") == [None] * 3
+    assert "no probe has it" in fit.monitor.guard.faults["fact queue_wait"]

@@ -88,23 +88,25 @@ class OwnFacts:
     def settle(self, drafts: Sequence[Draft]) -> None:
         """Make the facts of these steps plain, before they are written."""
         for name, fact in self._own:
-            for draft in drafts:
-                draft.facts[fact] = self._plain(name, draft.facts[fact])
+            plain_facts = self._guard.run(name, partial(_plain_facts, drafts, fact))
+            for draft, value in zip(drafts, plain_facts or [None] * len(drafts), strict=True):
+                draft.facts[fact] = value
         for draft in drafts:
             for fact in [*draft.facts][len(self._columns) :]:
                 del draft.facts[fact]
                 self._guard.fault(f"fact {fact}", KeyError("no probe has it among its facts"))
 
-    def _plain(self, name: str, value: object) -> float | None:
-        return None if value is None else self._guard.run(name, partial(_fact, value))
+
+def _plain_facts(drafts: Sequence[Draft], fact: str) -> list[float | None]:
+    return [_plain_fact(draft.facts[fact]) for draft in drafts]
 
 
 _EXACT = 2**53
 """Whole numbers up to here survive the way through a float."""
 
 
-def _fact(value: object) -> float | None:
-    if type(value) is int and abs(value) <= _EXACT:
+def _plain_fact(value: object) -> float | None:
+    if value is None or (type(value) is int and abs(value) <= _EXACT):
         return value
     fact = number(value)
     return fact if math.isfinite(fact) else None

@@ -104,18 +104,6 @@ class UntracedHook:
         return UntracedHook, (nothing,)
 
 
-class FirstForwardHook(UntracedHook):
-    """One that hears of the first forward that runs as it is written, and of no other."""
-
-    __slots__ = ()
-
-    def __call__(self, *given: object) -> None:
-        """Look, the first time."""
-        if not is_compiling():
-            act, self.act = self.act, nothing
-            act(*given)
-
-
 def nothing(*_: object) -> None:
     """Does nothing, whatever it is told."""
 

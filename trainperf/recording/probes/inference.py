@@ -26,7 +26,7 @@ from trainperf.audit.stack_frames import place
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.process_objects import FirstForwardHook, UntracedHook, is_compiled
+from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -110,7 +110,8 @@ class InferenceProbe(Probe):
         """See whether *part* draws in its next forward; one that raises ends with nothing."""
 
         def begins(*_: object) -> None:
-            self._states[name] = generator_state(self._device)
+            if not self._calls:
+                self._states[name] = generator_state(self._device)
 
         def ends(*hook: object) -> None:
             before = self._states.pop(name, None)
@@ -126,8 +127,8 @@ class InferenceProbe(Probe):
                 self._config["answers_drawn_at"] = place(code.co_filename, code.co_firstlineno)
 
         self.hook(
-            part.register_forward_pre_hook(FirstForwardHook(self.shield(begins))),
-            part.register_forward_hook(FirstForwardHook(self.shield(ends)), always_call=True),
+            part.register_forward_pre_hook(UntracedHook(self.shield(begins))),
+            part.register_forward_hook(UntracedHook(self.shield(ends)), always_call=True),
         )
 
     def _ends(self, model: nn.Module, followed: bool, *hook: object) -> None:  # noqa: FBT001

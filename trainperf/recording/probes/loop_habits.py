@@ -16,7 +16,7 @@ from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import backwards_captured, graphs_built
-from trainperf.recording.process_objects import FirstForwardHook, UntracedHook, is_compiled
+from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -95,7 +95,7 @@ class ValidationProbe(Probe):
         self.detach()
         compiled = is_compiled(self._module) or graphs_built()
         if begins and self._grad is None and not compiled:
-            looks = FirstForwardHook(self.shield(self._look))
+            looks = UntracedHook(self.shield(self._look))
             self.hook(self._module.register_forward_pre_hook(looks))
 
     def config(self) -> dict[str, Scalar]:

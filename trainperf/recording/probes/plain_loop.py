@@ -9,7 +9,7 @@ from trainperf.core.phases import Phase, Tag
 from trainperf.core.readings import phase_reading
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.process_objects import FirstForwardHook, is_compiled
+from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.run_identity import type_name
 
@@ -44,7 +44,7 @@ class PlainLoopProbe(Probe):
         super().attach(recorder)
         module = self._module
         if isinstance(module, torch.nn.Module) and not is_compiled(module):
-            looks = FirstForwardHook(self.shield(self._look))
+            looks = UntracedHook(self.shield(self._look))
             self.hook(module.register_forward_pre_hook(looks))
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
