@@ -182,6 +182,7 @@ def test_a_stream_that_ends_too_soon_is_refused() -> None:
     [
         ({"num_workers": ()}, "num_workers="),
         ({"num_workers": (-1,)}, "num_workers="),
+        ({"step_s": 0.0}, "step_s=0.0"),
         ({"rounds": 0}, "rounds="),
     ],
 )

@@ -66,7 +66,7 @@ class StepBenchmark(Shown, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def warnings(self) -> list[str]:
-        """Why the durations are not to be trusted."""
+        """What was not measured, and why durations are not to be trusted."""
         noisy = (
             f"noisy: IQR is {self.iqr_s / self.median_s:.0%} of the median (more than "
             f"{_NOISY:.0%}); close other programs, or use a larger repeat"
@@ -75,7 +75,12 @@ class StepBenchmark(Shown, msgspec.Struct, frozen=True, kw_only=True):
             "short: less than 0.1 ms between two clock readings, so the readings themselves count; "
             "use calls=100"
         )
-        return [noisy] * self.noisy + [short] * (self.median_s * self.calls < _SHORT_S)
+        told = {
+            noisy: self.noisy,
+            short: self.median_s * self.calls < _SHORT_S,
+            f"peak memory not measured: {self.memory.reason}": bool(self.memory.reason),
+        }
+        return [warning for warning, holds in told.items() if holds]
 
     def report(self) -> tuple[Sequence[str], Table, Sequence[str]]:
         """As `Shown` has it."""
@@ -151,10 +156,7 @@ def _table(steps: Sequence[StepBenchmark]) -> Table:
 def _notes(steps: Sequence[StepBenchmark]) -> list[str]:
     sources = {step.memory.source for step in steps if step.memory.peak_bytes is not None}
     notes = [f"Peak memory: {each}, one call after the timed ones." for each in sorted(sources)]
-    for step in steps:
-        unmeasured = [f"peak memory not measured: {step.memory.reason}"] * bool(step.memory.reason)
-        notes += [f"{step.name}: {warning}" for warning in (*unmeasured, *step.warnings)]
-    return notes
+    return notes + [f"{step.name}: {warning}" for step in steps for warning in step.warnings]
 
 
 def _sentence(versus: Versus, tolerance: float) -> str:

@@ -75,11 +75,11 @@ class Sweep(Shown, msgspec.Struct, frozen=True, kw_only=True):
     def report(self) -> tuple[Sequence[str], Table, Sequence[str]]:
         """As `Shown` has it."""
         answer = [self._answer(length) for length in self.lengths]
-        whole = self.unit == "samples"
-        rows = tuple(self._row(point)[whole:] for point in self.points)
+        first = 1 if self.unit == "samples" else 0
+        rows = tuple(self._row(point)[first:] for point in self.points)
         head = ("length", "batch", "median", "IQR", "cold", f"{self.unit}/s", "peak memory", "")
         notes = {f"Peak memory: {p.step.memory.source}." for p in self.points if p.step is not None}
-        return answer, Table(head=head[whole:], rows=rows, words=0, end_words=1), sorted(notes)
+        return answer, Table(head=head[first:], rows=rows, words=0, end_words=1), sorted(notes)
 
     def _answer(self, length: int) -> str:
         knee, fitting = self.knee(length), self.fitting(length)

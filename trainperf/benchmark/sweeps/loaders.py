@@ -84,7 +84,7 @@ class LoaderSweep(Shown, msgspec.Struct, frozen=True, kw_only=True):
             answer += f", {times(gain)} the speed with num_workers={first.num_workers}"
         beyond = "No larger number is clearly better" if best is not last else "Try more"
         head = ("num_workers", "batches/s", "lowest–highest", "first batch", "step waits", "")
-        rows = tuple((*_row(point), "← best" * (point is best)) for point in self.points)
+        rows = tuple((*_row(point), "← best" if point is best else "") for point in self.points)
         rounds = plural(len(first.interval_s), "round")
         notes = [f"Medians of {rounds} in turns; better is more than 5 % faster in each of them."]
         return [f"{answer}. {beyond}."], Table(head=head, rows=rows, end_words=1), notes
@@ -133,6 +133,8 @@ def sweep_loader(
     for name, values, least in (("num_workers", num_workers, 0), ("rounds", [rounds], 1)):
         if not values or min(values) < least:
             raise ConfigError(f"{name}={list(values)}: needs at least one, none below {least}")
+    if step_s is not None and step_s <= 0:
+        raise ConfigError(f"step_s={step_s}: must be above 0, or None for no step")
     points = [LoaderPoint(num_workers=workers) for workers in sorted(set(num_workers))]
     with random_state_kept(), warnings.catch_warnings():
         # More workers than CPUs: what they bring is in the table.
