@@ -75,12 +75,12 @@ class StepBenchmark(Shown, msgspec.Struct, frozen=True, kw_only=True):
             "short: less than 0.1 ms between two clock readings, so the readings themselves count; "
             "use calls=100"
         )
-        told = {
+        conditions = {
             noisy: self.noisy,
             short: self.median_s * self.calls < _SHORT_S,
             f"peak memory not measured: {self.memory.reason}": bool(self.memory.reason),
         }
-        return [warning for warning, holds in told.items() if holds]
+        return [warning for warning, applies in conditions.items() if applies]
 
     def report(self) -> tuple[Sequence[str], Table, Sequence[str]]:
         """As `Shown` has it."""
