@@ -1,4 +1,4 @@
-"""How results of benchmarks are shown: an answer, a table, and how it was measured."""
+"""Base of the results of benchmarks, which are shown as an answer, a table, and notes."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
