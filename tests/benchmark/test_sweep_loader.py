@@ -18,8 +18,6 @@ def point(workers: int, *interval_s: float, wait_s: tuple[float, ...] | None = N
     """A setting with the mean intervals of its rounds."""
     return LoaderPoint(
         num_workers=workers,
-        prefetch_factor=2 if workers else None,
-        pin_memory=False,
         start_s=(0.05,) * len(interval_s),
         interval_s=interval_s,
         wait_s=wait_s,
@@ -28,7 +26,7 @@ def point(workers: int, *interval_s: float, wait_s: tuple[float, ...] | None = N
 
 def swept(*points: LoaderPoint, step_s: float | None = None) -> LoaderSweep:
     """A sweep of these."""
-    return LoaderSweep(points=points, step_s=step_s, cpus=2)
+    return LoaderSweep(points=points, step_s=step_s)
 
 
 def test_the_best_is_the_first_that_none_clearly_beats() -> None:
@@ -37,10 +35,7 @@ def test_the_best_is_the_first_that_none_clearly_beats() -> None:
 
     found = swept(none, two, four)
 
-    assert found.fastest is four
     assert found.best is two
-    assert found.better(four, none)
-    assert not found.better(four, two)
 
 
 def test_what_is_not_better_in_every_round_is_not_better() -> None:
@@ -60,7 +55,7 @@ def test_with_a_step_the_best_is_what_it_waits_least_for() -> None:
 
 
 def test_a_sweep_reads_as_an_answer_and_a_table() -> None:
-    """Every number with its unit; more workers than CPUs are named."""
+    """Every number with its unit."""
     found = swept(
         point(0, 0.04, 0.05, wait_s=(0.04, 0.05)),
         point(2, 0.02, 0.025, wait_s=(0.001, 0.003)),
@@ -68,26 +63,25 @@ def test_a_sweep_reads_as_an_answer_and_a_table() -> None:
         step_s=0.02,
     )
 
-    answer, table, notes = str(found).split("\n\n")
+    answer, table, _ = str(found).split("\n\n")
     assert answer.replace("\n", " ") == (
-        "num_workers=2: a step of 20.0 ms waits 2.00 ms for data, against 45.0 ms with "
-        "num_workers=0 (2.95× the speed). No larger setting is clearly better."
+        "num_workers=2: 44.4 batches/s, a step of 20.0 ms waits 2.00 ms, 2.95× the speed with "
+        "num_workers=0. No larger number is clearly better."
     )
     assert table.splitlines() == [
-        "setting        batches/s  lowest–highest  first batch  step waits",
-        "num_workers=0       22.2           20–25      50.0 ms     45.0 ms",
-        "num_workers=2       44.4           40–50      50.0 ms     2.00 ms  ← best",
-        "num_workers=4       44.4           40–50      50.0 ms     2.00 ms",
+        "num_workers  batches/s  lowest–highest  first batch  step waits",
+        "0                 22.2           20–25      50.0 ms     45.0 ms",
+        "2                 44.4           40–50      50.0 ms     2.00 ms  ← best",
+        "4                 44.4           40–50      50.0 ms     2.00 ms",
     ]
-    assert notes.splitlines()[-1] == "This process may use 2 CPUs: more workers must share them."
 
 
 def test_the_last_setting_as_the_best_asks_for_more() -> None:
     """It was never seen to stop helping."""
     found = swept(point(0, 0.04), point(1, 0.02))
 
-    assert str(found).startswith("num_workers=1: 50 batches/s, against 25 batches/s with ")
-    assert "It is the last tried: try more." in str(found).replace("\n", " ")
+    answer = str(found).split("\n\n", maxsplit=1)[0].replace("\n", " ")
+    assert answer == "num_workers=1: 50 batches/s, 2.00× the speed with num_workers=0. Try more."
 
 
 def test_results_are_plain_data() -> None:
@@ -147,24 +141,6 @@ def test_workers_end_also_when_the_dataset_fails() -> None:
     assert set(multiprocessing.active_children()) == before
 
 
-def test_every_combination_is_a_point_and_nothing_is_fetched_ahead_without_workers() -> None:
-    """Two worker counts and two factors are three settings."""
-    found = sweep_loader(DataLoader(Rows()), (0, 1), prefetch_factor=(2, 4), rounds=1)
-
-    settings = [(each.num_workers, each.prefetch_factor) for each in found.points]
-    assert settings == [(0, None), (1, 2), (1, 4)]
-    assert found.points[2].name == "num_workers=1, prefetch_factor=4"
-
-
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="pins where there is an accelerator")
-def test_pinning_without_an_accelerator_is_not_tried() -> None:
-    """And that is said, rather than a figure for doing nothing."""
-    found = sweep_loader(DataLoader(Rows()), (0,), pin_memory=(False, True), rounds=1)
-
-    assert [each.pin_memory for each in found.points] == [False]
-    assert "pin_memory=True was not tried" in str(found)
-
-
 def test_the_loader_and_the_random_generators_are_as_they_were() -> None:
     """The batches that follow are the same to the bit, shuffled ones too."""
 
@@ -206,9 +182,8 @@ def test_a_stream_that_ends_too_soon_is_refused() -> None:
     [
         ({"num_workers": ()}, "num_workers="),
         ({"num_workers": (-1,)}, "num_workers="),
-        ({"prefetch_factor": (0,)}, "prefetch_factor="),
         ({"step_s": 0.0}, "step_s=0.0"),
-        ({"rounds": 0}, "rounds=0"),
+        ({"rounds": 0}, "rounds="),
     ],
 )
 def test_nonsense_is_refused(values: dict[str, object], said: str) -> None:

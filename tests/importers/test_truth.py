@@ -162,6 +162,30 @@ def test_megatron_without_timers_has_a_step_that_nothing_divides(tmp_path: Path)
     assert "100 % of the step is not divided" in summary.findings[0].title
 
 
+MEMORY = {
+    "megatron": (
+        logs.megatron(logs.steady(100, logs.MEGATRON))
+        + "[Rank 0] (after 100 iterations) memory (MB) | allocated: 1024.0 | max allocated: 2048.5 "
+        "| reserved: 3072.0 | max reserved: 4096.0\n"
+    ),
+    "deepspeed": (
+        logs.deepspeed(logs.steady(30, logs.DEEPSPEED))
+        + "epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=9.1, CurrSamplesPerSec=9, "
+        "MemAllocated=1.0GB, MaxMemAllocated=2.0GB\n"
+        + logs.deepspeed(logs.steady(30, logs.DEEPSPEED)).partition("\n")[2]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_memory_is_that_of_the_step_it_is_printed_with(tmp_path: Path, name: str) -> None:
+    """Megatron-LM prints it behind a line, DeepSpeed before an update."""
+    summary = imported(tmp_path, MEMORY[name])
+
+    peak = {"megatron": 2048.5 * (1 << 20), "deepspeed": 2.0 * (1 << 30)}[name]
+    assert summary.value("memory_peak_bytes") == peak
+
+
 def test_a_trainer_state_without_tokens_has_one_mean(tmp_path: Path) -> None:
     """No step is steady, and no rule says that it never settled."""
     text = logs.trainer_state(500, 10, 0.5, evaluation=(100, 20.0))

@@ -43,46 +43,29 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunReport, Comparis
     return report(before), compare(before, [after])
 
 
-MEMORY = PeakMemory(peak_bytes=1 << 20, source="resident set")
-SWEEP = Sweep(
-    unit="samples",
-    limit_bytes=None,
-    points=tuple(
-        SweepPoint(batch_size=size, length=1, median_s=seconds, iqr_s=1e-4, memory=MEMORY)
-        for size, seconds in ((8, 0.010), (16, 0.012), (32, 0.024))
-    ),
-)
-LOADER = LoaderSweep(
-    points=(
-        LoaderPoint(
-            num_workers=0,
-            prefetch_factor=None,
-            pin_memory=False,
-            start_s=(0.01,),
-            interval_s=(0.02,),
-            wait_s=None,
-        ),
-    ),
-    step_s=None,
-    cpus=2,
-)
-
-
 def a_step(name: str, seconds: float) -> StepBenchmark:
     """Ten calls of the same duration."""
     return StepBenchmark(
         name=name,
-        cold_s=1.0,
         warmup_s=(1.0,),
         steady_s=(seconds,) * 10,
         median_s=seconds,
         iqr_s=0.0,
         calls=1,
-        first_loss=None,
-        warmed_loss=None,
-        memory=MEMORY,
-        warnings=(),
+        memory=PeakMemory(peak_bytes=1 << 20, source="resident set"),
     )
+
+
+SWEEP = Sweep(
+    unit="samples",
+    points=tuple(
+        SweepPoint(batch_size=size, length=1, step=a_step("step", seconds))
+        for size, seconds in ((8, 0.010), (16, 0.012), (32, 0.024))
+    ),
+)
+LOADER = LoaderSweep(
+    points=(LoaderPoint(num_workers=0, start_s=(0.01,), interval_s=(0.02,)),), step_s=None
+)
 
 
 BENCHMARK = BenchmarkComparison(
@@ -95,7 +78,6 @@ BENCHMARK = BenchmarkComparison(
             low=1.9,
             high=2.1,
             difference=0.0,
-            finite=True,
             verdict="faster",
         ),
     ),

@@ -335,13 +335,6 @@ def test_the_whole_process_counts_unless_said_otherwise() -> None:
     assert "at the peak" in failure(lambda: assert_peak_memory_under(hungry, 32 << 20, 1 << 20)).saw
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA's allocator needs no sampling")
-def test_a_step_too_short_to_judge_is_refused() -> None:
-    """Nothing measured is no pass."""
-    with pytest.raises(ConfigError, match="too short"):
-        assert_peak_memory_under(lambda batch: None, None, 1 << 40)
-
-
 @pytest.fixture
 def compiler() -> Iterator[None]:
     """torch.compile as in a fresh process, before and after."""

@@ -16,14 +16,12 @@ from trainperf.benchmark.steps import (
     benchmark_step,
     compare,
 )
-from trainperf.benchmark.sweeps.batch_results import Knee, Sweep, SweepPoint
-from trainperf.benchmark.sweeps.batches import sweep
+from trainperf.benchmark.sweeps.batches import Sweep, SweepPoint, sweep
 from trainperf.benchmark.sweeps.loaders import LoaderPoint, LoaderSweep, sweep_loader
 
 
 __all__ = [
     "BenchmarkComparison",
-    "Knee",
     "LoaderPoint",
     "LoaderSweep",
     "PeakMemory",

@@ -1,37 +1,35 @@
 """One call of a step: how long it takes, its peak memory, and what it returned.
 
-The harness of benchmarks and smoke tests.  The clock is that of `torch.utils.benchmark`: it waits
-for the accelerator before it is read, so a duration is from an idle device to an idle device.
+The harness of benchmarks and smoke tests.  `timeit` calls, with the clock of
+`torch.utils.benchmark`: it waits for the accelerator before it is read, so a duration is from an
+idle device to an idle device, and garbage is not collected meanwhile.
 
-On CUDA peak memory is the allocator's own, exact.  On a CPU it is the resident set of the process,
-sampled every millisecond from another thread: a peak between two samples is missed, so a call with
-too few samples has no peak but a reason.
+On CUDA peak memory is the allocator's own.  On a CPU it is the resident set of the process at its
+highest, which Linux counts and lets a process reset; other systems do not.
 
 A result is the loss if there is one (a scalar, the first element of a tuple, the entry `loss` of a
 mapping, the attribute `loss`), else the tensor an inference function returned.
 """
 
-import gc
 import math
 import random
+import re
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
+from timeit import Timer
 
 import msgspec
 import numpy as np
-import psutil
 import torch
 from torch.utils.benchmark import Measurement, TaskSpec
 from torch.utils.benchmark.utils.timer import timer as synchronised_clock
 
 from trainperf.audit.loader.probe_loader import random_state_kept
-from trainperf.core.formatting.units import plural
 
 
-__all__ = ["Clock", "graphs_built", "median_and_iqr", "quiet", "seconds_of", "synchronised_clock"]
+__all__ = ["Clock", "graphs_built", "measurement", "seconds_of", "synchronised_clock"]
 
 Clock = Callable[[], float]
 """Seconds on a monotonic clock that waits for the device before it is read."""
@@ -42,30 +40,13 @@ def seconds_of(call: Callable[[], object], calls: int, clock: Clock) -> float:
 
     What the calls return is dropped at once, so that no graph of one lives during the next.
     """
-    begin = clock()
-    for _ in range(calls):
-        call()
-    return (clock() - begin) / calls
+    return Timer(call, timer=clock).timeit(calls) / calls
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No garbage collection inside, as in `timeit`: a pause is not the step's own time."""
-    enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def median_and_iqr(times_s: tuple[float, ...]) -> tuple[float, float]:
-    """Median and interquartile range as `torch.utils.benchmark` computes them, in seconds."""
+def measurement(times_s: Sequence[float]) -> Measurement:
+    """Some durations as `torch.utils.benchmark` has them: it tells median and spread."""
     spec = TaskSpec(stmt="step(batch)", setup="pass", num_threads=torch.get_num_threads())
-    measured = Measurement(number_per_run=1, raw_times=list(times_s), task_spec=spec)
-    return float(measured.median), float(measured.iqr)
+    return Measurement(number_per_run=1, raw_times=list(times_s), task_spec=spec)
 
 
 def graphs_built() -> int | None:
@@ -81,17 +62,11 @@ def graphs_built() -> int | None:
     return None if counters is None else int(counters["stats"].get("unique_graphs", 0))
 
 
-LEAST_SAMPLES = 5
-"""Fewer samples of the resident set during a call are no measurement of its peak."""
-
-_PAUSE_S = 0.001
-
-
 class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Peak memory during one call after the warm-up, outside the timed ones."""
 
     source: str
-    """`CUDA allocator` (exact), or `resident set` (whole process, sampled: a lower bound)."""
+    """`CUDA allocator`, or `resident set` of the whole process."""
     peak_bytes: int | None = None
     above_start_bytes: int | None = None
     """Memory that the call added.  On a CPU, memory that the process kept from an earlier call is
@@ -101,114 +76,60 @@ class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def peak_memory(call: Callable[[], object]) -> PeakMemory:
-    """Peak memory during one call, of the current device.
+    """Peak memory during one call, of the current device; resets the peaks that are counted.
 
-    Resets CUDA's peak statistics.  Calls twice where the call does not use the device.
+    Calls twice where there is a CUDA device and the call does not use it.
     """
     if torch.cuda.is_available():
-        memory = _allocated(call)
-        if memory.peak_bytes:
-            return memory
-    # No CUDA memory at all: the call runs on the host, although there is a device.
-    return _resident(call)
-
-
-def _allocated(call: Callable[[], object]) -> PeakMemory:
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    call()
-    torch.cuda.synchronize()
-    peak = torch.cuda.max_memory_allocated()
-    return PeakMemory(source="CUDA allocator", peak_bytes=peak, above_start_bytes=peak - before)
-
-
-def _resident(call: Callable[[], object]) -> PeakMemory:
-    sampler = _Sampler()
-    before = sampler.resident()
-    sampler.start()
-    try:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
         call()
-    finally:
-        sampler.stop()
-    if sampler.samples < LEAST_SAMPLES:
-        reason = (
-            f"the resident set was sampled {plural(sampler.samples, 'time')} during the call, "
-            f"fewer than {LEAST_SAMPLES}: the call is too short"
-        )
-        return PeakMemory(source="resident set", reason=reason)
-    above = max(0, sampler.peak - before)
-    return PeakMemory(source="resident set", peak_bytes=sampler.peak, above_start_bytes=above)
+        torch.cuda.synchronize()
+        if peak := torch.cuda.max_memory_allocated():
+            return PeakMemory(
+                source="CUDA allocator", peak_bytes=peak, above_start_bytes=peak - before
+            )
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        before = _resident_bytes()
+    except OSError as error:
+        return PeakMemory(source="resident set", reason=f"the system counts none: {error}")
+    call()
+    peak = _resident_bytes()
+    return PeakMemory(source="resident set", peak_bytes=peak, above_start_bytes=peak - before)
 
 
-class _Sampler:
-    """Samples this process's resident set until stopped."""
-
-    def __init__(self) -> None:
-        self.samples = 0
-        self.peak = 0
-        self._process = psutil.Process()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="trainperf-memory", daemon=True)
-
-    def resident(self) -> int:
-        """The resident set now, in bytes."""
-        return int(self._process.memory_info().rss)
-
-    def start(self) -> None:
-        """Start sampling."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop sampling; returns after the last sample."""
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.is_set():
-            self.peak = max(self.peak, self.resident())
-            self.samples += 1
-            self._over.wait(_PAUSE_S)
+def _resident_bytes() -> int:
+    """The resident set at its highest since that was reset."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024 * int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepResult:
-    """What one call returned, copied to the host and freed of its graph."""
+def result_of(returned: object) -> torch.Tensor | None:
+    """The loss or the output in what a step *returned*, on the host in float64, if it has either.
 
-    values: torch.Tensor
-    """float64, flat; one element for a loss."""
-    shape: tuple[int, ...]
-
-    @property
-    def loss(self) -> float | None:
-        """The only value, if there is only one."""
-        return float(self.values[0]) if self.values.numel() == 1 else None
-
-    def difference(self, other: "StepResult") -> float | None:
-        """Largest difference relative to the largest value; `None` for different shapes.
-
-        Infinite where one of the two is not finite: NaN agrees with nothing.
-        """
-        if self.shape != other.shape:
-            return None
-        if not bool(torch.isfinite(self.values).all() and torch.isfinite(other.values).all()):
-            return math.inf
-        if not self.values.numel():
-            return 0.0
-        apart = float((self.values - other.values).abs().max())
-        size = float(torch.maximum(self.values.abs().max(), other.values.abs().max()))
-        return apart / size if apart else 0.0
-
-
-def result_of(returned: object) -> StepResult | None:
-    """The loss or the output in what a step *returned*; `None` if there is neither."""
+    A loss has no dimensions.
+    """
     result = _pick(returned)
-    if isinstance(result, torch.Tensor):
-        shape = tuple(result.shape) if result.numel() != 1 else ()
-        return StepResult(values=result.detach().to("cpu", torch.float64).flatten(), shape=shape)
-    if isinstance(result, int | float) and not isinstance(result, bool):
-        return StepResult(values=torch.tensor([result], dtype=torch.float64), shape=())
-    return None
+    if isinstance(result, bool) or not isinstance(result, torch.Tensor | int | float):
+        return None
+    values = torch.as_tensor(result, dtype=torch.float64, device="cpu").detach().clone()
+    return values.reshape(()) if values.numel() == 1 else values
+
+
+def difference(result: torch.Tensor | None, other: torch.Tensor | None) -> float | None:
+    """Largest difference relative to the largest value; `None` for different shapes, or for none.
+
+    Infinite where one of the two is not finite: NaN agrees with nothing.
+    """
+    if result is None or other is None or result.shape != other.shape:
+        return None
+    both = torch.stack([result.flatten(), other.flatten()])
+    if not bool(torch.isfinite(both).all()):
+        return math.inf
+    size = float(both.abs().max()) if both.numel() else 0.0
+    return float((both[0] - both[1]).abs().max()) / size if size else 0.0
 
 
 @contextmanager
@@ -223,14 +144,8 @@ def seeded(seed: int) -> Iterator[None]:
 
 def _pick(returned: object) -> object:
     if isinstance(returned, Mapping):
-        return _pick(returned["loss"]) if "loss" in returned else _first(list(returned.values()))
-    loss = getattr(returned, "loss", None)
-    if loss is not None and not isinstance(returned, torch.Tensor):
-        return loss
+        return _pick(returned.get("loss", next(iter(returned.values()), None)))
     if isinstance(returned, list | tuple):
-        return _first(returned)
-    return returned
-
-
-def _first(values: "list[object] | tuple[object, ...]") -> object:
-    return _pick(values[0]) if values else None
+        return _pick(returned[0]) if returned else None
+    loss = None if isinstance(returned, torch.Tensor) else getattr(returned, "loss", None)
+    return returned if loss is None else loss

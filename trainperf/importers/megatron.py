@@ -167,8 +167,9 @@ def _steps(line: _Line, alone: _Line, number: int, every: int) -> LoggedSteps:
     total_ms = line.elapsed_ms * (number + bool(alone.iteration)) - alone.elapsed_ms
     # Timers are divided by the interval, however many iterations they are of.
     timers_ns = {
-        name: max(0.0, ms * every - alone.named.get(name, 0.0) * every) * MS / number
-        for name, ms in line.named.items()
+        name: max(0.0, (line.named[name] - alone.named.get(name, 0.0)) * every) * MS / number
+        for name in (*_PHASES, _SYNC)
+        if name in line.named
     }
     phases_ns = {phase: timers_ns[name] for name, phase in _PHASES.items() if name in timers_ns}
     if Phase.FORWARD in phases_ns:

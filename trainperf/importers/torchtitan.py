@@ -75,7 +75,7 @@ def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:
             inside = ""
         elif edge == "start":
             # What is in a gap is not the step's.
-            inside = inside or name * (name in _GAPS)
+            inside = inside or (name if name in _GAPS else "")
         elif not inside or name == inside:
             inside = ""
             spans[line.event_name or name].append(line.value)

@@ -27,7 +27,7 @@ def assert_peak_memory_under(
 
     The peak is everything the process holds at that moment: on CUDA in the allocator, on a CPU in
     the resident set, with the interpreter and its libraries.  With *above_start* it is only what
-    the call adds to that.  On a CPU a step of a few milliseconds cannot be judged: `ConfigError`.
+    the call adds to that.  Of a CPU only Linux tells its peak; elsewhere: `ConfigError`.
     """
     __tracebackhide__ = True
     for _ in range(warmup):
@@ -35,7 +35,7 @@ def assert_peak_memory_under(
     memory = peak_memory(partial(step, batch))
     used_bytes = memory.above_start_bytes if above_start else memory.peak_bytes
     if used_bytes is None or memory.peak_bytes is None or memory.above_start_bytes is None:
-        raise ConfigError(f"peak memory not measured: {memory.reason}; use a larger batch")
+        raise ConfigError(f"peak memory not measured: {memory.reason}")
     if used_bytes >= limit_bytes:
         what = "above what was held before" if above_start else "at the peak"
         raise SmokeFailure(

@@ -80,11 +80,11 @@ def _run(step: Callable[[Batch], object], batch: Batch, seed: int, name: str) ->
         before = _states()
         result = result_of(step(batch))
         after = _states()
-    if result is None or result.loss is None:
+    if result is None or result.ndim:
         raise ConfigError(
             f"{name}: returned no single loss; return it (a scalar, or a mapping with 'loss')"
         )
-    return _Run(loss=result.loss, before=before, after=after)
+    return _Run(loss=float(result), before=before, after=after)
 
 
 def _states() -> tuple[bytes, ...]:

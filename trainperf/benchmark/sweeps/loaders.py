@@ -4,49 +4,42 @@ Each pass starts a loader's workers, takes batches as fast as they come, then, i
 given, as many more with that time between them, and ends the workers.  `str(sweep)` is the report.
 """
 
-import contextlib
 import math
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import cycle
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import torch
 from torch.utils.data import DataLoader
 
 from trainperf.audit.loader.probe_loader import order, random_state_kept
+from trainperf.benchmark.shown import Shown
 from trainperf.core.errors import ConfigError
-from trainperf.core.formatting.html.markup import fragment, paragraph, table, tag, text
-from trainperf.core.formatting.table import Table, text_table
-from trainperf.core.formatting.units import Scale, count, duration, plural, times
-from trainperf.core.formatting.wrap import paragraphs
-from trainperf.core.machine.clocks import HostClock, monotonic_ns
-from trainperf.core.machine.limits import cpu_count, host_cpus, launched_ranks, share_of_rank
+from trainperf.core.formatting.table import Table, or_unknown
+from trainperf.core.formatting.units import count, duration, plural, times
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 CLEARLY = 1.05
 """A setting is better than another if it is faster by this factor in every round."""
-
-_MORE = f"{CLEARLY - 1:.0%}".replace("%", " %")
-
-_BEST = "best is the first setting that no other clearly beats"
+BATCHES, LIMIT_S = 32, 1.0
+"""Batches in each half of a pass; fewer where they take longer than the limit."""
 
 
 class LoaderPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of a loader, in every round.  Host time."""
+    """A number of workers, in every round.  Host time."""
 
     num_workers: int
-    prefetch_factor: int | None
-    """Batches that each worker has ready; `None` without workers."""
-    pin_memory: bool
-    start_s: tuple[float, ...]
+    start_s: tuple[float, ...] = ()
     """From asking for the iterator to the first batch, with the start of the workers."""
-    interval_s: tuple[float, ...]
+    interval_s: tuple[float, ...] = ()
     """Mean time between two batches that are taken as fast as they come."""
-    wait_s: tuple[float, ...] | None
+    wait_s: tuple[float, ...] | None = None
     """Mean time that the step waits for its batch; `None` where no step was given."""
 
     @property
@@ -54,253 +47,143 @@ class LoaderPoint(msgspec.Struct, frozen=True, kw_only=True):
         """Highest rate of the loader: median over the rounds."""
         return 1 / median(self.interval_s)
 
-    @property
-    def name(self) -> str:
-        """As written in a `DataLoader`, without defaults."""
-        fetched = self.prefetch_factor not in {None, 2}
-        parts = [
-            f"num_workers={self.num_workers}",
-            f"prefetch_factor={self.prefetch_factor}" if fetched else "",
-            "pin_memory=True" if self.pin_memory else "",
-        ]
-        return ", ".join(filter(None, parts))
 
-
-class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a loader, from those that take the least to those that take the most."""
+class LoaderSweep(Shown, msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of workers, ascending."""
 
     points: tuple[LoaderPoint, ...]
     step_s: float | None
     """How long the step takes that the batches are for; `None` for as fast as they come."""
-    cpus: int | None
-    """That this process may use."""
-    notes: tuple[str, ...] = ()
 
-    @property
-    def fastest(self) -> LoaderPoint:
-        """The setting of the shortest time per batch, by the median over the rounds."""
-        return min(self.points, key=lambda point: median(costs_s(point, self.step_s)))
+    def costs_s(self, point: LoaderPoint) -> tuple[float, ...]:
+        """Time per batch in every round: between batches, or of the step with its wait."""
+        waits = () if point.wait_s is None else point.wait_s
+        return tuple((self.step_s or 0.0) + wait for wait in waits) or point.interval_s
 
     @property
     def best(self) -> LoaderPoint:
-        """The first setting that the fastest does not clearly beat."""
-        fastest = self.fastest
-        return next(p for p in self.points if p is fastest or not self.better(fastest, p))
-
-    def better(self, point: LoaderPoint, other: LoaderPoint) -> bool:
-        """Whether *point* is faster than *other* by the factor `CLEARLY` in every round."""
-        rounds = zip(costs_s(point, self.step_s), costs_s(other, self.step_s), strict=True)
-        return all(other_s > CLEARLY * own_s for own_s, other_s in rounds)
-
-    def __str__(self) -> str:
-        answer, notes = paragraphs([_answer(self)]), paragraphs(_notes(self))
-        return "\n".join([*answer, "", *text_table(_table(self)), "", *notes])
-
-    def _repr_html_(self) -> str:
-        """The same in a notebook."""
-        grid = _table(self)
-        last = len(grid.head) - 1
-        return fragment(
-            tag(
-                "header",
-                tag("h1", text(_answer(self))),
-                table(grid.head, grid.rows, words=(0, last)),
-                *(paragraph(note, "soft") for note in _notes(self)),
+        """The first that the fastest does not beat by the factor `CLEARLY` in every round."""
+        fastest = min(map(self.costs_s, self.points), key=median)
+        return next(
+            point
+            for point in self.points
+            if not all(
+                own > CLEARLY * least
+                for own, least in zip(self.costs_s(point), fastest, strict=True)
             )
         )
 
-
-def costs_s(point: LoaderPoint, step_s: float | None) -> tuple[float, ...]:
-    """Time per batch in every round: between batches, or of the step with its wait."""
-    if step_s is None or point.wait_s is None:
-        return point.interval_s
-    return tuple(step_s + wait for wait in point.wait_s)
-
-
-def _answer(sweep: LoaderSweep) -> str:
-    best, first = sweep.best, sweep.points[0]
-    answer = _effect(best, sweep.step_s)
-    if best is not first:
-        answer += f", against {_short(first, sweep.step_s)} with {first.name}"
-        answer += _gain(best, first, sweep.step_s)
-    if best is not sweep.points[-1]:
-        return f"{best.name}: {answer}. No larger setting is clearly better."
-    return f"{best.name}: {answer}." + ("" if best is first else " It is the last tried: try more.")
+    def report(self) -> tuple[Sequence[str], Table, Sequence[str]]:
+        """As `Shown` has it."""
+        best, first, last = self.best, self.points[0], self.points[-1]
+        answer = f"num_workers={best.num_workers}: {_rate(best.batches_per_s)} batches/s"
+        if best.wait_s is not None and self.step_s is not None:
+            answer += f", a step of {duration(self.step_s)} waits {duration(median(best.wait_s))}"
+        if best is not first:
+            gain = median(self.costs_s(first)) / median(self.costs_s(best))
+            answer += f", {times(gain)} the speed with num_workers={first.num_workers}"
+        beyond = "No larger number is clearly better" if best is not last else "Try more"
+        head = ("num_workers", "batches/s", "lowest–highest", "first batch", "step waits", "")
+        rows = tuple((*_row(point), "← best" if point is best else "") for point in self.points)
+        rounds = plural(len(first.interval_s), "round")
+        notes = [f"Medians of {rounds} in turns; better is more than 5 % faster in each of them."]
+        return [f"{answer}. {beyond}."], Table(head=head, rows=rows, end_words=1), notes
 
 
-def _effect(point: LoaderPoint, step_s: float | None) -> str:
-    short = _short(point, step_s)
-    return short if step_s is None else f"a step of {duration(step_s)} waits {short} for data"
-
-
-def _short(point: LoaderPoint, step_s: float | None) -> str:
-    if step_s is None or point.wait_s is None:
-        return f"{count(_digits(point.batches_per_s))} batches/s"
-    return duration(median(point.wait_s))
-
-
-def _gain(best: LoaderPoint, first: LoaderPoint, step_s: float | None) -> str:
-    gain = median(costs_s(first, step_s)) / median(costs_s(best, step_s))
-    return f" ({times(gain)} the speed)"
-
-
-def _table(sweep: LoaderSweep) -> Table:
-    head = ["setting", "batches/s", "lowest–highest", "first batch"]
-    head += ["step waits"] if sweep.step_s is not None else []
-    rows = tuple((*_row(point), "← best" if point is sweep.best else "") for point in sweep.points)
-    return Table(head=(*head, ""), rows=rows, end_words=1)
-
-
-def _row(point: LoaderPoint) -> list[str]:
+def _row(point: LoaderPoint) -> tuple[str, ...]:
     rates = sorted(1 / interval for interval in point.interval_s)
-    low, high = count(_digits(rates[0])), count(_digits(rates[-1]))
-    row = [
-        point.name,
-        count(_digits(point.batches_per_s)),
-        f"{low}–{high}",
+    waits = None if point.wait_s is None else median(point.wait_s)
+    return (
+        f"{point.num_workers}",
+        _rate(point.batches_per_s),
+        f"{_rate(rates[0])}–{_rate(rates[-1])}",
         duration(median(point.start_s)),
-    ]
-    if point.wait_s is None:
-        return row
-    wait_s = median(point.wait_s)
-    return [*row, Scale.of(wait_s).say(wait_s)]
+        or_unknown(waits, duration),
+    )
 
 
-def _notes(sweep: LoaderSweep) -> list[str]:
-    rounds = len(sweep.points[0].interval_s)
-    better = f"Clearly better means faster by more than {_MORE} in every round"
-    notes = [f"Medians of {plural(rounds, 'round')} in turns. {better}; {_BEST}."]
-    most = max(point.num_workers for point in sweep.points)
-    if sweep.cpus is not None and most > sweep.cpus:
-        notes.append(
-            f"This process may use {plural(sweep.cpus, 'CPU')}: more workers must share them."
-        )
-    return [*notes, *sweep.notes]
-
-
-def _digits(number: float) -> float:
+def _rate(number: float) -> str:
     """Rounded to the digits that were measured."""
-    return round(number) if number >= 100 else number
-
-
-BATCHES, LIMIT_S = 32, 1.0
-"""Batches in each half of a pass; fewer where they take longer than the limit."""
+    return count(round(number) if number >= 100 else number)
 
 
 def sweep_loader(
     loader: "DataLoader[Any]",
     num_workers: Sequence[int] = (0, 1, 2, 4),
     *,
-    prefetch_factor: Sequence[int] = (2,),
-    pin_memory: Sequence[bool] = (),
     step_s: float | None = None,
     rounds: int = 3,
 ) -> LoaderSweep:
-    """Batches per second under every combination of settings, and what a step would wait.
+    """Batches per second with so many workers, and what a step would wait.
 
-    *loader* itself is not touched: each setting has a loader of its own over copies of its
-    samplers, epoch after epoch.  The dataset is the same one: without workers, or where they are
+    *loader* itself is not touched: each number has a loader of its own over copies of its samplers,
+    whose first epoch is repeated.  The dataset is the same one: without workers, or where they are
     forked, what it holds in memory may be warm, and `num_workers=0` moves on what state it has.
 
     Args:
-        loader: A `DataLoader`; settings that are not tried are its own.
+        loader: A `DataLoader`; its other settings stay.
         num_workers: To try; 0 makes batches in this process.
-        prefetch_factor: To try where there are workers.
-        pin_memory: To try; by default as the loader has it.  Nothing without an accelerator.
         step_s: How long a step takes after each batch.  The host sleeps meanwhile, as it does
             next to a busy device: on a CPU the step competes with the workers, and this does not.
-        rounds: Passes of each setting, in an order that is reversed every time.
+        rounds: Passes of each, in an order that is reversed every time.
 
     Raises:
         ConfigError: A value is refused, a sampler cannot be copied, or there are too few batches.
     """
-    _check(num_workers, prefetch_factor, step_s, rounds)
-    pins, notes = _pins(loader, pin_memory)
-    settings = _settings(num_workers, prefetch_factor, pins)
-    passes: dict[_Setting, list[_Pass]] = {setting: [] for setting in settings}
+    for name, values, least in (("num_workers", num_workers, 0), ("rounds", [rounds], 1)):
+        if not values or min(values) < least:
+            raise ConfigError(f"{name}={list(values)}: needs at least one, none below {least}")
+    if step_s is not None and step_s <= 0:
+        raise ConfigError(f"step_s={step_s}: must be above 0, or None for no step")
+    points = [LoaderPoint(num_workers=workers) for workers in sorted(set(num_workers))]
     with random_state_kept(), warnings.catch_warnings():
-        # More workers than CPUs: the table says so.
+        # More workers than CPUs: what they bring is in the table.
         warnings.filterwarnings("ignore", message="This DataLoader will create")
-        for turn in range(rounds):
-            for setting in settings if turn % 2 == 0 else reversed(settings):
-                passes[setting].append(_run_pass(_like(loader, setting), step_s, monotonic_ns))
-    points = [_point(setting, done) for setting, done in passes.items()]
-    return LoaderSweep(points=tuple(points), step_s=step_s, cpus=_cpus(), notes=notes)
+        for _ in range(rounds):
+            points = [_with_pass(point, loader, step_s) for point in points][::-1]
+    ascending = sorted(points, key=lambda point: point.num_workers)
+    return LoaderSweep(points=tuple(ascending), step_s=step_s)
 
 
-def _cpus() -> int | None:
-    """For this process; of several ranks launched together its share."""
-    share = share_of_rank(cpu_count(), host_cpus(), launched_ranks() or 1)
-    return None if share is None else max(1, int(share))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Setting:
-    """One combination."""
-
-    num_workers: int
-    prefetch_factor: int | None
-    pin_memory: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pass:
-    """What one pass measured, in seconds."""
-
-    start_s: float
-    interval_s: float
-    wait_s: float | None
-
-
-def _run_pass(loader: "DataLoader[Any]", step_s: float | None, clock: HostClock) -> _Pass:
-    """One pass over a loader; its workers have ended when it returns."""
-    group = max(1, loader.num_workers)
-    begun = clock()
-    with contextlib.closing(_batches(loader)) as batches:
-        free = _fetches(batches, group, None, clock)
-        paced = [] if step_s is None else _fetches(batches, group, step_s, clock)
-    if len(free) < 2 * group or (step_s is not None and len(paced) < 2 * group):
+def _with_pass(point: LoaderPoint, loader: "DataLoader[Any]", step_s: float | None) -> LoaderPoint:
+    """A setting with one pass more; its workers have ended when this returns."""
+    group, begun_s = max(1, point.num_workers), monotonic_ns() / 1e9
+    with closing(_batches(_like(loader, point.num_workers))) as batches:
+        free = _fetches(batches, group, None)
+        paced = None if step_s is None else _fetches(batches, group, step_s)
+    if len(free) < 2 * group or (paced is not None and len(paced) < 2 * group):
         raise ConfigError(
             f"{type(loader.dataset).__qualname__}: it yields too few batches for {group} workers; "
             "try a dataset with eight per worker, or fewer workers"
         )
-    return _Pass(
-        start_s=(free[0].got_ns - begun) / 1e9,
-        # From the first batch of the last worker on: those before were made side by side.
-        interval_s=(free[-1].got_ns - free[group - 1].got_ns) / (len(free) - group) / 1e9,
-        wait_s=fmean(fetch.wait_ns for fetch in paced[group:]) / 1e9 if paced else None,
+    # From the first batch of the last worker on: those before were made side by side.
+    interval_s = (free[-1][1] - free[group - 1][1]) / (len(free) - group)
+    waits = [] if paced is None else [got - requested for requested, got in paced[group:]]
+    return msgspec.structs.replace(
+        point,
+        start_s=(*point.start_s, free[0][1] - begun_s),
+        interval_s=(*point.interval_s, interval_s),
+        wait_s=(*(point.wait_s or ()), fmean(waits)) if waits else None,
     )
 
 
-class _Fetch(NamedTuple):
-    """When a batch was requested, and when it arrived."""
-
-    requested_ns: int
-    got_ns: int
-
-    @property
-    def wait_ns(self) -> int:
-        return self.got_ns - self.requested_ns
-
-
 def _fetches(
-    batches: Iterator[bool], group: int, step_s: float | None, clock: HostClock
-) -> list[_Fetch]:
-    """One batch of each worker, then more, as many of each: workers come in bursts."""
+    batches: Iterator[bool], group: int, step_s: float | None
+) -> list[tuple[float, float]]:
+    """When batches were requested and arrived: as many of each worker, as they come in bursts."""
     pause = threading.Event()
-    fetches: list[_Fetch] = []
-    most = group * (1 + math.ceil(BATCHES / group))
-    begun = clock()
-    while len(fetches) < most:
-        enough = len(fetches) >= 2 * group and len(fetches) % group == 0
-        if enough and clock() - begun > LIMIT_S * 1e9:
+    fetches: list[tuple[float, float]] = []
+    begun_s = monotonic_ns() / 1e9
+    for place in range(group * (1 + math.ceil(BATCHES / group))):
+        enough = place >= 2 * group and place % group == 0
+        if enough and monotonic_ns() / 1e9 - begun_s > LIMIT_S:
             break
         if step_s is not None:
             pause.wait(step_s)
-        requested_ns = clock()
+        requested_s = monotonic_ns() / 1e9
         if not next(batches, False):
             break
-        fetches.append(_Fetch(requested_ns, clock()))
+        fetches.append((requested_s, monotonic_ns() / 1e9))
     return fetches[: len(fetches) // group * group]
 
 
@@ -310,88 +193,22 @@ def _batches(loader: "DataLoader[Any]") -> Generator[bool, None, None]:
         yield True
 
 
-def _like(loader: "DataLoader[Any]", setting: _Setting) -> "DataLoader[Any]":
-    """The same batches, made with other settings."""
-    make: Callable[..., DataLoader[Any]] = DataLoader
-    chosen = order(loader)
-    for name in ("batch_sampler", "sampler"):
-        if name in chosen:
-            chosen[name] = _Again(chosen[name])
-    return make(
+def _like(loader: "DataLoader[Any]", workers: int) -> "DataLoader[Any]":
+    """The same batches, made by so many workers."""
+    # The end of an epoch would restart every worker.
+    samplers = {"batch_sampler", "sampler"}
+    chosen: dict[str, Any] = {
+        name: cycle(value) if name in samplers else value for name, value in order(loader).items()
+    }
+    return DataLoader(
         loader.dataset,
         **chosen,
-        num_workers=setting.num_workers,
-        prefetch_factor=setting.prefetch_factor,
-        pin_memory=setting.pin_memory,
+        num_workers=workers,
+        prefetch_factor=(loader.prefetch_factor or 2) if workers else None,
+        pin_memory=loader.pin_memory and torch.accelerator.is_available(),
         collate_fn=loader.collate_fn,
-        timeout=loader.timeout if setting.num_workers else 0,
+        timeout=loader.timeout if workers else 0,
         worker_init_fn=loader.worker_init_fn,
-        multiprocessing_context=loader.multiprocessing_context if setting.num_workers else None,
+        multiprocessing_context=loader.multiprocessing_context if workers else None,
         generator=torch.Generator().manual_seed(0),
     )
-
-
-class _Again:
-    """A sampler repeated forever: the end of an epoch would restart every worker."""
-
-    def __init__(self, sampler: Iterable[object]) -> None:
-        self._sampler = sampler
-
-    def __iter__(self) -> Iterator[object]:
-        empty = False
-        while not empty:
-            empty = True
-            for indices in self._sampler:
-                empty = False
-                yield indices
-
-
-def _settings(
-    num_workers: Sequence[int], prefetch_factor: Sequence[int], pins: Sequence[bool]
-) -> list[_Setting]:
-    """All combinations, the cheapest first; without workers there is no prefetching."""
-    return [
-        _Setting(num_workers=workers, prefetch_factor=factor, pin_memory=pin)
-        for workers in sorted(set(num_workers))
-        for factor in (sorted(set(prefetch_factor)) if workers else [None])
-        for pin in pins
-    ]
-
-
-def _point(setting: _Setting, passes: Sequence[_Pass]) -> LoaderPoint:
-    waits = [each.wait_s for each in passes if each.wait_s is not None]
-    return LoaderPoint(
-        num_workers=setting.num_workers,
-        prefetch_factor=setting.prefetch_factor,
-        pin_memory=setting.pin_memory,
-        start_s=tuple(each.start_s for each in passes),
-        interval_s=tuple(each.interval_s for each in passes),
-        wait_s=tuple(waits) if waits else None,
-    )
-
-
-def _pins(
-    loader: "DataLoader[Any]", requested: Sequence[bool]
-) -> tuple[tuple[bool, ...], tuple[str, ...]]:
-    """Pinning to try, and a note where it cannot be."""
-    wanted = tuple(sorted(set(requested))) or (bool(loader.pin_memory),)
-    if True not in wanted or torch.accelerator.is_available():
-        return wanted, ()
-    return (False,), ("pin_memory=True was not tried: there is no accelerator.",)
-
-
-def _check(
-    num_workers: Sequence[int], prefetch_factor: Sequence[int], step_s: float | None, rounds: int
-) -> None:
-    if not num_workers or min(num_workers) < 0:
-        raise ConfigError(
-            f"num_workers={list(num_workers)}: needs at least one number, none below 0"
-        )
-    if not prefetch_factor or min(prefetch_factor) < 1:
-        raise ConfigError(
-            f"prefetch_factor={list(prefetch_factor)}: needs at least one number, none below 1"
-        )
-    if step_s is not None and step_s <= 0:
-        raise ConfigError(f"step_s={step_s}: must be above 0, or None for no step")
-    if rounds < 1:
-        raise ConfigError(f"rounds={rounds}: must be at least 1; try 3")
