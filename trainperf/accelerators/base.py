@@ -127,6 +127,12 @@ class Accelerator:
         if ask is not None:
             ask(self.device)
 
+    def empty_cache(self) -> None:
+        """Give what the allocator keeps back to the device."""
+        ask = getattr(torch.accelerator, "empty_cache", None) or self._function("empty_cache")
+        if ask is not None:
+            ask()
+
     def memory_bytes(self) -> tuple[int, int] | None:
         """Free and all of its memory; `None` where nobody tells."""
         ask = getattr(torch.accelerator, "get_memory_info", None) or self._function("mem_get_info")
@@ -219,6 +225,9 @@ class Host(Accelerator):
         return {}
 
     def forget_peak(self) -> None:
+        """There is none."""
+
+    def empty_cache(self) -> None:
         """There is none."""
 
     def memory_bytes(self) -> tuple[int, int] | None:

@@ -26,6 +26,12 @@ import torch
 from torch.utils.benchmark import Measurement, TaskSpec
 from torch.utils.benchmark.utils.timer import timer as synchronised_clock
 
+from trainperf.accelerators import (
+    Ability,
+    default_accelerator,
+    random_states,
+    set_random_states,
+)
 from trainperf.audit.loader.probe_loader import random_state_kept
 
 
@@ -78,18 +84,18 @@ class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
 def peak_memory(call: Callable[[], object]) -> PeakMemory:
     """Peak memory during one call, of the current device; resets the peaks that are counted.
 
-    Calls twice where there is a CUDA device and the call does not use it.
+    Calls twice where there is an accelerator and the call does not use it.
     """
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+    accelerator = default_accelerator()
+    if Ability.STATISTICS not in accelerator.lacks():
+        accelerator.synchronize()
+        accelerator.forget_peak()
+        before = accelerator.memory_stats().get("allocated_bytes.all.current", 0)
         call()
-        torch.cuda.synchronize()
-        if peak := torch.cuda.max_memory_allocated():
-            return PeakMemory(
-                source="CUDA allocator", peak_bytes=peak, above_start_bytes=peak - before
-            )
+        accelerator.synchronize()
+        if peak := accelerator.peak_bytes():
+            source = f"{accelerator.type.upper()} allocator"
+            return PeakMemory(source=source, peak_bytes=peak, above_start_bytes=peak - before)
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         before = _resident_bytes()
@@ -135,11 +141,15 @@ def difference(result: torch.Tensor | None, other: torch.Tensor | None) -> float
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Inside, Python, NumPy and torch (all devices) draw from *seed*; their state is restored."""
-    with random_state_kept(range(torch.cuda.device_count())):
+    states = random_states()
+    with random_state_kept():
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002 the generator that the user's code draws from
         torch.manual_seed(seed)
-        yield
+        try:
+            yield
+        finally:
+            set_random_states(states)
 
 
 def _pick(returned: object) -> object:

@@ -81,14 +81,10 @@ def second(loader: "DataLoader[Any]") -> "DataLoader[Any]":
 
 
 @contextmanager
-def random_state_kept(devices: Iterable[int] = ()) -> Iterator[None]:
-    """Restore the global random generators of Python, NumPy and torch on exit.
-
-    Args:
-        devices: CUDA devices whose generators are restored too.
-    """
+def random_state_kept() -> Iterator[None]:
+    """Restore the global random generators of Python, NumPy and torch, on the host, on exit."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 the user's own
-    with torch.random.fork_rng(devices=list(devices)):
+    with torch.random.fork_rng(devices=[]):
         try:
             yield
         finally:

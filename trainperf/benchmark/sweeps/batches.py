@@ -12,8 +12,8 @@ from functools import partial
 from typing import Literal
 
 import msgspec
-import torch
 
+from trainperf.accelerators import default_accelerator
 from trainperf.audit.out_of_memory import out_of_memory
 from trainperf.benchmark.shown import Shown
 from trainperf.benchmark.steps import Batch, StepBenchmark, benchmark_step
@@ -184,8 +184,7 @@ def _point(
             raise
         refused = f"out of memory, {or_unknown(failure.requested_bytes, size)} requested"
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    default_accelerator().empty_cache()
     peak = 0 if timed is None else timed.memory.peak_bytes or 0
     if limit_bytes is not None and peak > limit_bytes:
         refused = f"peak {size(peak)}, limit {size(limit_bytes)}"
