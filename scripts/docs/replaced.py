@@ -171,7 +171,8 @@ REPLACED = (
         door="`trainperf run` and its kin",
         span="from the import of torch to that of `transformers.trainer`",
         because="transformers has no entry point that tells of a Trainer",
-        back="by itself, as the module is loaded; the module's own loader is put back",
+        back="by itself, as the module is loaded; `exec_module` of the module's own loader, which "
+        "calls us then, is the loader's again before it runs",
     ),
     Replacement(
         id="default_callbacks",

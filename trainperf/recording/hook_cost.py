@@ -131,7 +131,7 @@ class HookPrice:
         """Of one before a forward, one after it, two of backward and two of the update."""
         module = _Doubling()
         price = cls(clock, module, [], backward=True)
-        queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 as `OutsidePasses` does
+        queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 as `OutsideLoop` does
 
         def first_gradient(_: Tensor) -> None:
             queue(nothing)
