@@ -53,7 +53,7 @@ REPLACED = (
         span="`on_train_begin` to the end of the fit",
         because="there is no event between forward and backward, nor one at backward's end; hooks "
         "of tensors hear its beginning only, and not of what a scaler or DDP does after it",
-        back="`Fit.undo`, unless somebody has put something around ours since",
+        back="`Fit.undo`",
     ),
     Replacement(
         id="base_dataloader",
