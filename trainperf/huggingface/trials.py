@@ -52,12 +52,12 @@ def without_end(args: TrainingArguments) -> None:
 
 def without_reports(callback: TrainerCallback) -> None:
     """No logs are kept: callbacks beside ours that write some hear nothing."""
-    for handler in _handlers(callback):
+    for handler in handlers_of(callback):
         kept = [c for c in handler.callbacks if not type(c).__module__.startswith(_REPORTERS)]
         handler.callbacks = kept
 
 
-def _handlers(callback: TrainerCallback) -> list[CallbackHandler]:
+def handlers_of(callback: TrainerCallback) -> list[CallbackHandler]:
     """Who calls ours: a callback is not told, so it is searched for."""
     handlers = living(CallbackHandler)
     return [each for each in handlers if any(other is callback for other in each.callbacks)]
@@ -111,7 +111,7 @@ class HuggingFaceTraining(Training):
         """Those that do something in a step; a progress bar is among them."""
         return [
             Mutable(type(other).__name__, partial(self._mute, other), partial(self._unmute, other))
-            for handler in _handlers(self._callback)
+            for handler in handlers_of(self._callback)
             for other in handler.callbacks
             if other is not self._callback
             and not isinstance(other, DefaultFlowCallback)
@@ -136,11 +136,11 @@ class HuggingFaceTraining(Training):
         )
 
     def _mute(self, other: TrainerCallback) -> None:
-        for handler in _handlers(self._callback):
+        for handler in handlers_of(self._callback):
             handler.callbacks = [each for each in handler.callbacks if each is not other]
 
     def _unmute(self, other: TrainerCallback) -> None:
-        for handler in _handlers(self._callback):  # a progress bar is last, and shows others' logs
+        for handler in handlers_of(self._callback):  # a progress bar is last
             handler.callbacks = [*handler.callbacks, other]
 
 

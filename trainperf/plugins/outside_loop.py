@@ -173,8 +173,6 @@ class OutsideLoop:
             return
         if state in _WAITS:
             self.waits.end()
-        else:
-            self.waits.settle()
         if self._batch is not None:
             self._micro_batch_over()
         self._state = _FORWARD
@@ -248,17 +246,11 @@ class OutsideLoop:
             self._depth += 1
             return
         self._modules.listen()
-        if self._state == _BACKWARD:
-            self._backward_ends()
         state, self._state, self._depth = self._state, _UPDATE, 1
         if optimizer not in self._optimizers:
             return
         if state == _WAIT:  # nothing was called since then, and nothing tells what the time was for
             self.waits.end(_OTHER)
-        elif self.waits.asked:
-            self.waits.settle()
-        if self.recorder.slot == _SLOTS[FORWARD]:  # no gradient of it was seen
-            self._mark(Mark.FORWARD_ENDS)
         if self.fit.chosen.scaler is not None:
             self.fit.chosen.scaler.attempt(optimizer)
         self.recorder.rest(_SLOTS[UPDATE])
@@ -319,11 +311,10 @@ class OutsideLoop:
             self.waits.begin_step()
 
     def _tell(self, *, complete: bool) -> None:
-        batch, loss, begun = self._batch, self._loss, monotonic_ns()
+        begun = monotonic_ns()
+        self.fit.micro_batch(self._batch, self._loss, complete=complete, begun=begun)
         self._batch = self._loss = None
-        timed = self.fit.cost is not None
-        self.fit.micro_batch(batch, loss, complete=complete, begun=begun)
-        if timed:
+        if self.fit.cost is not None:
             self._cost.forward()
             self._cost.without(begun)  # which counts itself
 

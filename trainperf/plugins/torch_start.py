@@ -5,11 +5,10 @@ callback when its module is loaded, and everything else waits for the first upda
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.abc import Loader
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -89,13 +88,11 @@ class _AfterImport:
     def __init__(self, then: Callable[[object], object]) -> None:
         self._then = then
 
-    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        """What the other finders give; nothing for any other module."""
-        if fullname != TRAINER:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(fullname)
-        sys.meta_path.insert(0, self)
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What Python's own finder gives; nothing for any other module."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == TRAINER else None
         if spec is not None and spec.loader is not None:
             loads = partial(self._load, spec.loader)
             setattr(spec.loader, "exec_module", loads)  # noqa: B010 a method, on one object
