@@ -208,11 +208,11 @@ class OutsideLoop:
         if self._state != _FORWARD:
             return
         self._batch = batch_of(args, kwargs) if self._batch is None else self._batch
-        for head in _heads(output):
+        for head in reversed(_heads(output)):
             if isinstance(head, torch.Tensor):
                 if head.requires_grad:
                     hear_gradient(head, self._gradient)
-                if head.numel() == 1 and self._loss is None:
+                if head.numel() == 1:
                     self._loss = head.detach()
                     self._state = _LOSS if head.requires_grad else _FORWARD
         if self._state == _LOSS:
