@@ -130,7 +130,7 @@ class OutsideLoop:
         fit = self.fit
         told = fit.phases.mark, fit.phases.tail_ends
         self._mark, self._tail_ends = told if fit.phases.watches_backward else (IGNORED, IGNORED)
-        self._add(self._optimizers)
+        self._modules.add(self._optimizers)
         self.waits.brackets = fit.phases
         # Only now: hooks are timed as they are called, so brackets inside them are not.
         self._cost = fit.cost = HookCost(monotonic_ns, fit.guard, HookPrice.of_passes(monotonic_ns))
@@ -138,9 +138,6 @@ class OutsideLoop:
         self._hear()
         fit.undo.callback(LoaderCalls(*self._loaders).stop)
         self.waits.begin_step()
-
-    def _add(self, optimizers: list[Optimizer]) -> None:
-        self._modules.add(outside_objects.trained_modules(optimizers), optimizers)
 
     def _hear(self) -> None:
         """Have hooks call what cannot hurt the training, timed as long as that is not settled."""
@@ -291,7 +288,7 @@ class OutsideLoop:
             joins = optimizer
         if joins is not None:
             self._optimizers.insert(0 if self.recorder.index else 1, joins)
-            self._add([joins])
+            self._modules.add([joins])
         return True
 
     def _end_trials(self) -> None:
@@ -303,12 +300,12 @@ class OutsideLoop:
         """Another one follows in this step, unless the scaler has skipped the update."""
         scaler = self.fit.chosen.scaler
         parameters = outside_objects.updated_by(self._optimizers[:1])
-        skipped = scaler is not None and all(parameter.grad is None for parameter in parameters)
-        if scaler is not None and skipped:
-            scaler.attempt(self._optimizers[0])
-        self._tell(complete=skipped)
-        if skipped:
-            self.waits.begin_step()
+        if scaler is None or any(parameter.grad is not None for parameter in parameters):
+            self._tell(complete=False)
+            return
+        scaler.attempt(self._optimizers[0])
+        self._tell(complete=True)
+        self.waits.begin_step()
 
     def _tell(self, *, complete: bool) -> None:
         begun = monotonic_ns()

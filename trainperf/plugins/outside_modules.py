@@ -6,7 +6,7 @@ models keep none that could be saved, copied or scripted with them.  A compiled 
 PyTorch would warn, has its own.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from threading import get_ident
 
@@ -15,7 +15,7 @@ from torch.compiler import is_compiling
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
 
-from trainperf.plugins.outside_objects import updated_by
+from trainperf.plugins.outside_objects import trained_modules, updated_by
 from trainperf.recording.process_objects import SwitchedHook, UntracedHook, nothing
 
 
@@ -60,8 +60,9 @@ class TrainedModules:
         self.pause()
         undo.callback(self._leave)
 
-    def add(self, outermost: Collection[nn.Module], optimizers: Sequence[Optimizer]) -> None:
-        """Hear of modules, and of those inside them that the optimizers update."""
+    def add(self, optimizers: Sequence[Optimizer]) -> None:
+        """Hear of what they update: of the outermost modules, and of those inside them."""
+        outermost = trained_modules(optimizers)
         updated = {id(parameter) for parameter in updated_by(optimizers)}
         inside = [module for root in outermost for module in root.modules()]
         self._parts |= {id(module) for module in outermost}
