@@ -40,14 +40,21 @@ _OTHER = int(MOVES[UPDATE].next_phase)
 # As DDP does: there is no public way.
 _queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
 
-IGNORED = "".format
+_ignored = "".format
 """Takes whatever it is given, and runs no Python code."""
 
 _WAIT, _FORWARD, _LOSS, _BACKWARD, _BETWEEN, _UPDATE, _APART, _TRIED = range(8)
-"""States of a loop.  A step waits for its first forward; forward goes on until backward, or until
-the loss is there; backward is over, and an update follows or another micro-batch; an update goes
-on; an evaluation or an update is over, and what comes next is no wait; the process ends, which was
-started for trials."""
+"""Where a loop stands.
+
+* `_WAIT`: a step waits for its first forward.
+* `_FORWARD`: it goes on, until backward.
+* `_LOSS`: the loss was returned; what goes on until backward is the loop's own code.
+* `_BACKWARD`: it goes on.
+* `_BETWEEN`: it is over; an update follows, or another micro-batch is waited for.
+* `_UPDATE`: it goes on.
+* `_APART`: an evaluation is over, or an update that ends no step; what comes next is no wait.
+* `_TRIED`: the process ends, which was started for trials.
+"""
 _WAITS = (_WAIT, _BETWEEN)
 
 
@@ -129,7 +136,7 @@ class OutsideLoop:
     def _listen(self) -> None:
         fit = self.fit
         told = fit.phases.mark, fit.phases.tail_ends
-        self._mark, self._tail_ends = told if fit.phases.watches_backward else (IGNORED, IGNORED)
+        self._mark, self._tail_ends = told if fit.phases.watches_backward else (_ignored, _ignored)
         self._modules.add(self._optimizers)
         self.waits.brackets = fit.phases
         # Only now: hooks are timed as they are called, so brackets inside them are not.
