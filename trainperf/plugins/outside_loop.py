@@ -305,12 +305,11 @@ class OutsideLoop:
 
     def _micro_batch_over(self) -> None:
         """Another one follows in this step, unless the scaler has skipped the update."""
-        scaler = self.fit.chosen.scaler
-        parameters = outside_objects.updated_by(self._optimizers[:1])
-        if scaler is None or any(parameter.grad is not None for parameter in parameters):
+        scaler, first = self.fit.chosen.scaler, self._optimizers[:1]
+        if scaler is None or any(p.grad is not None for p in outside_objects.updated_by(first)):
             self._tell(complete=False)
             return
-        scaler.attempt(self._optimizers[0])
+        scaler.attempt(first[0])
         self._tell(complete=True)
         self.waits.begin_step()
 
