@@ -51,18 +51,28 @@ class ProcessUpdates:
     def _wait(self) -> None:
         """For the first update of a loop."""
         self._loop: OutsideLoop | None = None
+        self._outermost: Optimizer | None = None
         self.begins.thread = self.ends.thread = get_ident()
-        self.begins.act, self.ends.act = nothing, self._guard.hook(_PART, self._update_over)
+        self.begins.act = self._guard.hook(_PART, self._update_begins)
+        self.ends.act = self._guard.hook(_PART, self._update_ends)
 
     def _over(self, optimizer: Optimizer) -> None:
         """An update is not of the loop that was recorded: that is over."""
         self.end()
-        self._update_over(optimizer)
+        self._begin(optimizer)
 
-    def _update_over(self, optimizer: Optimizer, *_: object) -> None:
+    def _update_begins(self, optimizer: Optimizer, *_: object) -> None:
+        self._outermost = self._outermost or optimizer
+
+    def _update_ends(self, optimizer: Optimizer, *_: object) -> None:
+        if optimizer is self._outermost:  # one that it steps itself is part of it
+            self._outermost = None
+            self._begin(optimizer)
+
+    def _begin(self, optimizer: Optimizer) -> None:
         """Nothing is recorded from outside, unless from here on."""
         if not Monitor.under_way and not _inside_trainer():
-            self.ends.act = nothing
+            self.begins.act = self.ends.act = nothing
             self._loop = OutsideLoop(optimizer, (self.begins, self.ends), self._over)
         if Monitor.under_way and not self._noted:  # by whomever
             self._noted = True

@@ -41,7 +41,7 @@ def begin(text: str) -> None:
 
 
 def _begin(options: LaunchOptions, guard: Guard) -> None:
-    def first_update(*_: object) -> None:
+    def first_update(*given: object) -> None:
         """What records is loaded, and is called from here on in our place.
 
         Hooks stay as long as the process lives: PyTorch goes through them while they run.
@@ -52,6 +52,7 @@ def _begin(options: LaunchOptions, guard: Guard) -> None:
         updates = ProcessUpdates(options)
         SwitchedHook(before, updates.begins).put()
         SwitchedHook(after, updates.ends).put()
+        updates.begins(*given)
 
     options.send(LaunchSignal.LOADED)
     before = register_optimizer_step_pre_hook(UntracedHook(guard.hook(PART, first_update)))
