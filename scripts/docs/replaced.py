@@ -53,7 +53,7 @@ REPLACED = (
         span="`on_train_begin` to the end of the fit",
         because="there is no event between forward and backward, nor one at backward's end; hooks "
         "of tensors hear its beginning only, and not of what a scaler or DDP does after it",
-        back="`Fit.undo`, unless somebody has put something around ours since",
+        back="`Fit.undo`",
     ),
     Replacement(
         id="base_dataloader",
@@ -171,7 +171,8 @@ REPLACED = (
         door="`trainperf run` and its kin",
         span="from the import of torch to that of `transformers.trainer`",
         because="transformers has no entry point that tells of a Trainer",
-        back="by itself, as the module is loaded; the module's own loader is put back",
+        back="by itself, as the module is loaded; `exec_module` of the module's own loader, which "
+        "calls us then, is the loader's again before it runs",
     ),
     Replacement(
         id="default_callbacks",

@@ -166,10 +166,9 @@ def test_the_command_says_whose_choice_was_kept(tmp_path: Path) -> None:
 GROUPS = (
     "lightning.pytorch.callbacks_factory",
     "pytorch_lightning.callbacks_factory",
-    "lightning.fabric.callbacks_factory",
     "torch.backends",
 )
-"""Where Lightning, Fabric and PyTorch ask installed packages."""
+"""Where Lightning and PyTorch ask installed packages."""
 
 LISTED = """
 import sys
@@ -193,7 +192,7 @@ def listed(path: Path, environment: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("editable", [False, True], ids=["wheel", "editable"])
 def test_an_installed_package_has_no_part_in_a_training(editable: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    """Lightning, Fabric and PyTorch find us in the processes that a command starts alone."""
+    """Lightning and PyTorch find us in the processes that a command starts alone."""
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     info = tmp_path / "trainperf-0.1.0.dist-info"

@@ -38,7 +38,7 @@ def napping(function: Callable[..., Any]) -> Callable[..., Any]:
     [
         (Recorder, "boundary"),
         (Passes, "_forward_begins"),
-        (Passes, "bracketed"),
+        (Passes, "_backward_begins"),
         (session.MeasuredTraining, "_micro_batch"),
         (HookPrice, "ns"),
     ],
@@ -50,8 +50,6 @@ def test_what_runs_every_step_is_counted_as_ours(
     """A nap in it comes back as overhead, once it was timed; one in backward itself does not."""
     plain = getattr(owner, name)
     planted: Any = napping(plain) if name != "ns" else property(lambda _: round(1e9 * NAP_S))
-    if name == "bracketed":
-        planted = lambda self, backward: napping(plain(self, backward))  # noqa: E731
     monkeypatch.setattr(owner, name, planted)
     callback = quiet()
     model = Tiny()

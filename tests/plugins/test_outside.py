@@ -250,6 +250,24 @@ def test_an_update_that_raises_does_not_end_the_recording(
     assert len(written(updates, tmp_path).steps) == 7
 
 
+def test_an_update_inside_an_update_is_part_of_it(updates: ProcessUpdates, tmp_path: Path) -> None:
+    """Of an optimizer that steps another one, as SAM does, and then its own base class."""
+
+    class Twofold(torch.optim.SGD):
+        def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+            inner.step()
+            return super().step(closure)
+
+    model = network()
+    inner = torch.optim.SGD(model.parameters(), lr=0.01)
+    train(model, 6, optimizer=Twofold(model.parameters(), lr=0.01))
+
+    steps = written(updates, tmp_path)
+    assert [step.micro_batches for step in steps.steps] == [1] * 5
+    assert min(steps.phase_s("optimizer")[1:]) > 0
+    assert not steps.totals.faults
+
+
 def test_changes_are_tried_from_outside_and_unmade(tmp_path: Path) -> None:
     """Then the process ends; what takes batches says why it is not tried."""
     trials = TrialLaunch(minutes=0.003, only=("optimizer_foreach", "workers_N"))

@@ -13,7 +13,7 @@ from torch.nn.modules import module as nn_module
 
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.plugins import outside_passes
+from trainperf.plugins import outside_loop
 from trainperf.recording.bracket_cost import STEPS
 from trainperf.recording.hook_cost import HookPrice
 
@@ -44,7 +44,7 @@ def test_what_hooks_cost_is_counted_as_ours(
         time.sleep(NAP_S)
         return args[0]
 
-    monkeypatch.setattr(outside_passes, "batch_of", slow_batch_of)
+    monkeypatch.setattr(outside_loop, "batch_of", slow_batch_of)
     train(tmp_path, STEPS + 12)
 
     run = read(tmp_path / "trainperf" / "steps-rank0.jsonl")

@@ -13,7 +13,7 @@ from typing import Any
 VARIABLE = "TRAINPERF_RUN"
 
 ENTRY_POINTS = Path(__file__).parents[1] / "plugins" / "launched"
-"""Folder on the path of what is launched: with it Lightning, Fabric and PyTorch find us.
+"""Folder on the path of what is launched: with it Lightning and PyTorch find us.
 
 No other process has it: an installed trainperf has no part in anybody's training.
 """

@@ -10,7 +10,7 @@ from typing_extensions import Self, override
 
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.huggingface.session import MeasuredTraining
-from trainperf.huggingface.trials import DisposableRun
+from trainperf.huggingface.trials import without_end, without_reports
 from trainperf.loop.fit import Fit, reason_of
 from trainperf.loop.options import FitOptions
 from trainperf.trials.batch_source import TrialsOver
@@ -38,7 +38,6 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._thrown_away = DisposableRun(self)
         self._begun: Fit | None = None
         """A fit that has begun: what is done from then to the first batch is its startup."""
         self.training: MeasuredTraining | None = None
@@ -71,8 +70,8 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
         if not hasattr(sys, "ps1"):  # in a session that waits for its user that would be no startup
             self._begun = Fit(self)
         if self.launched().trials is not None:
-            self._thrown_away.without_end(args)
-            self._thrown_away.without_reports()
+            without_end(args)
+            without_reports(self)
 
     @override
     def on_train_begin(
@@ -86,9 +85,8 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
         self._end(INTERRUPTED)
         begun, self._begun = self._begun or Fit(self), None
         if begun.trials is not None:
-            self._thrown_away.without_reports()
-        self.training = MeasuredTraining(begun, args, state, kwargs, self._thrown_away)
-        self.training.listen(vars(self))
+            without_reports(self)
+        self.training = MeasuredTraining(begun, self, args, state, kwargs)
         # No event tells of a training that raised: its hooks go with the Trainer at the latest.
         weakref.finalize(state, begun.remove_hooks).atexit = False
 

@@ -5,6 +5,7 @@ a loss computed outside the model is part of it; backward has what a parallel wr
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -15,19 +16,22 @@ from trainperf.core.phases import FIRST_GAP, Phase
 from trainperf.huggingface import moves
 from trainperf.huggingface.moves import MOVES
 from trainperf.loop.fit import Fit
-from trainperf.recording.hook_cost import HookCost
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.process_objects import UntracedHook, batch_of, living
-from trainperf.recording.timeline import switch_to
+from trainperf.recording.process_objects import UntracedHook, batch_of, living, nothing
 
+
+Hears = Callable[..., object]
+Place = tuple[Callable[[Hears], object], Hears]
+"""What puts a function to where it is called, and the function: it may be timed there."""
 
 _NEITHER, _FORWARD, _BACKWARD = -1, MOVES[moves.FORWARD].slot, MOVES[moves.BACKWARD].slot
+_LOOP = int(MOVES[moves.BACKWARD].next_phase)
 
 
 class Passes:
     """The passes of each micro-batch, its batch and its loss.
 
-    Both run in every micro-batch and need no guard: each moves the timeline's slot.
+    What runs in every micro-batch needs no guard: it moves the timeline's slot.
 
     Args:
         fit: Whose phases they are.
@@ -41,36 +45,29 @@ class Passes:
         self.batch: object = None
         """What the model was called with in this micro-batch."""
         self.loss: object = None
-        """Of this micro-batch, as backward begins with it; read there where it is on the host."""
-        self.untimed: list[Callable[[], object]] = []
-        """What has the hooks run without a clock around them, while they are attached."""
-        recorder = self._recorder = fit.recorder
-        self._fit = fit
-        self._watched = fit.phases.watches_backward
-        self._reads = fit.chosen.clock is None
-        """Whether a loss on the host is there, because no device is still to write it."""
-        self._to_forward = switch_to(recorder, MOVES[moves.FORWARD].phase)
-        self._to_backward = switch_to(recorder, MOVES[moves.BACKWARD].phase)
-        self._to_loop = switch_to(recorder, MOVES[moves.BACKWARD].next_phase)
+        """Of this micro-batch, as backward begins with it."""
+        self.backward_begins: Hears = nothing
+        self.backward_ends: Hears = nothing
+        self._fit, self._recorder = fit, fit.recorder
 
-    def attach(
-        self, module: object, optimizer: object, cost: HookCost
-    ) -> list[Callable[[], object]]:
-        """Hook the model as it is trained, and the Accelerator; returns what undoes that."""
-        undo: list[Callable[[], object]] = []
+    def attach(self, module: object, optimizer: object, undo: ExitStack) -> list[Place]:
+        """Hook the model as it is trained, and the Accelerator."""
+        begins = UntracedHook(nothing)
         if isinstance(module, torch.nn.Module):
-            begins = UntracedHook(cost.hook(self._forward_begins))
-            hook = module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
-            self.untimed.append(partial(setattr, begins, "act", self._forward_begins))
-            undo.append(hook.remove)
+            handle = module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
+            undo.callback(handle.remove)
         accelerator = accelerator_of(module, optimizer)
         if accelerator is not None:
-            before, backward = vars(accelerator).get("backward"), accelerator.backward
-            timed = cost.timed(self.bracketed(cost.untimed(backward)))
-            setattr(accelerator, "backward", timed)  # noqa: B010 a method, on one object
-            self.untimed.append(lambda: _replace(accelerator, timed, self.bracketed(backward)))
-            undo.append(lambda: _restore(accelerator, before))
-        return undo
+            own = vars(accelerator)
+            if "backward" in own:
+                undo.callback(own.__setitem__, "backward", own["backward"])
+            undo.callback(own.pop, "backward", None)
+            own["backward"] = self._bracketed(accelerator.backward)
+        return [
+            (partial(setattr, begins, "act"), self._forward_begins),
+            (partial(setattr, self, "backward_begins"), self._backward_begins),
+            (partial(setattr, self, "backward_ends"), self._backward_ends),
+        ]
 
     def end(self) -> None:
         """Forward is over, and no backward was heard of."""
@@ -79,44 +76,48 @@ class Passes:
         self._recorder.rest(Phase.OTHER)
         self._fit.phases.mark(Mark.FORWARD_ENDS)
 
-    def bracketed(self, backward: Callable[..., object]) -> Callable[..., object]:
-        """Accelerate's `backward` with its phase around it.  Runs every micro-batch."""
-        recorder, watched, reads = self._recorder, self._watched, self._reads
-        to_backward, to_loop = self._to_backward, self._to_loop
+    def _bracketed(self, backward: Callable[..., object]) -> Callable[..., object]:
+        """Accelerate's `backward` with its phase around it."""
 
         def measured(loss: torch.Tensor, *args: Any, **options: Any) -> object:  # noqa: ANN401 its own
-            if recorder.draft is None or recorder.slot >= FIRST_GAP:
-                return backward(loss, *args, **options)
-            self.now = _BACKWARD
-            to_backward()
-            # A number is had for less than another tensor of it.
-            there = reads and loss.is_cpu and not loss.ndim
-            self.loss = loss.tolist() if there else loss.detach()
-            if watched:
-                self._fit.phases.mark(Mark.FORWARD_ENDS)
+            self.backward_begins(loss)
             try:
                 return backward(loss, *args, **options)
             finally:
-                if watched:
-                    self._fit.phases.mark(Mark.BACKWARD_ENDS)
-                    self._fit.phases.tail_ends()
-                self.now = _NEITHER
-                to_loop()
+                self.backward_ends()
 
         return measured
+
+    def _backward_begins(self, loss: torch.Tensor) -> None:
+        recorder = self._recorder
+        if recorder.draft is None or recorder.slot >= FIRST_GAP:
+            return
+        self.now = _BACKWARD
+        recorder.rest(_BACKWARD)
+        self.loss = loss.detach()
+        if self._fit.phases.watches_backward:
+            self._fit.phases.mark(Mark.FORWARD_ENDS)
+
+    def _backward_ends(self) -> None:
+        if self.now != _BACKWARD:
+            return
+        self.now = _NEITHER
+        if self._fit.phases.watches_backward:
+            self._fit.phases.mark(Mark.BACKWARD_ENDS)
+            self._fit.phases.tail_ends()
+        self._recorder.rest(_LOOP)
 
     def _forward_begins(
         self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """A forward that is trained; further ones of the micro-batch are part of it."""
         recorder = self._recorder
-        if self.now >= 0 or recorder.draft is None or not module.training:
-            return
-        if recorder.slot >= FIRST_GAP or not torch.is_grad_enabled():
+        trains = module.training and torch.is_grad_enabled() and recorder.draft is not None
+        if self.now >= 0 or not trains or recorder.slot >= FIRST_GAP:
             return
         self.now = _FORWARD
-        self.batch = kwargs or batch_of(args, kwargs)
-        self._to_forward()
+        self.batch = batch_of(args, kwargs)
+        recorder.rest(_FORWARD)
         if self._fit.audit is not None:
             self._fit.begin_batch()
 
@@ -128,16 +129,3 @@ def accelerator_of(module: object, optimizer: object) -> Accelerator | None:
         if any(other is optimizer or other is module for other in prepared):
             return each
     return None
-
-
-def _replace(accelerator: Accelerator, ours: object, other: object) -> None:
-    """Unless somebody has put something around ours since."""
-    if vars(accelerator).get("backward") is ours:
-        setattr(accelerator, "backward", other)  # noqa: B010 as above
-
-
-def _restore(accelerator: Accelerator, before: object) -> None:
-    if before is None:
-        vars(accelerator).pop("backward", None)
-    else:
-        setattr(accelerator, "backward", before)  # noqa: B010 as above

@@ -1,8 +1,9 @@
 """Objects and settings of a Hugging Face training, as probes and comparisons look at them."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 from torch.optim import Optimizer
@@ -108,15 +109,10 @@ def group_by_length(args: TrainingArguments) -> bool:
     return bool(getattr(args, "group_by_length", False)) or strategy == "group_by_length"
 
 
-class ClosingWriter(Writer, Protocol):
-    """A writer with a thread and a file of its own, which end when it is closed."""
-
-    def close(self) -> None:
-        """Write what is left."""
-
-
-def writer_of(args: TrainingArguments, state: TrainerState) -> ClosingWriter | None:
+def writer_of(args: TrainingArguments, state: TrainerState, closing: ExitStack) -> Writer | None:
     """A TensorBoard writer beside the Trainer's own, on rank 0, if it writes there.
+
+    It has a thread and a file of its own, which end with *closing*.
 
     Raises:
         ImportError: The Trainer writes with something else than TensorBoard.
@@ -126,8 +122,9 @@ def writer_of(args: TrainingArguments, state: TrainerState) -> ClosingWriter | N
         return None
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 it takes a second to load
 
-    newest = _newest_events(Path(args.output_dir or "."))
-    return cast("ClosingWriter", SummaryWriter(log_dir=str(newest)))
+    writer = SummaryWriter(log_dir=str(_newest_events(Path(args.output_dir or "."))))
+    closing.callback(writer.close)
+    return cast("Writer", writer)
 
 
 def _newest_events(directory: Path) -> Path:

@@ -4,6 +4,7 @@ A Trainer counts the steps of an epoch where nobody can put them back.
 """
 
 from functools import partial
+from typing import cast
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -33,66 +34,34 @@ _STEP_EVENTS = (
 )
 
 
-class DisposableRun:
-    """A Trainer whose training ends with its trials: nothing of it is saved or reported.
+def without_end(args: TrainingArguments) -> None:
+    """Have a training end with its trials, and write nothing.
 
-    Args:
-        callback: Ours, by which its others are found.
+    No limit on steps or epochs; a learning rate that warms up does not do so for ever.
     """
+    if args.max_steps > 0:
+        args.max_steps = MANY_STEPS
+    else:
+        args.num_train_epochs = MANY_EPOCHS
+    for share in ("warmup_ratio", "warmup_steps"):
+        if 0 < (getattr(args, share, 0) or 0) < 1:
+            setattr(args, share, 0)
+    args.ignore_data_skip = True  # a resumed epoch would have a loader of its own
+    args.eval_strategy = args.save_strategy = "no"
+    args.report_to = []
 
-    def __init__(self, callback: TrainerCallback) -> None:
-        self._callback = callback
 
-    def without_end(self, args: TrainingArguments) -> None:
-        """No limit on steps or epochs; a learning rate that warms up does not do so for ever."""
-        if args.max_steps > 0:
-            args.max_steps = MANY_STEPS
-        else:
-            args.num_train_epochs = MANY_EPOCHS
-        for share in ("warmup_ratio", "warmup_steps"):
-            if 0 < (getattr(args, share, 0) or 0) < 1:
-                setattr(args, share, 0)
-        args.ignore_data_skip = True  # a resumed epoch would have a loader of its own
+def without_reports(callback: TrainerCallback) -> None:
+    """No logs are kept: callbacks beside ours that write some hear nothing."""
+    for handler in handlers_of(callback):
+        kept = [c for c in handler.callbacks if not type(c).__module__.startswith(_REPORTERS)]
+        handler.callbacks = kept
 
-    def without_reports(self) -> None:
-        """No logs of it are kept: callbacks that write some hear nothing."""
-        for handler in self._handlers():
-            handler.callbacks = [
-                callback
-                for callback in handler.callbacks
-                if not type(callback).__module__.startswith(_REPORTERS)
-            ]
 
-    def mutable(self) -> list[Mutable]:
-        """The callbacks that do something in a step; a progress bar is among them."""
-        callbacks = [callback for handler in self._handlers() for callback in handler.callbacks]
-        return [
-            Mutable(
-                type(callback).__name__,
-                partial(self._mute, callback),
-                partial(self._unmute, callback),
-            )
-            for callback in callbacks
-            if callback is not self._callback
-            and not isinstance(callback, DefaultFlowCallback)
-            and _acts_in_steps(callback)
-        ]
-
-    def _handlers(self) -> list[CallbackHandler]:
-        """Who calls us: a callback is not told, so it is searched for."""
-        return [
-            each
-            for each in living(CallbackHandler)
-            if any(callback is self._callback for callback in each.callbacks)
-        ]
-
-    def _mute(self, callback: TrainerCallback) -> None:
-        for handler in self._handlers():
-            handler.callbacks = [other for other in handler.callbacks if other is not callback]
-
-    def _unmute(self, callback: TrainerCallback) -> None:
-        for handler in self._handlers():  # a progress bar is last, and shows what others logged
-            handler.callbacks = [*handler.callbacks, callback]
+def handlers_of(callback: TrainerCallback) -> list[CallbackHandler]:
+    """Who calls ours: a callback is not told, so it is searched for."""
+    handlers = living(CallbackHandler)
+    return [each for each in handlers if any(other is callback for other in each.callbacks)]
 
 
 class HuggingFaceTraining(Training):
@@ -103,7 +72,7 @@ class HuggingFaceTraining(Training):
         source: Its batches.
         args: The Trainer's.
         state: The Trainer's.
-        thrown_away: Its callbacks.
+        callback: Ours, by which its others are found.
     """
 
     kind = HUGGING_FACE
@@ -115,19 +84,16 @@ class HuggingFaceTraining(Training):
         source: BatchSource | None,
         args: TrainingArguments,
         state: TrainerState,
-        thrown_away: DisposableRun,
+        callback: TrainerCallback,
     ) -> None:
-        module = objects.module
-        if not isinstance(module, nn.Module):
-            raise TypeError(f"the Trainer trains no module ({type(module).__name__})")
+        module = cast("nn.Module", objects.module)  # nothing else is tried
         steps = args.gradient_accumulation_steps
         super().__init__(
             module, objects.optimizers, objects.device, source, steps, others=stateful(objects)
         )
         self.over = False
         """Whether all has been tried."""
-        self._args, self._state = args, state
-        self._thrown_away = thrown_away
+        self._args, self._state, self._callback = args, state, callback
 
     @override
     def end(self) -> None:
@@ -141,7 +107,15 @@ class HuggingFaceTraining(Training):
 
     @override
     def callbacks(self) -> list[Mutable]:
-        return self._thrown_away.mutable()
+        """Those that do something in a step; a progress bar is among them."""
+        return [
+            Mutable(type(other).__name__, partial(self._mute, other), partial(self._unmute, other))
+            for handler in handlers_of(self._callback)
+            for other in handler.callbacks
+            if other is not self._callback
+            and not isinstance(other, DefaultFlowCallback)
+            and _acts_in_steps(other)
+        ]
 
     @override
     def logging_interval(self) -> int | None:
@@ -159,6 +133,14 @@ class HuggingFaceTraining(Training):
         return outermost_layers(
             module.module if isinstance(module, DistributedDataParallel) else module
         )
+
+    def _mute(self, other: TrainerCallback) -> None:
+        for handler in handlers_of(self._callback):
+            handler.callbacks = [each for each in handler.callbacks if each is not other]
+
+    def _unmute(self, other: TrainerCallback) -> None:
+        for handler in handlers_of(self._callback):  # a progress bar is last
+            handler.callbacks = [*handler.callbacks, other]
 
 
 def _acts_in_steps(callback: TrainerCallback) -> bool:

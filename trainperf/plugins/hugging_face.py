@@ -5,17 +5,15 @@ from typing_extensions import override
 
 from trainperf.core.steps.records import INTERRUPTED
 from trainperf.huggingface import TrainPerfCallback
+from trainperf.huggingface.trials import handlers_of
 from trainperf.recording.monitor import Monitor
 
 
 class AutoTrainPerfCallback(TrainPerfCallback):
     """A `TrainPerfCallback`, which takes the options of the command.
 
-    Where the script has one of its own, that one measures: all callbacks have heard of the
-    beginning by the time when this one begins.
+    Where the script has one of its own, or a `LoopMonitor` around the Trainer, that one measures.
     """
-
-    _awaits_epoch = False
 
     @override
     def on_train_begin(
@@ -25,34 +23,9 @@ class AutoTrainPerfCallback(TrainPerfCallback):
         control: TrainerControl,
         **kwargs: object,
     ) -> None:
-        """Wait for the others; one that has raised before, e.g. without memory, is over."""
+        """A training that has raised before, e.g. without memory, is over."""
         self._end(INTERRUPTED)
-        self._awaits_epoch = True
-
-    def on_epoch_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: object,
-    ) -> None:
-        """The first epoch begins, and no batch of it has been fetched."""
-        if self._awaits_epoch:
-            self._awaits_epoch = False
-            if not Monitor.under_way:
-                super().on_train_begin(args, state, control, **kwargs)
-                hears = vars(self).get("on_epoch_begin")  # by now what measures has its own
-                if hears is not None:
-                    hears(args, state, control, **kwargs)
-
-    @override
-    def on_train_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: object,
-    ) -> None:
-        """The training is over, of which another callback may have been the one that measured."""
-        if self.training is not None:
-            super().on_train_end(args, state, control, **kwargs)
+        callbacks = [callback for each in handlers_of(self) for callback in each.callbacks]
+        own = any(isinstance(c, TrainPerfCallback) and c is not self for c in callbacks)
+        if not own and not Monitor.under_way:
+            super().on_train_begin(args, state, control, **kwargs)

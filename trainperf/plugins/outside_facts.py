@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from trainperf.core.formatting.units import share
 from trainperf.core.loop_kind import OUTSIDE, OUTSIDE_WITH_LOADER
+from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Scalar
 from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
@@ -20,12 +21,8 @@ LOADER_HEARD = (
     f"logging and the loop's own code are other; {_MONITOR}"
 )
 FORWARD_UNSEEN = (
-    "no forward of a trained module was seen: a step has no phases but its update, and the rest is "
-    "other"
-)
-FORWARD_UNSEEN_LOADER_HEARD = (
-    "no forward of a trained module was seen: a step has no phases but data wait and its update, "
-    "and the rest is other"
+    "no forward of a trained module was seen: a step has no phases but its update, and data wait "
+    "where a DataLoader was heard; the rest is other"
 )
 
 
@@ -47,21 +44,14 @@ class OutsideProbe(PlainLoopProbe):
         """Why a phase has no time."""
         return dict.fromkeys(super().reasons(), "not measured: not to be told from outside")
 
-
-def notes(waits: BatchWaits, *, forwards: int) -> dict[str, str]:
-    """What the report says of the phases.
-
-    Args:
-        waits: Of the loop.
-        forwards: How many were seen.
-    """
-    heard = waits.divided_fraction
-    of_phases = {"data_wait": COARSE if waits.coarse() else LOADER_HEARD}
-    if heard and waits.coarse():
-        of_phases["data_wait"] = (
-            f"coarse: recorded from outside. A DataLoader was heard in {share(heard)} of the "
-            f"waits; in the others data wait is {_ALL}"
-        )
-    if not forwards:
-        of_phases["forward"] = FORWARD_UNSEEN_LOADER_HEARD if heard else FORWARD_UNSEEN
-    return of_phases
+    def notes(self) -> dict[str, str]:
+        """How the phases were told apart."""
+        heard = self._waits.divided_fraction
+        data_wait = COARSE if self._waits.coarse() else LOADER_HEARD
+        if heard and self._waits.coarse():
+            data_wait = (
+                f"coarse: recorded from outside. A DataLoader was heard in {share(heard)} of the "
+                f"waits; in the others data wait is {_ALL}"
+            )
+        unseen = {"forward": FORWARD_UNSEEN} if Phase.FORWARD in self._unseen else {}
+        return {"data_wait": data_wait, **unseen}

@@ -7,7 +7,8 @@ is replaced.  An older Python has no such place, and loaders are not heard.
 
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
+from traceback import walk_stack
+from types import CodeType
 
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
@@ -41,37 +42,27 @@ class LoaderCalls:
     """
 
     def __init__(self, begins: Callable[..., object], ends: Callable[..., object]) -> None:
-        self._tool: int | None = None
+        self.tool: int | None = None
+        """Our number; `None` before Python 3.12, and where others took every number."""
         if sys.version_info >= (3, 12):
             free = [tool for tool in TOOLS if sys.monitoring.get_tool(tool) is None]
             if not free or not _CALLS:
                 return
-            self._tool = free[0]
-            sys.monitoring.use_tool_id(self._tool, "trainperf")
-            self.renew(begins, ends)
+            self.tool = free[0]
             events = sys.monitoring.events
+            sys.monitoring.use_tool_id(self.tool, "trainperf")
+            sys.monitoring.register_callback(self.tool, events.PY_START, begins)
+            sys.monitoring.register_callback(self.tool, events.PY_RETURN, ends)
             for code in _CALLS:
                 both = events.PY_START | events.PY_RETURN
-                sys.monitoring.set_local_events(self._tool, code, both)
+                sys.monitoring.set_local_events(self.tool, code, both)
             for code in _ENDS:
-                sys.monitoring.set_local_events(self._tool, code, events.PY_RETURN)
-
-    @property
-    def heard(self) -> bool:
-        """Whether they are called: not before Python 3.12, nor where others took every number."""
-        return self._tool is not None
-
-    def renew(self, begins: Callable[..., object], ends: Callable[..., object]) -> None:
-        """Have other functions called from now on."""
-        if sys.version_info >= (3, 12) and self._tool is not None:
-            events = sys.monitoring.events
-            sys.monitoring.register_callback(self._tool, events.PY_START, begins)
-            sys.monitoring.register_callback(self._tool, events.PY_RETURN, ends)
+                sys.monitoring.set_local_events(self.tool, code, events.PY_RETURN)
 
     def stop(self) -> None:
         """Leave nothing behind.  Safe to call twice."""
-        if sys.version_info >= (3, 12) and self._tool is not None:
-            tool, self._tool = self._tool, None
+        if sys.version_info >= (3, 12) and self.tool is not None:
+            tool, self.tool = self.tool, None
             events = sys.monitoring.events
             for code in (*_CALLS, *_ENDS):
                 sys.monitoring.set_local_events(tool, code, events.NO_EVENTS)
@@ -82,9 +73,5 @@ class LoaderCalls:
 
 def calls_under_way() -> int:
     """How many calls of loaders go on in this thread, inside each other."""
-    calls = 0
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001 documented, and what `inspect` uses
-    while frame is not None:
-        calls += frame.f_code in _CALLS
-        frame = frame.f_back
-    return calls
+    stack = walk_stack(sys._getframe())  # noqa: SLF001 documented, and what `inspect` uses
+    return sum(frame.f_code in _CALLS for frame, _ in stack)

@@ -1,43 +1,61 @@
 """Recording of a plain loop from outside: the phases that hooks of PyTorch can tell, coarsely.
 
 A step is one update of the optimizer.  What lies between an update and the next forward is counted
-as data wait, unless Python tells when a `DataLoader` is asked (see `outside_loader`).
+as data wait, unless Python tells when a `DataLoader` is asked (see `outside_waits`).  Forward goes
+from the call of a trained module to the first gradient, so that a loss computed outside is part of
+it; where the module returns its loss, to its return.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from trainperf.core.loop_kind import OUTSIDE
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.phases import FIRST_GAP
 from trainperf.core.steps.records import FINISHED
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.monitor import device_of, no_device_copy
 from trainperf.loop.options import FitOptions
 from trainperf.plugins import outside_objects
-from trainperf.plugins.fabric_setup import PRECISIONS
-from trainperf.plugins.outside_facts import OutsideProbe, notes
-from trainperf.plugins.outside_moves import (
-    FETCH,
-    FIRST_GRADIENT,
-    FORWARD,
-    MOVES,
-    UPDATE,
-)
-from trainperf.plugins.outside_passes import OutsidePasses
+from trainperf.plugins.outside_facts import OutsideProbe
+from trainperf.plugins.outside_loader import LoaderCalls
+from trainperf.plugins.outside_modules import ThreadHook, TrainedModules
+from trainperf.plugins.outside_moves import FETCH, FIRST_GRADIENT, FORWARD, MOVES, UPDATE
 from trainperf.plugins.outside_trials import OutsideTraining
 from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.hook_cost import HookCost, HookPrice
+from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import FitObjects
-from trainperf.recording.timeline import leaving_to, switch_to
+from trainperf.recording.process_objects import UntracedHook, batch_of, hear_gradient, nothing
 from trainperf.trials.batch_source import TrialsOver
 
 
-_DATA_WAIT, _FORWARD = MOVES[FETCH].slot, MOVES[FORWARD].slot
+_SLOTS = {event: move.slot for event, move in MOVES.items()}
 _OTHER = int(MOVES[UPDATE].next_phase)
+
+# As DDP does: there is no public way.
+_queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
+
+_ignored = "".format
+"""Takes whatever it is given, and runs no Python code."""
+
+_WAIT, _FORWARD, _LOSS, _BACKWARD, _BETWEEN, _UPDATE, _APART, _TRIED = range(8)
+"""Where a loop stands.
+
+* `_WAIT`: a step waits for its first forward.
+* `_FORWARD`: it goes on, until backward.
+* `_LOSS`: the loss was returned; what goes on until backward is the loop's own code.
+* `_BACKWARD`: it goes on.
+* `_BETWEEN`: it is over; an update follows, or another micro-batch is waited for.
+* `_UPDATE`: it goes on.
+* `_APART`: an evaluation is over, or an update that ends no step; what comes next is no wait.
+* `_TRIED`: the process ends, which was started for trials.
+"""
+_WAITS = (_WAIT, _BETWEEN)
 
 
 class OutsideLoop:
@@ -45,258 +63,269 @@ class OutsideLoop:
 
     Args:
         optimizer: Whose update it was.
+        updates: Hooks that are called before and after every update.
+        over: Called with the optimizer of an update that is no longer of this fit.
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
-        self.fit = Fit(FitOptions())
-        self.recorder = self.fit.recorder
-        self.optimizers = [optimizer]
-        """In the order of their first updates."""
-        self._closer = id(optimizer)
-        """The optimizer whose update ends a step."""
-        self._formed = False
-        """Whether the first optimizer came round again, so that all are known."""
-        fit, guard = self.fit, self.fit.guard
-        self._watched = False
-        """Whether there is anything to be told around backward but its time."""
-        self._make_switches()
-        self.cost: HookCost | None = HookCost(
-            monotonic_ns, guard, HookPrice(monotonic_ns, passes=True)
-        )
-        """Times what runs every step, until it is clear what that costs."""
-        self.passes = OutsidePasses(self, self._guarded)
-        self.waits = BatchWaits(self.recorder, fit.phases)
-        self._objects = FitObjects(device=torch.device("cpu"))
-        self._pending = self._updated = False
-        self._tried = False
-        """Whether the process ends, which was started for trials."""
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        updates: tuple[ThreadHook, ThreadHook],
+        over: Callable[[Optimizer], object],
+    ) -> None:
+        fit = self.fit = Fit(FitOptions())
+        self.recorder = fit.recorder
+        self._optimizers = [optimizer]
+        """The update of the last one ends a step."""
+        self._stranger: Optimizer | None = None
+        """Whose update was the last one, unless it is one of them."""
+        self._over = over
+        self._state = _WAIT
+        self._depth = 0
+        """Calls of `step` inside each other."""
         self._evaluated_in = -2
         """The last step in which something was evaluated."""
-        self.update_begins = guard.hook(Fit.hooks, self._update_begins)
-        self.update_ends = guard.hook(Fit.hooks, self._update_ends)
+        self._batch: object = None
+        """What the forward was called with that no micro-batch was told of yet."""
+        self._loss: object = None
+        self.waits = BatchWaits(self.recorder, fit.phases)
+        self._modules = TrainedModules(fit.undo)
+        self._gradient = UntracedHook(nothing)
+        self._loaders = ThreadHook(), ThreadHook()
+        self._hooks: dict[UntracedHook, Callable[..., None]] = {
+            updates[0]: self._update_begins,
+            updates[1]: self._update_ends,
+            self._modules.called: self._called,
+            self._modules.returned: self._returned,
+            self._gradient: self._backward_begins,
+            self._loaders[0]: self.waits.begins,
+            self._loaders[1]: self.waits.ends,
+        }
         fit.reason_at_exit = FINISHED
-        fit.undo.callback(self._unhook)
-        self.records = fit.start(self._facts)
-        """Whether it could be started."""
-        if self.records:
-            guard.run(Fit.hooks, self._listen)
+        fit.undo.callback(self._silence)
+        if fit.start(self._facts):
+            fit.guard.run(Fit.hooks, self._listen)
+        self._starts = Monitor.starts
+        """How many fits have begun: a later one knows more."""
 
-    def _make_switches(self) -> None:
-        """What moves from phase to phase.  Run every step."""
-        self._to_forward = switch_to(self.recorder, MOVES[FORWARD].phase)
-        self._to_backward = switch_to(self.recorder, MOVES[FIRST_GRADIENT].phase)
-        self._to_optimizer = switch_to(self.recorder, MOVES[UPDATE].phase)
-        self._to_other = switch_to(self.recorder, MOVES[UPDATE].next_phase)
-        self._fetched = leaving_to(self.recorder, MOVES[FORWARD].phase)
-        self.forward_ends: Callable[[], object] = self._to_other
-        """What goes on until backward is the loop's own code."""
-        self.forward_goes_on: Callable[[], object] = self._to_forward
-        """Of another module."""
-        self.backward_begins: Callable[[], object] = self._to_backward
-        """The loss is there."""
-
-    # -- updates ------------------------------------------------------------------------------
-
-    def join(self, optimizer: Optimizer) -> None:
-        """Another optimizer of this loop."""
-        self.optimizers.append(optimizer)
-        self._attach([optimizer], outside_objects.trained_modules([optimizer]))
-        if not self._formed:
-            self._closer = id(optimizer)
-
-    @property
-    def forms(self) -> bool:
-        """Whether another optimizer may still belong to it."""
-        return not self._formed
-
-    def _update_begins(self, optimizer: Optimizer) -> None:
-        """`optimizer.step()` of a member is called."""
-        if optimizer is self.optimizers[0]:
-            self._formed = True
-        if not self.records:
-            return
-        recorder = self.recorder
-        if self.passes.forwarding or self.passes.backwarding:
-            self.passes.end()
-        waits = self.waits
-        waits.micro_batch = False
-        waits.settle()
-        slot = recorder.slot
-        if self._watched and slot == _FORWARD:  # no gradient of it was seen
-            self.fit.phases.mark(Mark.FORWARD_ENDS)
-        if waits.step:  # nothing was called since then, and nothing tells what the time was for
-            waits.end(_OTHER)
-        else:
-            self._leave_gap()
-        scaler = self.fit.chosen.scaler
-        if scaler is not None:
-            scaler.attempt(optimizer)
-        self._to_optimizer()
-
-    def _update_ends(self, optimizer: Optimizer) -> None:
-        """It has returned."""
-        if not self.records:
-            return
-        self._to_other()
-        if id(optimizer) == self._closer:
-            self._step_ends()
-        else:
-            self._updated = True
-
-    # -- passes -------------------------------------------------------------------------------
-
-    def forward_begins(self) -> None:
-        """The batch is there."""
-        recorder = self.recorder
-        if not self.records or recorder.draft is None:
-            return
-        waits = self.waits
-        if waits.micro_batch:
-            waits.end()
-        if self._pending and not self._updated:
-            self._micro_batch_over()
-        self._pending = True
-        if self.cost is not None:
-            self.cost.forward()
-        if waits.step:
-            waits.end()
-        else:
-            waits.settle()
-        if recorder.slot == _DATA_WAIT:
-            self._fetched()
-        else:
-            self._leave_gap()
-            self._to_forward()
-        if self.fit.audit is not None:
-            self.fit.begin_batch()
-
-    def _leave_gap(self) -> None:
-        """Training goes on, where it had stopped."""
-        if self.recorder.slot >= FIRST_GAP:
-            self.recorder.rest(_OTHER)
-
-    def evaluates(self) -> None:
-        """Between two steps it is a validation; in each step it is part of the training."""
-        waits = self.waits
-        if not self.records or not (waits.step or waits.micro_batch):
-            return
-        step = self.recorder.index
-        if step > self._evaluated_in + 1:
-            waits.validate()
-        else:
-            waits.end()
-            self.recorder.rest(_OTHER)
-        self._evaluated_in = step
-
-    def _backward_begins(self) -> None:
-        self.fit.phases.mark(Mark.FORWARD_ENDS)
-        self._to_backward()
-
-    def _fetch_ends(self) -> None:
-        self.fit.phases.fetch_ends()
-        self._to_forward()
-
-    def backward_ends(self) -> None:
-        """An update follows, or another micro-batch."""
-        if self._watched:
-            self.fit.phases.mark(Mark.BACKWARD_ENDS)
-            self.fit.phases.tail_ends()
-            self.fit.phases.mark(Mark.FETCH_BEGINS)
-        self.waits.micro_batch = True
-        self._to_other()
-
-    # -- inside -------------------------------------------------------------------------------
+    # -- the start ----------------------------------------------------------------------------
 
     def _facts(self) -> FitFacts:
-        modules = outside_objects.trained_modules(self.optimizers)
-        module = modules[0] if len(modules) == 1 else torch.nn.ModuleList(modules)
+        modules = outside_objects.trained_modules(self._optimizers)
+        module = modules[0] if len(modules) == 1 else nn.ModuleList(modules)
         device = device_of(None, module)
-        self._objects = FitObjects(
+        objects = FitObjects(
             device=device,
             module=module,
-            optimizers=self.optimizers,
-            schedulers=outside_objects.schedulers_of(self.optimizers),
-            scaler=outside_objects.scaler_of(self.optimizers[0]),
+            optimizers=self._optimizers,
+            schedulers=outside_objects.schedulers_of(self._optimizers),
+            scaler=outside_objects.scaler_of(self._optimizers[0]),
         )
-        precision = PRECISIONS.get(modules[0])
         return FitFacts(
-            objects=self._objects,
+            objects=objects,
             base="runs",
             kind=OUTSIDE,
             loader=outside_objects.loader_in_use(),
-            config={} if precision is None else {"precision": precision},
+            config=outside_objects.fabric_precision(modules[0]),
             probes=(OutsideProbe(modules[0], device.type, self.waits),),
-            notes=lambda: notes(self.waits, forwards=self.passes.forwards),
             reasons=no_device_copy(device),
             coarse=self.waits.coarse,
-            training=lambda _: OutsideTraining(self._objects, module, self._end_trials),
+            training=lambda _: OutsideTraining(objects, module, self._end_trials),
         )
 
     def _listen(self) -> None:
-        modules = outside_objects.trained_modules(self.optimizers)
-        self._watched = self.fit.phases.watches_backward
-        if self._watched:
-            self.backward_begins, self._fetched = self._backward_begins, self._fetch_ends
-        self.passes.reads = self.fit.chosen.clock is None
-        self._attach(self.optimizers, modules)
-        self.waits.brackets = self.fit.phases
+        fit = self.fit
+        told = fit.phases.mark, fit.phases.tail_ends
+        self._mark, self._tail_ends = told if fit.phases.watches_backward else (_ignored, _ignored)
+        self._modules.add(self._optimizers)
+        self.waits.brackets = fit.phases
         # Only now: hooks are timed as they are called, so brackets inside them are not.
-        self.fit.cost, self.fit.on_settled = self.cost, self._untime
-        self.waits.listen(self._guarded)
+        self._cost = fit.cost = HookCost(
+            monotonic_ns, fit.guard, HookPrice(monotonic_ns, passes=True)
+        )
+        fit.on_settled = self._hear
+        self._hear()
+        fit.undo.callback(LoaderCalls(*self._loaders).stop)
         self.waits.begin_step()
 
-    def _attach(self, optimizers: Sequence[Optimizer], modules: Sequence[torch.nn.Module]) -> None:
-        self.passes.attach(modules, outside_objects.updated_by(optimizers))
+    def _hear(self) -> None:
+        """Have hooks call what cannot hurt the training, timed as long as that is not settled."""
+        for hook, function in self._hooks.items():
+            hook.act = self._guarded(function)
+        # DDP waits for its buckets in a callback of its own, which is queued later than ours.
+        self._at_end = partial(_queue, self._guarded(self._backward_ends))
+
+    def _guarded(self, function: Callable[..., None]) -> Callable[..., None]:
+        guarded, cost = self.fit.guard.hook(Fit.hooks, function), self.fit.cost
+        return guarded if cost is None else cost.timed(guarded)
+
+    def _silence(self) -> None:
+        for hook in self._hooks:
+            hook.act = nothing
+
+    # -- passes -------------------------------------------------------------------------------
+
+    def _called(self, module: nn.Module, *_: object) -> None:
+        """A module is called."""
+        state, recorder = self._state, self.recorder
+        if state == _BACKWARD or not self._modules.await_return(module):
+            return
+        if state in (_FORWARD, _LOSS):  # another one, before backward
+            self._state = _FORWARD
+            recorder.rest(_SLOTS[FORWARD])
+            return
+        if not torch.is_grad_enabled() or (self._modules.modes and not module.training):
+            self._evaluates()
+            return
+        if state in _WAITS:
+            self.waits.end()
+        if self._batch is not None:
+            self._micro_batch_over()
+        self._state = _FORWARD
+        if recorder.slot == _SLOTS[FETCH]:
+            self.fit.phases.fetch_ends()
+        recorder.rest(_SLOTS[FORWARD])
+        if self.fit.audit is not None:
+            self.fit.begin_batch()
+
+    def _evaluates(self) -> None:
+        """Between two steps it is a validation; in each step it is part of the training."""
+        if self._state not in _WAITS:
+            return
+        step = self.recorder.index
+        if step > self._evaluated_in + 1:
+            self.waits.validate()
+        else:
+            self.waits.end()
+            self.recorder.rest(_OTHER)
+        self._evaluated_in, self._state = step, _APART
+
+    def _returned(
+        self, module: object, args: tuple[object, ...], kwargs: Mapping[str, object], output: object
+    ) -> None:
+        """Of a forward: backward begins with the first gradient of what was returned.
+
+        The first single number of three values at most is the loss.
+        """
+        del module
+        for take in self._modules.takes:
+            take()
+        self._modules.listen()
+        if self._state != _FORWARD:
+            return
+        self._batch = batch_of(args, kwargs) if self._batch is None else self._batch
+        for head in reversed(_heads(output)):
+            if isinstance(head, torch.Tensor):
+                if head.requires_grad:
+                    hear_gradient(head, self._gradient)
+                if head.numel() == 1:
+                    self._loss = head.detach()
+                    self._state = _LOSS if head.requires_grad else _FORWARD
+        if self._state == _LOSS:
+            self.recorder.rest(_OTHER)
+
+    def _backward_begins(self, *_: object) -> None:
+        """A gradient of what was returned is there."""
+        if self._state in (_FORWARD, _LOSS):
+            self._state = _BACKWARD
+            self._modules.pause()  # checkpointed layers are called once more
+            self._mark(Mark.FORWARD_ENDS)
+            self.recorder.rest(_SLOTS[FIRST_GRADIENT])
+            _queue(self._at_end)
+
+    def _backward_ends(self) -> None:
+        """Autograd is done, and so is what a parallel wrapper does then."""
+        self._modules.listen()
+        if self._state == _BACKWARD:
+            self._state = _BETWEEN
+            self.waits.before = None
+            self._mark(Mark.BACKWARD_ENDS)
+            self._tail_ends()
+            self._mark(Mark.FETCH_BEGINS)
+            self.recorder.rest(_OTHER)
+
+    # -- updates ------------------------------------------------------------------------------
+
+    def _update_begins(self, optimizer: Optimizer, *_: object) -> None:
+        """`optimizer.step()` is called."""
+        if self._state == _UPDATE:  # a subclass calls the `step` of its base
+            self._depth += 1
+            return
+        self._modules.listen()
+        state, self._state, self._depth = self._state, _UPDATE, 1
+        if optimizer not in self._optimizers:
+            return
+        if state == _WAIT:  # nothing was called since then, and nothing tells what the time was for
+            self.waits.end(_OTHER)
+        if self.fit.chosen.scaler is not None:
+            self.fit.chosen.scaler.attempt(optimizer)
+        self.recorder.rest(_SLOTS[UPDATE])
+
+    def _update_ends(self, optimizer: Optimizer, *_: object) -> None:
+        """It has returned: a step is over, unless other optimizers follow."""
+        self._depth -= 1
+        if self._depth:
+            return
+        self._state = _APART
+        usual = self._stranger is None and Monitor.starts == self._starts
+        if not (usual and optimizer in self._optimizers) and not self._takes_turns(optimizer):
+            return
+        self.recorder.rest(_OTHER)
+        if optimizer is not self._optimizers[-1]:
+            self._batch = self._loss = None
+            return
+        self._tell(complete=True)
+        if self.fit.cost is not None:
+            self._modules.pause()
+            self.fit.settle_cost()
+            self._modules.listen()
+        self._state = _WAIT
+        self.waits.begin_step()
+        if self._state == _TRIED:
+            raise TrialsOver
+
+    def _takes_turns(self, optimizer: Optimizer) -> bool:
+        """Whether an optimizer belongs to this loop, as another may from now on."""
+        if Monitor.starts != self._starts or optimizer is self._stranger:
+            self._over(optimizer)  # another fit has begun, or another loop
+            return False
+        joins, self._stranger = self._stranger, None
+        if optimizer not in self._optimizers:
+            if self.recorder.index:
+                self._stranger = optimizer
+                return False
+            joins = optimizer
+        if joins is not None:
+            self._optimizers.insert(0 if self.recorder.index else 1, joins)
+            self._modules.add([joins])
+        return True
+
+    def _end_trials(self) -> None:
+        self._state = _TRIED
+
+    # -- inside -------------------------------------------------------------------------------
 
     def _micro_batch_over(self) -> None:
         """Another one follows in this step, unless the scaler has skipped the update."""
-        skipped = self._update_skipped()
-        if skipped and self.fit.chosen.scaler is not None:
-            self.fit.chosen.scaler.attempt(self.optimizers[0])
-        self._tell(complete=skipped)
-        if skipped:
-            self.waits.begin_step(waited=True)
-
-    def _update_skipped(self) -> bool:
-        """Whether the gradients are gone although nothing was updated: an overflow."""
-        if self._objects.scaler is None:
-            return False
-        groups = self.optimizers[0].param_groups
-        return all(parameter.grad is None for group in groups for parameter in group["params"])
-
-    def _step_ends(self) -> None:
+        scaler, first = self.fit.chosen.scaler, self._optimizers[:1]
+        if scaler is None or any(p.grad is not None for p in outside_objects.updated_by(first)):
+            self._tell(complete=False)
+            return
+        scaler.attempt(first[0])
         self._tell(complete=True)
-        if self.cost is not None:
-            self.passes.pause()
-            self.fit.settle_cost()
-            self.passes.listen()
         self.waits.begin_step()
-        if self._tried:
-            raise TrialsOver
-
-    def _end_trials(self) -> None:
-        self._tried = True
 
     def _tell(self, *, complete: bool) -> None:
-        batch, loss = self.passes.batch, self.passes.loss
-        self.passes.batch = self.passes.loss = None
-        self._pending = self._updated = False
         begun = monotonic_ns()
-        self.fit.micro_batch(batch, loss, complete=complete, begun=begun)
-        if self.cost is not None:  # which counts itself
-            self.cost.without(begun)
+        self.fit.micro_batch(self._batch, self._loss, complete=complete, begun=begun)
+        self._batch = self._loss = None
+        if self.fit.cost is not None:
+            self._cost.forward()
+            self._cost.without(begun)  # which counts itself
 
-    def _guarded(self, function: Callable[..., None]) -> Callable[..., None]:
-        """One that cannot hurt the training, timed as long as hooks are."""
-        guarded = self.fit.guard.hook(Fit.hooks, function)
-        return guarded if self.cost is None else self.cost.timed(guarded)
 
-    def _untime(self) -> None:
-        """Time hooks no more: it is clear what they cost."""
-        self.cost = None
-        self.passes.renew(self._guarded)
-        self.waits.listen(self._guarded)
-
-    def _unhook(self) -> None:
-        self.passes.detach()
-        self.waits.leave()
+def _heads(output: object) -> Sequence[object]:
+    """What a module returns: of several values the first three."""
+    if isinstance(output, Mapping):
+        output = tuple(output.values())
+    return output[:3] if isinstance(output, (tuple, list)) else (output,)

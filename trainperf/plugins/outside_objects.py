@@ -14,10 +14,11 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from trainperf.core.steps.records import Scalar
 from trainperf.recording.process_objects import living
 
 
-def updated_by(optimizers: Sequence[Optimizer]) -> list[object]:
+def updated_by(optimizers: Sequence[Optimizer]) -> list[torch.Tensor]:
     """Their parameters."""
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     return [parameter for group in groups for parameter in group["params"]]
@@ -59,6 +60,13 @@ def scaler_of(optimizer: Optimizer) -> torch.amp.GradScaler | None:
         if scaler.is_enabled() and id(optimizer) in scaler._per_optimizer_states:  # noqa: SLF001 it names them nowhere else
             return scaler
     return None
+
+
+def fabric_precision(module: nn.Module) -> dict[str, Scalar]:
+    """Mixed precision of a module that Fabric has set up: it enters that by itself."""
+    strategy = getattr(module, "_strategy", None)
+    precision = getattr(getattr(strategy, "precision", None), "precision", None)
+    return {} if precision is None else {"precision": str(precision)}
 
 
 def _trainable(module: nn.Module) -> int:

@@ -10,19 +10,10 @@ import pytest
 
 
 _MARKERS = (
-    "smoke_timing: asserts on the time or memory of this machine; skipped by --no-smoke-timing",
+    "smoke_timing: asserts on time or memory; leave it out with -m 'not smoke_timing'",
     "smoke_no_sync: fails if the test's body makes the host wait for the device",
 )
 _RESULTS = pytest.StashKey[list[str]]()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """One option: leave out what depends on the machine."""
-    parser.getgroup("trainperf").addoption(
-        "--no-smoke-timing",
-        action="store_true",
-        help="skip tests marked smoke_timing, which depend on the machine's speed and memory",
-    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,15 +21,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RESULTS] = []
     for line in _MARKERS:
         config.addinivalue_line("markers", line)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip, with a notice, what was left out."""
-    if not config.getoption("--no-smoke-timing"):
-        return
-    for item in items:
-        if item.get_closest_marker("smoke_timing"):
-            item.add_marker(pytest.mark.skip(reason="--no-smoke-timing"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,24 +5,21 @@ callback when its module is loaded, and everything else waits for the first upda
 """
 
 import sys
-from collections.abc import Callable
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Protocol
 
-from torch.compiler import is_compiling
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from torch.optim import Optimizer
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils.hooks import RemovableHandle
 
 from trainperf.core.launch_environment import LaunchOptions, LaunchSignal
 from trainperf.recording.guard import Guard
+from trainperf.recording.process_objects import SwitchedHook, UntracedHook, nothing
 
 
 PART = "trainperf run"
@@ -44,123 +41,68 @@ def begin(text: str) -> None:
 
 
 def _begin(options: LaunchOptions, guard: Guard) -> None:
+    def first_update(*given: object) -> None:
+        """What records is loaded, and is called from here on in our place.
+
+        Hooks stay as long as the process lives: PyTorch goes through them while they run.
+        """
+        from trainperf.plugins.outside_updates import ProcessUpdates  # noqa: PLC0415 see above
+
+        options.send(LaunchSignal.STEPPED)
+        updates = ProcessUpdates(options)
+        SwitchedHook(before, updates.begins).put()
+        SwitchedHook(after, updates.ends).put()
+        updates.begins(*given)
+
     options.send(LaunchSignal.LOADED)
-    _UpdateHooks(options, guard)
+    before = register_optimizer_step_pre_hook(UntracedHook(guard.hook(PART, first_update)))
+    after = register_optimizer_step_post_hook(UntracedHook(nothing))
     _hear_of_trainers(guard.wrap(PART, _offer_callback))
 
 
-class _Hearer(Protocol):
-    """What hears of updates."""
-
-    def begins(self, optimizer: Optimizer) -> None:
-        """Before one."""
-
-    def ends(self, optimizer: Optimizer) -> None:
-        """After one."""
-
-
-class _UpdateHooks:
-    """Hooks of all optimizers of the process; what records is loaded at the first update.
-
-    They stay for as long as the process lives: PyTorch goes through its hooks while they run.
-    """
-
-    def __init__(self, options: LaunchOptions, guard: Guard) -> None:
-        self._options = options
-        self._guard = guard
-        self._updates: _Hearer | None = None
-        # What hears of updates has a guard of its own: these two run every step.
-        register_optimizer_step_pre_hook(self._begins)
-        register_optimizer_step_post_hook(self._ends)
-
-    def _begins(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        del args, kwargs
-        if is_compiling():
-            return
-        if self._updates is None:
-            self._updates = self._guard.run(PART, self._load)
-        if self._updates is not None:
-            self._updates.begins(optimizer)
-
-    def _load(self) -> _Hearer:
-        from trainperf.plugins.outside_updates import ProcessUpdates  # noqa: PLC0415 see above
-
-        self._options.send(LaunchSignal.STEPPED)
-        return ProcessUpdates(self._options)
-
-    def _ends(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        del args, kwargs
-        if self._updates is not None and not is_compiling():
-            self._updates.ends(optimizer)
-
-
-def _offer_callback(module: ModuleType) -> None:
+def _offer_callback(module: object) -> None:
     """Give every Trainer that is built from now on our callback."""
-    offered = getattr(module, CALLBACKS, None)
-    if isinstance(offered, list):
-        from trainperf.plugins.hugging_face import AutoTrainPerfCallback  # noqa: PLC0415 see above
+    from trainperf.plugins.hugging_face import AutoTrainPerfCallback  # noqa: PLC0415 see above
 
-        offered.append(AutoTrainPerfCallback)
+    getattr(module, CALLBACKS).append(AutoTrainPerfCallback)
 
 
-def _hear_of_trainers(then: Callable[[ModuleType], object]) -> None:
+def _hear_of_trainers(then: Callable[[object], object]) -> None:
     """Have *then* called once the module of the Trainer is loaded."""
+
+    def look(*_: object) -> None:
+        module = sys.modules.get(TRAINER)
+        if hasattr(module, CALLBACKS):
+            handle.remove()
+            then(module)
+
     if TRAINER in sys.modules:
         # It is the one that loads PyTorch, and has no list yet.  A model is built later than that.
-        _AtParameter(then)
+        handle = register_module_parameter_registration_hook(look)
     else:
         sys.meta_path.insert(0, _AfterImport(then))
 
 
-class _AfterImport(MetaPathFinder, Loader):
-    """The module's own loader, and a call behind it."""
+class _AfterImport:
+    """A finder that has the module's own loader call something once it has loaded the module."""
 
-    def __init__(self, then: Callable[[ModuleType], object]) -> None:
+    def __init__(self, then: Callable[[object], object]) -> None:
         self._then = then
-        self._searching = False
-        self._loader: Loader | None = None
 
     def find_spec(
-        self, fullname: str, path: object = None, target: object = None
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the other finders give, with us as its loader; nothing for any other module."""
-        del path, target
-        if fullname != TRAINER or self._searching:
-            return None
-        self._searching = True
-        try:
-            spec = find_spec(fullname)
-        finally:
-            self._searching = False
+        """What Python's own finder gives; nothing for any other module."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == TRAINER else None
         if spec is not None and spec.loader is not None:
-            self._loader, spec.loader = spec.loader, self
+            loads = partial(self._load, spec.loader)
+            setattr(spec.loader, "exec_module", loads)  # noqa: B010 a method, on one object
         return spec
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As its own loader makes it."""
-        return None if self._loader is None else self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
+    def _load(self, loader: Loader, module: ModuleType) -> None:
         """Load it as if we were not there, then call."""
+        vars(loader).pop("exec_module")
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-        if self._loader is None or module.__spec__ is None:
-            return
-        module.__loader__ = module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
+        loader.exec_module(module)
         self._then(module)
-
-
-class _AtParameter:
-    """The first parameter that any module gets after the list is there."""
-
-    def __init__(self, then: Callable[[ModuleType], object]) -> None:
-        self._then = then
-        self._handle: RemovableHandle = register_module_parameter_registration_hook(self._look)
-
-    def _look(self, module: object, name: str, parameter: object) -> None:
-        del module, name, parameter
-        trainer = sys.modules.get(TRAINER)
-        if trainer is not None and hasattr(trainer, CALLBACKS):
-            self._handle.remove()
-            self._then(trainer)

@@ -1,4 +1,4 @@
-"""Entry points of processes that `trainperf run` starts, for Lightning, Fabric and PyTorch.
+"""Entry points of processes that `trainperf run` starts, for Lightning and PyTorch.
 
 This folder is on the path of those processes and of no others.  A process may be of another Python,
 in which trainperf is not installed: it trains as ever, and is not measured.
@@ -14,11 +14,6 @@ from typing import Any
 def lightning_callbacks() -> list[object]:
     """What Lightning attaches to a new Trainer."""
     return _ask("lightning_factory", "callbacks") or []
-
-
-def fabric_callbacks() -> list[object]:
-    """What a new Fabric calls."""
-    return _ask("lightning_factory", "fabric_callbacks") or []
 
 
 def torch_loaded() -> None:
