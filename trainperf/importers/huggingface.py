@@ -9,6 +9,7 @@ written when it is over.  Read in Transformers 5.23.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,6 @@ from trainperf.importers.base import (
 Entry = Mapping[str, Any]
 
 _RUNTIME, _TOKENS = "train_runtime", "num_input_tokens_seen"
-_EVALUATED = re.compile("eval.*_runtime")
 _SETTINGS = {
     "log_every_n_steps": "logging_steps",
     "max_steps": "max_steps",
@@ -42,7 +42,9 @@ _SETTINGS = {
 def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:
     """The steps and gaps of a training, in order."""
     try:
-        state = json.loads(b"".join(lines_of(file)))
+        text = BytesIO()
+        text.writelines(lines_of(file))
+        state = json.loads(text.getvalue())
         timed = [entry for entry in state["log_history"] if _RUNTIME in entry]
     except (ValueError, KeyError, TypeError) as error:
         raise LogError(f"{file}: damaged: {type(error).__name__}: {error}") from None
@@ -59,8 +61,9 @@ def read(file: Path, fit: LoggedFit) -> Iterator[LogEvent]:
     step = final["step"] - trained if trained and len(timed) == 1 else 0
     if step:
         fit.notes["resumed"] = f"resumed at step {step:,}: the steps before it have no time"
-    history = [entry for entry in state["log_history"] if entry["step"] >= step]
-    yield from _events(history, {"step": step}, of_each)
+    yield from _events(
+        [entry for entry in state["log_history"] if entry["step"] >= step], {"step": step}, of_each
+    )
 
 
 def _trained(final: Entry) -> int:
@@ -82,7 +85,9 @@ def _events(
     at_s = 0.0
     yield LoggedStart()
     for entry in history:
-        evaluated_s = [entry[name] for name in entry if _EVALUATED.fullmatch(name)]
+        evaluated_s = [
+            entry[name] for name in entry if name.startswith("eval") and name.endswith("_runtime")
+        ]
         if evaluated_s:
             ns = round(evaluated_s[0] * SECOND)
             pauses.append(LoggedGap(gap=Gap.VALIDATION, duration_ns=ns))
