@@ -26,6 +26,7 @@ def test_a_wait_of_an_idle_device_is_a_stall(device: torch.device) -> None:
     assert 0.9 < stalled_ns / sum(fit.slept_ns) < 1.3
 
 
+@pytest.mark.real_clock
 def test_a_wait_behind_queued_work_is_none(device: torch.device) -> None:
     """The loader takes as long, and the device computes meanwhile; no step waits for it."""
     fit = AsynchronousFit(device)
