@@ -42,7 +42,12 @@ def test_a_wait_behind_queued_work_is_none(device: torch.device) -> None:
 def test_the_lead_grows_while_the_device_is_behind(device: torch.device) -> None:
     """Marks that it has not come to: three a step."""
     fit = AsynchronousFit(device)
-    fit.step(lambda: work(60_000.0))
+
+    def fall_behind() -> None:
+        torch.accelerator.synchronize()  # it has come to the marks of the fetch
+        work(60_000.0)
+
+    fit.step(fall_behind)
     for _ in range(STEPS - 1):
         fit.step(lambda: None)
     unplant()
