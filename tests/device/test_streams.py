@@ -297,8 +297,13 @@ def test_the_statistics_are_those_that_every_accelerator_has(device: torch.devic
     kept = [torch.empty(300 << 10, device=device) for _ in range(3)]
     del kept[1]
     stats = torch.get_device_module(device).memory_stats()
-    assert stats["allocated_bytes.all.current"] == torch.accelerator.memory_allocated()
-    assert torch.accelerator.memory_stats()["inactive_split_bytes.all.current"] > 0
+    assert stats["allocated_bytes.all.current"] >= sum(each.nbytes for each in kept)
+    assert stats["inactive_split_bytes.all.current"] > 0
+    if hasattr(torch.accelerator, "memory_stats"):  # later than torch 2.8
+        general = torch.accelerator.memory_stats()
+        now = [name for name in general if name.endswith(".current") and name in stats]
+        assert now
+        assert [general[name] for name in now] == [stats[name] for name in now]
 
 
 def test_a_query_ends_a_capture(device: torch.device) -> None:
