@@ -27,6 +27,7 @@ def test_a_wait_of_an_idle_device_is_a_stall(device: torch.device) -> None:
     assert 0.9 < stalled_ns / sum(fit.slept_ns) < 1.3
 
 
+@pytest.mark.real_clock
 def test_a_wait_behind_queued_work_is_none(device: torch.device) -> None:
     """The loader takes as long, and the device computes meanwhile; no step waits for it."""
     fit = AsynchronousFit(device)
@@ -42,7 +43,12 @@ def test_a_wait_behind_queued_work_is_none(device: torch.device) -> None:
 def test_the_lead_grows_while_the_device_is_behind(device: torch.device) -> None:
     """Marks that it has not come to: three a step."""
     fit = AsynchronousFit(device)
-    fit.step(lambda: work(60_000.0))
+
+    def fall_behind() -> None:
+        torch.accelerator.synchronize()  # it has come to the marks of the fetch
+        work(60_000.0)
+
+    fit.step(fall_behind)
     for _ in range(STEPS - 1):
         fit.step(lambda: None)
     unplant()

@@ -51,12 +51,13 @@ def test_queued_work_returns_at_once(device: torch.device) -> None:
 
 
 def test_events_tell_the_time_of_the_device(device: torch.device) -> None:
-    """What was planted between two events is what they tell."""
+    """What was planted between two events: all of it, and nothing from outside of them."""
+    begun = time.perf_counter()
     begin = event(device)
     work(50.0)
     end = event(device)
     end.synchronize()
-    assert 49.9 < begin.elapsed_time(end) < 150.0
+    assert 50.0 <= begin.elapsed_time(end) <= (time.perf_counter() - begun) * 1e3
 
 
 def test_an_event_that_has_not_come_has_no_time(device: torch.device) -> None:
@@ -186,9 +187,10 @@ def test_operators_and_streams_last_what_is_planted(device: torch.device) -> Non
         with threaded.stream(side):
             left + left
             left @ left
-    by_name = sorted((span.name, span.stream != 0) for span in spans if span.ms >= 5.0)
-    assert by_name == [("aten::add", True), ("aten::mm", False), ("aten::mm", True)]
-    assert all(span.ms >= 20.0 for span in spans if span.name == "aten::mm")
+    lasted_ms = {(span.name, span.stream != 0): span.ms for span in spans}
+    assert lasted_ms["aten::mm", False] >= 20.0
+    assert lasted_ms["aten::mm", True] >= 20.0
+    assert lasted_ms["aten::add", True] >= 5.0
 
 
 def test_each_synchronisation_is_counted_by_its_kind(device: torch.device) -> None:
@@ -295,8 +297,13 @@ def test_the_statistics_are_those_that_every_accelerator_has(device: torch.devic
     kept = [torch.empty(300 << 10, device=device) for _ in range(3)]
     del kept[1]
     stats = torch.get_device_module(device).memory_stats()
-    assert stats["allocated_bytes.all.current"] == torch.accelerator.memory_allocated()
-    assert torch.accelerator.memory_stats()["inactive_split_bytes.all.current"] > 0
+    assert stats["allocated_bytes.all.current"] >= sum(each.nbytes for each in kept)
+    assert stats["inactive_split_bytes.all.current"] > 0
+    if hasattr(torch.accelerator, "memory_stats"):  # later than torch 2.8
+        general = torch.accelerator.memory_stats()
+        now = [name for name in general if name.endswith(".current") and name in stats]
+        assert now
+        assert [general[name] for name in now] == [stats[name] for name in now]
 
 
 def test_a_query_ends_a_capture(device: torch.device) -> None:
@@ -321,16 +328,3 @@ def test_a_graph_runs_at_each_replay_and_not_before(device: torch.device) -> Non
     for _ in range(3):
         graph.replay()
     assert total.cpu().tolist() == [3.0] * 2
-
-
-def test_a_host_that_works_is_not_slowed_by_the_device(device: torch.device) -> None:
-    """Many small launches are queued long before the device has done them."""
-    slow_operator("aten::add_", 10.0)
-    total = torch.zeros(1, device=device)
-    begun = time.perf_counter()
-    for _ in range(20):
-        total.add_(1)
-    queued_s = time.perf_counter() - begun
-    torch.accelerator.synchronize()
-    assert time.perf_counter() - begun > max(0.2, 2 * queued_s)
-    assert total.item() == 20.0
