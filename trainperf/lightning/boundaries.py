@@ -5,8 +5,9 @@ of a real fit can be replayed through it.  Every method is called at the start o
 action, inside the guard.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 from typing import cast
 
@@ -34,6 +35,15 @@ _BEFORE_STEPS = frozenset(
     }
 )
 """What is told apart while no step is counted."""
+
+_EVERYWHERE = frozenset({*Phase, *Gap})
+_FROM: Mapping[Role, frozenset[Phase | Gap]] = {
+    Role.VALIDATION_BEGINS: frozenset(Phase),
+    Role.VALIDATION: _EVERYWHERE - {Gap.VALIDATION, Gap.SANITY_CHECK},
+    Role.SANITY_BEGINS: frozenset({Gap.STARTUP}),
+    Role.SHUTDOWN: _EVERYWHERE - {Gap.SHUTDOWN},
+}
+"""What may be under everything else when the gap of an action begins with it."""
 
 # What runs every step uses plain names: looking up an enumeration's member takes ten times longer.
 _DATA_WAIT, _FORWARD = MOVES[Role.FETCH].slot, MOVES[Role.FORWARD].slot
@@ -72,26 +82,24 @@ class Boundaries:
         """Whether `training_step` takes the loader's iterator and fetches by itself."""
         self.exhausted = False
         """Whether such a `training_step` found no further batch: Lightning takes it for one."""
-        self._makers: dict[Role, Callable[[Action, bool], Bracket | None]] = {
-            Role.FETCH: self._fetch,
-            Role.COPY: self._copy,
-            Role.FORWARD: self._forward,
-            Role.ZERO_GRAD: self._zero_grad,
-            Role.BATCH: self._batch,
-            Role.EPOCH: lambda _action, _overridden: EpochBracket(recorder),
-            Role.VALIDATION_BEGINS: self._plain(self._validation_begins, None),
-            Role.VALIDATION: self._plain(self._validation, None),
-            Role.SANITY_BEGINS: self._plain(self._sanity_begins, None),
-            Role.SANITY_ENDS: self._plain(None, self._sanity_ends),
-            Role.CHECKPOINT: self._plain(
-                lambda: recorder.enter_gap(MOVES[Role.CHECKPOINT].gap), recorder.leave_gap
-            ),
-            Role.SHUTDOWN: self._plain(self._shutdown, None),
-            Role.HOOK: lambda action, _: self._around_hook(action, None, None),
-            Role.LAST_HOOK: self._hook_then(None, recorder.last_hook_done),
-            Role.BACKWARD_BEGINS: self._hook_then(None, self._backward_begins),
-            Role.BACKWARD_ENDS: self._hook_then(self._backward_ends, None),
+        self._around_hooks: dict[Role, tuple[Act | None, Leave | None]] = {
+            Role.HOOK: (None, None),
+            Role.LAST_HOOK: (None, recorder.last_hook_done),
+            Role.BACKWARD_BEGINS: (None, self._backward_begins),
+            Role.BACKWARD_ENDS: (self._backward_ends, None),
         }
+        """What happens before and after a hook that may be a user's, by the role of its action."""
+        self._guarded: dict[Role, tuple[Act | None, Act | None]] = {
+            Role.COPY: (self._puts(Mark.COPY_BEGINS), self._puts(Mark.COPY_ENDS)),
+            Role.BATCH: (self._micro_batch_begins, None),
+            Role.CHECKPOINT: (
+                partial(recorder.enter_gap, MOVES[Role.CHECKPOINT].gap),
+                recorder.leave_gap,
+            ),
+            Role.SANITY_ENDS: (None, partial(self._rest, Role.SANITY_ENDS)),
+            **{role: (partial(self._rest, role), None) for role in _FROM},
+        }
+        """What happens at the beginning and at the end of the other actions."""
 
     def bracket(self, name: str, *, overridden: bool, ours: bool = False) -> Bracket | None:
         """The bracket for an action, to be cached by its name; `None` when it means nothing.
@@ -100,11 +108,20 @@ class Boundaries:
         """
         action = Action.parse(name)
         role = role_of(action, overridden=overridden)
-        if role is Role.NOTHING or (not self.counts and role not in _BEFORE_STEPS):
+        if role in self._meaningless() or (not self.counts and role not in _BEFORE_STEPS):
             return None
-        if role not in self._makers or (ours and role is Role.HOOK):
-            return PhaseBracket(self._recorder, MOVES[role].phase)
-        return self._makers[role](action, overridden)
+        if role in self._around_hooks and not (ours and role is Role.HOOK):
+            before, after = self._around_hooks[role]
+            # Unguarded: what these call of others is guarded by itself.
+            return (
+                self._around_hook(action, before, after) if overridden else _direct(before, after)
+            )
+        if role in self._guarded:
+            return self._guard.bracket(self.part, *self._guarded[role])
+        own = {Role.FETCH: self._fetch, Role.FORWARD: self._forward, Role.EPOCH: self._epoch}
+        if role in own:
+            return own[role]()
+        return PhaseBracket(self._recorder, MOVES[role].phase)
 
     def hooks_ns(self) -> dict[str, int]:
         """Exclusive host time of every user hook inside steps, so far."""
@@ -124,26 +141,16 @@ class Boundaries:
 
     # -- making brackets ----------------------------------------------------------------------
 
-    def _plain(
-        self, enter: Act | None, leave: Act | None
-    ) -> Callable[[Action, bool], Bracket | None]:
-        bracket = self._guard.bracket(self.part, enter, leave)
-        return lambda _action, _overridden: bracket
-
-    def _hook_then(
-        self, before: Act | None, after: Leave | None
-    ) -> Callable[[Action, bool], Bracket | None]:
-        """A bracket that means something and may have a user's hook inside.
-
-        Unguarded: what it calls of others is guarded by itself.
-        """
-
-        def make(action: Action, overridden: bool) -> Bracket:  # noqa: FBT001 a table of makers
-            if overridden:
-                return self._around_hook(action, before, after)
-            return _direct(before, after)
-
-        return make
+    def _meaningless(self) -> set[Role]:
+        """Roles that mean nothing in this loop."""
+        without = {
+            Role.NOTHING: True,
+            Role.COPY: self.mark is None,
+            Role.BATCH: not self.fetches_inside,
+            # Otherwise Lightning's closure does it, which the optimizer calls inside its bracket.
+            Role.ZERO_GRAD: not self.accumulates,
+        }
+        return {role for role, holds in without.items() if holds}
 
     def _around_hook(self, action: Action, before: Act | None, after: Leave | None) -> Bracket:
         hook = self._hooks.setdefault(
@@ -164,22 +171,13 @@ class Boundaries:
 
         return self._guard.bracket(self.part, enter, leave)
 
-    def _fetch(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
-        del action, overridden
+    def _fetch(self) -> Bracket:
         if self.mark is None and not self.fetches_inside:
             fetched = PhaseBracket(self._recorder, MOVES[Role.FETCH].phase).__exit__
             return _direct(self._asks_for_batch, fetched)
         return self._guard.bracket(self.part, self._fetch_begins, self._fetch_ends)
 
-    def _copy(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
-        del action, overridden
-        if self.mark is None:
-            return None
-        begins, ends = self._puts(Mark.COPY_BEGINS), self._puts(Mark.COPY_ENDS)
-        return self._guard.bracket(self.part, begins, ends)
-
-    def _forward(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
-        del action, overridden
+    def _forward(self) -> Bracket:
         bracket: Bracket = (
             PhaseBracket(self._recorder, MOVES[Role.FORWARD].phase)
             if self.mark is None and not self.manual
@@ -187,17 +185,8 @@ class Boundaries:
         )
         return UntilExhausted(bracket, self._exhausts) if self.fetches_inside else bracket
 
-    def _batch(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
-        del action, overridden
-        if not self.fetches_inside:
-            return None
-        return self._guard.bracket(self.part, self._micro_batch_begins, None)
-
-    def _zero_grad(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
-        del action, overridden
-        # Otherwise Lightning's closure does it, which the optimizer calls inside its own bracket.
-        bracket = PhaseBracket(self._recorder, MOVES[Role.ZERO_GRAD].phase)
-        return bracket if self.accumulates else None
+    def _epoch(self) -> Bracket:
+        return EpochBracket(self._recorder)
 
     def _puts(self, mark: Mark) -> Callable[[], object]:
         def put() -> None:
@@ -256,27 +245,13 @@ class Boundaries:
         self._recorder.leave()
         self.backward_seen = self.backwards = True
 
-    def _validation_begins(self) -> None:
-        if self._recorder.ground < FIRST_GAP:
-            self._recorder.rest(MOVES[Role.VALIDATION_BEGINS].slot)
-
-    def _validation(self) -> None:
+    def _rest(self, role: Role) -> None:
+        """A gap begins, unless it goes on already or another one holds it."""
         ground = self._recorder.ground
-        if ground not in (Gap.VALIDATION, Gap.SANITY_CHECK):
+        if ground in _FROM.get(role, (Gap.SANITY_CHECK,)):
             # Inside a group of micro-batches nothing announces that the loader is built.
-            self._recorder.rest(MOVES[Role.VALIDATION].slot, since_last=ground < FIRST_GAP)
-
-    def _sanity_begins(self) -> None:
-        if self._recorder.ground == Gap.STARTUP:
-            self._recorder.rest(MOVES[Role.SANITY_BEGINS].slot)
-
-    def _sanity_ends(self) -> None:
-        if self._recorder.ground == Gap.SANITY_CHECK:
-            self._recorder.rest(MOVES[Role.SANITY_ENDS].slot)
-
-    def _shutdown(self) -> None:
-        if self._recorder.ground != Gap.SHUTDOWN:
-            self._recorder.rest(MOVES[Role.SHUTDOWN].slot)
+            unannounced = role is Role.VALIDATION and ground < FIRST_GAP
+            self._recorder.rest(MOVES[role].slot, since_last=unannounced)
 
 
 def _direct(enter: Act | None, leave: Leave | None) -> Bracket:
