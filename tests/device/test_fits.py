@@ -16,6 +16,7 @@ from torch import nn
 
 from trainperf.audit.chip_benchmark import fastest
 from trainperf.core.phases import Phase
+from trainperf.core.steps.records import Totals
 from trainperf.loop import LoopMonitor
 
 
@@ -157,6 +158,9 @@ def test_a_stuck_device_does_not_keep_the_users_error_back(device: torch.device)
 
     assert 1.5 < waited_s < 15.0
     assert len(fit.sink.records) == 31
+    assert fit.facts("loss")[:20] == [TRUE_LOSS] * 20
+    totals = [entry for entry in fit.sink.all_entries if isinstance(entry, Totals)]
+    assert "still at work" in totals[-1].reasons["loss"]
     assert "still at work" in str(fit.monitor.monitor.guard.faults)
 
 

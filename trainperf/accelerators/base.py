@@ -1,7 +1,7 @@
 """One device by torch's general interface, and the host as the device that it is on a CPU."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from types import ModuleType
 from typing import Any
@@ -46,13 +46,17 @@ class Accelerator:
 
     def lacks(self) -> Mapping[Ability, str]:
         """Why something cannot be measured there; without what can."""
-        current = torch.accelerator.current_accelerator()
+        current = built_in()
         if current is None or current.type != self.type:
             return dict.fromkeys(Ability, f"not measured: torch knows no queue of {self.type}")
-        if hasattr(torch.accelerator, "memory_stats") or self._function("memory_stats"):
-            return {}
-        reason = f"not measured: {self.type} has no statistics of its allocator"
-        return {Ability.STATISTICS: reason, Ability.RETRIES: reason}
+        counters = self.memory_stats()
+        if not counters:
+            reason = f"not measured: {self.type} has no statistics of its allocator"
+            return {Ability.STATISTICS: reason, Ability.RETRIES: reason}
+        if "num_alloc_retries" not in counters:
+            reason = f"not measured: the allocator of {self.type} counts none"
+            return {Ability.RETRIES: reason}
+        return {}
 
     # -- its queue ------------------------------------------------------------------------------
 
@@ -113,8 +117,7 @@ class Accelerator:
 
         Empty where there are none.
         """
-        ask = getattr(torch.accelerator, "memory_stats", None) or self._function("memory_stats")
-        return {} if ask is None else ask(self.device)
+        return self._ask("memory_stats", self.device) or {}
 
     def peak_bytes(self) -> int | None:
         """Most bytes that the allocator had handed out; `None` where it does not tell."""
@@ -122,31 +125,29 @@ class Accelerator:
 
     def forget_peak(self) -> None:
         """Let the peak be that of what follows, for whoever else reads it too."""
-        ask = getattr(torch.accelerator, "reset_peak_memory_stats", None)
-        ask = ask or self._function("reset_peak_memory_stats")
-        if ask is not None:
-            ask(self.device)
+        self._ask("reset_peak_memory_stats", self.device)
 
     def empty_cache(self) -> None:
         """Give what the allocator keeps back to the device."""
-        ask = getattr(torch.accelerator, "empty_cache", None) or self._function("empty_cache")
-        if ask is not None:
-            ask()
+        self._ask("empty_cache")
 
     def memory_bytes(self) -> tuple[int, int] | None:
         """Free and all of its memory; `None` where nobody tells."""
-        ask = getattr(torch.accelerator, "get_memory_info", None) or self._function("mem_get_info")
-        if ask is None:
-            return None
-        free, total = ask(self.device)
-        return int(free), int(total)
+        sizes = self._ask("mem_get_info", self.device) or self._ask("get_memory_info", self.device)
+        return None if sizes is None else (int(sizes[0]), int(sizes[1]))
+
+    def total_bytes(self) -> int | None:
+        """All of its memory; told also after an error of the device."""
+        total = getattr(self._ask("get_device_properties", self.device), "total_memory", None)
+        if total is None:
+            _, total = self.memory_bytes() or (0, None)
+        return None if total is None else int(total)
 
     # -- what it is -----------------------------------------------------------------------------
 
     def name(self) -> str:
         """As its driver calls it; else the type."""
-        ask = self._function("get_device_name")
-        return self.type if ask is None else str(ask(self.device))
+        return str(self._ask("get_device_name", self.device) or self.type)
 
     def uuid(self) -> str:
         """As the machine's other tools name this device; empty where there is none."""
@@ -180,14 +181,12 @@ class Accelerator:
 
     def random_state(self) -> torch.Tensor | None:
         """Where its generator stands; `None` where nobody tells."""
-        ask = self._function("get_rng_state")
-        return None if ask is None else ask(self.device)
+        state: torch.Tensor | None = self._ask("get_rng_state", self.device)
+        return state
 
     def set_random_state(self, state: torch.Tensor) -> None:
         """Put its generator back."""
-        ask = self._function("set_rng_state")
-        if ask is not None:
-            ask(state, self.device)
+        self._ask("set_rng_state", state, self.device)
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -196,8 +195,14 @@ class Accelerator:
         module: ModuleType | None = getattr(torch, self.type, None)
         return module
 
-    def _function(self, name: str) -> Any:  # noqa: ANN401 whatever the backend has
-        return getattr(self._module(), name, None)
+    def _ask(self, name: str, *given: object) -> Any:  # noqa: ANN401 whatever torch answers
+        """What the backend's own function says, else torch's general one; `None` if none does."""
+        for owner in (self._module(), torch.accelerator):
+            function = getattr(owner, name, None)
+            if function is not None:
+                with suppress(RuntimeError):  # e.g. its allocator is none that torch can ask
+                    return function(*given)
+        return None
 
 
 class Host(Accelerator):
@@ -234,6 +239,10 @@ class Host(Accelerator):
         """The host's is told elsewhere."""
         return None
 
+    def total_bytes(self) -> int | None:
+        """The host's is told elsewhere."""
+        return None
+
     def random_state(self) -> torch.Tensor:
         """Of torch's own generator."""
         return torch.get_rng_state()
@@ -243,9 +252,17 @@ class Host(Accelerator):
         torch.set_rng_state(state)
 
 
+def built_in() -> torch.device | None:
+    """The type of accelerator that this torch was built for; starts nothing."""
+    try:
+        return torch.accelerator.current_accelerator()
+    except RuntimeError:  # torch 2.6 says so that there is none
+        return None
+
+
 def current_index(kind: str) -> int:
     """Index of the current device of that type."""
-    current = torch.accelerator.current_accelerator()
+    current = built_in()
     if current is None or current.type != kind:
         return 0
     return int(_renamed("current_device_index", "current_device_idx")())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import torch
 
-from trainperf.accelerators.base import Accelerator, Host
+from trainperf.accelerators.base import Accelerator, Host, built_in
 from trainperf.accelerators.cuda import Cuda
 from trainperf.accelerators.mps import Mps
 from trainperf.accelerators.xpu import Xpu
@@ -23,9 +23,10 @@ def accelerator_of(device: torch.device) -> Accelerator:
 
 def accelerator_in_use() -> Accelerator | None:
     """The current device, where this process has begun to use one; never begins to."""
-    device = _available()
-    begun = None if device is None else getattr(torch, device.type, None)
-    initialized = getattr(begun, "is_initialized", None)
+    device = built_in()
+    module = None if device is None else getattr(torch, device.type, None)
+    # Asking whether one is there would start the driver, and forks after that would fail.
+    initialized = getattr(module, "is_initialized", None)
     if device is None or (initialized is not None and not initialized()):
         return None
     return accelerator_of(device)
@@ -53,4 +54,4 @@ def set_random_states(states: Mapping[torch.device, torch.Tensor]) -> None:
 
 def _available() -> torch.device | None:
     """Built into torch, and there."""
-    return torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return built_in() if torch.accelerator.is_available() else None

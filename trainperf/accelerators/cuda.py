@@ -14,9 +14,7 @@ from trainperf.core.machine.clocks import TimingEvent
 
 
 ASYNC_ALLOCATOR = "cudaMallocAsync"
-NO_RETRIES = (
-    f"not measured: the allocator is {ASYNC_ALLOCATOR}, which counts no retries and reports 0"
-)
+NO_RETRIES = f"not measured: the allocator is {ASYNC_ALLOCATOR}, which counts none and reports 0"
 
 
 class Cuda(Accelerator):
@@ -67,15 +65,6 @@ class Cuda(Accelerator):
     @override
     def raised_at_wait(self, error: RuntimeError) -> bool:
         return "called a synchronizing CUDA operation" in str(error)
-
-    @override
-    def memory_stats(self) -> Mapping[str, int]:
-        return torch.cuda.memory_stats(self.device)
-
-    @override
-    def memory_bytes(self) -> tuple[int, int] | None:
-        free, total = torch.cuda.mem_get_info(self.device)
-        return free, total
 
     @override
     def uuid(self) -> str:

@@ -212,5 +212,4 @@ def _allocator(device: torch.device, counted_bytes: int) -> dict[str, int]:
 def _capacity(device: torch.device) -> int | None:
     if device.type == "cpu":
         return memory_bytes()
-    sizes = accelerator_of(device).memory_bytes()
-    return None if sizes is None else sizes[1]
+    return accelerator_of(device).total_bytes()

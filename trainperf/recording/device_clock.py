@@ -42,11 +42,8 @@ class DeviceClock:
     def mark(self) -> TimingEvent | None:
         """Record an event now, on this thread's stream.  Runs several times every step.
 
-        Returns `None`, and counts it, when all events are in flight; inside a graph's capture
-        `None`, too.
+        Returns `None`, and counts it, when all events are in flight.  Not inside a capture.
         """
-        if self._device.is_capturing():
-            return None
         if not self._free and self._created >= self._most:
             self.dropped += 1
             return None
@@ -67,15 +64,16 @@ class DeviceClock:
         return self._record(self._device.current_stream())
 
     def fences(self) -> list[TimingEvent]:
-        """One such event for every stream that was marked since the last time: a group's end."""
-        streams = [stream for stream, ahead in self._ahead.items() if ahead]
-        self._ahead = {stream: self._ahead[stream] for stream in streams}
-        return [self._record(stream) for stream in streams or [self._device.current_stream()]]
+        """One such event on this thread's stream, and on each that holds marks: a group's end."""
+        self._ahead = {stream: ahead for stream, ahead in self._ahead.items() if ahead}
+        streams = dict.fromkeys((self._device.current_stream(), *self._ahead))
+        return [self._record(stream) for stream in streams]
 
     def lead(self) -> int:
-        """How many marks the device has not reached yet.  Runs twice every step."""
-        if self._device.is_capturing():
-            return 0
+        """How many marks the device has not reached yet.  Runs twice every step.
+
+        Not inside a capture.
+        """
         for ahead in self._ahead.values():
             while ahead and ahead[0].query():
                 ahead.popleft()

@@ -182,8 +182,7 @@ class Monitor:
             return  # after one of the next steps
         begun = self._clock()
         self._seal_group()
-        while self._groups and self._passed(self._groups[0]):
-            self._write(self._groups.popleft())
+        self._write_passed()
         self.guard.run(_READINGS, self._show)
         if self._totals_due.due(begun):
             self._tell("entries", [self.totals()])
@@ -232,7 +231,8 @@ class Monitor:
         draft = self.recorder.draft
         complete = [draft] if draft is not None and self.recorder.awaits_batch else []
         self.guard.run(self.part, lambda: self.drain(complete))
-        return counted(self.progress, complete)
+        waiting = [draft for group in self._groups for draft in group.drafts]
+        return counted(self.progress, [*waiting, *complete])
 
     def totals(self) -> Totals:
         """The cumulative facts now."""
@@ -261,6 +261,7 @@ class Monitor:
     def _last(self, patience_ns: int) -> None:
         self._seal_group()
         if not self._reached(patience_ns):
+            self._write_passed()
             self.guard.run(_DEVICE, partial(_give_in, patience_ns))
         self._write_all()
         self.guard.run(_READINGS, self._show)
@@ -269,11 +270,13 @@ class Monitor:
         """Seal what there is, wait for the device, and write.
 
         *complete* are steps that go on: they get the facts known by now, and are not written.
-        Where the device is stuck nothing is written yet.
+        Where the device is stuck, what it has not passed is not written yet.
         """
         self._seal_group()
         if self._reached(PATIENCE_NS):
             self._write_all(complete)
+        else:
+            self._write_passed()
 
     def _reached(self, patience_ns: int) -> bool:
         """Whether the device came to the end of all groups in time: asked, for a wait has no end.
@@ -287,6 +290,10 @@ class Monitor:
                 return False
             sleep(_POLL_S)
         return True
+
+    def _write_passed(self) -> None:
+        while self._groups and self._passed(self._groups[0]):
+            self._write(self._groups.popleft())
 
     def _write_all(self, complete: Sequence[Draft] = ()) -> None:
         while self._groups:
@@ -307,7 +314,10 @@ class Monitor:
 
     def _lose_device(self) -> None:
         """After an error of the device what is still on it is not read; host times are."""
-        self._resolve = self.guard.each(())
+        self._device = None
+        for probe in self._parts.probes:
+            if probe.reads_device:
+                self.guard.faults.setdefault(probe.name, self.guard.faults[_DEVICE])
 
     def _write(self, group: _Group, complete: Sequence[Draft] = ()) -> None:
         self._resolve([*group.drafts, *complete])
@@ -400,8 +410,12 @@ def sealed(probe: Probe) -> tuple[TimingEvent, ...]:
     return tuple(probe.seal() or ())
 
 
+class DeviceStuckError(RuntimeError):
+    """The device did not come to the end of the fit."""
+
+
 def _give_in(patience_ns: int) -> None:
-    raise TimeoutError(
+    raise DeviceStuckError(
         f"the device was still at work {patience_ns / 1e9:.0f} s after the last step, and was not "
         "waited for any longer: what the last steps took there is not known"
     )

@@ -54,8 +54,7 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
         name, memory = platform.processor() or platform.machine(), memory_bytes()
     else:
         accelerator = accelerator_of(device)
-        _, memory = accelerator.memory_bytes() or (0, None)
-        name = accelerator.name()
+        name, memory = accelerator.name(), accelerator.total_bytes()
     return {
         "device_name": name,
         "device_memory_bytes": memory,

@@ -77,6 +77,8 @@ class AuditProbe(Probe):
         self.ledger: LedgerProbe | None = None
         """Who is told what the step allocated."""
         self._profiler: ProfilerProbe | None = None
+        self._captures_until = -1
+        """The last step that it is told of."""
         """Captures a step instead."""
         self._note = ""
         self._unread: dict[str, str] = {}
@@ -125,9 +127,9 @@ class AuditProbe(Probe):
             self._resume()
 
     def close(self, draft: Draft) -> None:
-        """Tell the profiler, until it has its trace.  Runs every step."""
+        """Tell the profiler, until the step after its trace is over.  Runs every step."""
         profiler = self._profiler
-        if profiler is not None and not profiler.traces:
+        if profiler is not None and draft.index <= self._captures_until:
             self._guard.wrap(profiler.name, profiler.close)(draft)
 
     def detach(self) -> None:
@@ -200,6 +202,7 @@ class AuditProbe(Probe):
         elif why:
             # The first one wakes the profiler up.
             self._note = f"no step was audited: {why}; step {step + 2} was to be captured instead"
+            self._captures_until = step + 3
             self._capture(step)
         return self.over
 

@@ -38,6 +38,9 @@ class Probe:
     interrupted: ClassVar[float] = math.inf
     """A sample so many times as long as the shortest says nothing about the cost of the next."""
 
+    reads_device: ClassVar[bool] = False
+    """Whether it reads what an asynchronous device has still to write: nothing after its error."""
+
     recorder: Recorder
     _handles: Sequence[RemovableHandle] = ()
     shield: Shield = staticmethod(as_it_is)
@@ -135,6 +138,8 @@ def overriding(probes: Iterable[Probe], hook: str) -> list[tuple[str, Callable[.
 
 class RingProbe(Probe):
     """A probe whose values come off the device through one ring."""
+
+    reads_device = True
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring

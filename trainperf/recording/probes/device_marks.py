@@ -40,6 +40,7 @@ class MarksProbe(Probe):
     """Data stall, transfer time and host lead on an asynchronous device."""
 
     name = "device marks"
+    reads_device = True
     facts: ClassVar[tuple[str, ...]] = (
         "data_stall_ns",
         "h2d_device_ns",
@@ -53,7 +54,7 @@ class MarksProbe(Probe):
     def mark(self, mark: Mark) -> None:
         """Record an event in the open step.  Runs several times every step."""
         draft = self.recorder.draft
-        if draft is None:
+        if draft is None or self._clock.capturing:
             return
         lead = _LEADS.get(mark)
         if lead is not None:

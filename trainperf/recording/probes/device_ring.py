@@ -55,7 +55,7 @@ class _Buffer:
             self.whole = torch.zeros(SLOTS, width, dtype=dtype, device=accelerator.device)
             self.rows = list(self.whole.unbind())
             self._host = (
-                torch.zeros(SLOTS, width, dtype=dtype, pin_memory=True)
+                torch.zeros(SLOTS, width, dtype=dtype, device="cpu", pin_memory=True)
                 if accelerator.asynchronous
                 else self.whole
             )

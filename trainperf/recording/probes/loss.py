@@ -7,7 +7,6 @@ from typing import ClassVar, cast
 import torch
 
 from trainperf.core.formatting.units import plural
-from trainperf.core.machine.clocks import TimingEvent
 from trainperf.recording.probes.base import Batch, RingProbe
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft
@@ -35,8 +34,6 @@ class LossProbe(RingProbe):
         self._asynchronous = asynchronous
         self._on_host: dict[int, float | torch.Tensor] = {}
         """By step: what was read, or will be."""
-        self._row: tuple[int, torch.Tensor | None] = -1, None
-        """The open step, and its place in the ring."""
         self._not_finite = 0
         """Steps whose loss is NaN or infinite."""
         self._first_not_finite: int | None = None
@@ -53,7 +50,10 @@ class LossProbe(RingProbe):
             if value.numel() != 1:
                 return
             if not value.is_cpu:
-                self._copy(draft, value.detach())
+                row = self.ring.row(draft.index, value.device)
+                if row is not None:
+                    value = value.detach()
+                    row.copy_(value.reshape(1) if value.ndim > 1 else value, non_blocking=True)
                 return
             if self._asynchronous:
                 value = value.detach()
@@ -62,20 +62,6 @@ class LossProbe(RingProbe):
         elif not isinstance(value, float):
             return
         self._on_host[draft.index] = value
-
-    def _copy(self, draft: Draft, value: torch.Tensor) -> None:
-        """Have the value ready when the device has come here."""
-        step, row = self._row
-        if step != draft.index or row is None:
-            row = self.ring.row(draft.index, value.device)
-            self._row = draft.index, row
-        if row is not None:
-            row.copy_(value.reshape(1) if value.ndim > 1 else value, non_blocking=True)
-
-    def seal(self) -> Sequence[TimingEvent]:
-        """End the group: a later micro-batch of the open step needs a row of the next one."""
-        self._row = -1, None
-        return super().seal()
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Hand each step the loss that was copied, or read, for it."""

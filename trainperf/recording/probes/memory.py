@@ -37,7 +37,7 @@ class DeviceMemoryProbe(Probe):
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
         if Ability.RETRIES in accelerator.lacks():
-            self._COUNTED = {"alloc_failures": "num_ooms"}
+            self._COUNTED = {}
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to sample, and to count."""
@@ -48,7 +48,8 @@ class DeviceMemoryProbe(Probe):
         """Read what is held now, and what was counted since the reading before."""
         before, self._stats = self._stats, self._accelerator.memory_stats()
         for fact, key in self._READ.items():
-            draft.facts[fact] = self._stats.get(key, 0)
+            if key in self._stats or not self._stats:  # nothing was allocated yet
+                draft.facts[fact] = self._stats.get(key, 0)
         for fact, key in self._COUNTED.items():
             now, then = self._stats.get(key, 0), before.get(key, 0)
             # Whoever resets the statistics resets these counters too.

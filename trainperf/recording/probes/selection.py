@@ -71,6 +71,8 @@ OF_TRAINING = frozenset({Measure.SCALER, Measure.TAIL, Measure.LOSS})
 NOT_REQUESTED = "not requested: attach TrainPerf() for every measurement"
 CPU_COPIES_NOTHING = "not applicable (CPU): the batch is not copied anywhere"
 CPU_IN_STEP = "not applicable (CPU): host and device are the same"
+UNIFIED = "not applicable: the device has the host's memory, so a batch crosses no link"
+DEVICE_MEMORY = "not applicable: device memory is reported instead"
 ONE_RANK = "not applicable: one rank reduces nothing"
 
 ELSEWHERE: Mapping[str, Mapping[tuple[str, ...], str]] = {
@@ -80,7 +82,6 @@ ELSEWHERE: Mapping[str, Mapping[tuple[str, ...], str]] = {
         DeviceMemoryProbe.facts: "not applicable (CPU): see resident_peak_bytes",
     },
     "device": {
-        ResidentMemoryProbe.facts: "not applicable: device memory is reported instead",
         (*PaceProbe.facts, *ProcessorWaitProbe.facts): (
             "not applicable: the host's pace is not the device's"
         ),
@@ -88,17 +89,18 @@ ELSEWHERE: Mapping[str, Mapping[tuple[str, ...], str]] = {
 }
 """What only the other kind of device has, and why."""
 
-OF_EVENTS = frozenset({Measure.TOKENS, Measure.SCALER, Measure.TAIL, Measure.LOSS})
-"""What would be read too early on a device that does not tell how far it has come."""
-
-NEEDS: Mapping[Ability, Sequence[str]] = {
+NEEDS: Mapping[Ability, tuple[str, ...]] = {
     Ability.EVENTS: (
-        *(fact for measure in OF_EVENTS for fact in FACTS_OF[measure]),
         *FACTS_OF[Measure.DATA_WAIT],
         "h2d_device_ns",
+        *FACTS_OF[Measure.SCALER],
+        *FACTS_OF[Measure.TAIL],
+        *FACTS_OF[Measure.LOSS],
+        "tokens_effective",
+        "tokens_padded",
     ),
     Ability.STATISTICS: DeviceMemoryProbe.facts,
-    Ability.RETRIES: ("alloc_retries",),
+    Ability.RETRIES: ("alloc_retries", "alloc_failures"),
 }
 """Facts that cannot be had where a device lacks something."""
 
@@ -150,6 +152,11 @@ class ProbeSet:
     """Its events; `None` where it has none, or needs none."""
 
     @property
+    def reads(self) -> bool:
+        """Whether values can be read from the device: it tells when they are written."""
+        return Ability.EVENTS not in self.lacks
+
+    @property
     def lacks(self) -> Mapping[Ability, str]:
         """What the device beside the host cannot tell, with the reasons."""
         return self.accelerator.lacks() if self.accelerator.asynchronous else {}
@@ -191,27 +198,28 @@ def choose(objects: FitObjects, requested: frozenset[Measure]) -> ProbeSet:
     accelerator = accelerator_of(objects.device)
     objects.device = accelerator.device
     chosen = ProbeSet(accelerator=accelerator)
-    if accelerator.asynchronous and Ability.EVENTS not in chosen.lacks:
+    if accelerator.asynchronous and chosen.reads:
         chosen.clock = DeviceClock(accelerator)
     for measure in EVERYTHING - requested:
         readings = (meter.name for meter in METERS if meter.measure is measure)
         chosen.without((*FACTS_OF[measure], *readings), NOT_REQUESTED)
     elsewhere = ELSEWHERE["device" if accelerator.asynchronous else "cpu"]
-    lacking = {tuple(NEEDS[ability]): reason for ability, reason in chosen.lacks.items()}
-    for facts, reason in {**elsewhere, **lacking}.items():
+    for facts, reason in elsewhere.items():
         chosen.without(facts, reason)
-    if Ability.EVENTS in chosen.lacks:
-        requested -= OF_EVENTS
     # Marks are read before the tail, which may take back what they tell.
     if chosen.clock is not None and requested & {Measure.DATA_WAIT, Measure.H2D, Measure.TAIL}:
         chosen.marks = chosen.include(MarksProbe(chosen.clock))
     for measure, include in PROBES_OF.items():
         if measure in requested:
             include(chosen, objects)
+    for ability, reason in chosen.lacks.items():  # after what is not applicable anywhere
+        chosen.without(NEEDS[ability], reason)
     return chosen
 
 
 def _loss(chosen: ProbeSet, objects: FitObjects) -> None:
+    if not chosen.reads:
+        return
     chosen.loss = chosen.include(
         LossProbe(
             scale=objects.loss_scale,
@@ -223,7 +231,8 @@ def _loss(chosen: ProbeSet, objects: FitObjects) -> None:
 
 def _tokens(chosen: ProbeSet, objects: FitObjects) -> None:
     chosen.include(SamplesProbe())
-    chosen.tokens = chosen.include(TokensProbe(objects.mask))
+    if chosen.reads:
+        chosen.tokens = chosen.include(TokensProbe(objects.mask))
 
 
 def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
@@ -245,6 +254,8 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
 def _transfer(chosen: ProbeSet, _: FitObjects) -> None:
     if not chosen.accelerator.unified:
         chosen.include(TransferProbe())
+    elif chosen.accelerator.asynchronous:
+        chosen.without(FACTS_OF[Measure.H2D], UNIFIED)
 
 
 def _scaler(chosen: ProbeSet, objects: FitObjects) -> None:
@@ -252,7 +263,8 @@ def _scaler(chosen: ProbeSet, objects: FitObjects) -> None:
     if isinstance(engine, ScalingEngine) and engine.fp16_enabled():
         chosen.include(EngineProbe(engine))
     elif isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled():
-        chosen.scaler = chosen.include(ScalerProbe(scaler, objects.optimizers, objects.device))
+        if chosen.reads:
+            chosen.scaler = chosen.include(ScalerProbe(scaler, objects.optimizers, objects.device))
     else:
         reason = f"not applicable: {objects.precision} uses no GradScaler"
         chosen.without(ScalerProbe.facts, reason)
@@ -264,17 +276,18 @@ def _tail(chosen: ProbeSet, objects: FitObjects) -> None:
         chosen.without(TailProbe.facts, ONE_RANK)
     elif not modules:
         chosen.without(TailProbe.facts, not_covered(objects.module, objects.strategy))
-    else:
+    elif chosen.reads:
         marks = chosen.marks
         mark = None if marks is None else partial(marks.mark, Mark.LAST_GRADIENT)
         chosen.tail = chosen.include(TailProbe(modules, mark))
 
 
 def _memory(chosen: ProbeSet, objects: FitObjects) -> None:
-    if not chosen.accelerator.asynchronous:
+    if not chosen.accelerator.asynchronous or Ability.STATISTICS in chosen.lacks:
         chosen.include(ResidentMemoryProbe())
-    elif Ability.STATISTICS not in chosen.lacks:
+    else:
         chosen.include(DeviceMemoryProbe(chosen.accelerator))
+        chosen.without(ResidentMemoryProbe.facts, DEVICE_MEMORY)
     module, optimizers = objects.module, objects.optimizers
     if not isinstance(module, torch.nn.Module):
         return
