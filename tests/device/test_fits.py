@@ -149,6 +149,9 @@ def test_a_stuck_device_does_not_keep_the_users_error_back(device: torch.device)
     fit = Fit(device)
     for number, batch in enumerate(fit.batches()):
         fit.step(batch, ms=0.1)
+        if number == 20:
+            torch.accelerator.synchronize()
+            fit.monitor.monitor.flush()
         if number == 30:
             work(30_000, device)
             break

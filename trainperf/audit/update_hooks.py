@@ -1,6 +1,8 @@
 """Hooks around every update of the process, which an audit may take away in the middle of one."""
 
+import sys
 from collections.abc import Callable
+from traceback import walk_stack
 
 from torch.optim.optimizer import (
     Optimizer,
@@ -10,7 +12,16 @@ from torch.optim.optimizer import (
 from torch.utils.hooks import RemovableHandle
 
 
+_TORCHS = Optimizer.profile_hook_step.__code__.co_filename
+"""Where torch puts its hooks around the `step` of an optimizer."""
+
 UpdateHook = Callable[..., None]
+
+
+def _updates_under_way() -> int:
+    """How many calls of an optimizer's `step` go on in this thread, inside each other."""
+    frames = (frame.f_code for frame, _ in walk_stack(sys._getframe()))  # noqa: SLF001 documented
+    return sum(code.co_name == "wrapper" and code.co_filename == _TORCHS for code in frames)
 
 
 class UpdateHooks:
@@ -33,7 +44,8 @@ class UpdateHooks:
     def attach(self) -> None:
         """Hear of updates from now on."""
         self.release()
-        self._inside, self._attached = 0, True
+        # A closure may have begun the step that is attached to: its update goes on already.
+        self._inside, self._attached = _updates_under_way(), True
         self._handles = [
             register_optimizer_step_pre_hook(self._begins),
             register_optimizer_step_post_hook(self._ends),

@@ -178,6 +178,7 @@ class MeasuredTraining:
     def on_step_end(self, _args: object, _state: object, control: TrainerControl) -> None:
         """The step is complete; logging, evaluation and saving follow."""
         self._micro_batch(complete=True)
+        self._keep_trying(control)
         if not control.should_log:
             self._next(control)
 
@@ -204,8 +205,14 @@ class MeasuredTraining:
     def on_epoch_end(self, _args: object, _state: object, control: TrainerControl) -> None:
         """No further batch follows in this epoch."""
         self.recorder.epoch_ended()
+        self._keep_trying(control)
         if not control.should_log:
             self._next(control)
+
+    def _keep_trying(self, control: TrainerControl) -> None:
+        """Nothing is evaluated or saved of a training that is thrown away."""
+        if self._trained is not None:
+            control.should_evaluate = control.should_save = False
 
     # -- the loader ---------------------------------------------------------------------------
 

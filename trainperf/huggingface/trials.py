@@ -47,7 +47,6 @@ def without_end(args: TrainingArguments) -> None:
         if 0 < (getattr(args, share, 0) or 0) < 1:
             setattr(args, share, 0)
     args.ignore_data_skip = True  # a resumed epoch would have a loader of its own
-    args.eval_strategy = args.save_strategy = "no"
     args.report_to = []
 
 

@@ -43,7 +43,7 @@ _queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF00
 _ignored = "".format
 """Takes whatever it is given, and runs no Python code."""
 
-_WAIT, _FORWARD, _LOSS, _BACKWARD, _BETWEEN, _UPDATE, _APART, _TRIED = range(8)
+_WAIT, _FORWARD, _LOSS, _BACKWARD, _BETWEEN, _UPDATE, _APART = range(7)
 """Where a loop stands.
 
 * `_WAIT`: a step waits for its first forward.
@@ -53,7 +53,6 @@ _WAIT, _FORWARD, _LOSS, _BACKWARD, _BETWEEN, _UPDATE, _APART, _TRIED = range(8)
 * `_BETWEEN`: it is over; an update follows, or another micro-batch is waited for.
 * `_UPDATE`: it goes on.
 * `_APART`: an evaluation is over, or an update that ends no step; what comes next is no wait.
-* `_TRIED`: the process ends, which was started for trials.
 """
 _WAITS = (_WAIT, _BETWEEN)
 
@@ -76,7 +75,12 @@ class OutsideLoop:
         fit = self.fit = Fit(FitOptions())
         self.recorder = fit.recorder
         self._optimizers = [optimizer]
-        """The update of the last one ends a step."""
+        """In the order in which they were met."""
+        self._closer = optimizer
+        """Whose update ends a step."""
+        self._formed = self._tried = False
+        """Whether the first one came round again, so that all are known; whether the process ends,
+        which was started for trials."""
         self._stranger: Optimizer | None = None
         """Whose update was the last one, unless it is one of them."""
         self._over = over
@@ -135,8 +139,10 @@ class OutsideLoop:
 
     def _listen(self) -> None:
         fit = self.fit
-        told = fit.phases.mark, fit.phases.tail_ends
-        self._mark, self._tail_ends = told if fit.phases.watches_backward else (_ignored, _ignored)
+        watched = fit.phases.mark, fit.phases.tail_ends
+        self._mark, self._tail_ends = (
+            watched if fit.phases.watches_backward else (_ignored, _ignored)
+        )
         self._modules.add(self._optimizers)
         self.waits.brackets = fit.phases
         # Only now: hooks are timed as they are called, so brackets inside them are not.
@@ -255,6 +261,9 @@ class OutsideLoop:
         state, self._state, self._depth = self._state, _UPDATE, 1
         if optimizer not in self._optimizers:
             return
+        self._formed = self._formed or optimizer is self._optimizers[0]
+        if state == _FORWARD:  # no gradient of it was seen
+            self._mark(Mark.FORWARD_ENDS)
         if state == _WAIT:  # nothing was called since then, and nothing tells what the time was for
             self.waits.end(_OTHER)
         if self.fit.chosen.scaler is not None:
@@ -271,7 +280,7 @@ class OutsideLoop:
         if not (usual and optimizer in self._optimizers) and not self._takes_turns(optimizer):
             return
         self.recorder.rest(_OTHER)
-        if optimizer is not self._optimizers[-1]:
+        if optimizer is not self._closer:
             self._batch = self._loss = None
             return
         self._tell(complete=True)
@@ -281,7 +290,7 @@ class OutsideLoop:
             self._modules.listen()
         self._state = _WAIT
         self.waits.begin_step()
-        if self._state == _TRIED:
+        if self._tried:
             raise TrialsOver
 
     def _takes_turns(self, optimizer: Optimizer) -> bool:
@@ -291,17 +300,19 @@ class OutsideLoop:
             return False
         joins, self._stranger = self._stranger, None
         if optimizer not in self._optimizers:
-            if self.recorder.index:
+            if self._formed:
                 self._stranger = optimizer
                 return False
-            joins = optimizer
+            joins = self._closer = optimizer
         if joins is not None:
-            self._optimizers.insert(0 if self.recorder.index else 1, joins)
+            self._optimizers.append(joins)
             self._modules.add([joins])
+            if self.fit.chosen.scaler is not None:
+                self.fit.chosen.scaler.adopt(joins)
         return True
 
     def _end_trials(self) -> None:
-        self._state = _TRIED
+        self._tried = True
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import os
 import sys
 from threading import get_ident
 from traceback import walk_stack
+from weakref import ReferenceType, ref
 
 from torch.optim import Optimizer
 
@@ -51,7 +52,8 @@ class ProcessUpdates:
     def _wait(self) -> None:
         """For the first update of a loop."""
         self._loop: OutsideLoop | None = None
-        self._outermost: Optimizer | None = None
+        self._outermost: ReferenceType[Optimizer] | None = None
+        """Whose update goes on; one that has raised has not ended, and is not held."""
         self.begins.thread = self.ends.thread = get_ident()
         self.begins.act = self._guard.hook(_PART, self._update_begins)
         self.ends.act = self._guard.hook(_PART, self._update_ends)
@@ -62,10 +64,12 @@ class ProcessUpdates:
         self._begin(optimizer)
 
     def _update_begins(self, optimizer: Optimizer, *_: object) -> None:
-        self._outermost = self._outermost or optimizer
+        if not _goes_on(self._outermost):
+            self._outermost = ref(optimizer)
 
     def _update_ends(self, optimizer: Optimizer, *_: object) -> None:
-        if optimizer is self._outermost:  # one that it steps itself is part of it
+        outermost = self._outermost and self._outermost()
+        if optimizer is outermost:  # one that it steps itself is part of it
             self._outermost = None
             self._begin(optimizer)
 
@@ -77,6 +81,16 @@ class ProcessUpdates:
         if Monitor.under_way and not self._noted:  # by whomever
             self._noted = True
             self._options.send(LaunchSignal.RECORDED)
+
+
+def _goes_on(outermost: "ReferenceType[Optimizer] | None") -> bool:
+    """Whether a call of its `step` is on the stack."""
+    optimizer = outermost and outermost()
+    frames = walk_stack(sys._getframe())  # noqa: SLF001 documented, and what `inspect` uses
+    return optimizer is not None and any(
+        frame.f_code.co_name == "step" and frame.f_locals.get("self") is optimizer
+        for frame, _ in frames
+    )
 
 
 def _inside_trainer() -> bool:

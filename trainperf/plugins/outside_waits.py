@@ -31,7 +31,7 @@ class BatchWaits:
         self._recorder = recorder
         self.brackets = brackets
         """Of the fit, once it has begun."""
-        self.asked = 0
+        self.calls = 0
         """Whether a loader is at work: 2 for one that has asked another one meanwhile."""
         self._heard = self._usual = False
         """Whether one was asked in this step, and in the one before it: perhaps for this one."""
@@ -53,9 +53,9 @@ class BatchWaits:
 
     def begins(self, *_: object) -> None:
         """A loader is asked.  Runs every step, as the next."""
-        if self.asked:
+        if self.calls:
             if calls_under_way() > 1:
-                self.asked = 2
+                self.calls = 2
                 return
             self.settle()
         recorder = self._recorder
@@ -67,20 +67,20 @@ class BatchWaits:
             recorder.rest(_OTHER, since_last=True)
         self.brackets.mark(Mark.FETCH_BEGINS)
         recorder.enter(_DATA_WAIT)
-        self.asked, self._heard = 1, True
+        self.calls, self._heard = 1, True
 
     def ends(self, *_: object) -> None:
         """It has answered."""
-        if not self.asked or (self.asked > 1 and calls_under_way() > 1):
+        if not self.calls or (self.calls > 1 and calls_under_way() > 1):
             return
         self._recorder.leave()
         self.brackets.mark(Mark.FETCH_ENDS)
-        self.asked = 0
+        self.calls = 0
 
     def settle(self) -> None:
         """A loader that was asked, and has not answered, had no batch any more."""
-        if self.asked:
-            self.asked = 0
+        if self.calls:
+            self.calls = 0
             if self._recorder.slot == _DATA_WAIT:
                 self._recorder.retract()
 
@@ -102,7 +102,7 @@ class BatchWaits:
         Args:
             unheard: What the wait was, if no loader was heard.
         """
-        if self.asked:
+        if self.calls:
             self.settle()
         self.before = None
         divided, recorder = self._usual or self._heard, self._recorder

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.abc import Loader
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -92,9 +92,11 @@ class _AfterImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What Python's own finder gives; nothing for any other module."""
-        spec = PathFinder.find_spec(fullname, path, target) if fullname == TRAINER else None
-        if spec is not None and spec.loader is not None:
+        """What the other finders give; nothing for any other module."""
+        others = [finder for finder in sys.meta_path if finder is not self]
+        each = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in each if spec), None) if fullname == TRAINER else None
+        if spec is not None and hasattr(spec.loader, "__dict__") and spec.loader is not None:
             loads = partial(self._load, spec.loader)
             setattr(spec.loader, "exec_module", loads)  # noqa: B010 a method, on one object
         return spec

@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import msgspec
 
+from trainperf.core.loop_kind import INFERENCE
 from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.readings import STEP_S
@@ -88,7 +89,7 @@ class Monitor:
     under_way: ClassVar["WeakSet[Monitor]"] = WeakSet()
     """Those of this process whose fit is being measured."""
     starts: ClassVar[int] = 0
-    """How often one has begun in this process."""
+    """How many trainings were begun to be measured in this process."""
 
     def __init__(self, clock: HostClock = monotonic_ns) -> None:
         self.guard = Guard()
@@ -129,7 +130,7 @@ class Monitor:
         self._flush_schedule.done(self._clock(), 0)
         self.started = True
         self.under_way.add(self)
-        Monitor.starts += 1
+        Monitor.starts += parts.info.config.get("loop") != INFERENCE.name
         self._tell("begin", self._parts.info)
 
     def _wire(self, parts: RunParts, probes: Sequence[Probe]) -> None:

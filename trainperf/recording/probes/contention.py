@@ -71,8 +71,15 @@ class ContentionProbe(Probe):
         names = [name for name in self._sums if name.startswith(_THREAD)]
         return {name.removeprefix(_THREAD): self._sums[name] for name in names}
 
+    def ended(self, reason: str) -> None:
+        """The last reading, which may come where no step is open any more."""
+        self._read()
+
     def sample(self, draft: Draft) -> None:
         """Read, on the thread that trains; what is gone keeps its last reading."""
+        self._read()
+
+    def _read(self) -> None:
         first, counted = not self._latest, dict(self._counted())
         for (task, name), now in counted.items():
             before = self._latest.get((task, name), now if first or task is None else 0)

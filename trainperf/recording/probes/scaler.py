@@ -45,6 +45,12 @@ class ScalerProbe(RingProbe):
             stepping = self.shield(partial(self._stepping, id(optimizer)))
             self.hook(optimizer.register_step_pre_hook(stepping))
 
+    def adopt(self, optimizer: Optimizer) -> None:
+        """Another one was met that the scaler may step."""
+        self._ids.add(id(optimizer))
+        steps = self.shield(partial(self._stepping, id(optimizer)))
+        self.hook(optimizer.register_step_pre_hook(steps))
+
     def attempt(self, optimizer: object) -> None:
         """The loop is about to ask the scaler to step *optimizer* with fresh gradients."""
         draft = self.recorder.draft
