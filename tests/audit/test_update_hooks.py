@@ -43,3 +43,26 @@ def test_an_audit_that_ends_between_updates_leaves_no_hook() -> None:
         torch.optim.SGD(model.parameters(), 0.1).step()
 
     assert hooks() == others
+
+
+def test_an_audit_that_begins_in_the_closure_of_an_update_leaves_the_training_alone() -> None:
+    """Its forward is there, and its end comes in a hook of the same update."""
+    others = hooks()
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    audit = Audit(model)
+    handle = register_optimizer_step_post_hook(lambda *_: audit.__exit__())
+
+    def closure() -> torch.Tensor:
+        audit.__enter__()
+        loss = model(torch.ones(3, 4)).sum()
+        loss.backward()
+        return loss
+
+    try:
+        optimizer.step(closure)
+    finally:
+        handle.remove()
+    audit.release()
+
+    assert hooks() == others

@@ -1,9 +1,11 @@
 """Plain loops that know nothing of us: what hooks of PyTorch tell of them, and what they leave."""
 
 import copy
+import gc
 import io
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,6 +121,49 @@ def test_optimizers_that_take_turns_are_one_loop(updates: ProcessUpdates, tmp_pa
         train(maker, 1, optimizer=second)
 
     assert len(written(updates, tmp_path).steps) == 8
+
+
+def test_three_optimizers_in_a_row_are_one_loop_with_its_validation(
+    updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """As with an actor, a critic and a temperature: the last of them ends the step."""
+    models = [network() for _ in range(3)]
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.01) for m in models]
+    for number in range(12):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        sum(model(torch.ones(2, 4)).sum() for model in models).backward()  # type: ignore[union-attr]
+        for optimizer in optimizers:
+            optimizer.step()
+        if number == 7:
+            with torch.no_grad():
+                models[0](torch.ones(2, 4))
+
+    steps = written(updates, tmp_path)
+    # The first two ended a step while nobody knew of the third.
+    assert len(steps.steps) == 13
+    assert sum(bool(step.tags & Tag.AFTER_VALIDATION) for step in steps.steps) == 1
+
+
+def test_an_optimizer_whose_first_update_raised_is_not_held(
+    updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """A script that tries again, smaller, has the memory for it, and is recorded."""
+
+    class Failing(torch.optim.SGD):
+        def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+            raise MemoryError
+
+    failing = Failing(network().parameters(), lr=0.01)
+    with pytest.raises(MemoryError):
+        failing.step()
+    held = weakref.ref(failing)
+    del failing
+    gc.collect()
+    assert held() is None
+
+    train(network(), 6)
+    assert len(written(updates, tmp_path).steps) == 5
 
 
 def test_a_loop_that_measures_itself_is_left_to_itself(
