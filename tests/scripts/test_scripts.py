@@ -169,8 +169,8 @@ def test_continuous_integration_runs_everything(installed: Path, tmp_path: Path)
     assert found.returncode == 0
     assert "no chromium" not in found.stderr
     assert calls(installed)[-2:] == [
-        "pytest -m not slow --numprocesses 2 --dist worksteal",
-        "pytest -m slow",
+        "pytest -m not slow or beside --numprocesses 2 --dist worksteal",
+        "pytest -m slow and not beside",
     ]
     assert "apt-get" not in calls(installed)
 

@@ -80,7 +80,7 @@ def test_trials_that_end_early_on_a_rank_hold_up_no_other(
     monkeypatch.setattr(Agreement, "of_job", lambda: Agreement(store, 1, 2))
     module = torch.nn.Linear(2, 2)
     training = Training(module, [], torch.device("cpu"))
-    probe = TrialOptions.of([]).probe(training, None, None, guard)
+    probe = TrialOptions.of([]).probe(training, None, guard)
     probe.attach(Recorder(monotonic_ns))
     other = Agreement(store, 0, 2)
 
