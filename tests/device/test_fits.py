@@ -18,6 +18,7 @@ from trainperf.audit.chip_benchmark import fastest
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Totals
 from trainperf.loop import LoopMonitor
+from trainperf.recording.probes.device_ring import Ring
 
 
 STEPS = 60
@@ -286,3 +287,18 @@ def test_a_stall_is_what_was_slept_on_an_idle_device(device: torch.device) -> No
 
     assert stalls[0] > 0.9
     assert stalls[1] < 0.1
+
+
+def test_a_step_that_was_captured_in_part_has_no_sum(device: torch.device) -> None:
+    """A row that a capture would write again at each replay is not written, so part is missing."""
+    ring, graph = Ring(torch.int64), Graph()
+    row = ring.row(0, device)
+    assert row is not None
+    with graph.capture():
+        assert ring.row(0, device) is None
+    copies = ring.seal()
+    torch.accelerator.synchronize()
+
+    assert all(event.query() for event in copies)
+    ring.resolve()
+    assert ring.take(0) == []

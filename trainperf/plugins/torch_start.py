@@ -93,10 +93,12 @@ class _AfterImport:
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """What the other finders give; nothing for any other module."""
+        if fullname != TRAINER:
+            return None
         others = [finder for finder in sys.meta_path if finder is not self]
-        each = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((spec for spec in each if spec), None) if fullname == TRAINER else None
-        if spec is not None and hasattr(spec.loader, "__dict__") and spec.loader is not None:
+        finds = (getattr(finder, "find_spec", nothing) for finder in others)
+        spec = next(filter(None, (find(fullname, path, target) for find in finds)), None)
+        if spec is not None and hasattr(spec.loader, "__dict__"):
             loads = partial(self._load, spec.loader)
             setattr(spec.loader, "exec_module", loads)  # noqa: B010 a method, on one object
         return spec

@@ -62,8 +62,8 @@ class BracketCost:
         leave: Callable[..., object] = inner.__exit__
         return DirectBracket(self.timed(inner.__enter__), self.timed(leave))
 
-    def timed(self, function: Callable[P, R], sign: int = 1) -> Callable[P, R]:
-        """The function, whose time is counted; with *sign* −1 it is taken off."""
+    def timed(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, whose time is counted."""
         clock = self.clock
 
         def call(*given: P.args, **named: P.kwargs) -> R:
@@ -71,6 +71,6 @@ class BracketCost:
             try:
                 return function(*given, **named)
             finally:
-                self.spent_ns += sign * (clock() - begun)
+                self.spent_ns += clock() - begun
 
         return call

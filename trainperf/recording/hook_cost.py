@@ -64,10 +64,6 @@ class HookCost(BracketCost):
 
         return self.timed(call)
 
-    def untimed(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, whose time is not ours although it is called by one that is timed."""
-        return self.timed(function, -1)
-
     def step_over(self, draft: Draft, *, traced: bool = False) -> float | None:
         """As for brackets; looks at what hooks cost, unless a trace would show it."""
         switch_ns = super().step_over(draft, traced=traced)
@@ -144,7 +140,7 @@ class HookPrice:
 
 
 def _first_gradient(_: Tensor) -> None:
-    torch.autograd.Variable._execution_engine.queue_callback(nothing)  # noqa: SLF001 as `OutsidePasses` does
+    torch.autograd.Variable._execution_engine.queue_callback(nothing)  # noqa: SLF001 as `OutsideLoop` does
 
 
 def _update(*_: object) -> None:

@@ -9,7 +9,7 @@ On a CPU the buffer *is* host memory, and nothing is copied.
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -26,6 +26,10 @@ MOST_BUFFERS = 64
 _SPARE = 3
 """Buffers made at once: one being filled and those on their way.  Pinned memory is allocated then,
 because doing it in a running loop may wait for the device."""
+
+
+_Place: TypeAlias = tuple[torch.device, Any]
+"""A device and its stream, `None` on a CPU."""
 
 
 class _Buffer:
@@ -99,12 +103,12 @@ class Ring:
         self._dtype = dtype
         self._most_buffers = most_buffers
         self._accelerators: dict[torch.device, Accelerator | None] = {}
-        self._open: dict[tuple[torch.device, Any], _Buffer] = {}
+        self._open: dict[_Place, _Buffer] = {}
         """Those that are filled now, by device and stream."""
-        self._spare: dict[tuple[torch.device, Any], list[_Buffer]] = {}
-        self._copied: list[tuple[tuple[torch.device, Any], _Buffer]] = []
+        self._spare: dict[_Place, list[_Buffer]] = {}
+        self._copied: list[tuple[_Place, _Buffer]] = []
         """Of the open group."""
-        self._groups: deque[list[tuple[tuple[torch.device, Any], _Buffer]]] = deque()
+        self._groups: deque[list[tuple[_Place, _Buffer]]] = deque()
         self.rows_of: dict[int, list[list[float]]] = {}
         """Of each step, in the order they were written, until somebody takes them."""
         self._incomplete: set[int] = set()
@@ -126,6 +130,7 @@ class Ring:
         stream = None
         if accelerator.asynchronous:
             if accelerator.is_capturing():
+                self._incomplete.add(step)
                 return None
             stream = accelerator.current_stream()
         key = device, stream
@@ -178,9 +183,7 @@ class Ring:
             self._accelerators[device] = None if mute else accelerator
         return self._accelerators[device]
 
-    def _another(
-        self, key: tuple[torch.device, Any], accelerator: Accelerator, width: int
-    ) -> _Buffer | None:
+    def _another(self, key: _Place, accelerator: Accelerator, width: int) -> _Buffer | None:
         """One in place of the open one, if there was one; `None` when all are in flight."""
         self._copy(key)
         in_flight = sum(map(len, self._groups)) + len(self._copied) + len(self._open)
@@ -194,7 +197,7 @@ class Ring:
         self._spare[key] = spare
         return buffer
 
-    def _copy(self, key: tuple[torch.device, Any]) -> None:
+    def _copy(self, key: _Place) -> None:
         buffer = self._open.pop(key, None)
         if buffer is None:
             return
