@@ -23,7 +23,7 @@ from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements, traces
 from trainperf.analysis.summary.host_share import host_share
-from trainperf.analysis.summary.lines import phase_lines, slow_steps
+from trainperf.analysis.summary.lines import before_fit, phase_lines, slow_steps
 from trainperf.analysis.summary.ranks import what_if
 from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
@@ -116,6 +116,8 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     traced = traces(folds.steps, folds.traced, run.ranks, restarted=len(run.attempts) > 1)
     # Samples of a later attempt are numbered by its own steps.
     lines = documents.lines if len(run.attempts) == 1 else None
+    if facts.state != "running" and not facts.window:
+        facts = msgspec.structs.replace(facts, before_s=before_fit(lines))
     summary = Summary(
         run=facts,
         readings=all_readings,

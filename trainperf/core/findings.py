@@ -15,7 +15,8 @@ from trainperf.core.artifacts.trials import TrialVerdict
 
 
 Level = Literal["high", "medium", "low"]
-Scope = Literal["step", "fit"]
+Scope = Literal["step", "fit", "script"]
+"""What shares and gains are of: a steady step, the fit, or all that the process did."""
 Effort = Literal["minutes", "hours", "days"]
 
 
@@ -68,7 +69,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     part: str
     """Id of a finding."""
     scope: Scope
-    """Whether share and gains are of a steady step or of the whole fit."""
+    """What share and gains are of."""
     fraction: float | None
     """Share of the scope's time that the part takes; `None` where it is not known."""
     gain: float | None
@@ -103,7 +104,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     fraction: float | None = None
     """Share of the scope's wall time that would be saved if the cause vanished altogether."""
     scope: Scope = "step"
-    """Whether that is a share of a steady step or of the whole fit."""
+    """What that is a share of."""
     gain_upper_bound: float | None = None
     """The scope gets at most so many times faster by it, by the law of the step or a ceiling that
     was tried; `None` when no bound is known."""
@@ -224,7 +225,7 @@ def place_of(finding: Finding, steps_fraction: float) -> tuple[bool, int, float]
     if finding.gain is None:
         low, high = finding.severity == "low", finding.severity == "high"
         return (later, 3, 0.0) if low else (later, 1, float(not high))
-    of_fit = saving(finding.gain) * (1.0 if finding.scope == "fit" else steps_fraction)
+    of_fit = saving(finding.gain) * (steps_fraction if finding.scope == "step" else 1.0)
     notable = of_fit >= LIMITS.worth
     return later, 0 if notable else 2, -of_fit / DAYS[finding.effort]
 

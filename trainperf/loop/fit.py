@@ -32,6 +32,7 @@ from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
 from trainperf.recording.aggregation import AggregationSink
 from trainperf.recording.bracket_cost import BracketCost
+from trainperf.recording.early_lines import EARLY_LINES
 from trainperf.recording.machine.probe import is_first_of_host, machine_probe
 from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.audit import AuditProbe
@@ -271,6 +272,7 @@ class Fit:
         profile = options.profile or facts.profile
         capture = None if profile is None else capture_probe(profile, place, self.guard)
         probes: list[Probe] = [] if capture is None else [capture]
+        early = EARLY_LINES.end()
         if run is None:
             return probes
         root = facts.root or objects.module
@@ -282,7 +284,7 @@ class Fit:
             self.audit.ledger = self.chosen.ledger
             probes.append(self.audit)
         if options.lines and objects.run is not None and self._on_machine_clock:
-            probes.append(LinesProbe(objects.run))
+            probes.append(LinesProbe(objects.run, early=early))
         first = objects.world_size == 1 or is_first_of_host(self._outputs.rank)
         if options.machine and self._on_machine_clock and first:
             probes += machine_probe(run, self._outputs.rank, objects.device)

@@ -18,6 +18,7 @@ from torch.optim.optimizer import (
 )
 
 from trainperf.core.launch_environment import LaunchOptions, LaunchSignal
+from trainperf.recording.early_lines import EARLY_LINES
 from trainperf.recording.guard import Guard
 from trainperf.recording.process_objects import SwitchedHook, UntracedHook, nothing
 
@@ -55,6 +56,7 @@ def _begin(options: LaunchOptions, guard: Guard) -> None:
         updates.begins(*given)
 
     options.send(LaunchSignal.LOADED)
+    EARLY_LINES.start()
     before = register_optimizer_step_pre_hook(UntracedHook(guard.hook(PART, first_update)))
     after = register_optimizer_step_post_hook(UntracedHook(nothing))
     _hear_of_trainers(guard.wrap(PART, _offer_callback))

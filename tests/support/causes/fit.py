@@ -159,6 +159,39 @@ PAUSES = (
 )
 
 
+# -- before the fit ------------------------------------
+
+
+def prepared(spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0) -> Seen:
+    """A script that works so long before a fit of so many seconds."""
+    before_s = {"before_fit": spent_s, "imports": loading_s, "unseen": 1.0}
+    account = step(forward=100, fit_s=fit_s, before_s=before_s)
+    return seen(account, **seen_in("before_fit"))
+
+
+BEFORE = (
+    Case(
+        "before_first_step",
+        "half of what the script takes is its own work before the first step",
+        prepared(26.0),
+        26.0,
+        "keep_prepared",
+        (
+            prepared(9.9, fit_s=5.0),  # nobody turns away
+            prepared(26.0, fit_s=100.0),  # a fifth of 132 s are 26.4
+            prepared(0.0, loading_s=60.0),
+            seen(step(forward=100, fit_s=20.0), **seen_in("before_fit")),
+        ),
+        words=(
+            "26.0 s of the script's own work before the first step, 50 % of all it takes",
+            "32.0 s before the fit, 5.00 s of them loading modules",
+            "evaluate (train.py:88): 80 % of that in 50 samples",
+        ),
+        shows={"where": "train.py:88"},
+    ),
+)
+
+
 # -- steps ------------------------------------
 
 
@@ -616,4 +649,4 @@ COMPILING = (
     ),
 )
 
-CASES = (*PAUSES, *STEPS, *TIME, *COMPILING)
+CASES = (*PAUSES, *BEFORE, *STEPS, *TIME, *COMPILING)

@@ -33,6 +33,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "memory:leak",
             "broken:scheduler_per_micro_batch",
             "fit:no_steady_state",
+            "fit:before_first_step",
             "fit:overflow",
             # Habits with a line.
             "ranks:straggler",

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS
+from trainperf.core.artifacts.lines import BEFORE_FIT
+from trainperf.core.findings import LIMITS, Scope
 
 
 Basis = Literal["measured", "sampled", "audited", "traced", "modelled", "logged"]
@@ -157,6 +158,8 @@ class StepAccount:
     kernel_s: float = 0.0
     """CPU seconds of the kernel for this process, wherever in the step."""
     fit_s: float = 0.0
+    before_s: Mapping[str, float] = field(default_factory=dict)
+    """What the process did before the fit to its seconds; empty where nobody saw it."""
     steps_s: float = 0.0
     """Of the fit, in steps of any kind."""
     steps: int = 0
@@ -171,6 +174,11 @@ class StepAccount:
     def share(self, seconds: float) -> float:
         """Of the step, at most all of it."""
         return min(max(seconds, 0.0) / self.step_s, 1.0) if self.step_s else 0.0
+
+    def whole_s(self, claim: "Claim") -> float:
+        """Seconds of what a claim is a share of: the step, the fit, or the script."""
+        script_s = self.fit_s + sum(self.before_s.values())
+        return {"step": self.step_s, "fit": self.fit_s, "script": script_s}[claim.scope]
 
     def share_of_fit(self, seconds: float) -> float:
         """Of the fit, at most all of it."""
@@ -257,6 +265,13 @@ class Claim:
     """Whether these are waits of ranks for each other, which a device does as well."""
     interruptions: float = 1.0
     """How often a step, or the fit, it empties the caches for what comes after."""
+
+    @property
+    def scope(self) -> Scope:
+        """Whether it is a share of a step, of the fit, or of the script."""
+        if BEFORE_FIT in self.pauses_s:
+            return "script"
+        return "fit" if self.pauses_s else "step"
 
     @property
     def of_host(self) -> bool:

@@ -30,7 +30,7 @@ def decisions(summary: Summary) -> tuple[Decision, ...]:
 def _row(finding: Finding, of_steps: float) -> Decision:
     days, gain, saved = DAYS[finding.effort], finding.gain, None
     if gain is not None:
-        saved = saving(gain) * (1.0 if finding.scope == "fit" else of_steps)
+        saved = saving(gain) * (of_steps if finding.scope == "step" else 1.0)
     return Decision(
         part=finding.id,
         scope=finding.scope,

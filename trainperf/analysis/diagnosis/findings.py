@@ -1,5 +1,6 @@
 """Findings: causes in words, each with its changes and one gain, in one order."""
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -60,7 +61,7 @@ def finding_of(
         evidence=cause.evidence,
         action="",
         fraction=fraction,
-        scope="fit" if claim is not None and claim.pauses_s else "step",
+        scope="step" if claim is None else claim.scope,
         confidence=_less_sure(cause.confidence)
         if noisy and claim is not None
         else cause.confidence,
@@ -108,7 +109,7 @@ def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeG
 def _fraction(claim: Claim, account: StepAccount) -> float:
     """Share of its scope that would be gone without it."""
     if claim.pauses_s:
-        return account.share_of_fit(sum(claim.pauses_s.values()))
+        return min(1.0, sum(claim.pauses_s.values()) / (account.whole_s(claim) or math.inf))
     return account.share(gone_s(account, claim))
 
 

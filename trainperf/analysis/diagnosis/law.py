@@ -29,7 +29,7 @@ its mean share of the model's threads, may go with a cause.
 it the rest is faster as well, each time by what fetching `REFILL_BYTES` takes, at most by what the
 cause takes itself, and a call by at most `COLD` times.
 
-**Fit.** fit = steps + pauses.
+**Fit.** fit = steps + pauses; script = what comes before the fit + fit.
 
 *About* is what a change brings by this law when it realises the share of the seconds that it
 usually does (`changes`).  *At most* has all of them at their ideal: gone, or the roofline of the
@@ -82,9 +82,9 @@ def at_most(account: StepAccount, claim: Claim) -> float | None:
         account: All of it, with what others claim.
         claim: What the cause removes.
     """
-    whole_s, removes_s = account.step_s, claim.removes_s
+    whole_s, removes_s = account.whole_s(claim), claim.removes_s
     if claim.pauses_s:
-        whole_s, removes_s = account.fit_s, sum(claim.pauses_s.values())
+        removes_s = sum(claim.pauses_s.values())
     if claim.at_most_s is not None:
         removes_s = claim.at_most_s
     for slot in {region.slot for region in claim.regions}:
@@ -110,7 +110,8 @@ def about(account: StepAccount, claim: Claim, realises: float) -> float | None:
         realises: Share of that which the change usually saves.
     """
     if claim.pauses_s:
-        return _ratio(account.fit_s, account.fit_s - realises * sum(claim.pauses_s.values()))
+        whole_s = account.whole_s(claim)
+        return _ratio(whole_s, whole_s - realises * sum(claim.pauses_s.values()))
     waited_s = _waited_for_s(account, claim)
     if waited_s is None:
         return None

@@ -136,6 +136,7 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         others_cpus=_others_cpus(facts),
         kernel_s=0.0 if summary.host is None else (summary.host.kernel or 0.0) * step_s,
         fit_s=summary.run.fit_s - waits_s,
+        before_s=summary.run.before_s,
         steps_s=sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES),
         steps=facts.steps,
         pauses_s={

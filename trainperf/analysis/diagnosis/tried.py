@@ -20,7 +20,7 @@ def with_measured(finding: Finding, trials: Sequence[TrialResult], run: str = ""
         run: Where they were made, if not in the run of the finding.
     """
     own = [trial for trial in trials if finding.id in trial.rules and not trial.parts]
-    if finding.scope == "fit" or not own:
+    if finding.scope != "step" or not own:
         return finding
     ceilings = [trial for trial in own if trial.kind == "ceiling" and trial.counts]
     resolved = [t for t in own if t.kind == "change" and t.speedup is not None and t.resolved]

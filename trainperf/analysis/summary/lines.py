@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps
 from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode, RecurringSteps
-from trainperf.core.artifacts.lines import SampledLines, SampledStack
+from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS, SampledLines, SampledStack
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Tag
 from trainperf.core.stats.quantiles import wilson
@@ -121,6 +121,21 @@ def phase_lines(lines: SampledLines | None, steady: Collection[int]) -> tuple[Ph
         code.named(slot, steady if slot in _PHASES else None) for slot, _ in slots.most_common()
     )
     return tuple(each for each in named if each is not None)
+
+
+def before_fit(lines: SampledLines | None) -> dict[str, float]:
+    """Seconds of the process before its first fit: the script's, of loading modules, and unseen.
+
+    Empty where no sample tells of them.  Unseen is what came before torch was loaded.
+    """
+    if lines is None or not lines.before_fit_s:
+        return {}
+    spent_s = dict.fromkeys((BEFORE_FIT, IMPORTS), 0.0)
+    for sample in lines.samples:
+        slot = lines.stacks[sample.stack].slot
+        if slot in spent_s:
+            spent_s[slot] += sample.stands_for_us / 1e6
+    return {**spent_s, "unseen": max(0.0, lines.before_fit_s - sum(spent_s.values()))}
 
 
 class _SampledCode:
@@ -277,7 +292,9 @@ class _SampledCode:
                 return owner
             lines = _summed((frames[depth], part) for frames, part in stacks.items())
             line, part = lines.most_common(1)[0]
-            if function not in running:
+            if owner is not None and function[1].startswith("<"):
+                pass  # a comprehension or a lambda is a line of the function around it
+            elif function not in running:
                 owner = self._line(line, weight / whole, samples)
                 if outermost:
                     return owner

@@ -129,6 +129,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for of the run, e.g. `steps 10,000-20,000`; empty for all of it."""
     fit_s: float
     """Host time of the fit on the lowest rank; up to the last line while it is running."""
+    before_s: dict[str, float] = {}
+    """Seconds from the start of the process to its first fit: `before_fit` is the script's own
+    work, `imports` loading modules, `unseen` what came before torch was loaded.  Of a whole run
+    that has ended, under `trainperf run`; empty for any other."""
     earlier: dict[str, int]
     """Steps, samples and tokens of earlier fits that this one continues."""
     software: dict[str, str]

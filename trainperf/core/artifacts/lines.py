@@ -12,6 +12,10 @@ import msgspec
 from trainperf.core.artifacts import Document
 
 
+BEFORE_FIT, IMPORTS = "before_fit", "imports"
+"""Slots of samples from before the fit: the script's own work, and loading modules."""
+
+
 class Place(msgspec.Struct, frozen=True, array_like=True):
     """A line of a function."""
 
@@ -27,7 +31,7 @@ class SampledStack(msgspec.Struct, frozen=True, array_like=True):
     """Frames of the user's code, one inside the other, in one phase or gap."""
 
     slot: str
-    """Label of the phase or gap."""
+    """Label of the phase or gap, `BEFORE_FIT` or `IMPORTS`."""
     frames: tuple[int, ...]
     """Numbers of places, the outermost first; none where no code of the user was running."""
     outside: int
@@ -67,4 +71,6 @@ class SampledLines(Document, frozen=True, kw_only=True):
     places: tuple[Place, ...]
     stacks: tuple[SampledStack, ...]
     samples: tuple[Sample, ...]
-    """In their order."""
+    """In their order; those from before the fit are all kept."""
+    before_fit_s: float = 0.0
+    """From the start of the process to its first fit, where samples tell of it; else 0."""

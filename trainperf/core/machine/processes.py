@@ -6,6 +6,7 @@ Linux only: elsewhere nobody has an identity, and how long a run has been silent
 import os
 import signal
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,6 +49,14 @@ def this_process(proc: Path = _PROC) -> str:
     started = _started(pid, proc)
     space = _space(proc)
     return f"{space}/{pid}/{started}" if space and started else ""
+
+
+def age_s(proc: Path = _PROC) -> float | None:
+    """Seconds since this process started, to a hundredth; `None` if unknown."""
+    started = _started(os.getpid(), proc)
+    if not started:
+        return None
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(started) / os.sysconf("SC_CLK_TCK")
 
 
 def has_died(process: str, proc: Path = _PROC) -> bool | None:

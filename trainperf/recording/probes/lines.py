@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainperf.core.artifacts import write_document
-from trainperf.core.artifacts.lines import Sample, SampledLines
+from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS, Sample, SampledLines
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
+from trainperf.core.machine.processes import age_s
 from trainperf.core.phases import GAPS, PHASES
+from trainperf.recording.early_lines import EarlySample
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.probes.user_stacks import UserStacks
 from trainperf.recording.recorder import Draft, Recorder
@@ -67,17 +69,32 @@ class LinesProbe(Probe):
         run: Where `lines.json` is written, now and then and at the end.
         budget: Share of wall time that it may cost, after a credit; by default `BUDGET`.
         clock: Of the pauses, and of its own cost.
+        early: Samples of this process from before the fit.
     """
 
     name = "lines"
 
     def __init__(
-        self, run: Path, *, budget: float | None = None, clock: HostClock = monotonic_ns
+        self,
+        run: Path,
+        *,
+        budget: float | None = None,
+        clock: HostClock = monotonic_ns,
+        early: Sequence[EarlySample] = (),
     ) -> None:
         self._run = run
         self._budget = BUDGET if budget is None else budget
         self._clock = clock
         self._stacks = UserStacks()
+        self._early = [
+            Sample(
+                self._stacks.number(IMPORTS if each.loading else BEFORE_FIT, each.innermost),
+                -1,
+                each.stands_for_us,
+            )
+            for each in early
+        ]
+        self._before_fit_s = (age_s() or 0.0) if early else 0.0
         self._samples: list[Sample] = []
         self._taken, self._every = 0, 1
         self._cost_ns = self._charged_ns = 0
@@ -128,7 +145,8 @@ class LinesProbe(Probe):
             cost_s=self._cost_ns / 1e9,
             places=self._stacks.places(),
             stacks=stacks,
-            samples=tuple(samples),
+            samples=(*self._early, *samples),
+            before_fit_s=self._before_fit_s,
         )
 
     def _sample_until_stopped(self) -> None:

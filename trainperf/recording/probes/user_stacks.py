@@ -9,6 +9,7 @@ import torch
 
 from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts.lines import Place, SampledStack
+from trainperf.recording.early_lines import CopiedFrame
 from trainperf.recording.probes.host_work import CALLERS, host_work, package_of
 
 
@@ -16,6 +17,8 @@ FRAMEWORK, PACKAGE, USER, MODULE, LIBRARY, LOADER = range(6)
 """Whose code a frame runs: torch's or a framework's; an installed package's; the user's; the part
 of torch that calls a module's forward; Python's or numpy's, which calls nothing of torch; and the
 part of torch that is asked for batches."""
+
+AnyFrame = FrameType | CopiedFrame
 
 _OPERATORS = (FRAMEWORK, MODULE, LOADER)
 """Whose frames may run tensor operations for the user's line."""
@@ -49,11 +52,12 @@ class UserStacks:
         """Code's identity and line to number and code, which is kept alive, and so its identity."""
         self._host_work: dict[str | tuple[int, int], str] = {}
 
-    def number(self, slot: str, innermost: FrameType | None) -> int:
+    def number(self, slot: str, innermost: AnyFrame | None) -> int:
         """Number of the stack that ends in this frame, seen in that phase.  No frame is kept."""
         own: list[int] = []
         others: list[int] = []
-        inside, last, frame, leaf, loads = 0, FRAMEWORK, innermost, None, False
+        frame: AnyFrame | None = innermost
+        inside, last, leaf, loads = 0, FRAMEWORK, None, False
         while frame is not None:
             kind = kind_of(frame.f_code.co_filename)
             if kind == USER:
@@ -82,7 +86,7 @@ class UserStacks:
         kept = list(self._places.items())
         return tuple(described(code, line) for (_, line), (_, code) in kept)
 
-    def _place(self, frame: FrameType) -> int:
+    def _place(self, frame: AnyFrame) -> int:
         code = frame.f_code
         # None while a frame is between two lines, e.g. where a generator resumes.
         at = id(code), frame.f_lineno or code.co_firstlineno
@@ -90,8 +94,10 @@ class UserStacks:
             return _NOWHERE  # a stack with a new place would not be kept
         return self._places.setdefault(at, (len(self._places), code))[0]
 
-    def _work(self, frame: FrameType, kind: int | None) -> str:
-        """What it does on the host.  Its source is read where it is seen first."""
+    def _work(self, frame: AnyFrame, kind: int | None) -> str:
+        """What it does on the host; nothing of a copy.  The source is read at its first look."""
+        if isinstance(frame, CopiedFrame):
+            return ""
         code = frame.f_code
         package = None if kind == USER else package_of(code.co_filename)
         at = (id(code), frame.f_lasti) if package is None else package

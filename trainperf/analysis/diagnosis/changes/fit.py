@@ -5,6 +5,17 @@ from trainperf.analysis.diagnosis.changes.change import HF, LIGHTNING, Change
 
 CHANGES: tuple[Change, ...] = (
     Change(
+        id="keep_prepared",
+        of=("before_first_step",),
+        advice="Keep what {name} prepares",
+        how="write its result to a file once and read that when it is there (numpy.save, "
+        "torch.save, datasets' cache); what cannot be kept, make in several processes",
+        effort="minutes",
+        realises=0.95,
+        source="docs/measurements/cpu-2-cores/before-first-step.json",
+        confirm="the second start of the script reaches its first step at once",
+    ),
+    Change(
         id="validate_less",
         of=("validation",),
         advice="Validate less",

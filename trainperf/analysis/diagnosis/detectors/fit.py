@@ -6,6 +6,7 @@ from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     duration,
@@ -127,6 +128,41 @@ def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa
         ),
         changes=(Use(change=change),),
         severity="low",
+    )
+
+
+ATTENTION_S = 10.0
+"""From here on people turn to something else; what takes less is no loss (Nielsen, 1993)."""
+
+
+def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
+    """The script prepares for long before its first step.
+
+    Removed is what its own lines took; loading modules stays.
+
+    Wrong where: the run is a short try of a long training, of which this will be a small part; or
+    what is prepared is another thing each time.
+    To confirm: start the script again, with what it prepares kept.
+    """
+    spent_s, line = account.before_s.get(BEFORE_FIT, 0.0), facts.owner(BEFORE_FIT)
+    claim = Claim(pauses_s={BEFORE_FIT: spent_s})
+    lost = spent_s / (account.whole_s(claim) or math.inf)
+    if spent_s < ATTENTION_S or lost < LIMITS.critical:
+        return None
+    before_s, loading_s = sum(account.before_s.values()), account.before_s.get(IMPORTS, 0.0)
+    return Cause(
+        id="before_first_step",
+        title=f"{duration(spent_s)} of the script's own work before the first step, "
+        f"{share(lost)} of all it takes",
+        evidence=(
+            f"{duration(before_s)} before the fit, {duration(loading_s)} of them loading modules",
+            *sampled(line),
+        ),
+        changes=(
+            Use(change="keep_prepared", values={"name": line.subject if line else "the script"}),
+        ),
+        claim=claim,
+        where="" if line is None else line.where,
     )
 
 

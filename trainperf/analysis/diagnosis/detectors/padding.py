@@ -28,7 +28,8 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
 
     The gain is in effective tokens per second, in updates of the same sequences: what is around
     forward and backward stays.  Attention over shorter rows gains more than its tokens: what the
-    audit says of it is added.
+    audit says of it is added; without one, *at most* has all of forward and backward go by the
+    square of the rows.
 
     Wrong where: padded rows are what the hardware likes: a multiple of 64 may be faster than fewer
     tokens.
@@ -46,6 +47,10 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
     squared = attends_s / (total_s(account.regions) or 1.0) if shorter else 0.0
     part = wasted + squared * wasted * (1 - wasted)
     owns_s = {slot: part * account.spent(slot) for slot in slots}
+    squares_s = None
+    if shorter and not account.regions:
+        spent_s = account.spent("forward", "backward", "other", "between")
+        squares_s = wasted * (2 - wasted) * spent_s
     useful, every = facts.value(EFFECTIVE_TOKENS_PER_S), facts.value(PADDED_TOKENS_PER_S)
     lengths = facts.sequence_lengths
     return Cause(
@@ -59,7 +64,9 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
             lengths and f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens",
         ),
         changes=(use,),
-        claim=Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), shrinks=part),
+        claim=Claim(
+            owns_s=owns_s, removes_s=sum(owns_s.values()), at_most_s=squares_s, shrinks=part
+        ),
         confidence="medium",
     )
 

@@ -1,0 +1,108 @@
+"""Samples of the main thread before there is a fit: what a script does ahead of its first step.
+
+A thread looks at the stack five times a second, ever more seldom the longer it takes, in processes
+that `trainperf run` has launched, from the moment in which torch is loaded.  Frames are copied,
+none is held: what the script lets go of is gone.
+"""
+
+import multiprocessing
+import sys
+import threading
+from dataclasses import dataclass
+from types import CodeType, FrameType
+
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
+
+
+EVERY_NS = 200_000_000
+"""Between two looks, in the beginning."""
+LOOKS = 500
+"""From so many on they get rarer, so that the last ones are a five-hundredth of all the time apart:
+in a day there are some 3,000."""
+_LOADING = "<frozen importlib._bootstrap>"
+_DEEPEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFrame:
+    """What a frame was at, by the names that a frame has."""
+
+    f_code: CodeType
+    f_lineno: int | None
+    f_back: "CopiedFrame | None"
+
+
+@dataclass(frozen=True, slots=True)
+class EarlySample:
+    """A look at the main thread."""
+
+    innermost: CopiedFrame
+    loading: bool
+    """Whether a module was being loaded."""
+    stands_for_us: int
+
+
+class EarlyLines:
+    """Samples the main thread from `start` to `end`.
+
+    Args:
+        clock: Of the pauses.
+    """
+
+    def __init__(self, clock: HostClock = monotonic_ns) -> None:
+        self._clock = clock
+        self._samples: list[EarlySample] = []
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin; does nothing in a process that another Python process has made for its own work.
+
+        A worker of a loader would sample itself for as long as it lives.
+        """
+        if self._thread is None and multiprocessing.parent_process() is None:
+            self._thread = threading.Thread(
+                target=self._look_until_stopped, name="trainperf early lines", daemon=True
+            )
+            self._thread.start()
+
+    def end(self) -> tuple[EarlySample, ...]:
+        """Stop; what was seen, once."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return ()
+        self._stop.set()
+        thread.join(timeout=1.0)
+        samples, self._samples = tuple(self._samples), []
+        return samples
+
+    def _look_until_stopped(self) -> None:
+        watched = threading.main_thread().ident
+        began_ns = last_ns = self._clock()
+        while not self._stop.wait(max(EVERY_NS, (last_ns - began_ns) // LOOKS) / 1e9):
+            frame = sys._current_frames().get(watched or 0)  # noqa: SLF001 the documented name
+            now_ns = self._clock()
+            if frame is not None:
+                innermost, loading = copied(frame)
+                stands_for_us = (now_ns - last_ns) // 1000
+                self._samples.append(EarlySample(innermost, loading, stands_for_us))
+            del frame
+            last_ns = now_ns
+
+
+def copied(frame: FrameType) -> tuple[CopiedFrame, bool]:
+    """The stack that ends in this frame without what it holds, and whether it loads a module."""
+    frames: list[tuple[CodeType, int | None]] = []
+    current: FrameType | None = frame
+    while current is not None and len(frames) < _DEEPEST:
+        frames.append((current.f_code, current.f_lineno))
+        current = current.f_back
+    caller: CopiedFrame | None = None
+    for code, line in reversed(frames):
+        caller = CopiedFrame(code, line, caller)
+    assert caller is not None  # noqa: S101 the frame itself
+    return caller, any(code.co_filename == _LOADING for code, _ in frames)
+
+
+EARLY_LINES = EarlyLines()
+"""Of this process."""
