@@ -55,6 +55,16 @@ for batch in DataLoader(Rows(), batch_size=4):
     optimizer.step()
 """
 
+PREPARING = """
+def prepare():
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < 4:
+        sum(number * number for number in range(1000))
+    print("prepared in", time.perf_counter() - begun, "s")
+
+prepare()
+"""
+
 ACCELERATE = """
 from accelerate import Accelerator
 accelerator = Accelerator(cpu=True)
@@ -196,6 +206,19 @@ def test_a_sleeping_loader_comes_back(script: str, loop: str, steps: int, tmp_pa
     assert run_.info.config["precision"] == (
         "bf16-mixed" if script == FABRIC else "32" if script == HUGGING_FACE else "float32"
     )
+
+
+@pytest.mark.real_clock
+def test_what_comes_before_the_first_step_comes_back_with_its_line(tmp_path: Path) -> None:
+    """By the plant's own clock; loading modules is no part of it."""
+    ended = run(tmp_path, PREPARING + PLAIN)
+
+    assert ended.returncode == 0, ended.stderr
+    summary = json.loads((tmp_path / "runs" / "trainperf" / "summary.json").read_text("utf-8"))
+    planted_s = float(ended.stdout.partition("prepared in ")[2].split()[0])
+    assert summary["run"]["before_s"]["before_fit"] == pytest.approx(planted_s, rel=0.2)
+    owner = next(each["owner"] for each in summary["lines"] if each["slot"] == "before_fit")
+    assert owner["function"] == "prepare"
 
 
 def test_a_trainer_with_a_callback_of_its_own_is_measured_once(tmp_path: Path) -> None:
