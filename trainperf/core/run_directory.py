@@ -38,6 +38,12 @@ ANALYSIS_SUFFIX = ".analysis.json"
 _MACHINE_FILE = re.compile(
     r"machine-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"
 )
+PART_BYTES = 8_000_000
+"""Size at which a record file, or a machine's, goes on in another part: some 50,000 steps.
+
+What a crash leaves unpacked, and what is uploaded again while it grows: object storage cannot
+append.
+"""
 PACKED_SUFFIX = ".packed"
 """Of a part of a record file, or of a machine's, that is no longer written to."""
 
