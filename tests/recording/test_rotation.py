@@ -4,12 +4,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.blocks import row_of
 from support.runs import MS, make_info, make_steps
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.run_directory import has_begun, has_ended, last_part, record_file
-from trainperf.core.steps.block import StepBlock, StepSchema, row_of
+from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import EndMark
 from trainperf.recording.sinks import jsonl
 from trainperf.recording.sinks.jsonl import JsonlSink
