@@ -21,8 +21,7 @@ from types import SimpleNamespace
 
 from scripts.bench.harness import machine_line, table, write_json
 from trainperf.core.artifacts.machine import DEVICE_COLUMNS
-from trainperf.core.rotation import ROTATE_MB
-from trainperf.core.run_directory import machine_file
+from trainperf.core.run_directory import PART_BYTES, machine_file
 from trainperf.recording.machine.process import Sampler, pack
 from trainperf.recording.rotating_file import RotatingFile
 
@@ -70,7 +69,7 @@ def size(hosts: Sequence[list[float | None]], devices: int, days: float) -> Size
     samples, lines_bytes = round(days * 86_400), 0
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder)
-        with closing(RotatingFile(machine_file(run, 0), round(ROTATE_MB * 1e6), pack)) as file:
+        with closing(RotatingFile(machine_file(run, 0), PART_BYTES, pack)) as file:
             for second in range(samples):
                 values: list[float | None] = [second * 1_000_000_000 + noise.randrange(1_000_000)]
                 values += noise.choice(hosts)

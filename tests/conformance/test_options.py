@@ -26,8 +26,7 @@ from trainperf.core.phases import Tag
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
-from trainperf.loop.fit import Fit
-from trainperf.loop.options import NOTHING_TRIED, FitOptions
+from trainperf.loop.options import ALL_RANKS, NOTHING_TRIED, FitOptions
 from trainperf.meters.fold import Reading
 from trainperf.recording.machine.probe import SAMPLER
 from trainperf.recording.probes import lines as sampler
@@ -78,8 +77,6 @@ class Shown:
     messages: list[str] = field(default_factory=list)
     children: set[str] = field(default_factory=set)
     """Modules that ran in processes beside it."""
-    aggregates: list[bool] = field(default_factory=list)
-    """What each fit was told of it."""
 
     def has(self, pattern: str) -> bool:
         """Whether a file of that name was written."""
@@ -119,11 +116,9 @@ def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         options = {name: value for name, value in options.items() if name in LAUNCHED}
     before, handler = of_process(), Messages()
     children: set[str] = set()
-    aggregates: list[bool] = []
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
         patch.setenv("TRAINPERF_MACHINE", "1")
         patch.setattr(sampler, "BUDGET", 0.05)
-        patch.setattr(Fit, "_aggregation", spied(Fit._aggregation, aggregates))
         logging.getLogger("trainperf").addHandler(handler)
         door = kind(path, monotonic_ns, options)
         planted = Planted(Story(name="options", epochs=1, batches=24), FakeClock())
@@ -134,9 +129,7 @@ def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     assert not replaced(before, of_process())
     (run,) = door.runs()
     (folder,) = {file.parent for file in path.rglob("steps-rank0.jsonl")}
-    return Shown(
-        door, run, folder, keeper, printed.getvalue(), handler.messages, children, aggregates
-    )
+    return Shown(door, run, folder, keeper, printed.getvalue(), handler.messages, children)
 
 
 class Messages(logging.Handler):
@@ -161,16 +154,6 @@ def busy(children: set[str]) -> None:
             children.update(child.cmdline())
 
 
-def spied(method: Callable[..., Any], aggregates: list[bool]) -> Callable[..., Any]:
-    """As the method, which is on one rank asked for nothing else."""
-
-    def aggregation(fit: Fit, *given: object) -> Any:
-        aggregates.append(fit.options.aggregate)
-        return method(fit, *given)
-
-    return aggregation
-
-
 EVIDENCE: dict[str, Callable[[Shown], bool]] = {
     "tokens": lambda shown: {s.facts["tokens_effective"] for s in shown.run.steps} == {ROWS},
     "dirpath": lambda shown: shown.folder.parent == shown.door.path,
@@ -187,7 +170,7 @@ EVIDENCE: dict[str, Callable[[Shown], bool]] = {
     "meters": lambda shown: ForwardShare.name in shown.run.totals.readings,
     "probes": lambda shown: "ones" in shown.run.info.columns,
     "sinks": lambda shown: shown.keeper.closed and len(shown.keeper.steps) == 24,
-    "aggregate": lambda shown: shown.aggregates == [True],
+    "aggregate": lambda shown: any(ALL_RANKS in message for message in shown.messages),
     "trials": lambda shown: any(NOTHING_TRIED in message for message in shown.messages),
 }
 """The record, file, process or line that an option causes."""

@@ -85,8 +85,7 @@ def run(root: Path, name: str, model: Model, *callbacks: Any, **options: Any) ->
     """One fit under `TrainPerf`; leaves what was planted on this rank."""
     strategy = DDPStrategy(process_group_backend="gloo", **options.pop("ddp", {}))
     loader = Loader(options.pop("batches", STEPS), batch=options.pop("batch", None))
-    own = {each: options.pop(each) for each in ("aggregate", "trials") if each in options}
-    perf = TrainPerf(report=False, **own)
+    perf = TrainPerf(report=False, trials=options.pop("trials", ()))
     training = trainer(root / name, perf, *callbacks, strategy=strategy, devices=2, **options)
     with contextlib.suppress(PlantedError, TrialsOver):
         training.fit(model, loader)
@@ -124,7 +123,6 @@ def tried(root: Path, name: str) -> None:
 def main(root: Path) -> None:
     """All fits, in the same order on both ranks."""
     run(root, "healthy", Deep())
-    run(root, "aggregated", Deep(), aggregate=True)
     tried(root, "tried")
     run(root, "before_backward", slow_forward())
     run(root, "batch_end", Deep(), At("on_train_batch_end", slow_on(1)))

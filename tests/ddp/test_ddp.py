@@ -15,7 +15,6 @@ pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 
 ALL = (
     "healthy",
-    "aggregated",
     "before_backward",
     "batch_end",
     "unused",
@@ -63,14 +62,6 @@ def test_every_step_has_a_tail_from_the_first_on(ranks: Ranks, fit: str, rank: i
     tails = ran.fact("tail_ns")
     assert all(isinstance(tail, int) and tail >= 0 for tail in tails)
     assert ran.tagged(Tag.AUDITED) == []
-
-
-def test_live_aggregation_under_lightning_is_noted_on_rank_0(ranks: Ranks) -> None:
-    """The group is over torch's store of the job; what the other rank notes is nothing."""
-    notes = [ranks.run("aggregated", rank).totals.notes for rank in (0, 1)]
-
-    assert "windows were aggregated over 2 ranks" in notes[0]["aggregation"]
-    assert "aggregation" not in notes[1]
 
 
 @pytest.mark.real_clock

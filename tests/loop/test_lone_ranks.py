@@ -63,7 +63,7 @@ def parameters_without_us(rank: int) -> list[object]:
 def test_survivors_take_all_their_steps_and_end_with_the_same_parameters(
     launch: Launch, tmp_path: Path, strike: str, state: str
 ) -> None:
-    """Live aggregation is on, and shows nothing more without the fourth; nobody waits for it."""
+    """Nobody waits for the fourth, and the report says what became of it."""
     survivors = launch(strike, strike)
 
     assert [left["steps"] for left in survivors] == [STEPS] * len(SURVIVORS)
@@ -81,24 +81,9 @@ def test_survivors_take_all_their_steps_and_end_with_the_same_parameters(
 
 
 def test_under_ddp_torch_gives_up_at_the_same_step_with_us_as_without(launch: Launch) -> None:
-    """Its own time-out ends the training of the others; our aggregation neither hides nor adds."""
+    """Its own time-out ends the training of the others; we neither hide nor add anything."""
     [ours] = launch("ours", "stopped", "ddp", ranks=2)
     [alone] = launch("alone", "stopped", "ddp", "alone", ranks=2)
 
     assert ours["steps"] == alone["steps"] == FATAL
     assert ours["parameters"] == alone["parameters"]
-
-
-def test_while_all_ranks_train_rank_0_shows_readings_over_all_of_them(
-    launch: Launch, tmp_path: Path
-) -> None:
-    """Under tags of their own, and the record says how many windows."""
-    [left] = launch("healthy", "", ranks=2)
-    tags = left["tags"]
-    assert isinstance(tags, dict)
-    assert tags["trainperf/all_ranks/step_mean_s"] >= 1
-    assert tags["trainperf/rank0/step_mean_s"] >= tags["trainperf/all_ranks/step_mean_s"]
-    (run,) = (tmp_path / "healthy" / "runs").iterdir()
-    assert (
-        "windows were aggregated over 2 ranks" in summarize(Run.open(run)).run.notes["aggregation"]
-    )

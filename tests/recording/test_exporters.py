@@ -35,8 +35,6 @@ def test_a_reader_of_opentelemetry_observes_values_while_the_fit_runs() -> None:
         ("trainperf.step_s", "s"): (0.05, {"job": "test", "rank": 2}),
         ("trainperf.samples_per_s", "1/s"): (160.0, {"job": "test", "rank": 2}),
     }
-    sink.all_ranks(7, {"step_s": Reading(value=0.06, unit="s")})
-    assert observed(reader)["trainperf.all_ranks_step_s", "s"][0] == 0.06
     sink.close()
     assert observed(reader) == {}
 
@@ -58,7 +56,6 @@ def test_each_metric_says_what_it_is() -> None:
     sink = OpenTelemetrySink(MeterProvider(metric_readers=[reader]))
     sink.begin(RunInfo())
     sink.readings(7, {**READINGS, "ratio": Reading(value=2.0, unit="1", title="my ratio")})
-    sink.all_ranks(7, {"step_s": READINGS["step_s"]})
 
     data = reader.get_metrics_data()
     assert data is not None
@@ -68,7 +65,6 @@ def test_each_metric_says_what_it_is() -> None:
         "trainperf.step_s": described("step_s"),
         "trainperf.samples_per_s": described("samples_per_s"),
         "trainperf.ratio": "my ratio",
-        "trainperf.all_ranks_step_s": f"Over all ranks: {described('step_s')}",
     }
 
 

@@ -4,18 +4,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.blocks import row_of
 from support.runs import MS, make_info, make_steps
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.core import rotation
-from trainperf.core.errors import ConfigError
 from trainperf.core.run_directory import has_begun, has_ended, last_part, record_file
-from trainperf.core.steps.block import StepBlock, StepSchema, row_of
+from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import EndMark
 from trainperf.recording.sinks import jsonl
-from trainperf.recording.sinks.base import Outputs
-from trainperf.recording.sinks.jsonl import JsonlSink, sink_for
+from trainperf.recording.sinks.jsonl import JsonlSink
 
 
 STEPS = 6000
@@ -78,22 +76,3 @@ def test_without_a_process_to_pack_the_lines_stay(
     written(tmp_path, most=150_000)
     assert not list(tmp_path.glob("*.packed"))
     assert read(tmp_path) == list(range(STEPS))
-
-
-@pytest.mark.parametrize(("text", "most"), [("", 8_000_000), ("0", 0), ("1.5", 1_500_000)])
-def test_the_size_of_a_part_is_a_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, most: int
-) -> None:
-    """In megabytes; none is written at 0."""
-    monkeypatch.setenv(rotation.ROTATE_VARIABLE, text)
-    assert rotation.rotation_bytes(tmp_path) == most
-    assert isinstance(sink_for(Outputs(run=tmp_path)), JsonlSink)
-
-
-def test_a_size_that_is_none_is_refused_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before the first step."""
-    monkeypatch.setenv(rotation.ROTATE_VARIABLE, "8MB")
-    with pytest.raises(ConfigError, match="8MB: must be a size in MB, or 0; try 8"):
-        rotation.rotation_bytes(tmp_path)

@@ -30,13 +30,12 @@ class Written:
 
 @pytest.mark.parametrize(("ranks", "prefix"), [(1, "trainperf/"), (2, "trainperf/rank0/")])
 def test_one_rank_of_several_is_not_taken_for_the_job(ranks: int, prefix: str) -> None:
-    """What all ranks know together has tags of its own, and charts show what is written."""
+    """Charts show what is written."""
     writer = Written()
     sink = CurveSink(writer)
     sink.begin(RunInfo(world_size=ranks))
     sink.readings(50, READINGS)
-    sink.all_ranks(50, READINGS)
 
-    assert writer.tags == [f"{prefix}step_s", "trainperf/all_ranks/step_s"]
+    assert writer.tags == [f"{prefix}step_s"]
     assert f"{prefix}step_s" in writer.charts
     assert all(chart.rpartition("/")[0] + "/" == prefix for chart in writer.charts)

@@ -11,6 +11,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
+from support.blocks import records_of
 
 from trainperf.core.phases import PHASES, Gap, Phase, Tag
 from trainperf.core.steps.block import StepSchema
@@ -181,7 +182,7 @@ def read(run: Path, rank: int = 0) -> Ran:
         StepSchema(info.columns, info.device), [line for line in lines if line.startswith(b"[")]
     )
     assert damaged == 0
-    ran = Ran(info, steps.records())
+    ran = Ran(info, records_of(steps))
     for entry in (decode_entry(line) for line in lines[1:] if not line.startswith(b"[")):
         assert entry is not None
         if isinstance(entry, GapRecord):

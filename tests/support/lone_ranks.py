@@ -16,31 +16,12 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.loop import LoopMonitor
-from trainperf.recording import monitor as recording
 
 
 STEPS, FATAL = 300, 100
 """Of the training, and the one in which a rank is struck."""
 
-EVERY = 10
-"""Steps between two windows."""
-
 STRIKES = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP}
-
-
-class Scalars:
-    """Keeps what a `SummaryWriter` would be given."""
-
-    def __init__(self) -> None:
-        self.tags: dict[str, int] = {}
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Count it."""
-        del scalar_value, global_step
-        self.tags[tag] = self.tags.get(tag, 0) + 1
-
-    def add_custom_scalars(self, layout: object) -> None:
-        """No charts."""
 
 
 def trained(model: torch.nn.Module, monitor: LoopMonitor | None, strike: str) -> int:
@@ -65,7 +46,7 @@ def trained(model: torch.nn.Module, monitor: LoopMonitor | None, strike: str) ->
 
 
 def main(rank: int, ranks: int, base: Path, strike: str, *flags: str) -> None:
-    """Train with the monitor and its aggregation, or without; leave steps and parameters."""
+    """Train with the monitor, or without; leave steps and parameters."""
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
@@ -78,18 +59,9 @@ def main(rank: int, ranks: int, base: Path, strike: str, *flags: str) -> None:
     model: torch.nn.Module = torch.nn.Linear(4, 4)
     if "ddp" in flags:
         model = DistributedDataParallel(model)
-    recording.SHOW_SHARE = 1.0  # a window as soon as its steps are there
-    writer = Scalars()
     monitor = None
     if "alone" not in flags:
-        monitor = LoopMonitor(
-            base / "runs",
-            writer=writer if rank == 0 else None,
-            log_every_n_steps=EVERY,
-            report=False,
-            lines=False,
-            aggregate=True,
-        ).watch(model)
+        monitor = LoopMonitor(base / "runs", report=False, lines=False).watch(model)
     steps = trained(model, monitor, strike if rank == ranks - 1 else "")
     begun = time.monotonic()
     if monitor is not None:
@@ -97,7 +69,6 @@ def main(rank: int, ranks: int, base: Path, strike: str, *flags: str) -> None:
     left = {
         "steps": steps,
         "parameters": [parameter.tolist() for parameter in model.parameters()],
-        "tags": writer.tags,
         "closing_s": time.monotonic() - begun,
     }
     (base / f"left-{rank}.json").write_text(json.dumps(left))

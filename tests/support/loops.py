@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
+from support.blocks import records_of
 
 from trainperf.core.phases import PHASES
 from trainperf.core.steps.block import StepSchema
@@ -100,7 +101,7 @@ def read(path: Path) -> Written:
     assert damaged == 0
     whole = [entry for entry in entries if entry is not None]
     assert len(whole) == len(entries)
-    return Written(info, block.records(), whole)
+    return Written(info, records_of(block), whole)
 
 
 def written(monitor: LoopMonitor, rank: int = 0) -> Written:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from support.blocks import records_of
+
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry
 from trainperf.core.steps.records import Row, RunInfo, StepRecord
@@ -40,4 +42,4 @@ class MemorySink(Sink):
     def records(self) -> list[StepRecord]:
         """The steps as records."""
         schema = StepSchema(self.info.columns, self.info.device)
-        return StepBlock.from_rows(schema, self.step_rows).records()
+        return records_of(StepBlock.from_rows(schema, self.step_rows))

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from support.blocks import row_of
+
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import PHASES, Gap, Tag
-from trainperf.core.steps.block import StepSchema, row_of
+from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.codec import Entry, encode_entry, encode_rows
 from trainperf.core.steps.records import (
     FACTS,

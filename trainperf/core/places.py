@@ -14,9 +14,12 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +29,7 @@ from trainperf.core.errors import ConfigError
 # The most that one request reads: large enough for its latency, small enough for memory.
 RANGE_BYTES = 4 << 20
 _FIRST_RANGE_BYTES = 1 << 18  # each further request reads twice as much
+_AT_ONCE = 16  # requests for the beginnings of files
 _BLOCK_BYTES = 8 << 20  # of a larger file: S3 takes no less than five mebibytes
 _URL = re.compile(r"[A-Za-z][\w+.-]+(::[A-Za-z][\w+.-]+)*://.")
 _FAULTS = {
@@ -89,23 +93,19 @@ class RemotePath:
 
     def exists(self) -> bool:
         """Whether there is an object, or anything in a folder, of that name."""
-        with self._reached() as (system, path):
-            return bool(system.exists(path))
+        return bool(self._ask("exists"))
 
     def is_file(self) -> bool:
         """Whether there is an object of that name."""
-        with self._reached() as (system, path):
-            return bool(system.isfile(path))
+        return bool(self._ask("isfile"))
 
     def is_dir(self) -> bool:
         """Whether there is anything in a folder of that name."""
-        with self._reached() as (system, path):
-            return bool(system.isdir(path))
+        return bool(self._ask("isdir"))
 
     def stat(self) -> RemoteStat:
         """Size and time of an object."""
-        with self._reached() as (system, path):
-            return _stat(system.info(path))
+        return _stat(self._ask("info"))
 
     def open(self, mode: str = "rb") -> IO[bytes]:
         """The object, to be read in ranges of up to `RANGE_BYTES`; it may seek.
@@ -118,13 +118,11 @@ class RemotePath:
 
     def read_bytes(self, start: int | None = None, end: int | None = None) -> bytes:
         """The object, or the bytes from *start* to *end* of it."""
-        with self._reached() as (system, path):
-            return bytes(system.cat_file(path, start=start, end=end))
+        return bytes(self._ask("cat_file", start=start, end=end))
 
     def write_bytes(self, content: bytes) -> int:
         """Write the object whole or not at all; returns its size."""
-        with self._reached() as (system, path):
-            system.pipe_file(path, content)
+        self._ask("pipe_file", content)
         return len(content)
 
     def put(self, local: Path) -> None:
@@ -139,8 +137,18 @@ class RemotePath:
 
     def unlink(self) -> None:
         """Remove the object."""
+        self._ask("rm_file")
+
+    def ls(self) -> list[dict[str, Any]]:
+        """What fsspec says of everything in the folder, but not of itself."""
         with self._reached() as (system, path):
-            system.rm_file(path)
+            infos = system.ls(path, detail=True)
+        return [info for info in infos if str(info["name"]).strip("/") != path.strip("/")]
+
+    def _ask(self, method: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 fsspec is untyped
+        """What a method of the file system says of it."""
+        with self._reached() as (system, path):
+            return getattr(system, method)(path, *arguments, **options)
 
     @contextmanager
     def _reached(self) -> Iterator[tuple[Any, str]]:
@@ -240,45 +248,23 @@ def listed(directory: AnyPath) -> list[ListedFile]:
 
 
 def first_bytes(paths: Sequence[AnyPath], count: int) -> list[bytes | OSError]:
-    """The beginning of each file, or why it cannot be read; of URLs many at a time."""
-    contents: dict[AnyPath, bytes | OSError] = {}
-    systems: dict[int, list[RemotePath]] = {}
-    for path in paths:
-        if isinstance(path, RemotePath):
-            system, _ = _file_system(path.url)
-            systems.setdefault(id(system), []).append(path)
-            continue
-        try:
-            with path.open("rb") as file:
-                contents[path] = file.read(count)
-        except OSError as error:
-            contents[path] = error
-    for together in systems.values():
-        contents.update(_first_bytes_of_objects(together, count))
-    return [contents[path] for path in paths]
+    """The beginning of each file, or why it cannot be read; many at a time."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(_first_bytes, paths, repeat(count)))
 
 
-def _first_bytes_of_objects(
-    paths: Sequence[RemotePath], count: int
-) -> Iterator[tuple[AnyPath, bytes | OSError]]:
-    names = [_file_system(path.url)[1] for path in paths]
-    with paths[0]._reached() as (system, _):  # noqa: SLF001 as in `_listed_remotely`
-        contents = system.cat_ranges(names, 0, count, on_error="return")
-    for path, content in zip(paths, contents, strict=True):
-        if isinstance(content, Exception):
-            yield path, _os_error(content, path.url)
-        else:
-            yield path, bytes(content)
+def _first_bytes(path: AnyPath, count: int) -> bytes | OSError:
+    try:
+        with path.open("rb") as file:
+            return file.read(count)
+    except OSError as error:
+        return error
 
 
 def _listed_remotely(directory: RemotePath) -> list[ListedFile]:
-    with directory._reached() as (system, path):  # noqa: SLF001 one of its methods, for both kinds
-        infos = system.ls(path, detail=True)
     files = {}
-    for info in infos:
+    for info in directory.ls():
         name = str(info["name"]).rstrip("/").rpartition("/")[2]
-        if not name or str(info["name"]).strip("/") == path.strip("/"):  # the folder itself
-            continue
         stat = _stat(info)
         files[name] = ListedFile(
             path=directory / name,
@@ -290,12 +276,16 @@ def _listed_remotely(directory: RemotePath) -> list[ListedFile]:
 
 
 class _Ranges(io.RawIOBase):
-    """An object, a range per request; a range that is not full is the last one."""
+    """An object as it was at the first access, a range per request."""
 
     def __init__(self, path: RemotePath) -> None:
         super().__init__()
-        self._path, self._at, self._ended = path, 0, False
+        self._path, self._at = path, 0
         self._next_bytes = _FIRST_RANGE_BYTES
+
+    @cached_property
+    def _size(self) -> int:
+        return self._path.stat().st_size
 
     def readable(self) -> bool:
         return True
@@ -305,26 +295,15 @@ class _Ranges(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         if whence == os.SEEK_END:
-            offset += self._path.stat().st_size
+            offset += self._size
         elif whence == os.SEEK_CUR:
             offset += self._at
-        self._at, self._ended = max(0, offset), False
-        return self._at
-
-    def tell(self) -> int:
+        self._at = max(0, offset)
         return self._at
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 any buffer, as the base has it
-        if self._ended:
-            return 0
-        wanted = min(len(buffer), self._next_bytes)
-        try:
-            content = self._path.read_bytes(self._at, self._at + wanted)
-        except OSError:  # a range that would begin at the end is refused
-            if self._at < self._path.stat().st_size:
-                raise
-            content = b""
-        self._ended = len(content) < wanted
+        end = min(self._at + min(len(buffer), self._next_bytes), self._size)
+        content = self._path.read_bytes(self._at, end) if self._at < end else b""
         buffer[: len(content)] = content
         self._at += len(content)
         self._next_bytes = min(2 * self._next_bytes, RANGE_BYTES)
@@ -360,18 +339,13 @@ def _stat(info: Mapping[str, Any]) -> RemoteStat:
 
 
 def _modified_s(info: Mapping[str, Any]) -> float:
-    for key in _MODIFIED:
-        when = info.get(key)
+    when = next((info[key] for key in _MODIFIED if info.get(key)), 0.0)
+    try:
         if isinstance(when, str):
-            try:
-                when = datetime.fromisoformat(when.replace("Z", "+00:00"))
-            except ValueError:
-                continue
-        if isinstance(when, datetime):
-            return when.timestamp()
-        if isinstance(when, int | float):
-            return float(when)
-    return 0.0
+            when = datetime.fromisoformat(when.replace("Z", "+00:00"))
+        return float(when.timestamp() if isinstance(when, datetime) else when)
+    except ValueError:
+        return 0.0
 
 
 def _faults() -> tuple[type[Exception], ...]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from trainperf.core.places import AnyPath, RemotePath
 
@@ -38,6 +37,12 @@ ANALYSIS_SUFFIX = ".analysis.json"
 _MACHINE_FILE = re.compile(
     r"machine-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"
 )
+PART_BYTES = 8_000_000
+"""Size at which a record file, or a machine's, goes on in another part: some 50,000 steps.
+
+What a crash leaves unpacked, and what is uploaded again while it grows: object storage cannot
+append.
+"""
 PACKED_SUFFIX = ".packed"
 """Of a part of a record file, or of a machine's, that is no longer written to."""
 
@@ -234,25 +239,17 @@ def write_atomically(target: AnyPath, content: bytes) -> None:
 
 
 def copy_file(source: AnyPath, target: AnyPath) -> None:
-    """Copy a file, whole or not at all; piece by piece.
+    """Copy a file, whole or not at all; piece by piece, but from one URL to another.
 
     Raises:
         OSError: A file cannot be read or written.
     """
-    if isinstance(target, Path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with drafted(target) as draft:
-            _copy(source, draft)
+    if isinstance(target, RemotePath):
+        if isinstance(source, RemotePath):
+            target.write_bytes(source.read_bytes())
+        else:
+            target.put(source)
         return
-    if isinstance(source, Path):
-        target.put(source)
-        return
-    with TemporaryDirectory(prefix="trainperf-copy-") as folder:
-        whole = Path(folder) / target.name
-        _copy(source, whole)
-        target.put(whole)
-
-
-def _copy(source: AnyPath, target: Path) -> None:
-    with source.open("rb") as file, target.open("wb") as written:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as file, drafted(target) as draft, draft.open("wb") as written:
         shutil.copyfileobj(file, written, 1 << 20)

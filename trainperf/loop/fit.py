@@ -30,7 +30,6 @@ from trainperf.loop.report import close_run, draw, first_answer, nobody_waits
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
-from trainperf.recording.aggregation import AggregationSink
 from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.early_lines import EARLY_LINES
 from trainperf.recording.machine.probe import is_first_of_host, machine_probe
@@ -54,7 +53,7 @@ from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile,
 from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
-from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink, Writer
+from trainperf.recording.sinks.base import MetricsLogger, Outputs, Writer
 from trainperf.recording.upload import Upload
 from trainperf.trials import TrialOptions
 from trainperf.trials.batch_source import BatchSource, TrialsOver
@@ -242,16 +241,15 @@ class Fit:
         trials = self._trials(facts)
         facts = replace(facts, loader=None)  # a loader may hold the whole trainer
         sinks = [*default_sinks(self._outputs), *self.options.sinks]
-        shared = self._aggregation(facts, sinks)
         answers = self.options.report and self._outputs.rank == 0
         self.monitor.start(
             RunParts(
                 info=info,
                 probes=[*chosen.probes, *trials, *turns],
-                sinks=[*sinks, shared] if shared else sinks,
+                sinks=sinks,
                 device=chosen.clock,
                 log_every=self.options.log_every_n_steps or facts.log_every,
-                totals=partial(self._totals, facts, shared),
+                totals=partial(self._totals, facts),
                 first_answer=partial(self._announce, facts) if answers else None,
                 meters=meters_of(facts.measures),
                 own_meters=tuple(self.options.meters),
@@ -302,15 +300,6 @@ class Fit:
         training = make(self.source)
         return [self.trials.probe(training, objects.run, self.guard)]
 
-    def _aggregation(self, facts: FitFacts, sinks: list[Sink]) -> AggregationSink | None:
-        """Where several ranks of a process group were asked to; nobody is waited for."""
-        ranks, rank = facts.objects.world_size, self._outputs.rank
-        grouped = dist.is_available() and dist.is_initialized() and dist.get_world_size() == ranks
-        if not self.options.aggregate or ranks == 1 or not grouped:
-            return None
-        meters = meters_of(facts.measures)
-        return AggregationSink(meters, sinks if rank == 0 else (), self.guard)
-
     def _info(self, facts: FitFacts) -> RunInfo:
         objects, rank = facts.objects, self._outputs.rank
         ranks = objects.local_world_size or run_identity.local_world_size(objects.world_size)
@@ -330,7 +319,7 @@ class Fit:
             continues=facts.continues,
         )
 
-    def _totals(self, facts: FitFacts, shared: AggregationSink | None) -> Totals:
+    def _totals(self, facts: FitFacts) -> Totals:
         chosen = self.chosen
         lengths = chosen.tokens.histogram() if chosen.tokens else {}
         waits = chosen.contention
@@ -340,7 +329,7 @@ class Fit:
             threads_ns=waits.threads_ns() if waits else {},
             sequence_lengths=dict(sorted(lengths.items())),
             longest_tokens=chosen.tokens.longest_tokens if chosen.tokens else 0,
-            notes={**facts.notes(), **(shared.notes() if shared else {})},
+            notes=facts.notes(),
             config=chosen.config(self.guard),
             contention=(self.guard.run(waits.name, waits.totals) or {}) if waits else {},
         )

@@ -24,6 +24,11 @@ NOTHING_TRIED = (
     "own; use trainperf try"
 )
 
+ALL_RANKS = (
+    "aggregate=True has no effect any more; `trainperf watch RUN` shows all ranks while they "
+    "train, and the report has them"
+)
+
 
 # Not frozen: the callbacks and the monitor have these options, and a life of their own.
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -65,7 +70,7 @@ class FitOptions:
     sinks: Sequence[Sink] = ()
     """Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading."""
     aggregate: bool = False
-    """Whether loggers get readings over all ranks, too, while training."""
+    """Has no effect any more: `trainperf watch` shows all ranks while they train."""
     trials: Sequence[Trial] = ()
     """Changes of your own (`trainperf.trials.Trial`) that `trainperf try` switches on and off
     before the built-in ones.  In a training that goes on nothing is tried."""
@@ -83,6 +88,8 @@ class FitOptions:
             raise ConfigError(f"audit_at={self.audit_at}: steps count from 0; try audit_at=20")
         own = Extensions.of(self.meters, self.sinks, self.probes)
         self.meters, self.sinks, self.probes = own.meters, own.sinks, own.probes
+        if self.aggregate:
+            log.warning("trainperf: %s", ALL_RANKS)
         TrialOptions.of(self.trials)
         if self.trials and LaunchOptions.of_this_process().trials is None:
             log.warning("trainperf: %s", NOTHING_TRIED)

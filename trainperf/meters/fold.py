@@ -1,9 +1,8 @@
 """Readings from blocks of steps: what each meter makes of them is merged, in order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
-from typing_extensions import Self
 
 from trainperf.core.stats.reductions import Reduction
 from trainperf.core.steps.block import StepBlock
@@ -53,17 +52,6 @@ class Fold:
         self.steps = 0
         self.steady_steps = 0
         self._state: dict[str, Reduction] = {}
-
-    @classmethod
-    def holding(
-        cls, meters: Sequence[Meter], state: Mapping[str, Reduction], steps: int, steady: int
-    ) -> Self:
-        """A fold that has come so far; reductions of other meters are left out."""
-        fold = cls(meters)
-        fold.steps, fold.steady_steps = steps, steady
-        names = {meter.name for meter in meters}
-        fold._state = {name: state[name] for name in state if name in names}
-        return fold
 
     def observe(self, block: StepBlock, steady: StepBlock | None = None) -> None:
         """Take the next block of steps; its steady ones, where the caller has them."""

@@ -105,13 +105,13 @@ class MemorySlope(Meter):
 
     def observe(self, block: StepBlock) -> Trend | None:
         """Least values held after these steps."""
-        for fact in ("allocated_bytes", "owned_bytes"):
-            counted = ("cache_keys",) if "cache_keys" in block.schema.columns else ()
-            rows = block.having(fact, *counted)
-            values = rows.fact(fact) if rows else None
-            if rows is not None and values is not None:
-                return Trend.of(rows.index, values, rows.fact("cache_keys"))
-        return None
+        columns = block.schema.columns
+        # By what the run records, not by what these steps have: else two quantities were mixed.
+        fact = "allocated_bytes" if "allocated_bytes" in columns else "owned_bytes"
+        rows = block.having(fact, *{"cache_keys"}.intersection(columns))
+        if rows is None:
+            return None
+        return Trend.of(rows.index, rows.values(fact), rows.fact("cache_keys"))
 
 
 class AllocationRetries(Meter):

@@ -45,8 +45,6 @@ class Extensions:
     meters: tuple[Meter, ...] = ()
     sinks: tuple[Sink, ...] = ()
     probes: tuple[Probe, ...] = ()
-    aggregate: bool = False
-    """Whether readings over all ranks are shown while training."""
 
     @classmethod
     def of(
@@ -54,8 +52,6 @@ class Extensions:
         meters: Sequence[Meter],
         sinks: Sequence[Sink],
         probes: Sequence[Probe],
-        *,
-        aggregate: bool = False,
     ) -> "Extensions":
         """Those that a user gave.
 
@@ -66,7 +62,6 @@ class Extensions:
             meters=_members("meters", meters, Meter),
             sinks=_members("sinks", sinks, Sink),
             probes=_members("probes", probes, Probe),
-            aggregate=aggregate,
         )
         parts = {*_builtin_names(Probe), *_builtin_names(Sink), *_PARTS, Sink.name}
         parts -= {sink.name for sink in own.sinks if _is_ours(type(sink))}

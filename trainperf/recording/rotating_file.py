@@ -12,7 +12,7 @@ class RotatingFile:
 
     Args:
         first: The first part, which must not exist.
-        most: Bytes of a part before the next begins; 0 for any number.
+        most: Bytes of a part before the next begins.
         pack: Is given each part that was left.
 
     Raises:
@@ -30,7 +30,7 @@ class RotatingFile:
         Raises:
             OSError: They cannot be written.
         """
-        if self._most and self._bytes and self._bytes + len(lines) > self._most:
+        if self._bytes and self._bytes + len(lines) > self._most:
             left = Path(self._file.name)
             self.close()
             self._part, self._bytes = self._part + 1, 0

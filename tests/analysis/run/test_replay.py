@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.blocks import records_of
 from support.runs import (
     MS,
     RankSpec,
@@ -217,7 +218,7 @@ def test_a_step_record_is_never_invented(tmp_path: Path) -> None:
     steps = [make_step(i, forward=1 + i, facts={"samples": i + 1}) for i in range(4)]
     replay = Replay(Run.open(make_run_dir(tmp_path / "run", [RankSpec(steps=steps)])))
 
-    found: list[StepRecord] = [step for (block,) in replay.blocks() for step in block.records()]
+    found: list[StepRecord] = [step for (block,) in replay.blocks() for step in records_of(block)]
 
     assert found == steps
     assert found[3].wall_ns == 4 * MS

@@ -1,4 +1,4 @@
-"""What a fit has written into its spool arrives behind the URL, in objects of bounded size."""
+"""What a fit has written into its spool arrives behind the URL."""
 
 from pathlib import Path
 
@@ -10,18 +10,11 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.places import listed
 from trainperf.core.run_directory import last_part, record_part
-from trainperf.core.spool import mirror
 from trainperf.core.spool.mirror import Mirror
 from trainperf.core.steps.packing import pack_parts
 
 
 __all__ = ["object_store"]
-
-
-@pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test has no day to fill four mebibytes."""
-    monkeypatch.setattr(mirror, "PART_BYTES", 2000)
 
 
 def records(rank: int = 0, ranks: int = 1) -> bytes:
@@ -30,8 +23,8 @@ def records(rank: int = 0, ranks: int = 1) -> bytes:
     return encode_rank(RankSpec(steps=make_steps(300, forward=30 + rank), info=info))
 
 
-def test_a_file_that_grows_arrives_in_parts(tmp_path: Path, object_store: ObjectStore) -> None:
-    """Only the last one is written again; together they are the file."""
+def test_a_file_that_grows_is_uploaded_again(tmp_path: Path, object_store: ObjectStore) -> None:
+    """Behind the URL is what is on the disk."""
     url, content = object_store.bucket / "run", records()
     file = tmp_path / "steps-rank0.jsonl"
     upload = Mirror(tmp_path, url)
@@ -41,10 +34,7 @@ def test_a_file_that_grows_arrives_in_parts(tmp_path: Path, object_store: Object
         upload.upload()
         assert upload.pending_bytes() == 0
 
-    parts = [part.path for part in Run.open(url).attempts[0][0].parts]
-    assert b"".join(part.read_bytes() for part in parts) == content
-    assert all(part.read_bytes().endswith(b"\n") for part in parts[:-1])
-    assert max(len(part.read_bytes()) for part in parts) <= 2000
+        assert (url / file.name).read_bytes() == content[:end]
     assert summarize(Run.open(url)).readings == summarize(Run.open(tmp_path)).readings
 
 
@@ -109,7 +99,7 @@ def test_an_upload_goes_on_where_it_failed(tmp_path: Path, object_store: ObjectS
     (tmp_path / "steps-rank0.jsonl").write_bytes(content)
     with pytest.raises(OSError, match="endpoint"):
         upload.upload()
-    assert upload.pending_bytes() == len(content) - 4500
+    assert upload.pending_bytes() == len(content)
 
     object_store.restart()
     upload.upload()

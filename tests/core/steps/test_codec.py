@@ -4,10 +4,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.blocks import records_of, row_of
 
 from trainperf.core.errors import RunError
 from trainperf.core.phases import PHASES
-from trainperf.core.steps.block import StepSchema, row_of
+from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.codec import (
     decode_entry,
     decode_info,
@@ -16,6 +17,7 @@ from trainperf.core.steps.codec import (
     encode_rows,
 )
 from trainperf.core.steps.records import (
+    CORE_COLUMNS,
     FACTS,
     SCHEMA_VERSION,
     EndMark,
@@ -50,7 +52,7 @@ def test_steps_come_back_as_they_were_written(steps: list[StepRecord]) -> None:
     block, damaged = decode_steps(SCHEMA, lines)
 
     assert damaged == 0
-    assert block.records() == steps
+    assert records_of(block) == steps
 
 
 @pytest.mark.parametrize(
@@ -155,3 +157,30 @@ def test_durations_take_no_more_than_their_digits() -> None:
 def test_every_fact_says_what_it_means() -> None:
     """The record format documents itself."""
     assert all(fact.meaning and fact.unit in {"ns", "B", "1"} for fact in FACTS.values())
+
+
+def test_rows_cut_short_anywhere_are_counted_and_the_others_read() -> None:
+    """At every byte of the last of three lines."""
+    schema = StepSchema(("samples", "loss"))
+    row = [*range(len(CORE_COLUMNS)), None, -2.5e-7]
+    line = msgspec.json.encode(row)
+    for cut in range(1, len(line)):
+        block, damaged = decode_steps(schema, [line, line[:cut], line])
+
+        assert (len(block), damaged) == (2, 1)
+    assert decode_steps(schema, [line] * 3)[1] == 0
+
+
+def test_lines_keep_their_order() -> None:
+    """Also when one in the middle is damaged."""
+    schema = StepSchema()
+    rest = [0] * (len(CORE_COLUMNS) - 1)
+    lines = [msgspec.json.encode([step, *rest]) for step in range(5000)]
+
+    whole, _ = decode_steps(schema, lines)
+    lines[2500] = lines[2500][:-2]
+    damaged, left_out = decode_steps(schema, lines)
+
+    assert whole.index.tolist() == list(range(5000))
+    assert damaged.index.tolist() == [step for step in range(5000) if step != 2500]
+    assert left_out == 1

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from support.blocks import records_of
 from support.runs import MS, make_step, make_steps
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import DISQUALIFYING, GAPS, PHASES, TAGS, Phase, Tag
 from trainperf.core.steps.block import StepBlock, StepSchema
-from trainperf.core.steps.records import CORE_COLUMNS, StepRecord
+from trainperf.core.steps.records import CORE_COLUMNS
 
 
 def test_records_become_columns_and_records_again() -> None:
@@ -17,7 +18,7 @@ def test_records_become_columns_and_records_again() -> None:
         make_step(4, forward=2, facts={"samples": 8, "loss": None}),
     ]
 
-    assert StepBlock.from_records(steps).records() == steps
+    assert records_of(StepBlock.from_records(steps)) == steps
 
 
 def test_the_phases_of_a_step_sum_to_its_wall_time() -> None:
@@ -112,5 +113,4 @@ def test_an_empty_block_has_no_steps() -> None:
 
     assert len(block) == 0
     assert block.walls is None
-    assert isinstance(block.records(), list)
-    assert not any(isinstance(step, StepRecord) for step in block.records())
+    assert records_of(block) == []

@@ -16,6 +16,7 @@ from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.places import AnyPath, listed
 from trainperf.core.run_directory import machine_file
 from trainperf.core.spool.mirror import Mirror
+from trainperf.recording.machine import probe as probe_module
 from trainperf.recording.machine.probe import MachineProbe
 from trainperf.recording.machine.process import pack
 from trainperf.recording.recorder import Recorder
@@ -99,13 +100,6 @@ def test_a_part_that_cannot_be_packed_stays_as_it_is(
     assert len(only(run)) == SECONDS + 1
 
 
-def test_nothing_is_rotated_where_nobody_wants_it(tmp_path: Path) -> None:
-    """`TRAINPERF_ROTATE=0`."""
-    written_again(run_of(tmp_path), 0)
-
-    assert names(tmp_path) == ["machine-rank0.jsonl"]
-
-
 def test_whoever_follows_goes_on_in_the_next_part(tmp_path: Path) -> None:
     """A look between any two lines has the newest sample, though parts are packed meanwhile."""
     run = run_of(tmp_path)
@@ -146,11 +140,11 @@ def test_behind_a_url_a_packed_part_replaces_its_lines(
     assert len(only(url)) == SECONDS + 1
 
 
-def test_the_process_rotates_by_the_variable_of_the_records(
+def test_the_process_rotates_as_record_files_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Samples of a child, ten a second, in parts of two kilobytes."""
-    monkeypatch.setenv("TRAINPERF_ROTATE", "0.002")
+    monkeypatch.setattr(probe_module, "PART_BYTES", 2000)
     run = run_of(tmp_path)
     probe = MachineProbe(run, 0, every_s=0.05)
     probe.attach(Recorder(monotonic_ns))

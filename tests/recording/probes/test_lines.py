@@ -35,6 +35,7 @@ from trainperf.recording.probes.user_stacks import (
     PACKAGE,
     USER,
     UserStacks,
+    have_code,
     kind_of,
 )
 from trainperf.recording.recorder import Recorder
@@ -99,6 +100,16 @@ def test_a_frame_without_a_line_is_on_the_first_of_its_function() -> None:
     stacks.number(FORWARD, frame)  # type: ignore[arg-type]
 
     assert [place.line for place in stacks.places()] == [1]
+
+
+def test_a_frame_without_code_is_not_read() -> None:
+    """CPython shows one now and then that is just being left: its sample is skipped."""
+    bare = SimpleNamespace(f_code=None, f_back=None)
+    around = SimpleNamespace(f_code=have_code.__code__, f_back=bare)
+
+    assert have_code(None)
+    assert have_code(sys._getframe())
+    assert not have_code(around)  # type: ignore[arg-type]
 
 
 def test_a_module_called_by_the_user_is_told_from_the_code_around_it() -> None:

@@ -1,6 +1,6 @@
 """When a capture is due."""
 
-import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +10,6 @@ from support.profiler import schedule
 
 from trainperf.core.errors import ConfigError
 from trainperf.recording.profiling.capture_requests import LOOK_EVERY_NS, CaptureRequest
-
-
-STEP_NS = LOOK_EVERY_NS // 10
 
 
 def planned(steps: int, **values: int) -> list[int]:
@@ -71,80 +68,23 @@ def test_a_refused_value_is_named_with_rule_and_remedy(name: str, value: int, le
     assert str(refused.value) == f"{name}={value!r}: {rule}"
 
 
-def test_a_touched_file_is_taken_away_and_answered_once(tmp_path: Path) -> None:
-    """The capture begins with the very next step, and the next look finds nothing."""
-    request = CaptureRequest(tmp_path, rank=0, ranks=(0,))
-    (tmp_path / "capture").touch()
-
-    first = request.due(0, step=17, step_ns=STEP_NS)
-    second = request.due(2 * LOOK_EVERY_NS, step=37, step_ns=STEP_NS)
-
-    assert (first, second) == (True, False)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_file_is_looked_for_at_most_once_a_second(tmp_path: Path) -> None:
-    """A request within the second after a look is seen when the second is over."""
-    request = CaptureRequest(tmp_path, rank=0, ranks=(0,))
-    request.due(0, step=1, step_ns=STEP_NS)
-    (tmp_path / "capture").touch()
-
-    due = [request.due(n * STEP_NS, step=1 + n, step_ns=STEP_NS) for n in range(1, 12)]
-
-    assert due == [False] * 9 + [True, False]
-
-
-def test_several_ranks_agree_on_a_step_none_of_them_has_passed(tmp_path: Path) -> None:
-    """Whichever looks last, a second later, still has the agreed step before it."""
-    leader, other = (CaptureRequest(tmp_path, rank=rank, ranks=(1, 3)) for rank in (1, 3))
-    other.due(LOOK_EVERY_NS // 2, step=5, step_ns=STEP_NS)
-    (tmp_path / "capture").touch()
-
-    early = [
-        leader.due(LOOK_EVERY_NS // 2 + STEP_NS, step=6, step_ns=STEP_NS),
-        other.due(LOOK_EVERY_NS // 2 + LOOK_EVERY_NS, step=15, step_ns=STEP_NS),
-    ]
-
-    assert early == [False, False]
-    assert leader.at == other.at == 6 + 25
-    for request in (leader, other):
-        due = [request.due(2 * LOOK_EVERY_NS, step=n, step_ns=STEP_NS) for n in (30, 31, 32)]
-        assert due == [False, True, False]
-
-
-def test_a_follower_answers_a_second_request_but_none_twice(tmp_path: Path) -> None:
-    """Requests are told apart even where they lead to neighbouring steps."""
-    leader, other = (CaptureRequest(tmp_path, rank=rank, ranks=(0, 1)) for rank in (0, 1))
-    due = []
-    for second in range(8):
-        if second in {0, 4}:
+def test_each_touch_of_the_file_is_answered_once_by_every_rank(tmp_path: Path) -> None:
+    """At the next look, a second after the last one; the file stays where it is."""
+    ranks = [CaptureRequest(tmp_path) for _ in range(2)]
+    answers = []
+    for second in range(5):
+        if second in (1, 3):
             (tmp_path / "capture").touch()
-        leader.due(second * LOOK_EVERY_NS, step=second, step_ns=LOOK_EVERY_NS)
-        due.append(other.due(second * LOOK_EVERY_NS, step=second, step_ns=LOOK_EVERY_NS))
+            os.utime(tmp_path / "capture", (0, second))
+        for tenth in range(10):
+            now_ns = second * LOOK_EVERY_NS + tenth * LOOK_EVERY_NS // 10
+            answers += [(second, tenth) for rank in ranks if rank.due(now_ns)]
 
-    assert [second for second in range(8) if due[second]] == [3, 7]
-
-
-def test_requests_are_told_apart_even_where_they_agree_on_the_same_step(tmp_path: Path) -> None:
-    """Slower steps bring the agreed one nearer."""
-    leader, other = (CaptureRequest(tmp_path, rank=rank, ranks=(0, 1)) for rank in (0, 1))
-    agreed = []
-    for second, step_ns in ((1, LOOK_EVERY_NS), (2, 2 * LOOK_EVERY_NS)):
-        (tmp_path / "capture").touch()
-        leader.due(second * LOOK_EVERY_NS, step=second, step_ns=step_ns)
-        other.at = math.inf
-        other.due(second * LOOK_EVERY_NS, step=second, step_ns=step_ns)
-        agreed.append(other.at)
-
-    assert agreed == [4, 4]
+    assert answers == [(1, 0), (1, 0), (3, 0), (3, 0)]
 
 
 def test_a_request_of_an_earlier_attempt_is_not_answered_again(tmp_path: Path) -> None:
-    """A restarted job finds the note of its predecessor in the run directory."""
+    """A restarted job finds the file of its predecessor in the run directory."""
     (tmp_path / "capture").touch()
-    CaptureRequest(tmp_path, rank=0, ranks=(0, 1)).due(0, step=1, step_ns=STEP_NS)
 
-    restarted = CaptureRequest(tmp_path, rank=1, ranks=(0, 1))
-
-    restarted.due(0, step=0, step_ns=STEP_NS)
-    assert restarted.at == math.inf
+    assert not CaptureRequest(tmp_path).due(0)

@@ -152,7 +152,7 @@ def test_steps_are_numbered_on_after_a_resume(tmp_path: Path) -> None:
 
 
 def test_a_touched_file_captures_the_next_steps(tmp_path: Path) -> None:
-    """While training runs, without any plan; the file is taken away."""
+    """While training runs, without any plan."""
     asked = tmp_path / "trainperf" / "capture"
     profiler = ScheduledProfiler(analyse=False, skip_first=NEVER)
 
@@ -165,7 +165,6 @@ def test_a_touched_file_captures_the_next_steps(tmp_path: Path) -> None:
 
     (trace,) = traces_of(tmp_path / "trainperf").values()
     assert trace.steps() == [3, 4, 5]
-    assert not asked.exists()
 
 
 def test_a_touched_file_is_left_alone_where_that_is_not_wanted(tmp_path: Path) -> None:
@@ -371,12 +370,10 @@ def test_only_the_chosen_rank_traces(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ddp
-def test_ranks_that_are_asked_while_training_capture_the_same_steps(tmp_path: Path) -> None:
-    """Each looks at a moment of its own, yet the traces can be laid side by side."""
+def test_each_rank_that_is_asked_while_training_captures(tmp_path: Path) -> None:
+    """When it sees the file by itself: no rank waits for another."""
     profiler = ScheduledProfiler(analyse=False, skip_first=NEVER, warmup=1, active=2, ranks=(0, 1))
     ask = AskOnRankZero(tmp_path / "trainperf" / "capture")
     run = fit_on_two_ranks(tmp_path, profiler, ask)
 
-    first, second = (trace.steps() for trace in traces_of(run).values())
-    assert first == second
-    assert len(first) == 2
+    assert [len(trace.steps()) for trace in traces_of(run).values()] == [2, 2]

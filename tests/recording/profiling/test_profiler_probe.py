@@ -335,16 +335,6 @@ def test_a_request_is_captured_after_the_warm_up(tmp_path: Path) -> None:
     # Looked for at the end of step 0, and again at the end of the step in which a second passed.
     assert [trace.steps() for trace in run.traces()] == [[7, 8, 9]]
     assert run.profiled() == [5, 6, 7, 8, 9, 10]
-    assert not (tmp_path / "capture").exists()
-
-
-def test_a_request_for_several_ranks_is_captured_at_the_agreed_step(tmp_path: Path) -> None:
-    """Two and a half seconds ahead of when the first of them saw it, in steps of 6 ms."""
-    (tmp_path / "capture").touch()
-    run = Captured(tmp_path, schedule(on_demand=True, ranks=(0, 1), **NEVER)).train(430).finish()
-
-    agreed = 1 + 417
-    assert [trace.steps() for trace in run.traces()] == [[agreed + 2, agreed + 3, agreed + 4]]
 
 
 def test_a_request_during_a_capture_is_met_when_it_is_over(tmp_path: Path) -> None:

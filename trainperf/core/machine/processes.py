@@ -92,14 +92,12 @@ def _started(pid: int, proc: Path) -> str:
 
 def _is_hidden(pid: int, proc: Path) -> bool:
     """Whether it runs and is not shown: `/proc` mounted with `hidepid` hides other users'."""
-    if os.access(proc / str(pid) / "stat", os.R_OK):
-        return False
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True
+        return not os.access(proc / str(pid) / "stat", os.R_OK)
     except (ProcessLookupError, OverflowError):
-        return False
+        pass
     return False
 
 

@@ -236,20 +236,31 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     pairs = list(zip(before, after, strict=True))
     log_ratios = [second.log - first.log for first, second in pairs]
     sampled = median(sampled_apart(first, second) for first, second in pairs)
-    number, trimmed = len(log_ratios), int(TRIMMED * len(log_ratios))
-    remaining = sorted(log_ratios)[trimmed : number - trimmed]
-    left = len(remaining)
-    winsorized = [remaining[0]] * trimmed + remaining + [remaining[-1]] * trimmed
-    # The formula's error squared, times the number: comparable with the variance of one pair.
-    per_pair = variance(winsorized) * number * (number - 1) / (left * (left - 1))
-    error = math.sqrt((max(per_pair, sampled) + 2 * RESOLUTION**2) / number)
+    middle, per_pair, freedom = trimmed_mean(log_ratios)
+    error = math.sqrt((max(per_pair, sampled) + 2 * RESOLUTION**2) / len(pairs))
     return interval_around(
-        mean(remaining),
-        float(stdtrit(left - 1, 0.975)) * error,
+        middle,
+        float(stdtrit(freedom, 0.975)) * error,
         # A difference of two runs scatters more than one of them.
         noise=math.sqrt(variance(log_ratios) / 2),
         source="turns",
     )
+
+
+def trimmed_mean(log_ratios: Sequence[float]) -> tuple[float, float, int]:
+    """Trimmed mean, variance of one pair that belongs to it, and its degrees of freedom (Yuen).
+
+    With a single pair its variance is 0, with no degree of freedom.
+    """
+    number, cut = len(log_ratios), int(TRIMMED * len(log_ratios))
+    if number == 1:
+        return log_ratios[0], 0.0, 0
+    remaining = sorted(log_ratios)[cut : number - cut]
+    left = len(remaining)
+    winsorized = [remaining[0]] * cut + remaining + [remaining[-1]] * cut
+    # The formula's error squared, times the number: comparable with the variance of one pair.
+    per_pair = variance(winsorized) * number * (number - 1) / (left * (left - 1))
+    return mean(remaining), per_pair, left - 1
 
 
 def interval_around(

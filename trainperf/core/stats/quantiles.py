@@ -115,9 +115,7 @@ class Distribution:
 
     def at(self, percentile: float) -> "Distribution":
         """The same distribution, read at another percentile."""
-        return Distribution(
-            self.lowest, self.counts, self.serial, percentile, self.zeros, self.ranks
-        )
+        return replace(self, percentile=percentile)
 
     def merge(self, other: "Distribution") -> "Distribution":
         """Counts of both, *other* following this one."""

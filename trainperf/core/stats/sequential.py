@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import median
+from statistics import median, variance
 from typing import Literal
 
 import numpy as np
@@ -27,10 +27,11 @@ from scipy.special import ndtr, stdtrit
 
 from trainperf.core.stats.bootstrap import (
     RESOLUTION,
-    TRIMMED,
     Estimate,
     RatioInterval,
+    interval_around,
     sampled_apart,
+    trimmed_mean,
 )
 
 
@@ -124,12 +125,11 @@ def sequential_interval(
         spread = max(per_pair, sampled, LEAST_SPREAD**2)
     error = math.sqrt((spread + 2 * RESOLUTION**2) / len(pairs))
     reach = float(stdtrit(freedom, 1 - level / 2)) * error
-    return RatioInterval(
-        ratio=math.exp(middle),
-        low=math.exp(middle - reach),
-        high=math.exp(middle + reach),
+    return interval_around(
+        middle,
+        reach,
         # A difference of two runs scatters more than one of them.
-        noise=math.sqrt((_variance(log_ratios) if len(pairs) > ASSUMED_PAIRS else spread) / 2),
+        noise=math.sqrt((variance(log_ratios) if len(pairs) > ASSUMED_PAIRS else spread) / 2),
         source="turns" if len(pairs) > ASSUMED_PAIRS else "assumed",
     )
 
@@ -141,25 +141,6 @@ def _sampled(first: Estimate, second: Estimate) -> float:
     and resampled whole periods of each run where both did the same uneven steps.
     """
     return min(sampled_apart(first, second), first.sampling + second.sampling)
-
-
-def trimmed_mean(log_ratios: Sequence[float]) -> tuple[float, float, int]:
-    """Trimmed mean, variance of one pair that belongs to it, and its degrees of freedom (Yuen).
-
-    With a single pair its variance is 0, with no degree of freedom.
-    """
-    number, cut = len(log_ratios), int(TRIMMED * len(log_ratios))
-    if number == 1:
-        return log_ratios[0], 0.0, 0
-    remaining = sorted(log_ratios)[cut : number - cut]
-    left = len(remaining)
-    winsorized = [remaining[0]] * cut + remaining + [remaining[-1]] * cut
-    per_pair = _variance(winsorized) * number * (number - 1) / (left * (left - 1))
-    return float(np.mean(remaining)), per_pair, left - 1
-
-
-def _variance(values: Sequence[float]) -> float:
-    return float(np.var(values, ddof=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,18 +162,15 @@ class TurnTimes:
         of turns that follow each other, as long as can be.  So validation in every second turn is
         in each of them, and is not taken for scatter.  What slows both sides of a stretch cancels.
         """
-        size = self.number // BATCHES
-        used = size * BATCHES
-        first, second = (np.asarray(side)[self.number - used : self.number] for side in self._sides)
+        number = self.number
+        size = number // BATCHES
+        turns = slice(number - size * BATCHES, number)
+        first, second = np.asarray(self.before)[turns], np.asarray(self.after)[turns]
         if not size or min(first.min(), second.min()) <= 0:
             return 0.0, math.inf
         apart = (second / second.mean() - first / first.mean()).reshape(BATCHES, size).mean(axis=1)
         error = float(apart.std(ddof=1)) / math.sqrt(BATCHES)
         return math.log(float(second.mean() / first.mean())), error
-
-    @property
-    def _sides(self) -> tuple[Sequence[float], Sequence[float]]:
-        return self.before, self.after
 
 
 BATCHES = 8

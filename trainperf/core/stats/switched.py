@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from scipy.special import stdtrit
 
 from trainperf.core.artifacts.trials import NEARLY_NOTHING
-from trainperf.core.stats.sequential import ALPHA, trimmed_mean
+from trainperf.core.stats.bootstrap import trimmed_mean
+from trainperf.core.stats.sequential import ALPHA
 from trainperf.core.stats.verdict import SpeedVerdict, verdict_of
 
 

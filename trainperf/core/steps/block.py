@@ -1,6 +1,5 @@
 """Many steps as columns: what meters observe, live and offline alike."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,7 +69,14 @@ class StepBlock:
             if unknown:
                 raise ConfigError(f"facts {sorted(unknown)}: not in FACTS; add them there first")
             schema = StepSchema(tuple(name for name in FACTS if name in present))
-        return cls.from_rows(schema, [row_of(step, schema) for step in steps])
+        rows = [
+            (
+                *(step.index, step.start_ns, step.tags, step.micro_batches, *step.host_ns),
+                *(step.facts.get(name) for name in schema.columns),
+            )
+            for step in steps
+        ]
+        return cls.from_rows(schema, rows)
 
     @classmethod
     def joined(cls, blocks: "Sequence[StepBlock]") -> "StepBlock":
@@ -222,33 +228,3 @@ class StepBlock:
         matrix = self._matrix.copy()
         matrix[:, 0] += by
         return StepBlock(self.schema, matrix)
-
-    def records(self) -> list[StepRecord]:
-        """The steps as records, for people and tests: not for the hot path."""
-        return [record_of(row, self.schema) for row in self._matrix.tolist()]
-
-
-def row_of(step: StepRecord, schema: StepSchema) -> Row:
-    """A record as a row of core columns and facts."""
-    facts = (step.facts.get(name) for name in schema.columns)
-    return (step.index, step.start_ns, step.tags, step.micro_batches, *step.host_ns, *facts)
-
-
-def record_of(row: Row, schema: StepSchema) -> StepRecord:
-    """A row of core columns and facts as a record; inverse of `row_of`."""
-    core = [int(value or 0) for value in row[:_FIRST_FACT]]
-    facts = dict(zip(schema.columns, (_number(value) for value in row[_FIRST_FACT:]), strict=True))
-    return StepRecord(
-        index=core[0],
-        start_ns=core[1],
-        tags=core[2],
-        micro_batches=core[3],
-        host_ns=tuple(core[_FIRST_PHASE:]),
-        facts=facts,
-    )
-
-
-def _number(value: float | None) -> int | float | None:
-    if value is None or math.isnan(value):
-        return None
-    return int(value) if float(value).is_integer() else value

@@ -1,9 +1,9 @@
 """Columns of numbers, packed: a matrix of floats in about four bytes per changing cell.
 
-Whole numbers are written as the bytes of their distance from the least of the column, or from the
-number before, whichever is shorter; others as floats of four bytes where that loses nothing.  Equal
-bytes of a column stand together, and `zlib` takes what repeats.  What is unpacked is equal to what
-was packed, bit for bit but for the sign of a zero.
+Whole numbers are written as the bytes of their distance from the least of the column, others as
+floats.  Equal bytes of a column stand together, and `zlib` takes what repeats.  What is unpacked is
+equal to what was packed, bit for bit but for the sign of a zero.  Columns of earlier releases are
+read too: constants, differences from the number before, floats of four bytes.
 
 Example: step times 5,000,123 and 5,000,130 ns are 0 and 7 from the least: a byte each.
 """
@@ -50,35 +50,19 @@ def unpack(packed: bytes, rows: int, width: int) -> Matrix:
 
 def _packed(column: Matrix) -> tuple[bytes, bytes]:
     missing = np.isnan(column)
-    values = column[~missing] if missing.any() else np.ascontiguousarray(column)
-    mask = np.packbits(missing).tobytes() if 0 < missing.sum() < len(column) else b""
-    if not len(values) or (values == values[0]).all():
-        constant = struct.pack("<d", values[0] if len(values) else np.nan)
-        return _HEAD.pack(_CONSTANT, bool(mask), 0, 0), mask + constant
-    if (np.abs(values) < _MAGNITUDE).all() and (values == np.floor(values)).all():
-        return _packed_whole(values.astype(np.int64), mask)
-    with np.errstate(over="ignore"):  # an infinity is not equal to it, and not written so
-        short = values.astype("<f4")
-    exact = (short == values).all()
-    kind, floats = (_SHORT_FLOATS, short) if exact else (_FLOATS, values.astype("<f8"))
-    return _HEAD.pack(kind, bool(mask), 0, 0), mask + _planes(floats, floats.itemsize)
-
-
-def _packed_whole(values: npt.NDArray[np.int64], mask: bytes) -> tuple[bytes, bytes]:
-    least, first = int(values.min()), int(values[0])
-    steps = np.diff(values, prepend=values[:1])
-    turned = (steps << 1) ^ (steps >> 63)  # small whatever its sign
-    kind, base, written = _WHOLE, least, values - least
-    if turned[1:].max(initial=0) < written.max():
-        kind, base, written = _DIFFERENCES, first, turned
-    width = max(1, (int(written.max()).bit_length() + 7) // 8)
-    head = _HEAD.pack(kind, bool(mask), width, base)
-    return head, mask + _planes(written.astype("<u8"), width)
+    values = column[~missing]
+    mask = np.packbits(missing).tobytes() if missing.any() else b""
+    if not len(values) or (np.abs(values) >= _MAGNITUDE).any() or (values % 1 != 0).any():
+        return _HEAD.pack(_FLOATS, bool(mask), 0, 0), mask + _planes(values, 8)
+    least = int(values.min())
+    whole = values.astype(np.int64) - least
+    width = max(1, (int(whole.max()).bit_length() + 7) // 8)
+    return _HEAD.pack(_WHOLE, bool(mask), width, least), mask + _planes(whole, width)
 
 
 def _planes(cells: npt.NDArray[np.generic], width: int) -> bytes:
     """The first *width* bytes of all cells, those of one place next to each other."""
-    by_byte = np.ascontiguousarray(cells).view(np.uint8).reshape(len(cells), -1)
+    by_byte = np.ascontiguousarray(cells).view(np.uint8).reshape(len(cells), 8)
     planes: npt.NDArray[np.uint8] = by_byte[:, :width].T
     return planes.tobytes()
 

@@ -17,8 +17,7 @@ import torch
 from trainperf.accelerators import accelerator_of
 from trainperf.core.interleaving import directory
 from trainperf.core.machine.limits import launched_ranks
-from trainperf.core.rotation import rotation_bytes
-from trainperf.core.run_directory import attempt, machine_file
+from trainperf.core.run_directory import PART_BYTES, attempt, machine_file
 from trainperf.recording.child_process import end_child, start_child
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Recorder
@@ -58,7 +57,6 @@ class MachineProbe(Probe):
         """Start the process.
 
         Raises:
-            ConfigError: `TRAINPERF_ROTATE` holds no size.
             OSError: There is no process, or no memory for it.
         """
         super().attach(recorder)
@@ -70,7 +68,7 @@ class MachineProbe(Probe):
             "rank": self._rank,
             "attempt": attempt(),
             "every_s": self._every_s,
-            "most": rotation_bytes(self._file.parent),
+            "most": PART_BYTES,
             "devices": list(self._devices),
             "several": (launched_ranks() or 1) > 1,
         }

@@ -17,7 +17,7 @@ from trainperf.core.machine.processes import age_s
 from trainperf.core.phases import GAPS, PHASES
 from trainperf.recording.early_lines import EarlySample
 from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.probes.user_stacks import UserStacks
+from trainperf.recording.probes.user_stacks import UserStacks, have_code
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit
 
@@ -178,8 +178,10 @@ class LinesProbe(Probe):
         recorder = self.recorder
         slot, step = _LABELS[recorder.slot], recorder.index
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001 the documented name of it
-        stack = self._stacks.number(slot, frame)
         self._taken += 1
+        if not have_code(frame):
+            return
+        stack = self._stacks.number(slot, frame)
         if self._taken % self._every:
             return
         self._samples.append(Sample(stack, step, stands_for_ns // 1000))

@@ -108,6 +108,13 @@ class UserStacks:
         return self._host_work[at]
 
 
+def have_code(frame: FrameType | None) -> bool:
+    """Whether this frame and those around it can be read: one being left may have lost its code."""
+    while frame is not None and getattr(frame, "f_code", None) is not None:
+        frame = frame.f_back
+    return frame is None
+
+
 @lru_cache(_MOST_FILES)
 def kind_of(file: str) -> int:
     """Whose code a file has."""

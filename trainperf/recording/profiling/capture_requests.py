@@ -1,71 +1,45 @@
-"""Captures that a user requests while the fit goes on.
+"""Captures that a user requests while the fit goes on, by touching `capture` in the run directory.
 
-To ask, touch `capture` in the run directory.  Several ranks must capture the same steps, but see
-the file at different moments: the lowest of them takes it away and writes down a step that none of
-the others can have passed.
+The file stays: each rank answers once whenever it sees that it was touched anew.  Ranks look by
+themselves, so that several of them may capture other steps.
 """
 
-from math import ceil, inf
 from pathlib import Path
 
-from trainperf.core.run_directory import CAPTURE_REQUEST, TRACES, write_atomically
+from trainperf.core.run_directory import CAPTURE_REQUEST
 from trainperf.recording.schedule import CostLimit
 
 
 LOOK_EVERY_NS = 1_000_000_000
-"""The file is looked for at most once in so long: a `stat` may be slow on a shared disk."""
-
-_NOTICE_NS = 2.5 * LOOK_EVERY_NS
+"""The file is looked at at most once in so long: a `stat` may be slow on a shared disk."""
 
 
 class CaptureRequest:
-    """The file `capture` in a run directory, seen from one of the ranks that capture.
+    """The file `capture` in a run directory, as one rank sees it.
 
     Args:
         run: The run directory.
-        rank: This rank.
-        ranks: All ranks that capture.
     """
 
-    def __init__(self, run: Path, *, rank: int, ranks: tuple[int, ...]) -> None:
+    def __init__(self, run: Path) -> None:
         self._file = run / CAPTURE_REQUEST
-        self._note = run / TRACES / ".capture-at"
-        self._leads = rank == min(ranks)
-        self._notice_ns = 0 if len(ranks) == 1 else _NOTICE_NS
         self._interval = CostLimit(least_ns=LOOK_EVERY_NS)
-        self._answered = self._noted()
-        self.at: float = inf
-        """The step at which the requested capture begins; infinity without a request."""
+        self._answered_ns = self._touched_ns()
 
-    def due(self, now_ns: int, step: int, step_ns: int) -> bool:
-        """Whether a requested capture begins, true once per request.  Runs every step.
+    def due(self, now_ns: int) -> bool:
+        """Whether a capture is requested, true once per request.  Runs every step.
 
         Args:
             now_ns: The host clock.
-            step: The step that begins now.
-            step_ns: How long a step takes, roughly.
         """
-        if self._interval.due(now_ns):
-            self._look(step, step_ns)
-        if step < self.at:
+        if not self._interval.due(now_ns):
             return False
-        self.at = inf
-        return True
+        before_ns, self._answered_ns = self._answered_ns, self._touched_ns()
+        return self._answered_ns not in (0, before_ns)
 
-    def _look(self, step: int, step_ns: int) -> None:
-        if self._leads and self._file.exists():
-            self._file.unlink(missing_ok=True)
-            self.at = step + ceil(self._notice_ns / max(1, step_ns))
-            if self._notice_ns:
-                self._note.parent.mkdir(exist_ok=True)
-                write_atomically(self._note, f"{self.at} {step}".encode("ascii"))
-        noted = "" if self._leads else self._noted()
-        if noted and noted != self._answered:
-            self._answered = noted
-            self.at = int(noted.split()[0])
-
-    def _noted(self) -> str:
+    def _touched_ns(self) -> int:
+        """When, by the clock of the disk; 0 where there is no request."""
         try:
-            return self._note.read_text(encoding="ascii")
-        except OSError:  # nobody has noted anything yet
-            return ""
+            return self._file.stat().st_mtime_ns
+        except OSError:
+            return 0

@@ -62,9 +62,7 @@ class ProfilerProbe(Probe):
         self._profile, self._place, self._run = profile, place, run
         self.traces: list[Path] = []
         """Those that were written, oldest first."""
-        ranks = tuple(rank for rank in profile.ranks if rank < place.world_size)
-        request = CaptureRequest(run, rank=place.rank, ranks=ranks)
-        self._request = request if profile.on_demand else None
+        self._request = CaptureRequest(run) if profile.on_demand else None
         # Rank 0 reports on all ranks, and must not wait for what the others still read.
         patience_ns = PATIENCE_NS if place.rank == 0 else 0
         self.reader = TraceWorker(place.show, patience_ns) if profile.analyse else None
@@ -102,7 +100,7 @@ class ProfilerProbe(Probe):
         if self._tracer is not None:
             self._go_on(self._tracer, step)
         now_ns, request = self.recorder.now_ns(), self._request
-        requested = request is not None and request.due(now_ns, step, sum(draft.host_ns))
+        requested = request is not None and request.due(now_ns)
         self._due = self._due or requested or self._profile.begins(step)
         if reader is not None and reader.look(now_ns):
             with self._dumping():

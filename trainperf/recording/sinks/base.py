@@ -62,9 +62,6 @@ class Sink:
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """Readings of the last steps, up to *step*, the number of a step in this fit."""
 
-    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """Readings over all ranks, some windows late, of a fit with `aggregate=True`; on rank 0."""
-
     def flush(self) -> None:
         """Make what was taken visible to readers."""
 

@@ -4,19 +4,22 @@ A file of days is written in parts, and a process of low priority packs those th
 Nothing of it is in a step's way.
 """
 
+import logging
+import os
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from trainperf.core import run_directory
-from trainperf.core.rotation import rotation_bytes
 from trainperf.core.steps.codec import Entry, encode_entry, encode_rows
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.recording.child_process import start_child
 from trainperf.recording.rotating_file import RotatingFile
 from trainperf.recording.sinks.base import Outputs, Sink
 
+
+log = logging.getLogger("trainperf")
 
 PACKER = "trainperf.core.steps.packing"
 """The module that the child runs."""
@@ -29,8 +32,10 @@ def sink_for(outputs: Outputs) -> Sink | None:
     """The record file of this rank, where there is a run directory."""
     if outputs.run is None:
         return None
+    if "TRAINPERF_ROTATE" in os.environ:
+        log.warning("trainperf: TRAINPERF_ROTATE has no effect any more: parts have 8 MB")
     first = run_directory.record_file(outputs.run, outputs.rank, run_directory.attempt())
-    return JsonlSink(first, rotation_bytes(outputs.run))
+    return JsonlSink(first)
 
 
 class JsonlSink(Sink):
@@ -38,12 +43,12 @@ class JsonlSink(Sink):
 
     Args:
         path: Its first part.
-        most: Bytes of a part before the next begins; 0 for any number.
+        most: Bytes of a part before the next begins.
     """
 
     name = "run directory"
 
-    def __init__(self, path: Path, most: int = 0) -> None:
+    def __init__(self, path: Path, most: int = run_directory.PART_BYTES) -> None:
         self.path = path
         self._most = most
         self._file: RotatingFile | None = None

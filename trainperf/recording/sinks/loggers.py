@@ -50,13 +50,7 @@ class CurveSink(Sink):
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """One scalar per reading that has a value."""
-        self._draw(scalars(readings, self._prefix), step)
-
-    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """As `readings`, under tags of their own."""
-        self._draw(scalars(readings, f"{PREFIX}all_ranks/"), step)
-
-    def _draw(self, values: Mapping[str, float], step: int) -> None:
+        values = scalars(readings, self._prefix)
         if self._writer is not None:
             for tag, value in values.items():
                 self._writer.add_scalar(tag, value, step)

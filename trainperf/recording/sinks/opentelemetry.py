@@ -26,8 +26,7 @@ class OpenTelemetrySink(Sink):
     """Offers readings as gauges `trainperf.<reading>`, and finished steps as `trainperf.steps`.
 
     Attributes of each value are `rank` and those given.  Readings are those of the last log
-    interval, as in TensorBoard, on rank 0 also those over all ranks, as
-    `trainperf.all_ranks_<reading>`; after the fit there are none.
+    interval, as in TensorBoard; after the fit there are none.
 
     Args:
         provider: A `MeterProvider`; by default the global one, which an SDK or an agent has set.
@@ -68,23 +67,16 @@ class OpenTelemetrySink(Sink):
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """Keep the latest; one that has a value for the first time is offered from now on."""
-        self._keep(readings)
-
-    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """Keep the latest over all ranks, too."""
-        self._keep(readings, "all_ranks_", "Over all ranks: ")
+        for name, reading in readings.items():
+            self._latest[name] = reading.value
+            if reading.value is not None:
+                unit = _UCUM.get(reading.unit, reading.unit)
+                title = described(name, reading.title)
+                self._offer(self._meter.create_observable_gauge, name, unit, title)
 
     def close(self) -> None:
         """There is nothing to be had any more."""
         self._latest = {}
-
-    def _keep(self, readings: Mapping[str, Reading], kind: str = "", of: str = "") -> None:
-        for name, reading in readings.items():
-            self._latest[f"{kind}{name}"] = reading.value
-            if reading.value is not None:
-                unit = _UCUM.get(reading.unit, reading.unit)
-                title = f"{of}{described(name, reading.title)}"
-                self._offer(self._meter.create_observable_gauge, f"{kind}{name}", unit, title)
 
     def _offer(self, create: Callable[..., object], name: str, unit: str, title: str) -> None:
         if name not in self._offered:
