@@ -14,9 +14,8 @@ from jsonschema import Draft202012Validator
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.commands import main
 from trainperf.commands._bisection import Measure, bisected, commit_subject, package_subject
-from trainperf.commands._commits import Outside
-from trainperf.commands._environments import differences
-from trainperf.commands._linked_data import COPIED_BYTES
+from trainperf.commands._commits import COPIED_BYTES, Checkouts, Repository
+from trainperf.commands._environments import Environment, grouped
 from trainperf.commands._paired_runs import TrainingError
 from trainperf.comparison.bisection import Bisection, State
 from trainperf.comparison.results import ClockChange, Comparison, ProofFacts, Side, Speedup
@@ -136,12 +135,16 @@ class Planted:
         return compared(before / after, self.reach)
 
 
+def checkouts(place: Path, folder: Path) -> Checkouts:
+    """Of the repository of the working directory."""
+    return Checkouts(repository=Repository.here(), folder=folder, out=place / "runs")
+
+
 def searched(place: Path, ends: tuple[str, str], planted: Measure) -> Bisection:
     """The search in a repository, with what its trainings would take."""
-    outside = Outside(linked=(), out=place / "runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        subject = commit_subject(ends, WORDS, place / "unused", outside)
+        subject = commit_subject(ends, WORDS, checkouts(place, place / "unused"))
         return bisected(subject, WORDS, None, planted)
 
 
@@ -375,10 +378,9 @@ def test_a_checkout_has_the_data_and_keeps_to_itself(tmp_path: Path) -> None:
     (place / "lightning_logs").mkdir()
     (place / "last.ckpt").write_text("weights")
     before = stamps(place)
-    outside = Outside(linked=(), out=place / "runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        subject = commit_subject(("HEAD~1", "HEAD"), WORDS, tmp_path / "trees", outside)
+        subject = commit_subject(("HEAD~1", "HEAD"), WORDS, checkouts(place, tmp_path / "trees"))
         with subject.training(subject.good) as command:
             assert command.cwd is not None
             there = command.cwd
@@ -402,10 +404,9 @@ def test_a_small_file_is_copied_and_a_change_of_a_large_one_is_told(tmp_path: Pa
     history(place, 2, lambda number: f"SLEEP_S = {number}")
     large = place / "data" / "large.bin"
     large.write_bytes(bytes(COPIED_BYTES + 1))
-    outside = Outside(linked=(), out=place / "runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        subject = commit_subject(("HEAD~1", "HEAD"), WORDS, tmp_path / "trees", outside)
+        subject = commit_subject(("HEAD~1", "HEAD"), WORDS, checkouts(place, tmp_path / "trees"))
         with subject.training(subject.good) as command:
             assert command.cwd is not None
             (command.cwd / "data" / "rows.txt").write_text("scribbled over")
@@ -464,9 +465,10 @@ def test_packages_of_two_environments_are_narrowed_down(
 
     result = bisected(subject, ("python", "-c", "pass"), None, measure)
 
-    apart = differences(subject.good_python, subject.bad_python)
+    apart = subject.differences
     assert [each.name for each in apart] == ["alpha", "beta", "delta", "epsilon", "gamma"]
-    assert [len(group) for group in subject.mixtures.groups] == [1, 2, 1, 1]
+    groups = grouped(apart, Environment.of(environments[1]))
+    assert [len(group) for group in groups] == [1, 2, 1, 1]
     assert result.end == "found"
     assert result.first_slow is not None
     assert result.first_slow.title == "delta 1.0 → 2.0"

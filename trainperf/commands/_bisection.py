@@ -1,20 +1,27 @@
 """Bisection of commits or of environments: each state is trained in turns with the good one."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec.structs import replace as with_fields
 
-from trainperf.commands._commits import Checkouts, Outside, Repository, short
+from trainperf.commands._commits import Checkouts, short
 from trainperf.commands._comparison import ComparisonOptions, compared
-from trainperf.commands._environments import Environment, Mixtures, differences
-from trainperf.commands._looks import ProofOptions, proof_of
-from trainperf.commands._paired_runs import TrainingCommand, TrainingError
+from trainperf.commands._environments import (
+    Environment,
+    differences,
+    grouped,
+    overlay,
+    state_of,
+)
+from trainperf.commands._looks import proof_of
+from trainperf.commands._paired_runs import ProofOptions, TrainingError
+from trainperf.commands._trainings import TrainingCommand
+from trainperf.commands.cli import say
 from trainperf.comparison.bisection import (
     Bisection,
     BisectionEnd,
@@ -30,7 +37,6 @@ from trainperf.comparison.bisection import (
 )
 from trainperf.comparison.results import Clock, Comparison, Speedup
 from trainperf.core.errors import ConfigError
-from trainperf.core.formatting.escape import encodable, plain
 from trainperf.core.formatting.units import plural
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.verdict import verdict_of
@@ -49,174 +55,99 @@ _NOT_PACKAGES = (
 )
 
 
-class Subject(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
     """What is searched: states, their order, and how each is trained."""
 
-    @property
-    def kind(self) -> Literal["commits", "packages"]:
-        """What the states are."""
-        ...
-
-    @property
-    def warnings(self) -> list[str]:
-        """What to know about the measurements so far."""
-        ...
-
-    @property
-    def good(self) -> State:
-        """The fast end."""
-        ...
-
-    @property
-    def bad(self) -> State:
-        """The slow end."""
-        ...
-
-    def search(self) -> Search | str:
-        """Where to begin once the bad state is shown to be slow; or why it cannot be searched."""
-        ...
-
-    def differences(self) -> tuple[PackageDifference, ...]:
-        """Of two environments."""
-        ...
-
-    def before(self, state: State) -> State:
-        """The state before it."""
-        ...
-
-    def training(self, state: State) -> AbstractContextManager[TrainingCommand]:
-        """The user's command in that state."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitSubject:
-    """Commits from a good one to a bad one."""
-
-    repository: Repository
-    checkouts: Checkouts
+    kind: Literal["commits", "packages"]
     good: State
     bad: State
-    words: Words
-    kind: Literal["commits"] = "commits"
+    search: Search | str
+    """Where to begin once the bad state is shown to be slow; or why it cannot be searched."""
+    before: Callable[[State], State]
+    """The state before one."""
+    training: Callable[[State], AbstractContextManager[TrainingCommand]]
+    """The user's command in a state."""
+    differences: tuple[PackageDifference, ...] = ()
+    """Of two environments."""
     warnings: list[str] = field(default_factory=list)
+    """What to know about the measurements so far."""
 
-    def search(self) -> Search | str:
-        """Between the two."""
-        return Search(self.repository, slow=self.bad, fast={self.good.id})
 
-    def differences(self) -> tuple[PackageDifference, ...]:
-        """None: it is one environment."""
-        return ()
+def commit_subject(revisions: tuple[str, str], words: Words, checkouts: Checkouts) -> Subject:
+    """Two commits of a repository, and those between them.
 
-    def before(self, state: State) -> State:
-        """Its first parent."""
-        return self.repository.parent(state.id)
+    Raises:
+        ConfigError: There is no such commit, or one is no ancestor of the other.
+    """
+    repository, warnings = checkouts.repository, list[str]()
+    good, bad = map(repository.state, revisions)
+    repository.check_order(good, bad)
+    if changed := repository.uncommitted():
+        more = f" and {plural(len(changed) - 1, 'other file')}" if changed[1:] else ""
+        warnings = [f"changes of {changed[0]}{more} are in no commit, so they were not measured"]
 
     @contextmanager
-    def training(self, state: State) -> Iterator[TrainingCommand]:
-        """In a checkout of its own."""
-        with self.checkouts.of(state.id) as checkout:
-            yield checkout.training(self.words)
-            for path in checkout.data.changed():
+    def training(state: State) -> Iterator[TrainingCommand]:
+        with checkouts.of(state.id) as checkout:
+            yield checkout.training(words)
+            for path in checkout.changed():
                 warning = (
                     f"{path} has changed while {short(state.id)} trained; if the training wrote "
                     "it through its link, name what trainings read with --link"
                 )
-                if warning not in self.warnings:
-                    self.warnings.append(warning)
+                if warning not in warnings:
+                    warnings.append(warning)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageSubject:
-    """Packages that differ between two environments."""
-
-    good_python: Environment
-    bad_python: Environment
-    mixtures: Mixtures
-    words: Words
-    kind: Literal["packages"] = "packages"
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def good(self) -> State:
-        """The first environment."""
-        return self.good_python.state
-
-    @property
-    def bad(self) -> State:
-        """The second."""
-        return self.bad_python.state
-
-    def search(self) -> Search | str:
-        """Through mixtures of the two, if they can be mixed."""
-        if self.good.title != self.bad.title:
-            return (
-                f"the two are {self.good.title} and {self.bad.title}: packages of one do not run "
-                "in the other, so they were not narrowed down"
-            )
-        states = self.mixtures.states()
-        if not states:
-            return "no package differs: the cause is outside of them"
-        return Search(LinearHistory((*states, self.bad)), slow=self.bad, fast=set())
-
-    def differences(self) -> tuple[PackageDifference, ...]:
-        """By name."""
-        return differences(self.good_python, self.bad_python)
-
-    def before(self, state: State) -> State:
-        """With one change less."""
-        states = self.mixtures.states()
-        place = states.index(state)
-        return states[place - 1] if place else self.good
-
-    @contextmanager
-    def training(self, state: State) -> Iterator[TrainingCommand]:
-        """By the good Python, with the packages of the mixture in front."""
-        if state == self.bad:
-            yield self.bad_python.training(self.words)
-        elif state == self.good:
-            yield self.good_python.training(self.words)
-        else:
-            yield self.good_python.training(self.words, self.mixtures.overlay(state))
-
-
-def commit_subject(
-    revisions: tuple[str, str], words: Words, folder: Path, outside: Outside
-) -> CommitSubject:
-    """Two commits of the repository of the working directory.
-
-    Raises:
-        ConfigError: There is no repository, no such commit, or one is no ancestor of the other.
-    """
-    repository = Repository.here()
-    good, bad = map(repository.state, revisions)
-    repository.check_order(good, bad)
-    checkouts = Checkouts(repository=repository, folder=folder, outside=outside)
-    changed = repository.uncommitted()
-    warnings = []
-    if changed:
-        more = f" and {plural(len(changed) - 1, 'other file')}" if changed[1:] else ""
-        warnings = [f"changes of {changed[0]}{more} are in no commit, so they were not measured"]
-    return CommitSubject(
-        repository=repository,
-        checkouts=checkouts,
+    return Subject(
+        kind="commits",
         good=good,
         bad=bad,
-        words=words,
+        search=Search(repository, slow=bad, fast={good.id}),
+        before=lambda state: repository.state(f"{state.id}^1"),
+        training=training,
         warnings=warnings,
     )
 
 
-def package_subject(pythons: Sequence[str], words: Words, folder: Path) -> PackageSubject:
-    """Two environments, by their Pythons.
+def package_subject(pythons: Sequence[str], words: Words, folder: Path) -> Subject:
+    """Two environments, by their Pythons, and mixtures of them: each has a change more.
 
     Raises:
         ConfigError: One of them does not run.
     """
-    good, bad = map(Environment.of, pythons)
-    mixtures = Mixtures.between(good, bad, folder)
-    return PackageSubject(good_python=good, bad_python=bad, mixtures=mixtures, words=words)
+    environments = good, bad = [Environment.of(python) for python in pythons]
+    ends = [State(id=each.python, title=each.kind) for each in environments]
+    apart = differences(good, bad)
+    groups = grouped(apart, bad)
+    states = [state_of(group) for group in groups]
+    search: Search | str = Search(LinearHistory((*states, ends[1])), slow=ends[1], fast=set())
+    if good.kind != bad.kind:
+        search = (
+            f"the two are {good.kind} and {bad.kind}: packages of one do not run "
+            "in the other, so they were not narrowed down"
+        )
+    elif not states:
+        search = "no package differs: the cause is outside of them"
+
+    @contextmanager
+    def training(state: State) -> Iterator[TrainingCommand]:
+        if state in ends:
+            yield environments[ends.index(state)].training(words)
+            return
+        taken = states.index(state) + 1
+        variables = overlay(groups[:taken], bad, folder / f"with-{taken}")
+        yield replace(good.training(words), environment=variables)
+
+    return Subject(
+        kind="packages",
+        good=ends[0],
+        bad=ends[1],
+        search=search,
+        before=lambda state: [ends[0], *states][states.index(state)],
+        training=training,
+        differences=apart,
+    )
 
 
 def measuring(subject: Subject, proof: ProofOptions) -> Measure:
@@ -226,12 +157,9 @@ def measuring(subject: Subject, proof: ProofOptions) -> Measure:
     def measure(first: State, second: State, decides: Decides | None) -> Comparison:
         out = proof.out / f"{next(number):02}"
         with subject.training(first) as before, subject.training(second) as after:
-            _tell(f"{measured_name(subject, second)} against {measured_name(subject, first)}")
-            pairs = proof_of(
-                (before, after),
-                replace(proof, out=out, decides=decides),
-                ComparisonOptions(form="json"),
-            )
+            say(f"{measured_name(subject, second)} against {measured_name(subject, first)}")
+            options = replace(proof, out=out, decides=decides)
+            pairs = proof_of((before, after), options, ComparisonOptions(form="json"))
             if pairs.interrupted:
                 raise KeyboardInterrupt
             return compared(*pairs.runs, pairs.options())
@@ -258,28 +186,29 @@ def bisected(subject: Subject, words: Words, slower: float | None, measure: Meas
         good=subject.good,
         bad=subject.bad,
         command=words,
-        differences=subject.differences(),
+        differences=subject.differences,
     )
     begun_ns = monotonic_ns()
-    whole = measure(subject.good, subject.bad, None if slower is None else _beyond(slower))
+    whole = measure(subject.good, subject.bad, None if slower is None else _judged(None, slower))
     took_s = (monotonic_ns() - begun_ns) / 1e9
-    begun = _begun(blank, whole, slower)
-    for step in begun.steps:
-        _say(begun, step)
-    if begun.end != "found":
-        return with_fields(begun, warnings=tuple(subject.warnings))
-    search = subject.search()
-    if isinstance(search, str):
-        return with_fields(begun, end="cannot tell", note=search)
-    _tell(plan_sentence(len(search.left()), took_s))
-    judge = _Judge(begun, measure)
-    ended = with_fields(begun, steps=(*begun.steps, *searched(search, judge)))
-    ended = _ended(ended, subject, search, measure)
+    ended = _begun(blank, whole, slower)
+    for step in ended.steps:
+        say(step_sentence(ended, step))
+    search = subject.search
+    if ended.end == "found" and isinstance(search, str):
+        ended = with_fields(ended, end="cannot tell", note=search)
+    elif ended.end == "found" and isinstance(search, Search):
+        say(plan_sentence(len(search.left()), took_s))
+        steps = searched(search, lambda state: _measured(ended, state, measure))
+        ended = _concluded(
+            with_fields(ended, steps=(*ended.steps, *steps)), subject, search, measure
+        )
     return with_fields(ended, warnings=tuple(subject.warnings))
 
 
-def _beyond(limit: float) -> Decides:
-    return lambda comparison: pace_of(comparison, None, limit) != "cannot tell"
+def _judged(clock: Clock | None, limit: float) -> Decides:
+    """Whether a comparison tells on which side of the limit a state is."""
+    return lambda comparison: pace_of(comparison, clock, limit) != "cannot tell"
 
 
 def _begun(blank: Bisection, whole: Comparison, slower: float | None) -> Bisection:
@@ -322,46 +251,25 @@ def _step(state: State, comparison: Comparison, clock: Clock | None, limit: floa
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    """Measures a state against the good one."""
-
-    begun: Bisection
-    measure: Measure
-
-    def __call__(self, state: State) -> BisectionStep:
-        """One that does not train is broken."""
-        clock, limit = self.begun.clock, self.begun.limit or 0.0
-
-        def decides(comparison: Comparison) -> bool:
-            return pace_of(comparison, clock, limit) != "cannot tell"
-
-        try:
-            comparison = self.measure(self.begun.good, state, decides)
-        except TrainingError as error:
-            if error.side == 0:
-                raise
-            step = BisectionStep(state=state, pace="broken", reason=str(error))
-        except ConfigError as error:
-            step = BisectionStep(state=state, pace="broken", reason=str(error))
-        else:
-            step = _step(state, comparison, clock, limit)
-        _say(self.begun, step)
-        return step
+def _measured(begun: Bisection, state: State, measure: Measure) -> BisectionStep:
+    """A state against the good one; one that does not train is broken."""
+    clock, limit = begun.clock, begun.limit or 0.0
+    try:
+        step = _step(state, measure(begun.good, state, _judged(clock, limit)), clock, limit)
+    except (TrainingError, ConfigError) as error:
+        if isinstance(error, TrainingError) and error.side == 0:
+            raise
+        step = BisectionStep(state=state, pace="broken", reason=str(error))
+    say(step_sentence(begun, step))
+    return step
 
 
-def _ended(ended: Bisection, subject: Subject, search: Search, measure: Measure) -> Bisection:
+def _concluded(ended: Bisection, subject: Subject, search: Search, measure: Measure) -> Bisection:
     """With the first slow state, measured against the one before it; or those that may be it."""
-    left = search.left()
-    if left:
-        candidates = (*reversed(left), search.slow)
-        return with_fields(
-            ended,
-            end="several",
-            candidates=candidates,
-            note="those in between could not be judged",
-        )
     first = search.slow
+    if left := search.left():
+        note = "those in between could not be judged"
+        return with_fields(ended, end="several", candidates=(*reversed(left), first), note=note)
     if first == subject.bad and subject.kind == "packages":
         return with_fields(ended, end="cannot tell", note=_NOT_PACKAGES)
     before = subject.before(first)
@@ -386,12 +294,3 @@ def _against(before: State, first: State, ended: Bisection, measure: Measure) ->
         return by_clock(measure(before, first, decides), ended.clock)
     except (TrainingError, ConfigError):
         return None
-
-
-def _say(bisection: Bisection, step: BisectionStep) -> None:
-    _tell(step_sentence(bisection, step))
-
-
-def _tell(sentence: str) -> None:
-    sys.stderr.write(encodable(f"trainperf: {plain(sentence)}\n", sys.stderr))
-    sys.stderr.flush()

@@ -1,7 +1,9 @@
 """Commits of a repository: their order, and checkouts of them that leave the user's own alone.
 
 Each commit is checked out into a worktree of its own in a temporary folder.  What the user's
-checkout has and git does not track, such as data, is linked into it.
+checkout has and git does not track, such as data, is brought into it: folders are made anew, small
+files copied, larger ones linked.  So what a training adds or writes over stays in the checkout, but
+for large files: those are the user's own, and a change of one is noticed.
 """
 
 import os
@@ -10,13 +12,23 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
-from trainperf.commands._linked_data import LinkedData
-from trainperf.commands._paired_runs import TrainingCommand
+from trainperf.commands._trainings import TrainingCommand
 from trainperf.comparison.bisection import State
 from trainperf.core.errors import ConfigError, RunError
+
+
+MOST_FILES = 4000
+"""A folder that has more is linked as a whole."""
+
+COPIED_BYTES = 1 << 16
+"""Up to so large a file is copied: those of a folder have 256 MiB at most."""
+
+Stamps = dict[Path, tuple[int, int]]
+"""Size of each file, and time of its last change in ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +67,7 @@ class Repository:
 
     def uncommitted(self) -> list[str]:
         """Tracked files of the user's checkout that differ from its commit."""
-        changed = _git(self.root, "diff", "--name-only", "-z", "HEAD", raw=True)
-        return [name for name in changed.split("\0") if name]
-
-    def parent(self, commit: str) -> State:
-        """The first parent of a commit."""
-        return self.state(f"{commit}^1")
+        return _names(_git(self.root, "diff", "--name-only", "-z", "HEAD"))
 
     def check_order(self, good: State, bad: State) -> None:
         """Refuse two commits of which the first is no ancestor of the second.
@@ -68,18 +75,18 @@ class Repository:
         Raises:
             ConfigError: With the commit that both go back to.
         """
+        ends = f"{short(good.id)} and {short(bad.id)}"
         if good.id == bad.id:
-            raise ConfigError(f"{short(good.id)} and {short(bad.id)}: give two commits that differ")
-        with suppress(RunError):
-            _git(self.root, "merge-base", "--is-ancestor", good.id, bad.id)
-            return
-        with suppress(RunError):
+            raise ConfigError(f"{ends}: give two commits that differ")
+        try:
             common = _git(self.root, "merge-base", good.id, bad.id)
+        except RunError:
+            raise ConfigError(f"{ends} have no common history") from None
+        if common != good.id:
             raise ConfigError(
                 f"{short(good.id)} is no ancestor of {short(bad.id)}; both go back to "
                 f"{short(common)}: try that as GOOD"
             )
-        raise ConfigError(f"{short(good.id)} and {short(bad.id)} have no common history")
 
     def left(self, fast: Collection[str], slow: str) -> list[State]:
         """Commits that may be the first slow one, without *slow* itself; the most telling first."""
@@ -97,57 +104,46 @@ def short(commit: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """What is outside of the commits."""
-
-    linked: tuple[str, ...]
-    """What of the untracked files is linked into them; empty is what looks like input."""
-    out: Path
-    """The folder that the runs are written to, which is not linked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkouts:
     """Worktrees of commits in a temporary folder."""
 
     repository: Repository
     folder: Path
-    outside: Outside
+    linked: tuple[str, ...] = ()
+    """What of the untracked files trainings read; empty is what looks like input."""
+    out: Path
+    """The folder that the runs are written to, which no training reads."""
 
     @contextmanager
     def of(self, commit: str) -> Iterator["Checkout"]:
         """A checkout of a commit for as long as the context is open.
 
         Raises:
-            RunError: Git cannot check it out, or a training wrote through a link.
+            RunError: Git cannot check it out.
         """
-        path = self.folder / short(commit)
+        root, path = self.repository.root, self.folder / short(commit)
         # A hook of the user is for the user's checkout.
         hooks = ("-c", "core.hooksPath=/dev/null")
-        _git(self.repository.root, *hooks, "worktree", "add", "--detach", "--quiet", path, commit)
+        _git(root, *hooks, "worktree", "add", "--detach", "--quiet", path, commit)
         try:
-            data = LinkedData.into(path, self.repository.root, self._untracked())
-            yield Checkout(repository=self.repository, path=path, data=data)
+            checkout = Checkout(repository=self.repository, path=path)
+            for name in self._untracked():
+                checkout.bring(root / name, path / name)
+            yield checkout
         finally:
-            with suppress(RunError):
-                _git(self.repository.root, "worktree", "remove", "--force", "--force", path)
             shutil.rmtree(path, ignore_errors=True)
             with suppress(RunError):
-                _git(self.repository.root, "worktree", "prune")
+                _git(root, "worktree", "prune")
 
-    def _untracked(self) -> list[Path]:
-        """Relative paths of what is to be linked."""
+    def _untracked(self) -> Sequence[str]:
+        """Relative paths of what is to be there too."""
         root = self.repository.root
-        linked = self.outside.linked
-        if linked:
-            missing = [name for name in linked if not (root / name).exists()]
-            if missing:
-                raise ConfigError(f"--link {missing[0]}: not in {root}")
-            return [Path(name) for name in linked]
-        names = _git(root, "ls-files", "--others", "--directory", "-z", raw=True).split("\0")
-        out = self.outside.out.resolve()
-        paths = [Path(name) for name in names if name]
-        return [path for path in paths if not _is_output(path) and (root / path).resolve() != out]
+        if missing := [name for name in self.linked if not (root / name).exists()]:
+            raise ConfigError(f"--link {missing[0]}: not in {root}")
+        names = _names(_git(root, "ls-files", "--others", "--directory", "-z"))
+        out = self.out.resolve()
+        read = [n for n in names if not _is_output(Path(n)) and (root / n).resolve() != out]
+        return self.linked or read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +152,26 @@ class Checkout:
 
     repository: Repository
     path: Path
-    data: LinkedData
+    linked: Stamps = field(default_factory=dict)
+    """How the linked files were then."""
+
+    def bring(self, source: Path, target: Path) -> None:
+        """Bring a file or folder here, except where the checkout has something itself."""
+        if source.is_dir() and not (target.is_symlink() or _is_linked_whole(source)):
+            target.mkdir(parents=True, exist_ok=True)
+            for path in source.iterdir():
+                self.bring(path, target / path.name)
+        elif source.exists() and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_file() and source.stat().st_size <= COPIED_BYTES:
+                shutil.copy2(source, target)
+            else:
+                target.symlink_to(source)
+                self.linked[source] = _stamp(source)
+
+    def changed(self) -> list[Path]:
+        """Files of the user that are not as they were when they were linked."""
+        return [path for path, stamp in self.linked.items() if _stamp(path) != stamp]
 
     def training(self, words: Sequence[str]) -> TrainingCommand:
         """The user's command in this checkout.
@@ -165,31 +180,28 @@ class Checkout:
             ConfigError: The script is not in this commit, or there is no such program.
         """
         cwd = self.path / self.repository.below
-        program, *arguments = (self._here(word) for word in words)
+        program, *arguments = map(self._here, words)
+        found = program if "/" in program else shutil.which(program)
         if program.endswith(".py"):
             if not (cwd / program).is_file():
                 raise ConfigError(f"no {words[0]} in it")
             command = [sys.executable, program, *arguments]
+        elif found is None:
+            raise ConfigError(f"{program}: neither a Python file nor a command")
         else:
-            path = program if "/" in program else shutil.which(program)
-            if path is None:
-                raise ConfigError(f"{program}: neither a Python file nor a command")
-            command = [path, *arguments]
-        return TrainingCommand(words=command, cwd=cwd, environment=self._environment())
+            command = [found, *arguments]
+        # Modules of this checkout come first, also where the package is installed editably.
+        ours = [str(path) for path in (self.path, self.path / "src") if path.is_dir()]
+        given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        paths = [*ours, *(self._here(str(Path(path).absolute())) for path in given)]
+        environment = {"PYTHONPATH": os.pathsep.join(paths)}
+        return TrainingCommand(words=command, cwd=cwd, environment=environment)
 
     def _here(self, word: str) -> str:
         """A path into the user's checkout as that of this one."""
         root = str(self.repository.root)
         inside = word == root or word.startswith(f"{root}/")
         return f"{self.path}{word[len(root) :]}" if inside else word
-
-    def _environment(self) -> dict[str, str]:
-        """Modules of this checkout come first, also where the package is installed editably."""
-        sources = [self.path, self.path / "src"]
-        ours = [str(path) for path in sources if path.is_dir()]
-        given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-        absolute = (str(Path(path).absolute()) for path in given)
-        return {"PYTHONPATH": os.pathsep.join([*ours, *map(self._here, absolute)])}
 
 
 _OUTPUTS = frozenset(
@@ -207,7 +219,26 @@ def _is_output(path: Path) -> bool:
     return name in _OUTPUTS or hidden_cache or path.suffix in {".pyc", ".egg-info", ".ckpt"}
 
 
-def _git(folder: Path, *arguments: str | Path, raw: bool = False) -> str:
+def _is_linked_whole(folder: Path) -> bool:
+    """Whether its files are not looked at: an environment has thousands, and nobody's data."""
+    if folder.is_symlink() or (folder / "pyvenv.cfg").is_file():
+        return True
+    files = (name for _, _, names in os.walk(folder) for name in names)
+    return next(islice(files, MOST_FILES, None), None) is not None
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Of a folder nothing but that it is there: a training may write into it."""
+    if not path.is_file():
+        return (-path.is_dir(), 0)
+    return (path.stat().st_size, path.stat().st_mtime_ns)
+
+
+def _names(listed: str) -> list[str]:
+    return [name for name in listed.split("\0") if name]
+
+
+def _git(folder: Path, *arguments: str | Path) -> str:
     """What git prints.
 
     Raises:
@@ -228,4 +259,4 @@ def _git(folder: Path, *arguments: str | Path, raw: bool = False) -> str:
     if ended.returncode:
         lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
         raise RunError(f"git {arguments[0]}: {lines[-1]}")
-    return ended.stdout if raw else ended.stdout.strip()
+    return ended.stdout.strip("\n")

@@ -64,32 +64,27 @@ def _run(given: argparse.Namespace) -> CommandResult:
     import tempfile
     from pathlib import Path
 
-    from trainperf.commands._bisection import (
-        Subject,
-        bisected,
-        commit_subject,
-        measuring,
-        package_subject,
-    )
-    from trainperf.commands._commits import Outside
-    from trainperf.commands._looks import ProofOptions
-    from trainperf.commands._paired_runs import sigterm_as_interrupt, unused_folder
+    from trainperf.commands._bisection import bisected, commit_subject, measuring, package_subject
+    from trainperf.commands._commits import Checkouts, Repository
+    from trainperf.commands._paired_runs import ProofOptions
+    from trainperf.commands._trainings import sigterm_as_interrupt, unused_folder
     from trainperf.reports.bisection import bisection_markdown, bisection_text
     from trainperf.reports.layout.json import bisection_json
 
     _check(given)
     render = {"text": bisection_text, "markdown": bisection_markdown, "json": bisection_json}
-    out = unused_folder(local_path(given.out)).absolute()
+    out, words = unused_folder(local_path(given.out)).absolute(), tuple(given.command)
     with (
-        tempfile.TemporaryDirectory(prefix="trainperf-bisect-") as folder,
+        tempfile.TemporaryDirectory(prefix="trainperf-bisect-") as temporary,
         sigterm_as_interrupt(),
     ):
-        words, place = tuple(given.command), Path(folder).resolve()
+        folder = Path(temporary).resolve()
         if given.python:
-            subject: Subject = package_subject(given.python, words, place)
+            subject = package_subject(given.python, words, folder)
         else:
-            outside = Outside(linked=tuple(given.link), out=out)
-            subject = commit_subject((given.good, given.bad), words, place, outside)
+            here, linked = Repository.here(), tuple(given.link)
+            checkouts = Checkouts(repository=here, folder=folder, linked=linked, out=out)
+            subject = commit_subject((given.good, given.bad), words, checkouts)
         proof = ProofOptions(
             pairs=given.pairs, steps=given.every, out=out, to_the_end=given.to_the_end
         )
