@@ -1,33 +1,20 @@
-"""Bisection of commits or of environments: each state is trained in turns with the good one."""
+"""Bisection of commits: each is trained in turns with the good one."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
-from typing import Literal
 
 from msgspec.structs import replace as with_fields
 
-from trainperf.commands._commits import Checkouts, short
+from trainperf.commands._commits import Checkouts, Repository
 from trainperf.commands._comparison import ComparisonOptions, compared
-from trainperf.commands._environments import (
-    Environment,
-    differences,
-    grouped,
-    overlay,
-    state_of,
-)
 from trainperf.commands._looks import proof_of
 from trainperf.commands._paired_runs import ProofOptions, TrainingError
-from trainperf.commands._trainings import TrainingCommand
 from trainperf.commands.cli import say
 from trainperf.comparison.bisection import (
     Bisection,
     BisectionEnd,
     BisectionStep,
-    LinearHistory,
-    PackageDifference,
     Search,
     State,
     by_clock,
@@ -37,127 +24,24 @@ from trainperf.comparison.bisection import (
 )
 from trainperf.comparison.results import Clock, Comparison, Speedup
 from trainperf.core.errors import ConfigError
-from trainperf.core.formatting.units import plural
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.verdict import verdict_of
-from trainperf.reports.bisection import measured_name, plan_sentence, step_sentence
+from trainperf.reports.bisection import name_of, plan_sentence, step_sentence
 
 
-Words = tuple[str, ...]
 Decides = Callable[[Comparison], bool]
 Measure = Callable[[State, State, Decides | None], Comparison]
-"""Trains two states in turns until the function says that they are compared."""
+"""Trains two commits in turns until the function says that they are compared."""
 
 
-_NOT_PACKAGES = (
-    "the good environment is not slow with the bad one's packages in front: the cause is none of "
-    "their files"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What is searched: states, their order, and how each is trained."""
-
-    kind: Literal["commits", "packages"]
-    good: State
-    bad: State
-    search: Search | str
-    """Where to begin once the bad state is shown to be slow; or why it cannot be searched."""
-    before: Callable[[State], State]
-    """The state before one."""
-    training: Callable[[State], AbstractContextManager[TrainingCommand]]
-    """The user's command in a state."""
-    differences: tuple[PackageDifference, ...] = ()
-    """Of two environments."""
-    warnings: list[str] = field(default_factory=list)
-    """What to know about the measurements so far."""
-
-
-def commit_subject(revisions: tuple[str, str], words: Words, checkouts: Checkouts) -> Subject:
-    """Two commits of a repository, and those between them.
-
-    Raises:
-        ConfigError: There is no such commit, or one is no ancestor of the other.
-    """
-    repository, warnings = checkouts.repository, list[str]()
-    good, bad = map(repository.state, revisions)
-    repository.check_order(good, bad)
-    if changed := repository.uncommitted():
-        more = f" and {plural(len(changed) - 1, 'other file')}" if changed[1:] else ""
-        warnings = [f"changes of {changed[0]}{more} are in no commit, so they were not measured"]
-
-    @contextmanager
-    def training(state: State) -> Iterator[TrainingCommand]:
-        with checkouts.of(state.id) as checkout:
-            yield checkout.training(words)
-            for path in checkout.changed():
-                warning = (
-                    f"{path} has changed while {short(state.id)} trained; if the training wrote "
-                    "it through its link, name what trainings read with --link"
-                )
-                if warning not in warnings:
-                    warnings.append(warning)
-
-    return Subject(
-        kind="commits",
-        good=good,
-        bad=bad,
-        search=Search(repository, slow=bad, fast={good.id}),
-        before=lambda state: repository.state(f"{state.id}^1"),
-        training=training,
-        warnings=warnings,
-    )
-
-
-def package_subject(pythons: Sequence[str], words: Words, folder: Path) -> Subject:
-    """Two environments, by their Pythons, and mixtures of them: each has a change more.
-
-    Raises:
-        ConfigError: One of them does not run.
-    """
-    environments = good, bad = [Environment.of(python) for python in pythons]
-    ends = [State(id=each.python, title=each.kind) for each in environments]
-    apart = differences(good, bad)
-    groups = grouped(apart, bad)
-    states = [state_of(group) for group in groups]
-    search: Search | str = Search(LinearHistory((*states, ends[1])), slow=ends[1], fast=set())
-    if good.kind != bad.kind:
-        search = (
-            f"the two are {good.kind} and {bad.kind}: packages of one do not run "
-            "in the other, so they were not narrowed down"
-        )
-    elif not states:
-        search = "no package differs: the cause is outside of them"
-
-    @contextmanager
-    def training(state: State) -> Iterator[TrainingCommand]:
-        if state in ends:
-            yield environments[ends.index(state)].training(words)
-            return
-        taken = states.index(state) + 1
-        variables = overlay(groups[:taken], bad, folder / f"with-{taken}")
-        yield replace(good.training(words), environment=variables)
-
-    return Subject(
-        kind="packages",
-        good=ends[0],
-        bad=ends[1],
-        search=search,
-        before=lambda state: [ends[0], *states][states.index(state)],
-        training=training,
-        differences=apart,
-    )
-
-
-def measuring(subject: Subject, proof: ProofOptions) -> Measure:
-    """Trains two states of it in turns, into numbered folders."""
+def measuring(checkouts: Checkouts, proof: ProofOptions) -> Measure:
+    """Trains two commits in turns, into numbered folders."""
     number = count(1)
 
     def measure(first: State, second: State, decides: Decides | None) -> Comparison:
         out = proof.out / f"{next(number):02}"
-        with subject.training(first) as before, subject.training(second) as after:
-            say(f"{measured_name(subject, second)} against {measured_name(subject, first)}")
+        with checkouts.training(first) as before, checkouts.training(second) as after:
+            say(f"{name_of(second)} against {name_of(first)}")
             options = replace(proof, out=out, decides=decides)
             pairs = proof_of((before, after), options, ComparisonOptions(form="json"))
             if pairs.interrupted:
@@ -167,43 +51,81 @@ def measuring(subject: Subject, proof: ProofOptions) -> Measure:
     return measure
 
 
-def bisected(subject: Subject, words: Words, slower: float | None, measure: Measure) -> Bisection:
-    """The first slow state, as far as it can be told.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunt:
+    """What is searched, and how."""
 
-    Args:
-        subject: What is searched.
-        words: The command, for the record.
-        slower: How much slower than the good state counts as slow; `None`: half of what the bad
-            state is.
-        measure: As `measuring` makes it.
+    repository: Repository
+    ends: tuple[State, State]
+    """The good commit and the bad one."""
+    command: tuple[str, ...]
+    """For the record."""
+    slower: float | None = None
+    """How much slower than the good commit counts as slow; `None`: half of what the bad one is."""
+    measure: Measure
 
-    Raises:
-        RunError: The good or the bad state does not train.
-    """
-    blank = Bisection(
-        kind=subject.kind,
-        end="cannot tell",
-        good=subject.good,
-        bad=subject.bad,
-        command=words,
-        differences=subject.differences,
-    )
-    begun_ns = monotonic_ns()
-    whole = measure(subject.good, subject.bad, None if slower is None else _judged(None, slower))
-    took_s = (monotonic_ns() - begun_ns) / 1e9
-    ended = _begun(blank, whole, slower)
-    for step in ended.steps:
-        say(step_sentence(ended, step))
-    search = subject.search
-    if ended.end == "found" and isinstance(search, str):
-        ended = with_fields(ended, end="cannot tell", note=search)
-    elif ended.end == "found" and isinstance(search, Search):
+    def __call__(self) -> Bisection:
+        """The first slow commit, as far as it can be told.
+
+        Raises:
+            RunError: The good or the bad commit does not train.
+        """
+        good, bad = self.ends
+        begun_ns = monotonic_ns()
+        judged = None if self.slower is None else _judged(None, self.slower)
+        whole = self.measure(good, bad, judged)
+        took_s = (monotonic_ns() - begun_ns) / 1e9
+        blank = Bisection(end="cannot tell", good=good, bad=bad, command=self.command)
+        begun = _begun(blank, whole, self.slower)
+        for step in begun.steps:
+            say(step_sentence(step))
+        if begun.end != "found":
+            return begun
+        search = Search(self.repository, slow=bad, fast={good.id})
         say(plan_sentence(len(search.left()), took_s))
-        steps = searched(search, lambda state: _measured(ended, state, measure))
-        ended = _concluded(
-            with_fields(ended, steps=(*ended.steps, *steps)), subject, search, measure
-        )
-    return with_fields(ended, warnings=tuple(subject.warnings))
+        steps = searched(search, lambda state: self._step(state, begun))
+        return self._concluded(with_fields(begun, steps=(*begun.steps, *steps)), search)
+
+    def _step(self, state: State, begun: Bisection) -> BisectionStep:
+        """A commit against the good one; one that does not train is broken."""
+        clock, limit = begun.clock, begun.limit or 0.0
+        try:
+            comparison = self.measure(begun.good, state, _judged(clock, limit))
+            step = _step(state, comparison, clock, limit)
+        except (TrainingError, ConfigError) as error:
+            if isinstance(error, TrainingError) and error.side == 0:
+                raise
+            step = BisectionStep(state=state, pace="broken", reason=str(error))
+        say(step_sentence(step))
+        return step
+
+    def _concluded(self, ended: Bisection, search: Search) -> Bisection:
+        """With the first slow commit against its parent; or those that may be it."""
+        first = search.slow
+        if left := search.left():
+            note = "those in between could not be judged"
+            return with_fields(ended, end="several", candidates=(*reversed(left), first), note=note)
+        before = self.repository.state(f"{first.id}^1")
+        ended = with_fields(ended, first_slow=first, before=before)
+        if before == ended.good:
+            own = next((step.speedup for step in ended.steps if step.state == first), None)
+        else:
+            own = self._against(before, first, ended.clock)
+        if own is None:
+            return ended
+        return with_fields(ended, change=own, verdict=verdict_of(own.low, own.high))
+
+    def _against(self, before: State, first: State, clock: Clock | None) -> Speedup | None:
+        """What the first slow commit costs against its parent; `None` if that cannot be told."""
+
+        def decides(comparison: Comparison) -> bool:
+            change = by_clock(comparison, clock)
+            return change is None or verdict_of(change.low, change.high) != "undecided"
+
+        try:
+            return by_clock(self.measure(before, first, decides), clock)
+        except (TrainingError, ConfigError):
+            return None
 
 
 def _judged(clock: Clock | None, limit: float) -> Decides:
@@ -249,48 +171,3 @@ def _step(state: State, comparison: Comparison, clock: Clock | None, limit: floa
         pairs=comparison.proof.pairs if comparison.proof else 0,
         reason=reasons.get(pace, ""),
     )
-
-
-def _measured(begun: Bisection, state: State, measure: Measure) -> BisectionStep:
-    """A state against the good one; one that does not train is broken."""
-    clock, limit = begun.clock, begun.limit or 0.0
-    try:
-        step = _step(state, measure(begun.good, state, _judged(clock, limit)), clock, limit)
-    except (TrainingError, ConfigError) as error:
-        if isinstance(error, TrainingError) and error.side == 0:
-            raise
-        step = BisectionStep(state=state, pace="broken", reason=str(error))
-    say(step_sentence(begun, step))
-    return step
-
-
-def _concluded(ended: Bisection, subject: Subject, search: Search, measure: Measure) -> Bisection:
-    """With the first slow state, measured against the one before it; or those that may be it."""
-    first = search.slow
-    if left := search.left():
-        note = "those in between could not be judged"
-        return with_fields(ended, end="several", candidates=(*reversed(left), first), note=note)
-    if first == subject.bad and subject.kind == "packages":
-        return with_fields(ended, end="cannot tell", note=_NOT_PACKAGES)
-    before = subject.before(first)
-    ended = with_fields(ended, first_slow=first, before=before)
-    if before == subject.good:
-        own = next((step.speedup for step in ended.steps if step.state == first), None)
-    else:
-        own = _against(before, first, ended, measure)
-    if own is None:
-        return ended
-    return with_fields(ended, change=own, verdict=verdict_of(own.low, own.high))
-
-
-def _against(before: State, first: State, ended: Bisection, measure: Measure) -> Speedup | None:
-    """What the first slow state costs against the one before it; `None` if that cannot be told."""
-
-    def decides(comparison: Comparison) -> bool:
-        change = by_clock(comparison, ended.clock)
-        return change is None or verdict_of(change.low, change.high) != "undecided"
-
-    try:
-        return by_clock(measure(before, first, decides), ended.clock)
-    except (TrainingError, ConfigError):
-        return None

@@ -19,6 +19,7 @@ from pathlib import Path
 from trainperf.commands._trainings import TrainingCommand
 from trainperf.comparison.bisection import State
 from trainperf.core.errors import ConfigError, RunError
+from trainperf.core.formatting.units import plural
 
 
 MOST_FILES = 4000
@@ -65,28 +66,34 @@ class Repository:
             raise ConfigError(f"{revision}: no such commit; give a hash, tag or branch") from None
         return State(id=commit, title=_git(self.root, "show", "-s", "--format=%s", commit))
 
-    def uncommitted(self) -> list[str]:
-        """Tracked files of the user's checkout that differ from its commit."""
-        return _names(_git(self.root, "diff", "--name-only", "-z", "HEAD"))
-
-    def check_order(self, good: State, bad: State) -> None:
-        """Refuse two commits of which the first is no ancestor of the second.
+    def ends(self, good: str, bad: str) -> tuple[State, State]:
+        """Two commits, of which the first is an ancestor of the second.
 
         Raises:
-            ConfigError: With the commit that both go back to.
+            ConfigError: It is none, or there is no such commit.
         """
-        ends = f"{short(good.id)} and {short(bad.id)}"
-        if good.id == bad.id:
-            raise ConfigError(f"{ends}: give two commits that differ")
+        first, last = self.state(good), self.state(bad)
+        names = f"{short(first.id)} and {short(last.id)}"
+        if first == last:
+            raise ConfigError(f"{names}: give two commits that differ")
         try:
-            common = _git(self.root, "merge-base", good.id, bad.id)
+            common = _git(self.root, "merge-base", first.id, last.id)
         except RunError:
-            raise ConfigError(f"{ends} have no common history") from None
-        if common != good.id:
+            raise ConfigError(f"{names} have no common history") from None
+        if common != first.id:
             raise ConfigError(
-                f"{short(good.id)} is no ancestor of {short(bad.id)}; both go back to "
+                f"{short(first.id)} is no ancestor of {short(last.id)}; both go back to "
                 f"{short(common)}: try that as GOOD"
             )
+        return first, last
+
+    def uncommitted(self) -> list[str]:
+        """A warning if files of the user's checkout differ from its commit."""
+        changed = _names(_git(self.root, "diff", "--name-only", "-z", "HEAD"))
+        if not changed:
+            return []
+        more = f" and {plural(len(changed) - 1, 'other file')}" if changed[1:] else ""
+        return [f"changes of {changed[0]}{more} are in no commit, so they were not measured"]
 
     def left(self, fast: Collection[str], slow: str) -> list[State]:
         """Commits that may be the first slow one, without *slow* itself; the most telling first."""
@@ -105,35 +112,45 @@ def short(commit: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkouts:
-    """Worktrees of commits in a temporary folder."""
+    """Worktrees of commits in a temporary folder, and the training in each."""
 
     repository: Repository
+    words: Sequence[str]
+    """The user's command."""
     folder: Path
     linked: tuple[str, ...] = ()
     """What of the untracked files trainings read; empty is what looks like input."""
     out: Path
     """The folder that the runs are written to, which no training reads."""
+    warnings: list[str] = field(default_factory=list)
+    """What to know about the trainings so far."""
 
     @contextmanager
-    def of(self, commit: str) -> Iterator["Checkout"]:
-        """A checkout of a commit for as long as the context is open.
+    def training(self, state: State) -> Iterator[TrainingCommand]:
+        """The command in a checkout that is there for as long as the context is open.
 
         Raises:
+            ConfigError: The script is not in this commit, or there is no such program.
             RunError: Git cannot check it out.
         """
-        root, path = self.repository.root, self.folder / short(commit)
+        root, path = self.repository.root, self.folder / short(state.id)
         # A hook of the user is for the user's checkout.
         hooks = ("-c", "core.hooksPath=/dev/null")
-        _git(root, *hooks, "worktree", "add", "--detach", "--quiet", path, commit)
+        _git(root, *hooks, "worktree", "add", "--detach", "--quiet", path, state.id)
+        stamps: Stamps = {}
         try:
-            checkout = Checkout(repository=self.repository, path=path)
             for name in self._untracked():
-                checkout.bring(root / name, path / name)
-            yield checkout
+                _bring(root / name, path / name, stamps)
+            yield self._command(path)
         finally:
             shutil.rmtree(path, ignore_errors=True)
             with suppress(RunError):
                 _git(root, "worktree", "prune")
+        for changed in (file for file, stamp in stamps.items() if _stamp(file) != stamp):
+            self.warnings.append(
+                f"{changed} has changed while {short(state.id)} trained; if the training wrote "
+                "it through its link, name what trainings read with --link"
+            )
 
     def _untracked(self) -> Sequence[str]:
         """Relative paths of what is to be there too."""
@@ -145,63 +162,46 @@ class Checkouts:
         read = [n for n in names if not _is_output(Path(n)) and (root / n).resolve() != out]
         return self.linked or read
 
+    def _command(self, checkout: Path) -> TrainingCommand:
+        cwd = checkout / self.repository.below
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkout:
-    """One of them."""
+        def here(word: str) -> str:
+            """A path into the user's checkout as that of this one."""
+            root = str(self.repository.root)
+            inside = word == root or word.startswith(f"{root}/")
+            return f"{checkout}{word[len(root) :]}" if inside else word
 
-    repository: Repository
-    path: Path
-    linked: Stamps = field(default_factory=dict)
-    """How the linked files were then."""
-
-    def bring(self, source: Path, target: Path) -> None:
-        """Bring a file or folder here, except where the checkout has something itself."""
-        if source.is_dir() and not (target.is_symlink() or _is_linked_whole(source)):
-            target.mkdir(parents=True, exist_ok=True)
-            for path in source.iterdir():
-                self.bring(path, target / path.name)
-        elif source.exists() and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if source.is_file() and source.stat().st_size <= COPIED_BYTES:
-                shutil.copy2(source, target)
-            else:
-                target.symlink_to(source)
-                self.linked[source] = _stamp(source)
-
-    def changed(self) -> list[Path]:
-        """Files of the user that are not as they were when they were linked."""
-        return [path for path, stamp in self.linked.items() if _stamp(path) != stamp]
-
-    def training(self, words: Sequence[str]) -> TrainingCommand:
-        """The user's command in this checkout.
-
-        Raises:
-            ConfigError: The script is not in this commit, or there is no such program.
-        """
-        cwd = self.path / self.repository.below
-        program, *arguments = map(self._here, words)
-        found = program if "/" in program else shutil.which(program)
+        program, *arguments = map(here, self.words)
+        path = program if "/" in program else shutil.which(program)
         if program.endswith(".py"):
             if not (cwd / program).is_file():
-                raise ConfigError(f"no {words[0]} in it")
+                raise ConfigError(f"no {self.words[0]} in it")
             command = [sys.executable, program, *arguments]
-        elif found is None:
+        elif path is None:
             raise ConfigError(f"{program}: neither a Python file nor a command")
         else:
-            command = [found, *arguments]
+            command = [path, *arguments]
         # Modules of this checkout come first, also where the package is installed editably.
-        ours = [str(path) for path in (self.path, self.path / "src") if path.is_dir()]
+        ours = [str(path) for path in (checkout, checkout / "src") if path.is_dir()]
         given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-        paths = [*ours, *(self._here(str(Path(path).absolute())) for path in given)]
+        paths = [*ours, *(here(str(Path(path).absolute())) for path in given)]
         environment = {"PYTHONPATH": os.pathsep.join(paths)}
         return TrainingCommand(words=command, cwd=cwd, environment=environment)
 
-    def _here(self, word: str) -> str:
-        """A path into the user's checkout as that of this one."""
-        root = str(self.repository.root)
-        inside = word == root or word.startswith(f"{root}/")
-        return f"{self.path}{word[len(root) :]}" if inside else word
+
+def _bring(source: Path, target: Path, stamps: Stamps) -> None:
+    """Bring a file or folder into a checkout, except where that has something itself."""
+    if source.is_dir() and not (target.is_symlink() or _is_linked_whole(source)):
+        target.mkdir(parents=True, exist_ok=True)
+        for path in source.iterdir():
+            _bring(path, target / path.name, stamps)
+    elif source.exists() and not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_file() and source.stat().st_size <= COPIED_BYTES:
+            shutil.copy2(source, target)
+        else:
+            target.symlink_to(source)
+            stamps[source] = _stamp(source)
 
 
 _OUTPUTS = frozenset(
@@ -247,7 +247,9 @@ def _git(folder: Path, *arguments: str | Path) -> str:
     """
     program = shutil.which("git")
     if program is None:
-        raise ConfigError("git: not found; bisect two environments with --python instead")
+        raise ConfigError(
+            "git: not found; install it, or compare two trainings with prove"
+        )
     ended = subprocess.run(  # noqa: S603 git itself, with a fixed command
         [program, "-C", folder, *arguments],
         capture_output=True,
