@@ -247,9 +247,7 @@ def _git(folder: Path, *arguments: str | Path) -> str:
     """
     program = shutil.which("git")
     if program is None:
-        raise ConfigError(
-            "git: not found; install it, or compare two trainings with prove"
-        )
+        raise ConfigError("git: not found; install it, or compare two trainings with prove")
     ended = subprocess.run(  # noqa: S603 git itself, with a fixed command
         [program, "-C", folder, *arguments],
         capture_output=True,

@@ -107,7 +107,7 @@ COMMAND = Command(
     run=_run,
     takes_command=True,
     gone={
-        "--python": "trainperf prove 'old/bin/python train.py' 'new/bin/python train.py' tells what an "
-        "environment costs; give it packages of the other, some at a time, and prove again"
+        "--python": "trainperf prove 'old/bin/python train.py' 'new/bin/python train.py' tells "
+        "what the environment costs"
     },
 )
