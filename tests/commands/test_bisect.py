@@ -13,14 +13,12 @@ from jsonschema import Draft202012Validator
 
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.commands import main
-from trainperf.commands._bisection import Measure, bisected, commit_subject, package_subject
-from trainperf.commands._commits import Outside
-from trainperf.commands._environments import differences
-from trainperf.commands._linked_data import COPIED_BYTES
+from trainperf.commands._bisection import Hunt, Measure
+from trainperf.commands._commits import COPIED_BYTES, Checkouts, Repository
 from trainperf.commands._paired_runs import TrainingError
 from trainperf.comparison.bisection import Bisection, State
 from trainperf.comparison.results import ClockChange, Comparison, ProofFacts, Side, Speedup
-from trainperf.core.errors import ConfigError, RunError
+from trainperf.core.errors import RunError
 from trainperf.core.stats.verdict import verdict_of
 from trainperf.reports.bisection import (
     answer,
@@ -136,13 +134,19 @@ class Planted:
         return compared(before / after, self.reach)
 
 
+def checkouts(place: Path, folder: Path) -> Checkouts:
+    """Of the repository of the working directory."""
+    here = Repository.here()
+    return Checkouts(repository=here, words=WORDS, folder=folder, out=place / "runs")
+
+
 def searched(place: Path, ends: tuple[str, str], planted: Measure) -> Bisection:
     """The search in a repository, with what its trainings would take."""
-    outside = Outside(linked=(), out=place / "runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        subject = commit_subject(ends, WORDS, place / "unused", outside)
-        return bisected(subject, WORDS, None, planted)
+        repository = Repository.here()
+        states = repository.ends(*ends)
+        return Hunt(repository=repository, ends=states, command=WORDS, measure=planted)()
 
 
 @pytest.fixture(scope="module")
@@ -283,16 +287,17 @@ def test_what_is_left_is_told_when_the_ends_are_measured(
 def test_changes_that_are_in_no_commit_are_said_to_be_left_out(tmp_path: Path) -> None:
     """They may be what somebody has in mind; they are still there at the end."""
     place = tmp_path / "repository"
-    hashes = history(place, 4, lambda number: f"SLEEP_S = {number}")
-    clean = searched(place, (hashes[0], "HEAD"), Planted(lambda _: 0.02, 0.01))
+    history(place, 4, lambda number: f"SLEEP_S = {number}")
+    repository = Repository(root=place, below=Path())
+    clean = repository.uncommitted()
     name = git(place, "ls-files").splitlines()[0]
     (place / name).write_text("SLEEP_S = 99")
     (place / "data.txt").write_text("no file of git's")
 
-    result = searched(place, (hashes[0], "HEAD"), Planted(lambda _: 0.02, 0.01))
+    result = repository.uncommitted()
 
-    assert clean.warnings == ()
-    assert result.warnings == (f"changes of {name} are in no commit, so they were not measured",)
+    assert clean == []
+    assert result == [f"changes of {name} are in no commit, so they were not measured"]
     assert (place / name).read_text() == "SLEEP_S = 99"
 
 
@@ -339,11 +344,11 @@ def test_the_outputs_say_the_same(sixteen: tuple[Path, list[str]]) -> None:
     ("arguments", "why"),
     [
         (("HEAD~1", "HEAD"), "no COMMAND"),
-        (("HEAD~1", "--", "train.py"), "no GOOD and BAD"),
+        (("HEAD~1", "--", "train.py"), "required: BAD"),
         (("HEAD", "HEAD", "--", "train.py"), "give two commits that differ"),
         (("HEAD", "HEAD~1", "--", "train.py"), "is no ancestor of"),
         (("nowhere", "HEAD", "--", "train.py"), "nowhere: no such commit"),
-        (("--python", sys.executable, "--", "train.py"), "--python: give it twice"),
+        (("--python", sys.executable, "--", "train.py"), "--python is gone: trainperf prove 'old"),
         (("HEAD~1", "HEAD", "--", "other.py"), "no other.py"),
         (("HEAD~1", "HEAD", "--link", "more", "--", "train.py"), "--link more: not in"),
     ],
@@ -375,11 +380,11 @@ def test_a_checkout_has_the_data_and_keeps_to_itself(tmp_path: Path) -> None:
     (place / "lightning_logs").mkdir()
     (place / "last.ckpt").write_text("weights")
     before = stamps(place)
-    outside = Outside(linked=(), out=place / "runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        subject = commit_subject(("HEAD~1", "HEAD"), WORDS, tmp_path / "trees", outside)
-        with subject.training(subject.good) as command:
+        trees = checkouts(place, tmp_path / "trees")
+        good = trees.repository.state("HEAD~1")
+        with trees.training(good) as command:
             assert command.cwd is not None
             there = command.cwd
             assert (there / "settings.py").read_text() == "SLEEP_S = 0"
@@ -402,101 +407,22 @@ def test_a_small_file_is_copied_and_a_change_of_a_large_one_is_told(tmp_path: Pa
     history(place, 2, lambda number: f"SLEEP_S = {number}")
     large = place / "data" / "large.bin"
     large.write_bytes(bytes(COPIED_BYTES + 1))
-    outside = Outside(linked=(), out=place / "runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        subject = commit_subject(("HEAD~1", "HEAD"), WORDS, tmp_path / "trees", outside)
-        with subject.training(subject.good) as command:
+        trees = checkouts(place, tmp_path / "trees")
+        good = trees.repository.state("HEAD~1")
+        with trees.training(good) as command:
             assert command.cwd is not None
             (command.cwd / "data" / "rows.txt").write_text("scribbled over")
-        assert subject.warnings == []
-        with subject.training(subject.good) as command:
+        assert trees.warnings == []
+        with trees.training(good) as command:
             assert command.cwd is not None
             (command.cwd / "data" / "large.bin").write_bytes(b"scribbled over")
 
     assert (place / "data" / "rows.txt").read_text() == "rows"
-    (warning,) = subject.warnings
+    (warning,) = trees.warnings
     assert warning.startswith(f"{large} has changed while")
     assert len(git(place, "worktree", "list").splitlines()) == 1
-
-
-def environment(place: Path, versions: dict[str, str], requires: dict[str, str]) -> str:
-    """A virtual environment with packages that only say their version; its Python."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-    (packages,) = place.glob("lib/python*/site-packages")
-    for name, version in versions.items():
-        (packages / f"{name}.py").write_text(f"VERSION = {version!r}\n")
-        about = packages / f"{name}-{version}.dist-info"
-        about.mkdir()
-        needs = f"Requires-Dist: {requires[name]}\n" if name in requires else ""
-        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        (about / "METADATA").write_text(head + needs)
-        (about / "RECORD").write_text(f"{name}.py,,\n{about.name}/METADATA,,\n")
-    return str(place / "bin" / "python")
-
-
-@pytest.fixture(scope="module")
-def environments(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Six packages, of which five differ; `beta` pins `gamma`."""
-    place = tmp_path_factory.mktemp("environments")
-    names = ("alpha", "beta", "gamma", "delta", "epsilon", "same")
-    good = environment(place / "good", dict.fromkeys(names, "1.0"), {"beta": "gamma==1.0"})
-    newer = {**dict.fromkeys(names, "2.0"), "same": "1.0"}
-    return good, environment(place / "bad", newer, {"beta": "gamma==2.0"})
-
-
-def test_packages_of_two_environments_are_narrowed_down(
-    environments: tuple[str, str], tmp_path: Path
-) -> None:
-    """The slow one is `delta` 2.0; nothing is installed, the mixture is a folder of links."""
-    subject = package_subject(environments, ("python", "-c", "pass"), tmp_path)
-    show = "import alpha, beta, gamma, delta, epsilon; print(delta.VERSION)"
-
-    def measure(first: State, second: State, _: object) -> Comparison:
-        times = []
-        for state in (first, second):
-            with subject.training(state) as command:
-                python = [command.words[0], "-c", show]
-                env = {**os.environ, **command.environment}
-                said = subprocess.run(python, env=env, capture_output=True, text=True, check=True)
-            times.append(0.03 if said.stdout.strip() == "2.0" else 0.02)
-        return compared(times[0] / times[1])
-
-    result = bisected(subject, ("python", "-c", "pass"), None, measure)
-
-    apart = differences(subject.good_python, subject.bad_python)
-    assert [each.name for each in apart] == ["alpha", "beta", "delta", "epsilon", "gamma"]
-    assert [len(group) for group in subject.mixtures.groups] == [1, 2, 1, 1]
-    assert result.end == "found"
-    assert result.first_slow is not None
-    assert result.first_slow.title == "delta 1.0 → 2.0"
-    assert answer(result).startswith("delta 1.0 → 2.0 is the first slow package: slower, 0.67×")
-    assert "5 packages differ" in bisection_text(result)
-    # What was measured has more than the package that it is named by.
-    rows = bisection_text(result).partition("against good")[2].splitlines()[2:]
-    assert rows
-    assert all(row.startswith("  with all up to ") for row in rows)
-
-
-def test_a_cause_that_is_no_package_is_not_blamed_on_one(
-    environments: tuple[str, str], tmp_path: Path
-) -> None:
-    """Slow by its Python alone: with all of its packages the good one is as fast as before."""
-    subject = package_subject(environments, ("python", "-c", "pass"), tmp_path)
-
-    def measure(first: State, second: State, _: object) -> Comparison:
-        return compared(2 / 3 if second == subject.bad else 1.0)
-
-    result = bisected(subject, ("python", "-c", "pass"), None, measure)
-
-    assert (result.end, result.first_slow) == ("cannot tell", None)
-    assert "none of their files" in answer(result)
-
-
-def test_an_environment_that_does_not_run_is_refused(tmp_path: Path) -> None:
-    """By its path."""
-    with pytest.raises(ConfigError, match="nowhere"):
-        package_subject([str(tmp_path / "nowhere"), sys.executable], WORDS, tmp_path)
 
 
 @pytest.mark.real_clock

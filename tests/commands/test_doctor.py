@@ -22,17 +22,6 @@ SLOW = Planted(
 )
 SOUND = Planted(phases_ms={"data_wait": 0.5, "forward": 30.0}, facts={"samples": 8})
 
-SCRIPT = """
-import sys
-sys.path.insert(0, {tests!r})
-from pathlib import Path
-from support.doctor import Planted
-print("training")
-Planted(
-    phases_ms={{"data_wait": 20.0, "forward": 30.0}}, facts={{"samples": 8}}
-).write(Path({where!r}))
-"""
-
 
 @pytest.fixture
 def doctor(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
@@ -46,12 +35,6 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -
         return code, said.out, said.err
 
     return run_command
-
-
-def script(path: Path, where: Path | str) -> Path:
-    """A training script that leaves its run at *where*."""
-    path.write_text(SCRIPT.format(tests=str(Path(__file__).parents[1]), where=str(where)))
-    return path
 
 
 def test_it_says_in_one_line_what_failed(doctor: Command, tmp_path: Path) -> None:
@@ -111,36 +94,13 @@ def test_a_baseline_decides_on_the_loss(doctor: Command, tmp_path: Path) -> None
     assert [found["checks"][-1]["status"] for found in (same, other)] == ["pass", "fail"]
 
 
-def test_a_script_is_run_first_and_its_newest_run_checked(doctor: Command, tmp_path: Path) -> None:
-    """Not the run that was there before; what it prints is kept out of the report."""
-    SOUND.write(tmp_path / "runs" / "before" / "trainperf")
-    train = script(tmp_path / "train.py", tmp_path / "runs" / "after" / "trainperf")
-    code, out, err = doctor("--script", train, tmp_path / "runs", "--strict")
-
-    assert code == 1
-    assert out.startswith("trainperf doctor · train.py\n")
-    assert "Failed: loader." in out
-    assert "training" in err
-
-
-def test_without_a_place_a_script_runs_in_an_empty_one(doctor: Command, tmp_path: Path) -> None:
-    """What it leaves where it stands is checked, and gone afterwards."""
-    code, out, _ = doctor("--script", script(tmp_path / "train.py", "here/trainperf"))
-
-    assert code == 0
-    assert "Failed: loader." in out
-    assert not (tmp_path / "here").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "no RUN: give a run directory, or --script FILE"),
+        ((), "required: RUN"),
         (("{tmp}/nowhere",), "nowhere: no such file or directory"),
         (("{tmp}/run", "--baseline", "{tmp}/nowhere"), "nowhere: no such file or directory"),
-        (("--script", "{tmp}/nowhere.py"), "nowhere.py: no such file"),
-        (("--script", "{tmp}/fails.py"), "fails.py: ended with exit code 3 and wrote no run"),
-        (("--script", "{tmp}/idle.py", "{tmp}/run"), "idle.py: wrote no run below"),
+        (("--script", "train.py"), "--script is gone: trainperf run --out runs/a train.py, then"),
     ],
 )
 def test_unusable_input_is_said_in_one_line(
@@ -148,8 +108,6 @@ def test_unusable_input_is_said_in_one_line(
 ) -> None:
     """Exit code 2, and nothing on stdout."""
     SOUND.write(tmp_path / "run")
-    (tmp_path / "fails.py").write_text("raise SystemExit(3)")
-    (tmp_path / "idle.py").write_text("")
     code, out, err = doctor(*(one.format(tmp=tmp_path) for one in arguments))
 
     assert (code, out) == (2, "")

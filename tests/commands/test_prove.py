@@ -15,7 +15,7 @@ from support.loops import read
 
 from scripts.render_docs import SCHEMAS
 from trainperf.commands import main
-from trainperf.commands._paired_runs import end_trainings
+from trainperf.commands._trainings import end_trainings
 from trainperf.core.interleaving.children import can_be_stopped
 from trainperf.core.phases import Gap, Tag
 

@@ -180,7 +180,7 @@ def test_signals_and_silence_are_named(within: str, why: str, tmp_path: Path) ->
     """A trial may kill the process, or hang it."""
     script = tmp_path / written(tmp_path, within)
     options = AttemptOptions(
-        command=[sys.executable, str(script)],
+        words=[sys.executable, str(script)],
         out=tmp_path / "tried",
         launch=LaunchOptions(),
         trials=TrialLaunch(minutes=0.02, only=("optimizer_fused", "optimizer_foreach")),
@@ -236,7 +236,7 @@ def test_nothing_is_left_where_nothing_was_tried(tmp_path: Path) -> None:
     with pytest.raises(RunError):
         try_out(
             AttemptOptions(
-                command=[sys.executable, "-c", ""],
+                words=[sys.executable, "-c", ""],
                 out=tmp_path / "tried",
                 launch=LaunchOptions(),
                 trials=TrialLaunch(),

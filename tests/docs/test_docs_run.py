@@ -21,7 +21,7 @@ TAKES_LONG = ("trainer.fit(", "torch.compile(", "sweep", "benchmark_step(", "ass
 LASTS = {"view", "watch"}
 """Commands that serve until they are stopped: their arguments are not tried here."""
 
-TRAINS = ("run", "try", "prove", "--script")
+TRAINS = ("run", "try", "prove")
 """Commands that start a training script."""
 
 

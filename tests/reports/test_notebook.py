@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.benchmark import BenchmarkComparison, LoaderPoint, LoaderSweep, Sweep, SweepPoint
+from trainperf.benchmark import BenchmarkComparison, Sweep, SweepPoint
 from trainperf.benchmark.calls import PeakMemory
 from trainperf.benchmark.steps import StepBenchmark, Versus
 from trainperf.core.errors import ConfigError, RunError
@@ -62,9 +62,6 @@ SWEEP = Sweep(
         SweepPoint(batch_size=size, length=1, step=a_step("step", seconds))
         for size, seconds in ((8, 0.010), (16, 0.012), (32, 0.024))
     ),
-)
-LOADER = LoaderSweep(
-    points=(LoaderPoint(num_workers=0, start_s=(0.01,), interval_s=(0.02,)),), step_s=None
 )
 
 
@@ -123,14 +120,13 @@ def test_a_comparison_is_shown_with_its_verdict_and_escapes_names(
     ("result", "answer"),
     [
         (SWEEP, "Batch 16, 1,333 samples/s"),
-        (LOADER, "num_workers=0: 50"),
         (BENCHMARK, "against eager: faster, 2.00× the speed"),
         (BENCHMARK.steps[0], "eager: 20.0 ms"),
     ],
-    ids=["sweep", "loader sweep", "comparison of steps", "step"],
+    ids=["sweep", "comparison of steps", "step"],
 )
 def test_a_benchmark_is_shown_with_its_answer_first(
-    result: Sweep | LoaderSweep | BenchmarkComparison | StepBenchmark, answer: str
+    result: Sweep | BenchmarkComparison | StepBenchmark, answer: str
 ) -> None:
     """As a heading; the table is the one of its text."""
     markup = result._repr_html_()
@@ -154,8 +150,7 @@ def test_a_cell_has_its_own_style_and_the_notebook_keeps_its(
 ) -> None:
     """Also against a notebook's rules for all tables, and in a dark one."""
     cells = "".join(
-        f'<div class="out">{each._repr_html_()}</div>'
-        for each in (*shown, SWEEP, LOADER, BENCHMARK)
+        f'<div class="out">{each._repr_html_()}</div>' for each in (*shown, SWEEP, BENCHMARK)
     )
     other = '<div class="out"><h1>t</h1><table><tbody><tr><td>1</td></tr></tbody></table></div>'
     page = browser.new_page(viewport={"width": 1000, "height": 800})
@@ -179,5 +174,5 @@ def test_a_cell_has_its_own_style_and_the_notebook_keeps_its(
     wide = page.evaluate(
         "[...document.querySelectorAll('.trainperf')].map((e) => e.scrollWidth - e.clientWidth)"
     )
-    assert wide == [0, 0, 0, 0, 0]
+    assert wide == [0, 0, 0, 0]
     page.close()

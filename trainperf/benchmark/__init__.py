@@ -16,14 +16,11 @@ from trainperf.benchmark.steps import (
     benchmark_step,
     compare,
 )
-from trainperf.benchmark.sweeps.batches import Sweep, SweepPoint, sweep
-from trainperf.benchmark.sweeps.loaders import LoaderPoint, LoaderSweep, sweep_loader
+from trainperf.benchmark.sweep import Sweep, SweepPoint, sweep
 
 
 __all__ = [
     "BenchmarkComparison",
-    "LoaderPoint",
-    "LoaderSweep",
     "PeakMemory",
     "StepBenchmark",
     "Sweep",
@@ -32,5 +29,4 @@ __all__ = [
     "benchmark_step",
     "compare",
     "sweep",
-    "sweep_loader",
 ]

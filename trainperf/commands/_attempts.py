@@ -1,23 +1,29 @@
 """Attempts at the trials of a script: it is started for them, and again where one ended it."""
 
-import os
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.parts import EDGE_BYTES
 from trainperf.commands._last_words import last_words
-from trainperf.commands._paired_runs import end_trainings, sigterm_as_interrupt, unused_folder
+from trainperf.commands._trainings import (
+    OUTPUT,
+    Training,
+    TrainingCommand,
+    end_trainings,
+    sigterm_as_interrupt,
+    started,
+    tail,
+    unused_folder,
+)
+from trainperf.commands.cli import say
 from trainperf.commands.run import POLL_S, why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.artifacts import read_document, write_document
@@ -30,9 +36,6 @@ from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.steps.records import FINISHED
 
-
-OUTPUT = "output.txt"
-"""What the script printed, next to its run directory."""
 
 SILENT_S = 600.0
 """Without a step, a trial or a word from the script: then a trial has hung it."""
@@ -48,7 +51,8 @@ _RANK_SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
 class AttemptOptions:
     """What is started, and where its run goes."""
 
-    command: Sequence[str]
+    words: list[str]
+    """Program and arguments."""
     out: Path
     """Folder for the run directory; numbered on if it exists."""
     launch: LaunchOptions
@@ -57,8 +61,6 @@ class AttemptOptions:
     silent_s: float = SILENT_S
     tell: Callable[[Trials], object] = lambda _: None
     """Hears what the trials have come to so far."""
-    say: Callable[[str], object] = lambda _: None
-    """Hears why the script is started once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +70,8 @@ class TriedRun:
     path: Path
     """The run directory."""
     trials: Trials
-    warning: str
-    """Why trials had no turn; empty where all had theirs."""
-    remark: str
-    """What a loop of this kind does not let one try, and what would; empty where it lets all."""
+    remarks: tuple[str, ...]
+    """Why trials had no turn; what a loop of this kind does not let one try, and what would."""
     interrupted: bool
 
 
@@ -108,7 +108,7 @@ def _until_it_ends(options: AttemptOptions) -> TriedRun:
         latest = attempt
         if again:
             break
-        options.say(f"{culprit} ended the script ({ended_by[culprit]}): it is started again")
+        say(f"{culprit} ended the script ({ended_by[culprit]}): it is started again")
         attempt = _attempt(options, _remaining(options.trials, latest, ended_by))
     if attempt.trials is not None:
         latest = attempt
@@ -121,7 +121,8 @@ class _Attempt:
 
     run: Path | None
     """The run directory that it made, if it did."""
-    output: bytes
+    trials: Trials | None
+    output: str
     """The end of what it printed."""
     code: int
     silent_s: float | None
@@ -129,46 +130,36 @@ class _Attempt:
     interrupted: bool
     unrecorded: str
     """Why nothing was recorded, as far as its processes have told."""
-    trials: Trials | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        trials = None if self.run is None else read_document(Trials, self.run)
-        object.__setattr__(self, "trials", trials)
 
     @property
     def culprit(self) -> str:
         """Id of the trial that ended it; empty if none did."""
         died = self.silent_s is not None or (self.code != 0 and not self._trained_to_its_end())
-        if self.trials is None or self.interrupted or not died:
-            return ""
-        return self.trials.trying
+        return (
+            self.trials.trying if self.trials is not None and died and not self.interrupted else ""
+        )
 
     def _trained_to_its_end(self) -> bool:
         if self.run is None:
             return False
-        records = _tail(run_directory.last_part(run_directory.record_file(self.run, 0)))
-        return f'"reason":"{FINISHED}"'.encode() in b"".join(records.splitlines()[-1:])
+        records = tail(run_directory.last_part(run_directory.record_file(self.run, 0)))
+        return f'"reason":"{FINISHED}"' in "".join(records.splitlines()[-1:])
 
     def why(self) -> str:
         """How it ended, in a few words."""
         if self.silent_s is not None:
             return f"nothing was heard of it for {duration(self.silent_s)}"
-        output = self.output.decode(errors="replace")
-        by_signal = self._signal(output)
+        of_rank = _RANK_SIGNAL.search(self.output)
+        by_signal = of_rank[1] if of_rank and of_rank[1] != "SIGTERM" else ""
+        if self.code < 0:
+            by_signal = signal.Signals(-self.code).name
         if by_signal:
             memory = ", as the system does when memory is out" if by_signal == "SIGKILL" else ""
             return f"ended by {by_signal}{memory}"
-        error = last_words(output)
+        error = last_words(self.output)
         if _MEMORY.search(error):
             return f"out of memory: {error}"
         return error or f"exit code {self.code}"
-
-    def _signal(self, output: str) -> str:
-        """Name of the signal that ended it, or one of its ranks; empty if none did."""
-        if self.code < 0:
-            return signal.Signals(-self.code).name
-        of_rank = _RANK_SIGNAL.search(output)
-        return of_rank[1] if of_rank and of_rank[1] != "SIGTERM" else ""
 
 
 def _run_directories(folder: Path) -> set[Path]:
@@ -180,32 +171,28 @@ def _attempt(options: AttemptOptions, trials: TrialLaunch) -> _Attempt:
     """Start the script and wait for its end."""
     before = _run_directories(options.out)
     silent_s, interrupted = None, False
-    with (
-        tempfile.TemporaryDirectory(prefix="trainperf-") as signals,
-        _started(options.command, options.out, _launch(options, trials, signals)) as process,
-    ):
-        try:
-            silent_s = _watch(process, before, options)
-        except KeyboardInterrupt:
-            interrupted = True
-            end_trainings([process], signal.SIGINT)
-        else:
-            end_trainings([process], signal.SIGTERM)
-        code = process.wait()
-        why = why_unrecorded(signals_in(Path(signals)))
+    command = TrainingCommand(words=options.words, environment=SILENCED)
+    with tempfile.TemporaryDirectory(prefix="trainperf-") as signals:
+        out = str(options.out.resolve())
+        launch = replace(options.launch, dirpath=out, trials=trials, signals=signals)
+        with started(command, options.out, launch) as process:
+            try:
+                silent_s = _watch(process, before, options)
+            except KeyboardInterrupt:
+                interrupted = True
+            end_trainings([process], signal.SIGINT if interrupted else signal.SIGTERM)
+            code = process.wait()
+        unrecorded = why_unrecorded(signals_in(Path(signals)))
+    run = _new_run(options.out, before)
     return _Attempt(
-        run=_new_run(options.out, before),
-        output=_tail(options.out / OUTPUT),
+        run=run,
+        trials=None if run is None else read_document(Trials, run),
+        output=tail(options.out / OUTPUT),
         code=code,
         silent_s=silent_s,
         interrupted=interrupted,
-        unrecorded=why,
+        unrecorded=unrecorded,
     )
-
-
-def _launch(options: AttemptOptions, trials: TrialLaunch, signals: str) -> LaunchOptions:
-    out = str(options.out.resolve())
-    return replace(options.launch, dirpath=out, trials=trials, signals=signals)
 
 
 def _new_run(out: Path, before: set[Path]) -> Path | None:
@@ -213,40 +200,16 @@ def _new_run(out: Path, before: set[Path]) -> Path | None:
     return min(_run_directories(out) - before, key=lambda run: run.stat().st_ctime_ns, default=None)
 
 
-@contextmanager
-def _started(
-    command: Sequence[str], folder: Path, launch: LaunchOptions
-) -> Iterator[subprocess.Popen[bytes]]:
-    with (
-        (folder / OUTPUT).open("wb") as output,
-        subprocess.Popen(  # noqa: S603 the user's own training
-            command,
-            env={**launch.environment(), **SILENCED},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            # Ctrl-C reaches us alone, and we end it; what it started is in its group.
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            end_trainings([process], signal.SIGTERM)
-
-
-def _watch(
-    process: subprocess.Popen[bytes], before: set[Path], options: AttemptOptions
-) -> float | None:
+def _watch(process: Training, before: set[Path], options: AttemptOptions) -> float | None:
     """Wait for its end, telling what the trials come to; how long it was silent, if too long."""
-    state: object = None
+    written_ns = 0
     trials: Trials | None = None
     heard_ns = monotonic_ns()
     while process.poll() is None:
         run = _new_run(options.out, before)
-        now = [_files(path) for path in (options.out, *(() if run is None else (run,)))]
-        if now != state:
-            state, heard_ns = now, monotonic_ns()
+        latest_ns = max(map(_written_ns, (options.out, *([] if run is None else [run]))))
+        if latest_ns != written_ns:
+            written_ns, heard_ns = latest_ns, monotonic_ns()
             trials = None if run is None else read_document(Trials, run)
             if trials is not None:
                 options.tell(trials)
@@ -257,11 +220,9 @@ def _watch(
     return None
 
 
-def _files(folder: Path) -> list[tuple[str, int, int]]:
-    """Names, sizes and times of the files in a folder."""
-    with os.scandir(folder) as entries:
-        stats = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
-    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+def _written_ns(folder: Path) -> int:
+    """When a file in a folder was last written."""
+    return max((each.stat().st_mtime_ns for each in folder.iterdir() if each.is_file()), default=0)
 
 
 def _remaining(trials: TrialLaunch, latest: _Attempt, ended_by: dict[str, str]) -> TrialLaunch:
@@ -283,21 +244,21 @@ def _result(latest: _Attempt, last: _Attempt, ended_by: dict[str, str]) -> Tried
             raise KeyboardInterrupt
         raise RunError(_never_tried(last))
     trials = _with_failed(latest.trials, ended_by)
-    if trials != latest.trials:
-        write_document(trials, latest.run)
-    warning = ""
+    write_document(trials, latest.run)
+    remarks = [_loop(latest.run).trials_from_outside]
     if trials.trying and not last.interrupted:
-        warning = (
-            "the script ended before all trials had had their turn; "
-            "let it train for more steps or epochs"
-        )
+        remarks.insert(0, _OVER)
     return TriedRun(
         path=latest.run,
         trials=trials,
-        warning=warning,
-        remark=_loop(latest.run).trials_from_outside,
+        remarks=tuple(filter(None, remarks)),
         interrupted=last.interrupted,
     )
+
+
+_OVER = (
+    "the script ended before all trials had had their turn; let it train for more steps or epochs"
+)
 
 
 def _loop(run: Path) -> LoopKind:
@@ -325,12 +286,3 @@ def _never_tried(last: _Attempt) -> str:
         return f"nothing was tried: {last.unrecorded or 'no run was written on this machine'}"
     watched = _loop(last.run).to_be_tried
     return f"the training ended before the first trial; let it train for more steps{watched}"
-
-
-def _tail(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - EDGE_BYTES))
-            return file.read()
-    except FileNotFoundError:
-        return b""

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.loss_parity import TOLERANCE
-from trainperf.commands._engine import is_large
 from trainperf.commands.cli import UNUSABLE, CommandResult
 from trainperf.comparison.clocks import decision_of, gate, remedy
 from trainperf.comparison.compare import Method, compare
@@ -53,6 +52,9 @@ _RENDER = {
 _MACHINE_READ = frozenset({"json", "line", "html"})
 """Formats to which no line can be added: the exit code alone says that a gate failed."""
 
+
+LARGE_BYTES = 64 << 20
+"""Records of many ranks: fewer are read sooner than another process starts."""
 
 REGRESSION, UNDECIDED = 1, 3
 """Exit codes of the gate, and of a change to discard or of which nothing can be told; 2 is that of
@@ -111,7 +113,7 @@ def compare_sides(
         RunError: A path is no run directory, or a gate was set and two runs are not comparable.
     """
     runs = [[Run.open(path, options.window) for path in side] for side in sides]
-    with engine_of(engine, large=any(is_large(run) for side in runs for run in side)) as opened:
+    with engine_of(engine, large=any(_is_large(run) for side in runs for run in side)) as opened:
         before, *changed = read(runs, opened)
     comparisons = [compared(before.runs, after.runs, options) for after in changed]
     if options.form == "html":
@@ -134,6 +136,10 @@ def compare_sides(
         shown = map(safe, lines) if options.form == "markdown" else lines
         text += "".join(f"\n{line}\n" for line in shown)
     return CommandResult(text=text, code=code)
+
+
+def _is_large(run: Run) -> bool:
+    return sum(file.size_bytes for files in run.attempts for file in files) >= LARGE_BYTES
 
 
 def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Comparison:

@@ -1,7 +1,5 @@
 """Pairs of trainings until they decide: run a pair, look, say what it shows, and stop or go on."""
 
-import sys
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,20 +8,14 @@ import psutil
 
 from trainperf.commands._comparison import ComparisonOptions, compare_sides, compared
 from trainperf.commands._others import typical
-from trainperf.commands._paired_runs import (
-    PairOfRuns,
-    PairOptions,
-    TrainingCommand,
-    parsed,
-    run_pairs,
-)
-from trainperf.commands.cli import CommandResult
+from trainperf.commands._paired_runs import PairOfRuns, ProofOptions, Trainings, run_pairs
+from trainperf.commands._trainings import parsed
+from trainperf.commands.cli import CommandResult, say
 from trainperf.comparison.clocks import gate
 from trainperf.comparison.compare import TOO_FEW
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison, FirstSteps, ProofEnd, ProofFacts
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.escape import encodable
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.interleaving import TurnsSoFar
 from trainperf.core.machine.clocks import monotonic_ns
@@ -47,20 +39,6 @@ _PERIODS_S = 120.0
 those that would more than double a first pair with a clear change, unless a gate has to hold."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofOptions:
-    """How many pairs at most, and how each is run."""
-
-    pairs: int
-    steps: int
-    """Fewest steps per turn."""
-    out: Path
-    to_the_end: bool = False
-    """Whether no training is ended before it is through."""
-    decides: Callable[[Comparison], bool] | None = None
-    """Whether a comparison is all that was wanted; `None`: its verdict, and its gate."""
-
-
 def prove(
     trainings: tuple[str, str], options: ProofOptions, shown: ComparisonOptions
 ) -> CommandResult:
@@ -78,35 +56,21 @@ def prove(
     return compare_sides(proof.paths, proof.options())
 
 
-def proof_of(
-    trainings: tuple[TrainingCommand, TrainingCommand],
-    options: ProofOptions,
-    shown: ComparisonOptions,
-) -> "Proof":
+def proof_of(trainings: Trainings, options: ProofOptions, shown: ComparisonOptions) -> "Proof":
     """The pairs, and what they show.
 
     Raises:
         KeyboardInterrupt: Before the first pair showed anything.
         RunError: A training failed, was not measured, or did not take turns.
     """
-    looks = Looks(most=options.pairs)
-    proof = Proof(shown=replace(shown, looks=looks), decides=options.decides)
-    pairs = run_pairs(
-        trainings,
-        PairOptions(
-            pairs=options.pairs,
-            steps=options.steps,
-            out=options.out,
-            enough=lambda number, turns: not options.to_the_end and proof.enough(number, turns),
-        ),
-    )
-    with closing(pairs):
+    proof = Proof(wanted=options, shown=replace(shown, looks=Looks(most=options.pairs)))
+    with closing(run_pairs(trainings, options, proof.enough)) as pairs:
         try:
             for pair in pairs:
                 if proof.add(pair):
                     break
         except KeyboardInterrupt:
-            if not proof.paths[0]:
+            if not proof.pairs:
                 raise
             proof.interrupted = True
     return proof
@@ -116,8 +80,8 @@ def proof_of(
 class Proof:
     """The pairs so far, and what they show."""
 
+    wanted: ProofOptions
     shown: ComparisonOptions
-    decides: Callable[[Comparison], bool] | None = None
     comparison: Comparison | None = None
     """Of the pairs so far."""
     paths: tuple[list[Path], list[Path]] = field(default_factory=lambda: ([], []))
@@ -126,7 +90,6 @@ class Proof:
     pair_begun_ns: int = field(default_factory=monotonic_ns)
     """When the pair under way was launched."""
     decided: bool = False
-    comparable: bool = True
     ended: bool = False
     """Whether a pair was ended before its trainings were through."""
     settled_pair: int = 0
@@ -140,12 +103,19 @@ class Proof:
     """Kept busy by other processes, in stretches of all pairs."""
 
     @property
+    def pairs(self) -> int:
+        """Pairs so far."""
+        return len(self.paths[0])
+
+    @property
     def looks(self) -> Looks:
         """The plan."""
         return self.shown.looks or Looks(most=1)
 
     def enough(self, number: int, turns: TurnsSoFar) -> bool:
         """Whether a pair can be ended: it is settled, and has whole periods if they are awaited."""
+        if self.wanted.to_the_end:
+            return False
         self.periods = periods = Periods.of(turns)
         since_s = (monotonic_ns() - self.pair_begun_ns) / 1e9
         costs_s = (max(0.0, since_s - periods.turns_s), periods.turns_s)
@@ -159,10 +129,9 @@ class Proof:
 
     def _state(self, number: int, turns: TurnsSoFar, costs_s: tuple[float, float]) -> PairState:
         """By its turns so far, the first quarter being warm-up."""
-        settled = [side[max(1, len(side) // 4) :] for side in turns]
+        before, after = settled = [side[max(1, len(side) // 4) :] for side in turns]
         if any(sum(turn.steady for turn in side) < 2 * LEAST_STEPS for side in settled):
             return "unsettled"
-        before, after = settled
         clocks = [
             TurnTimes(
                 before=[turn.steady_ns for turn in before],
@@ -180,79 +149,72 @@ class Proof:
         for side, path in enumerate(pair.runs):
             self.paths[side].append(path)
             self.runs[side].append(read_run(path))
-        self.ended = self.ended or pair.ended
+        self.ended |= pair.ended
         if pair.ended and self.periods is not None and not self.periods.contained:
-            steps = min(side[-1].summary.run.steps for side in self.runs)
-            first = FirstSteps(steps=steps, period=self.periods.period)
+            first = FirstSteps(steps=self._shortest(), period=self.periods.period)
             self.shown = replace(self.shown, first_steps=first.least(self.shown.first_steps))
         self.interrupted = pair.interrupted
         self.others_cpus += pair.others_cpus
         self.comparison = comparison = compared(*self.runs, self.shown)
-        self.comparable = comparison.headline is not None
-        if self.decides is None:
+        decides = self.wanted.decides
+        if decides is None:
             self.decided = is_decided(comparison, self.shown.most_slower)
+            if not (self.decided or self.interrupted):
+                say(f"{answer(comparison)} {self._remaining(comparison)}".rstrip())
         else:
-            self.decided = self.decides(comparison)
-        if self.decides is None and not self.decided and not self.interrupted:
-            _say(f"{answer(comparison)} {self._remaining(comparison)}")
+            self.decided = decides(comparison)
         self.pair_begun_ns = monotonic_ns()
         return self.decided or self.interrupted
 
-    @property
-    def pairs(self) -> int:
-        """Pairs so far."""
-        return len(self.paths[0])
+    def _shortest(self) -> int:
+        """Steps of the shorter training of the last pair."""
+        return min(side[-1].summary.run.steps for side in self.runs)
 
     def _spent_s(self) -> float:
         return (monotonic_ns() - self.begun_ns) / 1e9
 
     def _remaining(self, comparison: Comparison) -> str:
         """How long it will take if the next pairs are like these."""
-        interval = comparison.speedup
-        most = self.looks.most
-        if interval is None or self.pairs == most:
+        interval, left = comparison.speedup, self.looks.most - self.pairs
+        if interval is None or not left:
             return ""
-        needed = pairs_to_decide(
-            (interval.value, interval.high), self.pairs, self.looks, margin=comparison.margin
-        )
-        each_s = self._spent_s() / self.pairs
+        ends = (interval.value, interval.high)
+        needed = pairs_to_decide(ends, self.pairs, self.looks, margin=comparison.margin)
         if needed is None:
-            return f"{plural(most - self.pairs, 'more pair')} may not decide it either."
+            return f"{plural(left, 'more pair')} may not decide it either."
         further = needed - self.pairs
-        return f"About {plural(further, 'more pair')}, {duration(further * each_s)}."
+        took_s = further * self._spent_s() / self.pairs
+        return f"About {plural(further, 'more pair')}, {duration(took_s)}."
 
     def options(self) -> ComparisonOptions:
         """How the pairs are to be shown: as asked for, with what they took."""
-        return replace(self.shown, ending=self.ending(), proof=self._facts())
-
-    def _facts(self) -> ProofFacts:
-        ended_by: ProofEnd = "decided" if self.decided else "pairs used up"
-        if not self.comparable:
-            ended_by = "not comparable"
-        elif self.interrupted and not self.decided:
-            ended_by = "interrupted"
-        return ProofFacts(
+        facts = ProofFacts(
             pairs=self.pairs,
             most_pairs=self.looks.most,
-            ended_by=ended_by,
+            ended_by=self._ended_by(),
             ended_early=self.ended,
             took_s=self._spent_s(),
             others_cpus=typical(self.others_cpus),
         )
+        return replace(self.shown, ending=self.ending(), proof=facts)
+
+    def _ended_by(self) -> ProofEnd:
+        if self.comparison is not None and self.comparison.headline is None:
+            return "not comparable"
+        if self.decided:
+            return "decided"
+        return "interrupted" if self.interrupted else "pairs used up"
 
     def ending(self) -> str:
         """How many pairs it took, why it ended, and what the verdict stands on."""
         taken = plural(self.pairs, "pair")
-        why = f"{taken} of at most {self.looks.most} decided it"
-        if not self.comparable:
-            why = f"{taken}; more would not make these runs comparable{self._longer()}"
-        elif not self.decided:
-            why = (
-                f"interrupted after {taken}"
-                if self.interrupted
-                else f"{taken} did not decide it (--pairs)"
-            )
-        sentence = f"{why}, in {duration(self._spent_s())}"
+        why = {
+            "not comparable": f"{taken}; more would not make these runs comparable{self._longer()}",
+            "decided": f"{taken} of at most {self.looks.most} decided it",
+            "interrupted": f"interrupted after {taken}",
+            "pairs used up": f"{taken} did not decide it (--pairs)",
+        }
+        sentence = f"{why[self._ended_by()]}, in {duration(self._spent_s())}"
         if self.ended:
             sentence += (
                 "; trainings were ended when the change was clear or more steps would have shown "
@@ -271,8 +233,7 @@ class Proof:
         comparison = self.comparison
         if comparison is None or not comparison.reason.startswith((NO_STEADY_STATE, TOO_FEW)):
             return ""
-        steps = min(side[-1].summary.run.steps for side in self.runs)
-        return f", trainings of more than {plural(steps, 'step')} may"
+        return f", trainings of more than {plural(self._shortest(), 'step')} may"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,9 +253,8 @@ class Periods:
     def of(cls, turns: TurnsSoFar) -> "Periods":
         """In these turns."""
         all_turns = [turn for side in turns for turn in side]
-        steps = min(sum(turn.steps for turn in side) for side in turns)
         return cls(
-            steps=steps,
+            steps=min(sum(turn.steps for turn in side) for side in turns),
             turns_s=sum(turn.steps * turn.whole_ns for turn in all_turns) / 1e9,
             period=max((turn.period for turn in all_turns), default=0),
             turn=max((turn.steps for turn in all_turns), default=0),
@@ -327,7 +287,3 @@ def is_decided(comparison: Comparison, limit: float | None = None) -> bool:
     # A loss that differs says nothing of the clocks, and is no reason to stop looking at them.
     verdict = clock.verdict if comparison.verdict == "loss differs" else comparison.verdict
     return judged and verdict != "undecided"
-
-
-def _say(sentence: str) -> None:
-    sys.stderr.write(encodable(f"trainperf: {sentence.rstrip()}\n", sys.stderr))

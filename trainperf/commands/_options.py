@@ -1,9 +1,12 @@
-"""Options that several commands have, each explained in one place: format, audit, turns."""
+"""Options that several commands have: format, engine, audit, turns and window."""
 
 import argparse
+import re
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 
 from trainperf.core.errors import ConfigError
+from trainperf.core.window import RunWindow
 
 
 _FORMATS = {
@@ -12,6 +15,7 @@ _FORMATS = {
     "json": "for programs",
     "html": "a page, to be written to a file",
 }
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def add_format_option(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
@@ -22,6 +26,17 @@ def add_format_option(parser: argparse.ArgumentParser, names: Sequence[str]) -> 
         choices=names,
         default="text",
         help=f"what is printed: {meanings} (default: text)",
+    )
+
+
+def add_engine_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--engine`, of commands that read many files."""
+    parser.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        help="where files are read, with the same results: local[:N], N processes, or "
+        "dask://HOST:PORT, the workers of a Dask scheduler, which needs trainperf[dask] "
+        "(default: this process; for large files one process per processor)",
     )
 
 
@@ -105,3 +120,57 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text}: give a number, as in 2.5") from None
+
+
+def add_steps_option(parser: argparse.ArgumentParser, meaning: str, default: str) -> None:
+    """Add `--steps`, which means the *default* where it is not given."""
+    parser.add_argument(
+        "--steps",
+        metavar="FIRST:LAST",
+        type=_steps,
+        help=f"{meaning}, both ends included; either may be left out, as in 10000: "
+        f"(default: {default})",
+    )
+
+
+def add_window_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--steps`, `--since` and `--until`."""
+    add_steps_option(parser, "only these steps", "all")
+    for option, end, step in (("--since", "from", "first"), ("--until", "up to", "last")):
+        parser.add_argument(
+            option,
+            metavar="TIME",
+            type=_when,
+            help=f"only {end} then: 2h, 90m or 1d before the last step, or a time in UTC such as "
+            f"2026-11-22T14:00 (default: the {step} step)",
+        )
+
+
+def window_of(given: argparse.Namespace) -> RunWindow | None:
+    """What was asked for; `None` for the whole run."""
+    first, last = given.steps or (None, None)
+    window = RunWindow(first=first, last=last, since=given.since, until=given.until)
+    return None if window == RunWindow() else window
+
+
+def _steps(text: str) -> tuple[int | None, int | None]:
+    ends = re.fullmatch(r"(\d*):(\d*)", re.sub("[_,]", "", text))
+    first, last = (int(end) if end else None for end in ends.groups()) if ends else (1, 0)
+    if first is not None and last is not None and first > last:
+        raise argparse.ArgumentTypeError(
+            f"{text}: give the first and the last step, as in 10000:20000"
+        )
+    return first, last
+
+
+def _when(text: str) -> timedelta | datetime:
+    number, unit = text[:-1], text[-1:]
+    if unit in _UNITS and number.replace(".", "", 1).isdecimal():
+        return timedelta(seconds=float(number) * _UNITS[unit])
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text}: give a duration such as 2h, 90m or 1d, or a time such as 2026-11-22T14:00"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

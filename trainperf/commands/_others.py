@@ -1,6 +1,7 @@
 """Other processes that keep processors busy while trainings run: what makes a proof take long."""
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from statistics import median
 
 import psutil
@@ -24,24 +25,27 @@ class Others:
     def __init__(
         self, spent_s: Callable[[], float | None] | None = None, clock: HostClock = monotonic_ns
     ) -> None:
-        self.cpus: list[float] = []
-        """Of each stretch between two looks."""
         self._spent_s = spent_s or spent_by_others_s
         self._clock = clock
-        self._then: tuple[int, float] | None = None
+        self._looks: list[tuple[int, float]] = []
+        """When, and what they had spent by then."""
 
     def look(self) -> None:
         """Look, if it is time for it."""
         now_ns = self._clock()
-        if self._then is not None and now_ns - self._then[0] < EVERY_S * 1e9:
+        if self._looks and now_ns - self._looks[-1][0] < EVERY_S * 1e9:
             return
         spent_s = self._spent_s()
-        if spent_s is None:
-            return
-        if self._then is not None:
-            then_ns, before_s = self._then
-            self.cpus.append(max(0.0, (spent_s - before_s) / ((now_ns - then_ns) / 1e9)))
-        self._then = now_ns, spent_s
+        if spent_s is not None:
+            self._looks.append((now_ns, spent_s))
+
+    @property
+    def cpus(self) -> list[float]:
+        """Of each stretch between two looks."""
+        return [
+            max(0.0, 1e9 * (spent_s - before_s) / (now_ns - then_ns))
+            for (then_ns, before_s), (now_ns, spent_s) in pairwise(self._looks)
+        ]
 
 
 def spent_by_others_s() -> float | None:

@@ -1,80 +1,74 @@
 """Pairs of interleaved trainings: launched together, each in a process of its own."""
 
 import os
-import shlex
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 from trainperf.commands._last_words import last_words
 from trainperf.commands._others import Others
-from trainperf.commands.run import POLL_S, command_of, why_unrecorded
+from trainperf.commands._trainings import (
+    OUTPUT,
+    Training,
+    TrainingCommand,
+    end_group,
+    end_trainings,
+    sigterm_as_interrupt,
+    started,
+    tail,
+    unused_folder,
+)
+from trainperf.commands.cli import say
+from trainperf.commands.run import POLL_S, why_unrecorded
+from trainperf.comparison.results import Comparison
 from trainperf.core import run_directory
-from trainperf.core.errors import ConfigError, RunError
+from trainperf.core.errors import RunError
 from trainperf.core.interleaving import Participant, Referee, TurnsSoFar, new_address
 from trainperf.core.launch_environment import LaunchOptions, signals_in
 
 
 SIDES = ("before", "after")
 
-_GRACE_S = 10.0
-"""Time for a training to end after a signal."""
-
 _PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 """Where the ranks of a training meet; the second is what torchrun reads."""
 
-Training = subprocess.Popen[bytes]
+Trainings = tuple[TrainingCommand, TrainingCommand]
+"""Before, and after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairOptions:
-    """How often the two trainings are run, and how."""
+class ProofOptions:
+    """How many pairs of trainings at most, and how each is run."""
 
     pairs: int
-    """At most."""
     steps: int
     """Fewest steps per turn."""
     out: Path
     """Folder for the runs and the output of the trainings; numbered on if it exists."""
-    enough: Callable[[int, TurnsSoFar], bool] = lambda _number, _turns: False
-    """From the number of a pair and its turns so far: whether more of them are not wanted."""
+    to_the_end: bool = False
+    """Whether no training is ended before it is through."""
+    decides: Callable[[Comparison], bool] | None = None
+    """Whether a comparison is all that was wanted; `None`: its verdict, and its gate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairOfRuns:
     """What one pair of trainings left."""
 
-    number: int
-    """From 1."""
     runs: tuple[Path, Path]
     """Run directories."""
     ended: bool
     """Whether the trainings were ended because more turns would have been wasted."""
     interrupted: bool = False
     """Whether that was the user's wish."""
-    others_cpus: tuple[float, ...] = ()
+    others_cpus: Sequence[float] = ()
     """CPUs that other processes kept busy, in stretches of some seconds; empty if not known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingCommand:
-    """How a training is started."""
-
-    words: Sequence[str]
-    """Program and arguments."""
-    cwd: Path | None = None
-    """Its working directory; `None` is that of this process."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that it has in addition."""
 
 
 class TrainingError(RunError):
@@ -87,13 +81,14 @@ class TrainingError(RunError):
 
 
 def run_pairs(
-    trainings: tuple[TrainingCommand, TrainingCommand], options: PairOptions
+    trainings: Trainings, options: ProofOptions, enough: Callable[[int, TurnsSoFar], bool]
 ) -> Generator[PairOfRuns, None, None]:
     """Run both trainings, pair after pair, for as long as the caller goes on.
 
     Args:
         trainings: Before, and after.
         options: How often at most, and how.
+        enough: From the number of a pair and its turns so far: whether no more are wanted.
 
     Raises:
         TrainingError: One of them cannot be compared.
@@ -101,85 +96,62 @@ def run_pairs(
     out = unused_folder(options.out)
     with sigterm_as_interrupt():
         for number in range(1, options.pairs + 1):
-            sys.stderr.write(f"trainperf: pair {number} of at most {options.pairs}, in {out}\n")
+            say(f"pair {number} of at most {options.pairs}, in {out}")
             folders = [out / f"{side}-{number}" for side in SIDES]
-            yield _run_pair(trainings, folders, number, options)
+            # What interrupts a later pair leaves the earlier ones.
+            yield _run_pair(trainings, folders, options.steps, partial(enough, number), number == 1)
 
 
 def _run_pair(
-    commands: Sequence[TrainingCommand], folders: Sequence[Path], number: int, options: PairOptions
+    commands: Trainings,
+    folders: Sequence[Path],
+    steps: int,
+    enough: Callable[[TurnsSoFar], bool],
+    first: bool,  # noqa: FBT001 one caller
 ) -> PairOfRuns:
-    interrupted = False
+    interrupted, others = False, Others()
     with ExitStack() as stack:
         address = stack.enter_context(new_address())
-        enough = partial(options.enough, number)
-        referee = stack.enter_context(Referee(address, options.steps, enough))
-        temporary = (tempfile.TemporaryDirectory(prefix="trainperf-") for _ in SIDES)
-        signals = [Path(stack.enter_context(folder)) for folder in temporary]
-        trainings = []
+        referee = stack.enter_context(Referee(address, steps, enough))
+        trainings, signals = [], []
         for side, (command, folder) in enumerate(zip(commands, folders, strict=True)):
-            dirpath = str(folder.resolve())
-            launch = LaunchOptions(dirpath=dirpath, signals=str(signals[side]))
-            place = Participant(address=str(address), side=side, dirpath=dirpath)
-            trainings.append(stack.enter_context(_training(command, folder, launch, place)))
-        others = Others()
+            place = Participant(address=str(address), side=side, dirpath=str(folder.resolve()))
+            training, told = stack.enter_context(_training(command, folder, place))
+            trainings.append(training)
+            signals.append(told)
         try:
             _wait(trainings, referee, folders, others)
         except KeyboardInterrupt:
-            if number > 1 or not all(referee.passed):
+            if not (first and all(referee.passed)):
                 raise
             interrupted = True
         end_trainings(trainings, signal.SIGINT)
-        for side, (passed, folder) in enumerate(zip(referee.passed, folders, strict=True)):
-            if not passed:
-                why = _why_no_turns(folder, signals[side], options.steps)
+        for side, folder in enumerate(folders):
+            if not referee.passed[side]:
+                why = _why_no_turns(folder, signals[side], steps)
                 raise TrainingError(side, f"{folder}: did not take turns: {why}")
-    runs = (_run_in(folders[0], 0), _run_in(folders[1], 1))
     return PairOfRuns(
-        number=number,
-        runs=runs,
+        runs=(_run_in(folders[0], 0), _run_in(folders[1], 1)),
         ended=referee.settled,
         interrupted=interrupted,
-        others_cpus=tuple(others.cpus),
+        others_cpus=others.cpus,
     )
-
-
-def _why_no_turns(folder: Path, signals: Path, steps: int) -> str:
-    """By what it has recorded, or what its processes have told."""
-    if run_directory.has_begun(run_directory.record_file(folder / run_directory.NAME, 0)):
-        return (
-            f"it was over within its first turn of {steps} steps; train for more of them, or give "
-            "--every a smaller number"
-        )
-    return why_unrecorded(signals_in(signals)) or "nothing was recorded on this machine"
 
 
 @contextmanager
 def _training(
-    command: TrainingCommand, out: Path, options: LaunchOptions, participant: Participant
-) -> Iterator[Training]:
-    out.mkdir(parents=True)
-    own = {**_own_ports(), **participant.variable()}
-    with (
-        _output(out).open("wb") as output,
-        subprocess.Popen(  # noqa: S603 the user's own training
-            command.words,
-            cwd=command.cwd,
-            env={**options.environment({**os.environ, **command.environment}), **own},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            # Ctrl-C reaches us alone, and we end them; what they started is in their group.
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            end_trainings([process], signal.SIGTERM)
+    command: TrainingCommand, folder: Path, place: Participant
+) -> Iterator[tuple[Training, Path]]:
+    """One side, and the folder in which its processes leave signals."""
+    folder.mkdir(parents=True)
+    environment = {**command.environment, **_own_ports(), **place.variable()}
+    with tempfile.TemporaryDirectory(prefix="trainperf-") as signals:
+        launch = LaunchOptions(dirpath=place.dirpath, signals=signals)
+        with started(replace(command, environment=environment), folder, launch) as training:
+            yield training, Path(signals)
 
 
-def _own_ports() -> dict[str, str]:
+def _own_ports() -> Mapping[str, str]:
     """A free port for the ranks of one training, which both would look for at the same one."""
     if any(name in os.environ for name in _PORTS):
         return {}
@@ -199,7 +171,7 @@ def _wait(
             if code is None:
                 continue
             del running[side]
-            _end_group(training)
+            end_group(training)
             referee.gone(side)
             if code:
                 raise TrainingError(side, _failure(folders[side], code))
@@ -209,80 +181,29 @@ def _wait(
         time.sleep(POLL_S)
 
 
-def end_trainings(trainings: Sequence[Training], how: signal.Signals) -> None:
-    """End those not known to have ended, first as asked, then by force, each with its group."""
-    # Nobody has waited for these: their numbers are their own, also of one that ended just now.
-    running = [training for training in trainings if training.returncode is None]
-    for training in running:
-        with suppress(ProcessLookupError):
-            os.kill(training.pid, how)
-    for training in running:
-        with suppress(subprocess.TimeoutExpired):
-            training.wait(_GRACE_S)
-        _end_group(training)
+def _failure(folder: Path, code: int) -> str:
+    words = last_words(tail(folder / OUTPUT))
+    ended = f"{folder}: the training ended with exit code {code}"
+    return f"{ended}: {words}; see {folder / OUTPUT}" if words else ended
 
 
-def _end_group(training: Training) -> None:
-    """End whatever a training has left running, as soon as its end is noticed.
-
-    A training that dies in the other's turn cannot continue its children: they would stay stopped.
-    Later the system may have given the number of an empty group to somebody else.
-    """
-    with suppress(ProcessLookupError, PermissionError):  # the second if all of it is zombies
-        os.killpg(training.pid, signal.SIGKILL)
+def _has_begun(folder: Path) -> bool:
+    """Whether the first fit of a training has recorded something."""
+    return run_directory.has_begun(run_directory.record_file(folder / run_directory.NAME, 0))
 
 
-@contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """`SIGTERM` to this process ends the trainings too, as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _why_no_turns(folder: Path, signals: Path, steps: int) -> str:
+    """By what it has recorded, or what its processes have told."""
+    if _has_begun(folder):
+        return (
+            f"it was over within its first turn of {steps} steps; train for more of them, or give "
+            "--every a smaller number"
+        )
+    return why_unrecorded(signals_in(signals)) or "nothing was recorded on this machine"
 
 
-def _failure(out: Path, code: int) -> str:
-    words = last_words(_output(out).read_text(encoding="utf-8", errors="replace"))
-    ended = f"{out}: the training ended with exit code {code}"
-    return f"{ended}: {words}; see {_output(out)}" if words else ended
-
-
-def _run_in(out: Path, side: int) -> Path:
+def _run_in(folder: Path, side: int) -> Path:
     """The run of the first fit in a training's folder."""
-    run = out / run_directory.NAME
-    if not run_directory.has_begun(run_directory.record_file(run, 0)):
-        raise TrainingError(side, f"{out}: no run was written; see {_output(out)}")
-    return run
-
-
-def _output(out: Path) -> Path:
-    return out / "output.txt"
-
-
-def unused_folder(base: Path) -> Path:
-    """The folder itself, or the first of `folder-1`, `folder-2`, … if it exists.
-
-    Raises:
-        ConfigError: It has no name.
-    """
-    if not base.name:
-        raise ConfigError(f"--out {base}: name a folder; try runs/prove")
-    names = (base if not number else base.with_name(f"{base.name}-{number}") for number in count())
-    return next(path for path in names if not path.exists())
-
-
-def parsed(training: str) -> TrainingCommand:
-    """A command line, as for a shell.
-
-    Raises:
-        ConfigError: It cannot be run.
-    """
-    try:
-        words = shlex.split(training)
-    except ValueError as error:
-        raise ConfigError(f"{training}: {error}") from None
-    if not words:
-        raise ConfigError('"": give a training, as in "train.py --lr 3e-4"')
-    module = words[0] == "-m" and len(words) > 1
-    return TrainingCommand(words=command_of(words[module], words[1 + module :], module=module))
+    if not _has_begun(folder):
+        raise TrainingError(side, f"{folder}: no run was written; see {folder / OUTPUT}")
+    return folder / run_directory.NAME

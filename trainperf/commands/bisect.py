@@ -1,4 +1,4 @@
-"""`trainperf bisect GOOD BAD -- COMMAND`: the first slow commit, or package, between two."""
+"""`trainperf bisect GOOD BAD -- COMMAND`: the first slow commit between two."""
 
 import argparse
 
@@ -15,25 +15,13 @@ _EXIT_CODES = {"found": 0, "not slower": 1}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "good", metavar="GOOD", nargs="?", help="commit, tag or branch that trains fast"
-    )
-    parser.add_argument(
-        "bad", metavar="BAD", nargs="?", help="later commit, tag or branch that trains slowly"
-    )
+    parser.add_argument("good", metavar="GOOD", help="commit, tag or branch that trains fast")
+    parser.add_argument("bad", metavar="BAD", help="later commit, tag or branch that trains slowly")
     parser.add_argument(
         "command",
         metavar="-- COMMAND",
         nargs="*",
         help="training, as it is typed: train.py --lr 3e-4, or a command such as torchrun",
-    )
-    parser.add_argument(
-        "--python",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="given twice, in place of GOOD and BAD: the Python of a fast environment, and that "
-        "of a slow one, whose packages are searched (default: commits are)",
     )
     parser.add_argument(
         "--slower",
@@ -64,61 +52,62 @@ def _run(given: argparse.Namespace) -> CommandResult:
     import tempfile
     from pathlib import Path
 
-    from trainperf.commands._bisection import (
-        Subject,
-        bisected,
-        commit_subject,
-        measuring,
-        package_subject,
-    )
-    from trainperf.commands._commits import Outside
-    from trainperf.commands._looks import ProofOptions
-    from trainperf.commands._paired_runs import sigterm_as_interrupt, unused_folder
+    from msgspec.structs import replace
+
+    from trainperf.commands._bisection import Hunt, measuring
+    from trainperf.commands._commits import Checkouts, Repository
+    from trainperf.commands._paired_runs import ProofOptions
+    from trainperf.commands._trainings import sigterm_as_interrupt, unused_folder
     from trainperf.reports.bisection import bisection_markdown, bisection_text
     from trainperf.reports.layout.json import bisection_json
 
-    _check(given)
-    render = {"text": bisection_text, "markdown": bisection_markdown, "json": bisection_json}
-    out = unused_folder(local_path(given.out)).absolute()
-    with (
-        tempfile.TemporaryDirectory(prefix="trainperf-bisect-") as folder,
-        sigterm_as_interrupt(),
-    ):
-        words, place = tuple(given.command), Path(folder).resolve()
-        if given.python:
-            subject: Subject = package_subject(given.python, words, place)
-        else:
-            outside = Outside(linked=tuple(given.link), out=out)
-            subject = commit_subject((given.good, given.bad), words, place, outside)
-        proof = ProofOptions(
-            pairs=given.pairs, steps=given.every, out=out, to_the_end=given.to_the_end
-        )
-        bisection = bisected(subject, words, given.slower, measuring(subject, proof))
-    code = _EXIT_CODES.get(bisection.end, 3)
-    return CommandResult(text=render[given.format](bisection), code=code)
-
-
-def _check(given: argparse.Namespace) -> None:
     if not given.command:
         raise ConfigError(
             "no COMMAND: give the training behind --, as in bisect v1 HEAD -- train.py"
         )
-    if given.python and (len(given.python) != 2 or given.good):
-        raise ConfigError("--python: give it twice, the fast one first, and then no GOOD and BAD")
-    if not given.python and given.bad is None:
-        raise ConfigError("no GOOD and BAD: give two commits, or --python twice")
     check_turns(given)
+    render = {"text": bisection_text, "markdown": bisection_markdown, "json": bisection_json}
+    out, repository = unused_folder(local_path(given.out)).absolute(), Repository.here()
+    ends = repository.ends(given.good, given.bad)
+    with (
+        tempfile.TemporaryDirectory(prefix="trainperf-bisect-") as folder,
+        sigterm_as_interrupt(),
+    ):
+        checkouts = Checkouts(
+            repository=repository,
+            words=given.command,
+            folder=Path(folder).resolve(),
+            linked=tuple(given.link),
+            out=out,
+            warnings=repository.uncommitted(),
+        )
+        proof = ProofOptions(
+            pairs=given.pairs, steps=given.every, out=out, to_the_end=given.to_the_end
+        )
+        hunt = Hunt(
+            repository=repository,
+            ends=ends,
+            command=tuple(given.command),
+            slower=given.slower,
+            measure=measuring(checkouts, proof),
+        )
+        bisection = hunt()
+    text = render[given.format](replace(bisection, warnings=tuple(checkouts.warnings)))
+    return CommandResult(text=text, code=_EXIT_CODES.get(bisection.end, 3))
 
 
 COMMAND = Command(
     name="bisect",
-    about="Find the commit that made a training slow, or the package that slows an environment.",
+    about="Find the commit that made a training slow: each is trained in turns with a fast one.",
     examples=(
         "v1.0 HEAD -- train.py --lr 3e-4",
         "v1.0 HEAD --slower 5% --link data -- train.py",
-        "--python fast/bin/python --python slow/bin/python -- train.py",
     ),
     add_arguments=_add_arguments,
     run=_run,
     takes_command=True,
+    gone={
+        "--python": "trainperf prove 'old/bin/python train.py' 'new/bin/python train.py' tells "
+        "what the environment costs"
+    },
 )

@@ -4,8 +4,8 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import NoReturn
 
@@ -52,6 +52,8 @@ class Command:
     """Whether everything after its first positional argument belongs to another program."""
     takes_command: bool = False
     """Whether what follows `--` is another program's command line: its argument `command`."""
+    gone: Mapping[str, str] = field(default_factory=dict)
+    """Options of earlier versions to what takes their place."""
 
 
 def load(package: str, names: Sequence[str]) -> tuple[Command, ...]:
@@ -99,6 +101,8 @@ def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> Com
     commands = load(package, arguments[:1] if arguments[0] in names else names)
     name = _top_parser(commands).parse_args(arguments[:1]).command
     command = next(command for command in commands if command.name == name)
+    for option in {argument.partition("=")[0] for argument in arguments} & command.gone.keys():
+        raise ConfigError(f"{option} is gone: {command.gone[option]}")
     parser = parser_of(command)
     if command.takes_command and "--" in arguments:
         # Argparse would give words behind it to whatever argument is free.
@@ -148,8 +152,14 @@ def _top_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
     return parser
 
 
-def _refuse(message: str) -> int:
+def say(message: str) -> None:
+    """A line for the user that is no part of the output."""
     sys.stderr.write(encodable(f"trainperf: {plain(message)}\n", sys.stderr))
+    sys.stderr.flush()
+
+
+def _refuse(message: str) -> int:
+    say(message)
     return UNUSABLE
 
 

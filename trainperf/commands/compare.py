@@ -3,9 +3,12 @@
 import argparse
 from dataclasses import replace
 
-from trainperf.commands._engine import add_engine_option
-from trainperf.commands._options import add_format_option
-from trainperf.commands._window import add_window_options, window_of
+from trainperf.commands._options import (
+    add_engine_option,
+    add_format_option,
+    add_window_options,
+    window_of,
+)
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
 from trainperf.core.places import path_of

@@ -25,7 +25,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._comparison import options_of
-    from trainperf.commands._looks import ProofOptions, prove
+    from trainperf.commands._looks import prove
+    from trainperf.commands._paired_runs import ProofOptions
 
     check_turns(given)
     return prove(

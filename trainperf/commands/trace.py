@@ -2,9 +2,7 @@
 
 import argparse
 
-from trainperf.commands._engine import add_engine_option
-from trainperf.commands._options import add_format_option
-from trainperf.commands._window import add_steps_option
+from trainperf.commands._options import add_engine_option, add_format_option, add_steps_option
 from trainperf.commands.cli import Command
 from trainperf.core.places import path_of
 from trainperf.reports import NAMES

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 from trainperf.commands._options import add_format_option, add_launch_options, check_launch
-from trainperf.commands.cli import INTERRUPTED, Command, CommandResult
+from trainperf.commands.cli import INTERRUPTED, Command, CommandResult, say
 from trainperf.commands.run import command_of
 from trainperf.core.errors import ConfigError
 from trainperf.core.places import local_path
@@ -59,7 +59,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._attempts import AttemptOptions, try_out
-    from trainperf.commands._trial_output import shown, trial_progress
+    from trainperf.commands._trial_output import TrialProgress, shown
     from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
 
     if given.list:
@@ -71,26 +71,19 @@ def _run(given: argparse.Namespace) -> CommandResult:
         without=tuple(given.without),
         script=shlex.join([*["-m"] * given.module, given.script, *given.arguments]),
     )
-    command = command_of(given.script, given.arguments, module=given.module)
-    launch = LaunchOptions(audit_at=given.audit_at, loader_anatomy=given.loader_anatomy)
-    with trial_progress() as progress:
-        tried = try_out(
-            AttemptOptions(
-                command=command,
-                out=local_path(given.out),
-                launch=launch,
-                trials=trials,
-                tell=progress.tell,
-                say=progress.say,
-            )
+    tried = try_out(
+        AttemptOptions(
+            words=command_of(given.script, given.arguments, module=given.module),
+            out=local_path(given.out),
+            launch=LaunchOptions(audit_at=given.audit_at, loader_anatomy=given.loader_anatomy),
+            trials=trials,
+            tell=TrialProgress().tell,
         )
-        if given.only and not tried.trials.trials:
-            progress.say(
-                f"--only {' '.join(given.only)}: no trial of this training is named so, see --list"
-            )
-        for sentence in filter(None, (tried.warning, tried.remark)):
-            progress.say(sentence)
-        progress.say(f"the run is {tried.path}")
+    )
+    if given.only and not tried.trials.trials:
+        say(f"--only {' '.join(given.only)}: no trial of this training is named so, see --list")
+    for sentence in (*tried.remarks, f"the run is {tried.path}"):
+        say(sentence)
     text = shown(tried.trials, given.format)
     return CommandResult(text=text, code=INTERRUPTED if tried.interrupted else 0)
 

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from trainperf.commands.cli import Command
-from trainperf.core.errors import ConfigError, RunError
+from trainperf.core.errors import ConfigError
 from trainperf.core.places import AnyPath, RemotePath, path_of
 from trainperf.core.run_directory import RECORD_FILES
 
@@ -67,16 +67,13 @@ def _log_directory(run: AnyPath) -> Path:
             f"{run}: TensorBoard reads directories of this machine; copy it with `trainperf merge "
             f"{run} --out {run.name}`"
         )
-    try:
-        opened = Run.open(run)
-    except RunError:
-        # The tab searches deeper, and shows those of several runs that can be read.
-        if run.is_dir() and next(run.rglob(RECORD_FILES), None):
-            return run
-        raise
-    files = {file.path.resolve() for attempt in opened.attempts for file in attempt}
-    is_the_run = run.resolve() in {opened.path.resolve(), *files}
-    return Path(str(opened.path.parent)) if is_the_run else run
+    folder = run.parent if run.is_file() else run
+    if next(folder.glob(RECORD_FILES), None):
+        return folder.parent
+    # The tab searches deeper, and shows those of several runs that can be read.
+    if next(folder.rglob(RECORD_FILES), None) is None:
+        Run.open(run)
+    return folder
 
 
 def _served(logdir: Path, port: int | None) -> str:

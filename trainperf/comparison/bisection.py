@@ -1,7 +1,6 @@
-"""Search for the first slow state between a fast one and a slow one, and what it leaves.
+"""Search for the first slow commit between a fast one and a slow one, and what it leaves.
 
-A state is a commit, or an environment with some packages of another.  As `git bisect` does, the
-search halves what is left, and goes around states that cannot be judged.
+As `git bisect` does, the search halves what is left, and goes around commits that cannot be judged.
 """
 
 import math
@@ -29,9 +28,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured."""
 
     id: str
-    """A commit's hash, or the package that is the last one taken from the bad environment."""
+    """A commit's hash."""
     title: str
-    """The commit's subject, or the versions."""
+    """The commit's subject."""
 
 
 class BisectionStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,20 +46,11 @@ class BisectionStep(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be told, or does not run."""
 
 
-class PackageDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A package that two environments have in different versions."""
-
-    name: str
-    good: str | None
-    """Its version; `None` where it is not installed."""
-    bad: str | None
-
-
 class Bisection(msgspec.Struct, frozen=True, kw_only=True):
     """All that a bisection came to."""
 
     schema: int = BISECTION_VERSION
-    kind: Literal["commits", "packages"]
+    kind: Literal["commits"] = "commits"
     end: BisectionEnd
     good: State
     bad: State
@@ -80,8 +70,6 @@ class Bisection(msgspec.Struct, frozen=True, kw_only=True):
     """Of that change."""
     candidates: tuple[State, ...] = ()
     """Those of which one is the first slow state, where it is not known which."""
-    differences: tuple[PackageDifference, ...] = ()
-    """Of two environments."""
     note: str = ""
     """Why it went no further, in a sentence."""
     warnings: tuple[str, ...] = ()
@@ -154,19 +142,3 @@ def pace_of(comparison: Comparison, clock: Clock | None, limit: float) -> Pace:
     if change.high * (1 + limit) < 1:
         return "slow"
     return "fast" if change.low * (1 + limit) > 1 else "cannot tell"
-
-
-@dataclass(frozen=True, slots=True)
-class LinearHistory:
-    """States one after the other."""
-
-    states: tuple[State, ...]
-
-    def left(self, fast: Collection[str], slow: str) -> list[State]:
-        """Those after the last fast one and before the slow one, from the middle outwards."""
-        ids = [state.id for state in self.states]
-        first = max((ids.index(each) for each in fast if each in ids), default=-1) + 1
-        between = self.states[first : ids.index(slow)]
-        middle = (len(between) - 1) / 2
-        order = sorted(range(len(between)), key=lambda place: abs(place - middle))
-        return [between[place] for place in order]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules import module as modules
 from typing_extensions import ParamSpec
 
 from trainperf.core.machine.clocks import HostClock
@@ -119,7 +119,7 @@ class HookPrice:
 
     def look(self) -> None:
         """Call a module once: with hooks, if it was without them the last time."""
-        if _has_any_global_hook():  # type: ignore[no-untyped-call]
+        if _common_hooks():
             return  # they would hear of the call
         hooked = len(self._taken_ns) % 2 == 1
         with torch.enable_grad():
@@ -137,6 +137,16 @@ class HookPrice:
         begun = self._clock()
         hear_gradient(given[-1], _first_gradient)
         self._inside_ns = self._clock() - begun
+
+
+def _common_hooks() -> bool:
+    """Whether somebody hears of every module; torch 2.6 has no function that tells."""
+    return bool(
+        modules._global_forward_pre_hooks  # noqa: SLF001 torch tells it nowhere else
+        or modules._global_forward_hooks  # noqa: SLF001 same
+        or modules._global_backward_pre_hooks  # noqa: SLF001 same
+        or modules._global_backward_hooks  # noqa: SLF001 same
+    )
 
 
 def _first_gradient(_: Tensor) -> None:
