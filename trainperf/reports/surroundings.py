@@ -22,7 +22,6 @@ def surroundings(comparison: Comparison) -> list[str]:
     return [
         *([besides] if changed and several else []),
         *code,
-        *(f"{side.name} used {slow}" for side in sides for slow in side.slow_versions),
     ]
 
 

@@ -54,12 +54,12 @@ def lines(summary: Summary, width: int = WIDTH, *, whole: bool = False) -> list[
     parts = ["trainperf", view.name, view.about, *view.progress.split(_APART)]
     title = flow(parts, width, _APART, "bold cyan")
     most = sys.maxsize if whole else MOST_LINES - len(title)
-    return _cut([*title, *body(summary, view, width, most)], width)
+    return _cut([*title, *body(summary, width, most)], width)
 
 
-def body(summary: Summary, view: RunView, width: int, most: int) -> list[Text]:
+def body(summary: Summary, width: int, most: int) -> list[Text]:
     """The report without its title, in about *most* lines, the answer first."""
-    inner = width - len(_INDENT)
+    view, inner = run_view(summary), width - len(_INDENT)
     sections = [
         _Section(lines=flow(words_of(view.headline), inner, style="bold"), keep=3, apart=True),
         _Section(lines=_phases(view), keep=8, apart=True),
