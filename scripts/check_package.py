@@ -47,7 +47,7 @@ BESIDE_SOURCES = {
 }
 
 EXTRAS = (
-    *("transformers", "distributed", "s3fs", "pynvml", "textual"),
+    *("transformers", "distributed", "s3fs", "pynvml"),
     "opentelemetry.sdk",
 )
 """Modules of the extras: none is installed, and every other command works."""

@@ -26,20 +26,6 @@ def run(tmp_path: Path) -> Path:
     return make_run_dir(tmp_path / "run", even_ranks(1, 30))
 
 
-def test_without_the_extra_it_says_what_to_install(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One line, and every other command goes on working."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "textual"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "trainperf.reports.watch.app", raising=False)
-    monkeypatch.setitem(sys.modules, "textual", None)
-
-    assert refused(capsys, str(run)) == (
-        "trainperf: watch: needs Textual: pip install 'trainperf[watch]'\n"
-    )
-
-
 def test_without_a_terminal_it_names_the_command_that_needs_none(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,10 +8,8 @@ from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
-from trainperf.comparison.slow_versions import SLOW_VERSIONS, SlowVersion, slow_versions
 from trainperf.core.steps.records import Scalar
-from trainperf.reports.comparison import notes
-from trainperf.reports.surroundings import surroundings
+from trainperf.reports.comparison import notes, surroundings
 
 
 BEFORE = {"torch": "2.8.0+cu128", "cuda": "12.8", "python": "3.12.1"}
@@ -127,18 +125,3 @@ def test_what_an_older_run_does_not_tell_is_no_change(tmp_path: Path) -> None:
     newer = run(tmp_path / "b", {**BEFORE, "driver": "550.54"}, {**COMMIT, "NCCL_DEBUG": "INFO"})
 
     assert compare([older], [newer]).changes == ()
-
-
-def test_a_version_is_slow_only_where_the_table_has_it_measured() -> None:
-    """The table is empty; a row counts from its first version to the one that is fast again."""
-    row = SlowVersion(
-        library="torch", since="2.8", until="2.8.1", what="f is 2× slower", measured="a script"
-    )
-
-    assert SLOW_VERSIONS == ()
-    assert slow_versions({"torch": "2.8.0+cu128"}, [row]) == [
-        "torch 2.8.0+cu128: f is 2× slower (measured: a script)"
-    ]
-    assert slow_versions({"torch": "2.8.1"}, [row]) == []
-    assert slow_versions({"torch": "2.7.9"}, [row]) == []
-    assert slow_versions({"numpy": "2.8.0"}, [row]) == []

@@ -107,9 +107,10 @@ def test_a_report_made_later_without_the_users_code_shows_the_reading(
 
 def test_the_tab_lists_the_reading(tmp_path: Path) -> None:
     """From the run directory alone."""
+    from trainperf.reports.run.run_view import run_view
+
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import summarize
-    from trainperf.reports.run.run_view import run_view
 
     monitor = trained(tmp_path, meters=[Lines()], probes=[LineProbe()])
     assert monitor.run is not None

@@ -98,7 +98,7 @@ def test_ranks_that_do_not_exist_are_said(tmp_path: Path, caplog: pytest.LogCapt
     assert traces_of(tmp_path / "trainperf") == {}
 
 
-def test_a_writer_gets_curves_of_the_trace_the_layout_and_the_report(tmp_path: Path) -> None:
+def test_a_writer_gets_the_layout_and_the_report(tmp_path: Path) -> None:
     """What TensorBoard shows of a Lightning fit, it shows of a plain loop."""
     writer = SummaryWriter(tmp_path / "board")
     profile = ScheduledProfile(wait=3, warmup=1, active=2)
@@ -107,9 +107,6 @@ def test_a_writer_gets_curves_of_the_trace_the_layout_and_the_report(tmp_path: P
 
     events = EventAccumulator(str(tmp_path / "board"))
     events.Reload()
-    (point,) = events.Scalars("trainperf/trace/data_wait_s")
-    assert point.step == 5
-    assert point.value >= 0.004
     tags = events.Tags()["tensors"]
     assert "trainperf/summary/text_summary" in tags
     assert "custom_scalars__config__" in tags

@@ -1,6 +1,7 @@
 """`trainperf bisect GOOD BAD -- COMMAND`: the first slow commit between two."""
 
 import argparse
+import sys
 
 from trainperf.commands._options import add_format_option, add_turn_options, check_turns
 from trainperf.commands.cli import Command, CommandResult
@@ -58,15 +59,15 @@ def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._commits import Checkouts, Repository
     from trainperf.commands._paired_runs import ProofOptions
     from trainperf.commands._trainings import sigterm_as_interrupt, unused_folder
-    from trainperf.reports.bisection import bisection_markdown, bisection_text
-    from trainperf.reports.layout.json import bisection_json
+    from trainperf.reports.bisection import bisection_document
+    from trainperf.reports.layout.forms import rendered
+    from trainperf.reports.layout.json import as_json_line
 
     if not given.command:
         raise ConfigError(
             "no COMMAND: give the training behind --, as in bisect v1 HEAD -- train.py"
         )
     check_turns(given)
-    render = {"text": bisection_text, "markdown": bisection_markdown, "json": bisection_json}
     out, repository = unused_folder(local_path(given.out)).absolute(), Repository.here()
     ends = repository.ends(given.good, given.bad)
     with (
@@ -91,9 +92,12 @@ def _run(given: argparse.Namespace) -> CommandResult:
             slower=given.slower,
             measure=measuring(checkouts, proof),
         )
-        bisection = hunt()
-    text = render[given.format](replace(bisection, warnings=tuple(checkouts.warnings)))
-    return CommandResult(text=text, code=_EXIT_CODES.get(bisection.end, 3))
+        bisection = replace(hunt(), warnings=tuple(checkouts.warnings))
+    code = _EXIT_CODES.get(bisection.end, 3)
+    if given.format == "json":
+        return CommandResult(text=as_json_line(bisection), code=code)
+    shown = rendered(bisection_document(bisection), bisection, given.format, sys.stdout)
+    return CommandResult(text=shown, code=code)
 
 
 COMMAND = Command(

@@ -1,8 +1,10 @@
 """`trainperf watch RUN`: a run in the terminal, refreshed while it trains."""
 
 import argparse
+import contextlib
 import math
 import sys
+import time
 
 from trainperf.commands._options import number
 from trainperf.commands.cli import Command
@@ -24,9 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="seconds between two looks at the files, at least; a URL needs more (default: 2)",
     )
-    parser.add_argument(
-        "--light", action="store_true", help="for a terminal with a light background; d switches"
-    )
+    parser.add_argument("--light", action="store_true", help=argparse.SUPPRESS)
 
 
 def _seconds(text: str) -> float:
@@ -40,31 +40,28 @@ def _run(given: argparse.Namespace) -> str:
     from datetime import datetime, timezone
 
     from trainperf.analysis.live import LiveRun
+    from trainperf.reports.watch import watch
 
-    try:
-        from trainperf.reports.watch.app import WatchApp
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("textual"):
-            raise
-        raise ConfigError("watch: needs Textual: pip install 'trainperf[watch]'") from None
+    if given.light:
+        sys.stderr.write("trainperf: --light does nothing any more: the terminal's colours hold\n")
     run = LiveRun(given.run)
-    # Textual draws on standard error.
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+    if not sys.stdout.isatty():
         raise ConfigError(
             f"watch: needs a terminal; `trainperf report {given.run}` prints the same once"
         )
-    WatchApp(
-        run,
-        lambda: datetime.now(tz=timezone.utc).timestamp(),
-        every_s=given.every,
-        light=given.light,
-    ).run()
+    with contextlib.suppress(KeyboardInterrupt):
+        watch(
+            run,
+            lambda: datetime.now(tz=timezone.utc).timestamp(),
+            time.sleep,
+            every_s=given.every,
+        )
     return ""
 
 
 COMMAND = Command(
     name="watch",
-    about="Show a run in the terminal while it trains, also over SSH; needs trainperf[watch].",
+    about="Show a run in the terminal while it trains, also over SSH.",
     add_arguments=_add_arguments,
     run=_run,
     examples=("runs/a", "s3://bucket/runs/a --every 10"),

@@ -31,7 +31,6 @@ from trainperf.comparison.results import (
     Speedup,
     Verdict,
 )
-from trainperf.comparison.slow_versions import slow_versions
 from trainperf.comparison.trace_differences import trace_differences
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import (
@@ -224,7 +223,6 @@ def _side(repeats: Repeats) -> Side:
         steady_steps=sum(run.steady_steps for run in runs),
         world_size=runs[0].world_size,
         code=code_version(repeats[0].summary),
-        slow_versions=tuple(slow_versions(runs[0].software)),
         coarse=runs[0].loop.data_wait_is_bound,
     )
 

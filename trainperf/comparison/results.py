@@ -40,8 +40,6 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     world_size: int
     code: str = ""
     """Commit of the script, and whether it was changed since; empty where unknown."""
-    slow_versions: tuple[str, ...] = ()
-    """What of its software was measured to be slow."""
     coarse: bool = False
     """Whether it was recorded from outside: data wait is all between update and forward."""
 

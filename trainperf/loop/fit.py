@@ -26,7 +26,7 @@ from trainperf.core.steps.records import FINISHED, NOT_CLOSED, RunInfo, Scalar, 
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.prepared_loaders import holds_ahead, loader_under
-from trainperf.loop.report import close_run, draw, first_answer, nobody_waits
+from trainperf.loop.report import close_run, first_answer, nobody_waits
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
@@ -49,7 +49,7 @@ from trainperf.recording.probes.selection import (
     meters_of,
 )
 from trainperf.recording.process_objects import last_error, nothing
-from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
@@ -265,7 +265,6 @@ class Fit:
             world_size=objects.world_size,
             device=objects.device.type,
             offset=facts.steps_before,
-            show=self._draw_trace,
         )
         profile = options.profile or facts.profile
         capture = None if profile is None else capture_probe(profile, place, self.guard)
@@ -343,10 +342,6 @@ class Fit:
         )
         if answer is not None:
             facts.announce(answer)
-
-    def _draw_trace(self, step: int, figures: Mapping[str, float]) -> None:
-        """Key figures of a trace, at the last of its steps."""
-        draw(self._outputs, trace_scalars(figures), step)
 
     @property
     def _on_machine_clock(self) -> bool:

@@ -16,20 +16,24 @@ import msgspec
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
+from trainperf.comparison.compare import compare
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
+from trainperf.core.formatting.html.markup import Markup
 from trainperf.core.loop_kind import LOOPS
 from trainperf.core.machine.processes import has_died
 from trainperf.core.run_directory import rank_and_attempt
-from trainperf.reports.layout.trials_view import TrialsView, trials_view
-from trainperf.reports.run.run_view import RunView, run_view
-from trainperf.reports.series.columns import Groups, SeriesFold
-from trainperf.reports.series.machine import MachineTracks
-from trainperf.reports.series.steps import Series, series
-from trainperf.reports.trace.view import trace_view
+from trainperf.reports.capture.document import capture_document
+from trainperf.reports.charts.columns import Groups, SeriesFold
+from trainperf.reports.charts.machine import MachineTracks
+from trainperf.reports.charts.step_times import WallsFold
+from trainperf.reports.comparison_page import Pair, pair_document, read
+from trainperf.reports.layout.document import Chart
+from trainperf.reports.layout.html import as_html
+from trainperf.reports.run.page import MOST_GROUPS, MOST_RANKS, PageData, page_document
 from trainperf.tensorboard.captures import CaptureEntry, Captures, picture
 from trainperf.tensorboard.runs import FoundRun, HeldRun, Stamp, find_runs, stamp
 from trainperf.traces.results import TraceReport
@@ -100,11 +104,16 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the page shows of a run but the captures' contents."""
 
-    words: RunView
-    series: Series
+    html: str
+    """The parts of `report.html`, with charts of the steps that are looked at."""
+    ranks: list[int]
     captures: list[CaptureEntry]
-    trials: TrialsView | None
-    """What was tried in it; `None` where nothing was."""
+
+
+class Fragment(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the page."""
+
+    html: str
 
 
 @dataclass(slots=True)
@@ -117,6 +126,7 @@ class _Remembered:
     rest_until_s: float = 0.0
     run: Run | None = None
     summary: Summary | None = None
+    walls: WallsFold = field(default_factory=WallsFold)
     answers: dict[object, Answer] = field(default_factory=dict)
 
 
@@ -163,18 +173,36 @@ class Store:
                     del cached.answers[old]
             return cached.answers[key]
 
+    def compare(self, before_id: str, after_id: str) -> Answer:
+        """`Fragment`: the comparison of two runs, as `trainperf compare` makes it."""
+        with self._lock:
+            before, after = self._current(before_id), self._current(after_id)
+            key = (before_id, before.version)
+            if key not in after.answers:
+                begun_s = self._now_s()
+                document = pair_document(_compared(before, after))
+                after.answers[key] = _fragment(as_html(document))
+                self._rest(after, begun_s)
+            return after.answers[key]
+
     def capture(self, run_id: str, key: str) -> Answer:
-        """`TraceView` of an analysis."""
-        return _answer(trace_view(self._report(run_id, key)))
+        """`Fragment` of an analysis, with a picture of each rank."""
+        report = self._report(run_id, key)
+        ranks = [
+            Chart(Markup(f'<div data-place="{place}">{picture(rank, None, None)}</div>'))
+            for place, rank in enumerate(report.ranks[:MOST_RANKS])
+        ]
+        _, *told = capture_document(report, MOST_RANKS)
+        return _fragment(as_html([*told[:1], *ranks, *told[1:]]))
 
     def picture(
         self, run_id: str, key: str, place: int, window: tuple[float | None, float | None]
     ) -> Answer:
-        """`Picture` of one rank of an analysis in a window of time."""
+        """`Fragment`: the picture of one rank of an analysis in a window of time."""
         ranks = self._report(run_id, key).ranks
         if not 0 <= place < len(ranks):
             raise NotFoundError(f"rank {place}: the analysis has {len(ranks)}")
-        return _answer(picture(ranks[place], *window))
+        return _fragment(picture(ranks[place], *window))
 
     def trace(self, run_id: str, file: str) -> Path:
         """Where an original trace is."""
@@ -226,12 +254,16 @@ class Store:
         version = _version(cached.held.path, cached.captures)
         if version == cached.version and not _may_be_dead(cached, now_s):
             return
-        run = cached.held.read()
-        cached.summary = summarize(run, now_s=now_s)
+        run, cached.walls = cached.held.read(), WallsFold()
+        cached.summary = examine(run, now_s=now_s, observers=(cached.walls,)).summary
         cached.run, cached.version = run, version
         cached.answers.clear()
-        after_s = self._now_s()
-        cached.rest_until_s = after_s + _REST * (after_s - now_s)
+        self._rest(cached, now_s)
+
+    def _rest(self, cached: _Remembered, begun_s: float) -> None:
+        """Leave the run alone for a while after what has taken since *begun_s*."""
+        now_s = self._now_s()
+        cached.rest_until_s = now_s + _REST * (now_s - begun_s)
 
     def _forget(self) -> None:
         while len(self._cache) > 1 and self._held_bytes() > MOST_HELD_BYTES:
@@ -270,27 +302,33 @@ def _viewed(cached: _Remembered, view: View) -> RunPage:
     ranks = cached.summary.run.ranks
     rank = view.rank if view.rank in ranks else None
     groups = _groups(cached.run, None if rank is None else ranks.index(rank), view)
+    data = PageData(summary=cached.summary, captures=None, groups=groups, walls=cached.walls)
     return RunPage(
-        words=run_view(cached.summary),
-        series=series(groups, cached.summary, rank),
+        html=str(as_html(page_document(data))),
+        ranks=list(ranks),
         captures=cached.captures.listed(cached.captures.listing()),
-        trials=_tried(cached.summary),
     )
 
 
-def _tried(summary: Summary) -> TrialsView | None:
-    if summary.trials is None:
-        return None
-    return trials_view(summary.trials, running=summary.run.state == "running")
+def _compared(before: _Remembered, after: _Remembered) -> Pair:
+    runs = [[remembered.run] for remembered in (before, after) if remembered.run is not None]
+    old, new = read(runs)
+    comparison = compare(old.runs, new.runs)
+    return Pair(comparison=comparison, before=old, after=new)
 
 
 def _groups(run: Run, lead: int | None, view: View) -> Groups:
     replay = Replay(run)
     beside = MachineTracks(replay).columns
-    fold = SeriesFold(lead, first=max(0, view.first or 0), last=view.last, beside=beside)
+    first = max(0, view.first or 0)
+    fold = SeriesFold(lead, first=first, last=view.last, most=MOST_GROUPS, beside=beside)
     for blocks in replay.blocks():
         fold.observe(JobBlock.of(blocks))
     return fold.groups
+
+
+def _fragment(html: Markup) -> Answer:
+    return _answer(Fragment(html=str(html)))
 
 
 def _answer(value: msgspec.Struct) -> Answer:

@@ -6,7 +6,6 @@ page.  Loading this module must stay cheap and must not fail: every TensorBoard 
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from importlib.util import find_spec
 from pathlib import Path
 
 from tensorboard.plugins.base_plugin import FrontendMetadata, TBContext, TBPlugin
@@ -28,7 +27,6 @@ _KINDS: Mapping[str, str] = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
 }
-_PLOTLY = "plotly.min.js"
 _PAGE = "index.html"
 
 
@@ -67,8 +65,8 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
             "/capture": self._capture,
             "/picture": self._picture,
             "/trace": self._trace,
-            f"/{_PLOTLY}": _plotly,
-            "/palette.css": _palette,
+            "/compare": self._compare,
+            "/page.css": _style,
         }
         for path in sorted(STATIC.iterdir()):
             if path.suffix in _KINDS:
@@ -88,6 +86,10 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
             last=_whole(request, "last"),
         )
         return responses.json(request, self._store.run(_text(request, "run"), view))
+
+    def _compare(self, request: Request) -> Response:
+        before, after = _text(request, "before"), _text(request, "after")
+        return responses.json(request, self._store.compare(before, after))
 
     def _capture(self, request: Request) -> Response:
         run, key = _text(request, "run"), _text(request, "key")
@@ -140,20 +142,9 @@ def _file(path: Path) -> Handler:
     return handler
 
 
-def _palette(request: Request) -> Response:
-    """The colours, the same as those of the pages."""
+def _style(request: Request) -> Response:
+    """The style sheet of the pages."""
     return responses.generated(request, tab_style().encode(), _KINDS[".css"])
-
-
-def _plotly(request: Request) -> Response:
-    """Plotly's script, from the installed package: nothing is fetched from a network."""
-    spec = find_spec("plotly")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    for place in places:
-        path = Path(place) / "package_data" / _PLOTLY
-        if path.is_file():
-            return responses.static(request, path, _KINDS[".js"])
-    return responses.problem("the Python package plotly is not installed: no charts", 404)
 
 
 def _text(request: Request, name: str) -> str:

@@ -15,7 +15,7 @@ from werkzeug.wrappers import Request, Response
 from trainperf.tensorboard.data import Answer
 
 
-# Plotly writes its own rules into a style element, hence the one exception.
+# Pictures place their marks by style attributes, hence the one exception.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "

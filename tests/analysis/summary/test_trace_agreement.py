@@ -6,9 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from support.fits import Loader, Model, Sleeper, trainer
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -16,7 +14,9 @@ from trainperf.analysis.summary import captures
 from trainperf.analysis.summary.captures import disagreements
 from trainperf.analysis.summary.schema import Summary
 from trainperf.lightning import ScheduledProfiler, TrainPerf
-from trainperf.reports.run import markdown, text
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.run import text
+from trainperf.reports.run.document import run_document
 from trainperf.traces.capture_files import CaptureReport
 
 
@@ -63,7 +63,7 @@ def test_a_disagreement_is_a_warning_of_the_report(tmp_path: Path) -> None:
     (warning,) = [warning for warning in summary.warnings if warning.startswith(said)]
     assert warning.endswith("500 ms in the trace")
     assert said in text.render(summary)
-    assert "in the trace" in markdown.render(summary)
+    assert "in the trace" in as_markdown(run_document(summary))
 
 
 def test_a_step_more_or_less_and_nothing_is_compared(tmp_path: Path) -> None:
@@ -118,17 +118,3 @@ def test_five_percent_apart_is_too_much_but_not_in_one_odd_step(
 ) -> None:
     """Of the larger one."""
     assert captures.agree(np.array(recorded_s), np.array(traced_s)) is agree
-
-
-def test_key_figures_of_a_trace_are_curves_of_every_logger(tmp_path: Path) -> None:
-    """At the last step of the capture, beside the readings."""
-    board, table = TensorBoardLogger(tmp_path, "board"), CSVLogger(tmp_path, "table")
-    fit(tmp_path, logger=[board, table])
-
-    events = EventAccumulator(board.log_dir)
-    events.Reload()
-    (point,) = events.Scalars("trainperf/trace/data_wait_s")
-    assert point.step == 9
-    assert point.value >= LOADER_S
-    assert "trainperf/summary/text_summary" in events.Tags()["tensors"]
-    assert "trainperf/trace/step_s" in (Path(table.log_dir) / "metrics.csv").read_text()

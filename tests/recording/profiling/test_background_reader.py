@@ -17,7 +17,6 @@ from support.profiler import Captured, schedule
 
 from trainperf.core.phases import Gap
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, ReadRequest, TraceWorker
-from trainperf.recording.profiling.options import trace_scalars
 from trainperf.traces.capture_files import (
     CaptureFacts,
     CaptureReport,
@@ -268,8 +267,3 @@ def test_an_answer_is_also_what_the_command_prints(tmp_path: Path) -> None:
     assert whole["ranks"][0]["file"] == trace.name
     assert CaptureReport.__struct_fields__[-1] == "capture"
     assert sorted(trace.parent.iterdir()) == sorted([path, trace])
-
-
-def test_key_figures_have_a_name_of_their_own() -> None:
-    """Beside the always-on readings, never over them."""
-    assert trace_scalars({"step_s": 0.5}) == {"trainperf/trace/step_s": 0.5}

@@ -14,9 +14,11 @@ from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBre
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
 from trainperf.core.findings import Finding
-from trainperf.reports.run import markdown
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.layout.text import text_lines
+from trainperf.reports.run.document import run_document
 from trainperf.reports.run.tables import of_lines
-from trainperf.reports.run.text import MOST_LINES, full_lines, lines
+from trainperf.reports.run.text import MOST_LINES, lines
 
 
 def anatomy() -> LoaderAnatomy:
@@ -202,7 +204,9 @@ FULL = """\
 
 def test_the_full_report_is_the_one_that_was_read_and_approved(tmp_path: Path) -> None:
     """Every letter."""
-    said = "".join(line.plain.rstrip() + "\n" for line in full_lines(summary(tmp_path), 100))
+    said = "".join(
+        line.plain.rstrip() + "\n" for line in text_lines(run_document(summary(tmp_path)), 100)
+    )
 
     assert said == FULL
 
@@ -213,12 +217,14 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path) -> None:
     known = msgspec.structs.replace(summary(tmp_path), findings=(long,))
 
     for width in (60, 80, 110):
-        assert max(line.cell_len for line in full_lines(known, width)) <= width
+        assert max(line.cell_len for line in text_lines(run_document(known), width)) <= width
 
 
 def test_a_narrow_terminal_cuts_no_number(tmp_path: Path) -> None:
     """Columns of words give way: half a number is a wrong one."""
-    wide, narrow = (full_lines(summary(tmp_path / str(columns)), columns) for columns in (100, 60))
+    wide, narrow = (
+        text_lines(run_document(summary(tmp_path / str(columns))), columns) for columns in (100, 60)
+    )
     ends = [
         [line.plain.split()[-4:] for line in said if line.plain.lstrip().startswith("mm ")]
         for said in (wide, narrow)
@@ -242,7 +248,7 @@ def test_the_answer_stays_within_its_lines_whatever_is_known(tmp_path: Path) -> 
 
 def test_markdown_has_the_same_tables(tmp_path: Path) -> None:
     """With their notes, and each finding with all that is known of it."""
-    said = markdown.render(summary(tmp_path))
+    said = as_markdown(run_document(summary(tmp_path)))
 
     titles = [line for line in said.splitlines() if line.startswith("#### ")]
     assert titles == [

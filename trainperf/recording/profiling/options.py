@@ -1,12 +1,10 @@
 """Options of captures, the same for Lightning and plain loops."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainperf.core.errors import ConfigError
 from trainperf.recording.profiling.background_reader import Show
-from trainperf.recording.sinks.tensorboard import PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +88,6 @@ class ScheduledProfile:
     def beyond(self, world_size: int) -> str:
         """The sentence for ranks of which the job has none."""
         return f"ranks={self.ranks}: the last rank of this fit is {world_size - 1}; try ranks=(0,)"
-
-
-def trace_scalars(figures: Mapping[str, float]) -> dict[str, float]:
-    """Key figures of a trace under the tags they have in every logger."""
-    return {f"{PREFIX}trace/{name}": value for name, value in figures.items()}
 
 
 def _demand_whole(name: str, value: object, least: int) -> None:

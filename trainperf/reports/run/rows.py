@@ -45,8 +45,6 @@ _SHOWN_ELSEWHERE = frozenset({"tokens", "loss"})
 _MOST_ANSWERS = 3
 """Traces whose answer is repeated here, the latest."""
 
-"""What a loop of one's own spends in hooks."""
-
 _TRAINING = (Phase.BACKWARD, Phase.OPTIMIZER)
 """Phases that an inference loop has not."""
 
@@ -68,22 +66,6 @@ class PhaseRow(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     absent: str
     """Why it has no time of its own; empty where it has."""
-
-
-class NamedValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A number with its name, in words."""
-
-    name: str
-    value: str
-    fraction: float | None = None
-    """Its share of the whole it stands in, for drawing."""
-    first: bool = False
-    """Whether the number stands before its name, as rates do."""
-
-    @property
-    def sentence(self) -> str:
-        """Both, in their order."""
-        return f"{self.value} {self.name}" if self.first else f"{self.name} {self.value}"
 
 
 def about(summary: Summary) -> str:
@@ -125,7 +107,7 @@ def phases_of(summary: Summary) -> str:
     return f"mean of {steps}{' and of all ranks' if len(run.ranks) > 1 else ''}"
 
 
-def facts(summary: Summary) -> list[NamedValue]:
+def facts(summary: Summary) -> list[str]:
     """Throughput and the other single numbers that were measured."""
     entries = (
         _tokens(summary),
@@ -161,7 +143,7 @@ def _answers(summary: Summary) -> bool:
     return summary.value(readings.LATENCY_S) is not None
 
 
-def _percentiles(summary: Summary) -> tuple[NamedValue | None, ...]:
+def _percentiles(summary: Summary) -> tuple[str | None, ...]:
     """Of the step; an inference loop has those of its latency among the titled readings."""
     if _answers(summary):
         return ()
@@ -195,6 +177,20 @@ def ledger(summary: Summary) -> list[tuple[str, float]]:
     order = {gap.label: place for place, gap in enumerate(GAPS)}
     gaps.sort(key=lambda gap: (gap[0] not in order, -gap[1]))
     return [("steps", steps), *((plain(words(slot)), spent_s) for slot, spent_s in gaps)]
+
+
+def fit_sum(summary: Summary) -> list[str]:
+    """The terms of the fit's sum, those that would be shown as zero dropped; none of no time."""
+    fit_s = summary.run.fit_s
+    if not fit_s:
+        return []
+    scale = Scale.of(fit_s)
+    parts = [
+        f"{name} {scale.number(spent_s)}"
+        for name, spent_s in ledger(summary)
+        if name == "steps" or float(scale.number(spent_s).replace(",", ""))
+    ]
+    return [f"{summary.run.loop.run_noun} {scale.say(fit_s)} = {parts[0]}", *parts[1:]]
 
 
 def excluded(summary: Summary) -> str:
@@ -305,7 +301,7 @@ def _loader(summary: Summary) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _tokens(summary: Summary) -> NamedValue | None:
+def _tokens(summary: Summary) -> str | None:
     rate_per_s, mask = (
         summary.value(readings.EFFECTIVE_TOKENS_PER_S),
         summary.run.notes.get("tokens"),
@@ -313,48 +309,47 @@ def _tokens(summary: Summary) -> NamedValue | None:
     if rate_per_s is None:
         return None
     name = f"effective tokens/s{f' ({plain(mask)})' if mask else ''}"
-    return NamedValue(name=name, value=_whole(rate_per_s), first=True)
+    return f"{_whole(rate_per_s)} {name}"
 
 
-def _samples(summary: Summary) -> NamedValue | None:
+def _samples(summary: Summary) -> str | None:
     rate_per_s = summary.value(readings.SAMPLES_PER_S)
     if rate_per_s is None or summary.value(readings.EFFECTIVE_TOKENS_PER_S) is not None:
         return None
-    return NamedValue(name=f"{summary.run.loop.samples}/s", value=_whole(rate_per_s), first=True)
+    return f"{_whole(rate_per_s)} {summary.run.loop.samples}/s"
 
 
-def _batches(summary: Summary) -> NamedValue | None:
+def _batches(summary: Summary) -> str | None:
     """Of an inference loop how many batches it answers."""
     step_s = summary.value(readings.STEP_MEAN_S)
     if not step_s or not _answers(summary):
         return None
-    return NamedValue(name="batches/s", value=_whole(1 / step_s), first=True)
+    return f"{_whole(1 / step_s)} batches/s"
 
 
-def _lengths(summary: Summary) -> NamedValue | None:
+def _lengths(summary: Summary) -> str | None:
     """Maximum and median of the sequence lengths, each as the upper edge of its bin."""
     lengths = summary.sequence_lengths
     half, below = sum(lengths.values()) / 2, 0
     for edge, number in lengths.items():
         below += number
         if below >= half:
-            longest = f"longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
-            return NamedValue(name="sequences", value=longest)
+            return f"sequences longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
     return None
 
 
-def _overflow(summary: Summary) -> NamedValue | None:
+def _overflow(summary: Summary) -> str | None:
     overflowed, scale = summary.value(readings.OVERFLOW_RATE), summary.value(readings.LOSS_SCALE)
     if overflowed is None:
         return None
     at = f" (scale {scale_factor(scale)})" if scale is not None else ""
-    return NamedValue(name="overflow", value=fine_share(overflowed) + at)
+    return f"overflow {fine_share(overflowed)}{at}"
 
 
-def _titled(summary: Summary) -> list[NamedValue]:
+def _titled(summary: Summary) -> list[str]:
     """Readings that bring a name for people with them, as those of a user's own meters do."""
     return [
-        NamedValue(name=plain(reading.title), value=amount(reading.value, reading.unit, name))
+        f"{plain(reading.title)} {amount(reading.value, reading.unit, name)}"
         for name, reading in summary.readings.items()
         if reading.title and reading.value is not None
     ]
@@ -372,18 +367,16 @@ def tail_not_covered(summary: Summary) -> str:
     return plain(named)
 
 
-def _tail(summary: Summary) -> NamedValue | None:
+def _tail(summary: Summary) -> str | None:
     strategy = tail_not_covered(summary)
     if strategy:
-        return NamedValue(name="all-reduce tail", value=f"not covered: {strategy}")
+        return f"all-reduce tail not covered: {strategy}"
     return _fact(summary, readings.ALLREDUCE_TAIL_S, "all-reduce tail", duration)
 
 
-def _fact(
-    summary: Summary, reading: str, name: str, say: Callable[[float], str]
-) -> NamedValue | None:
+def _fact(summary: Summary, reading: str, name: str, say: Callable[[float], str]) -> str | None:
     number = summary.value(reading)
-    return None if number is None else NamedValue(name=name, value=say(number))
+    return None if number is None else f"{name} {say(number)}"
 
 
 def _whole(number: float) -> str:

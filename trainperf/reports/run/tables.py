@@ -16,9 +16,6 @@ from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size, times
 from trainperf.core.readings import HFU, MFU
-from trainperf.reports.run.effort_view import of_effort
-from trainperf.reports.run.machine_view import of_machine
-from trainperf.reports.run.ranks_view import of_ranks
 from trainperf.reports.run.rows import tail_not_covered
 
 
@@ -57,20 +54,6 @@ _MODULES = 3
 
 _HELD = 3
 """Containers that are named."""
-
-
-def tables(summary: Summary) -> list[Table]:
-    """All that there are, in the order of the questions: what, how far, why."""
-    return [
-        *of_step(summary),
-        *of_ranks(summary),
-        *of_lines(summary),
-        *of_loader(summary),
-        *of_compilation(summary),
-        *of_memory(summary),
-        *of_machine(summary),
-        *of_effort(summary),
-    ]
 
 
 def of_step(summary: Summary) -> list[Table]:
@@ -322,6 +305,20 @@ def _moving(ledger: MemoryLedger) -> Iterator[tuple[str, int | None]]:
         yield f"  in {module.module or 'no module'}", module.size_bytes
     yield "workspace", ledger.workspace_bytes
     yield "reserved, not used", ledger.fragmentation_bytes
+
+
+def memory_parts(ledger: MemoryLedger) -> list[tuple[str, int]]:
+    """What is known, in the order of the colours."""
+    every = (
+        ("parameters", ledger.parameters_bytes),
+        ("gradients", ledger.gradients_bytes),
+        ("optimizer", ledger.optimizer_bytes),
+        ("buffers", ledger.buffers_bytes),
+        ("activations", ledger.activations_bytes),
+        ("workspace", ledger.workspace_bytes),
+        ("reserved, not used", ledger.fragmentation_bytes),
+    )
+    return [(name, amount) for name, amount in every if amount]
 
 
 def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:

@@ -25,8 +25,3 @@ export function whenChanged(node, source, draw) {
 export function fill(node, ...children) {
   node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
 }
-
-// Plotly reads a few tags in its texts: a name is given to it with nothing that it could read.
-export function asPlotlyText(text) {
-  return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-}

@@ -1,0 +1,130 @@
+"""The screen of `trainperf watch`: a run as it is on the disk, and where nobody can see it."""
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+from support.growing import GrowingRun, even_ranks
+from support.machines import plant_machine
+from support.runs import RankSpec, make_run_dir, make_steps
+
+from trainperf.analysis.live import EarlierAttempts, LiveLook, LiveRun
+from trainperf.reports.run.headline import headline
+from trainperf.reports.watch import APART, NO_STEP, Screen, screen, watch
+
+
+def looked(tmp_path: Path, *ranks: RankSpec) -> LiveLook:
+    """A look at what these ranks have written."""
+    return LiveRun(make_run_dir(tmp_path / "gpt2" / "trainperf", ranks)).look(1.0e9)
+
+
+def words(look: LiveLook, width: int = 78, most: int = 24) -> str:
+    """The screen as text."""
+    return " ".join(line.plain.strip() for line in screen(look, width, most))
+
+
+def watched(run: GrowingRun, *between: Callable[[], object]) -> str:
+    """All that was written to the terminal, with something done after each look."""
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, width=100, height=40)
+    events = iter(between)
+
+    def sleep(_: float) -> None:
+        try:
+            next(events)()
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    with pytest.raises(KeyboardInterrupt):
+        watch(LiveRun(run.path), lambda: 1.0e9, sleep, console=console)
+    return written.getvalue()
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingRun:
+    """Two ranks, with a hundred lines on the disk."""
+    run = GrowingRun(tmp_path / "gpt2" / "trainperf", even_ranks(2, 300))
+    run.grow(100)
+    return run
+
+
+def test_it_shows_what_is_appended(growing: GrowingRun) -> None:
+    """A hundred steps, then all, and that it ended."""
+    shown = watched(growing, growing.finish)
+
+    assert "100 steps" in shown
+    assert "finished after 300 steps" in shown
+    assert "Step time 3" in shown
+
+
+def test_a_run_that_is_taken_away_is_named(growing: GrowingRun) -> None:
+    """What was read stays on the screen."""
+
+    def take_away() -> None:
+        for file in growing.files:
+            file.unlink()
+        growing.path.rmdir()
+
+    shown = watched(growing, take_away)
+    assert "no such file" in shown
+    assert "100 steps" in shown[shown.index("no such file") - 4000 :]
+
+
+def test_a_terminal_of_another_size_is_filled_anew(tmp_path: Path) -> None:
+    """The same look, at the width that there is when it is drawn."""
+    shown = Screen()
+    shown.look = looked(tmp_path, *even_ranks(3, 200))
+    for width in (60, 80, 140):
+        console = Console(file=io.StringIO(), force_terminal=True, width=width, height=24)
+        lines = console.render_lines(shown)
+        assert max(sum(part.cell_length for part in line) for line in lines) <= width
+        assert len(lines) <= 24
+
+
+def test_the_first_line_says_how_far_it_came(tmp_path: Path) -> None:
+    """Running, finished, ended by an exception; and what there was before a restart."""
+    running = looked(tmp_path / "a", *even_ranks(2, 300, end=None))
+    failed = RankSpec(steps=make_steps(100, forward=10), end="OutOfMemoryError")
+    once = EarlierAttempts(number=1, steps=12_000, reason="OutOfMemoryError")
+    several = EarlierAttempts(number=2, steps=12_500, reason="")
+    cases = {
+        "gpt2 · 2 ranks · CPU · ": running,
+        "300 steps": running,
+        "14 s ago": replace(running, silent_s=14.2),
+        "finished after 300 steps": looked(tmp_path / "b", *even_ranks(2, 300)),
+        "ended by OutOfMemoryError after 100 steps": looked(tmp_path / "c", failed),
+        "attempt 2 · before it 12,000 steps in attempt 1, which": replace(running, earlier=once),
+        "in 2 attempts, the last ended without a word": replace(running, earlier=several),
+    }
+    for text, look in cases.items():
+        assert text in words(look, 400)
+
+
+def test_the_screen_has_the_words_of_a_report(tmp_path: Path) -> None:
+    """The answer, phases, pauses, the machine; within the lines there are."""
+    run = tmp_path / "gpt2" / "trainperf"
+    plant_machine(run, 60)
+    look = looked(tmp_path, RankSpec(steps=make_steps(1_200, forward=50)))
+    assert look.latest is not None
+    shown = words(look, 120, 40)
+
+    assert headline(look.latest) in shown
+    for expected in ("50.0 ms  █", "fit 60", "above: the latest", "machine CPUs busy 2.10"):
+        assert expected in shown
+    assert len(screen(look, 78, 22)) <= 22
+
+
+def test_without_a_latest_minute_it_says_why(tmp_path: Path) -> None:
+    """No step yet; or a rank so far behind that no latest step is on all, which is named."""
+    assert NO_STEP in words(looked(tmp_path / "begins", RankSpec(steps=[], end=None)))
+    look = replace(looked(tmp_path, *even_ranks(2, 100)), latest=None)
+    silent = msgspec.structs.replace(look.whole, warnings=("rank 1: silent for 16.7 min",))
+    shown = words(replace(look, whole=silent), most=30)
+
+    assert APART in shown
+    assert headline(look.whole)[:40] in shown
+    assert "rank 1: silent" in shown

@@ -1,0 +1,141 @@
+"""One screen of a run while it is written: its answer, steps, phases, readings and pauses."""
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+from rich.console import Console, ConsoleOptions
+from rich.live import Live
+from rich.text import Text
+
+from trainperf.analysis.live import EarlierAttempts, LiveLook, LiveRun
+from trainperf.core.errors import TrainPerfError
+from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.units import duration, plural
+from trainperf.core.formatting.wrap import words_of
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.steps.records import FINISHED, INTERRUPTED
+from trainperf.reports.layout.text import flow
+from trainperf.reports.run.machine import machine_line
+from trainperf.reports.run.rows import about, ending
+from trainperf.reports.run.text import body
+
+
+NO_STEP = "There is no step yet that all ranks have written."
+APART = "No step of the latest minute was written by every rank: below is the whole run."
+KEYS = "Ctrl+C ends it; trainperf report has the tables and every finding"
+
+_REST = 20
+"""Times as long as a look took, before the next: at most 5 % of one core."""
+
+_AFTER_END_S = 10.0
+"""Between two looks at a run that has ended: it may be restarted."""
+
+_REDRAWS_PER_S = 2
+"""A terminal that was resized is filled anew within half a second."""
+
+_MINUTES_S = 90.0
+"""From here on how long ago it was is not told in seconds."""
+
+_STATES = {"running": "green", "finished": "cyan", "interrupted": "yellow"}
+"""Of a run, to a colour; the others are red."""
+
+_ENDS = {"": "ended without a word", FINISHED: "finished", INTERRUPTED: "was interrupted"}
+"""How an attempt ended, by its end mark; the others are exceptions."""
+
+
+class Screen:
+    """The latest look, laid out for whatever size the terminal has when it is drawn."""
+
+    look: LiveLook | None = None
+    problem = ""
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
+        width = max(options.max_width - 1, 40)
+        lines = [Text("reading …")]
+        if self.look is not None:
+            lines = screen(self.look, width, (options.height or options.size.height) - 2)
+        if self.problem:
+            lines += flow(words_of(self.problem), width, style="red")
+        yield from [*lines, *flow(words_of(KEYS), width, style="dim")]
+
+
+def watch(
+    run: LiveRun,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+    *,
+    every_s: float = 2.0,
+    console: Console | None = None,
+) -> None:
+    """Show a run until the user interrupts it, or *sleep* does.
+
+    Files are read at most a twentieth of the time.
+
+    Args:
+        run: The run.
+        clock: Seconds since 1970.
+        sleep: Waits so many seconds.
+        every_s: Between two looks, at least.
+        console: Where to; standard output without one.
+    """
+    shown = Screen()
+    with Live(shown, console=console, screen=True, refresh_per_second=_REDRAWS_PER_S) as live:
+        while True:
+            begun_ns, shown.problem = monotonic_ns(), ""
+            try:
+                shown.look = run.look(clock())
+            except (OSError, TrainPerfError) as error:
+                shown.problem = str(error)
+            took_s = (monotonic_ns() - begun_ns) / 1e9
+            live.refresh()
+            ended = shown.look is not None and shown.look.whole.run.state != "running"
+            sleep(max(_AFTER_END_S if ended else every_s, _REST * took_s))
+
+
+def screen(look: LiveLook, width: int, most: int) -> list[Text]:
+    """How far the run came, and the report of its latest minute, in *most* lines at most."""
+    above = _status(look, width)
+    if not look.whole.run.steps:
+        return [*above, Text(), *flow(words_of(NO_STEP), width)]
+    if look.latest is None:
+        above += flow(words_of(APART), width, style="yellow")
+        return [*above, *body(look.whole, width, most - len(above))]
+    # Who is silent, and what is wrong with the files, is known of the whole run.
+    summary = replace(look.latest, warnings=look.whole.warnings)
+    machine = machine_line(summary)
+    below = flow(words_of(f"machine {plain(machine)}"), width) if machine else []
+    latest = plural(summary.run.steps, "step")
+    below += [Text(f"above: the latest {latest}, {duration(summary.run.fit_s)}", style="dim")]
+    return [*above, *body(summary, width, most - len(above) - len(below)), *below][:most]
+
+
+def _status(look: LiveLook, width: int) -> list[Text]:
+    """Which run it is, how far it came, and when it was last written to."""
+    run = look.whole.run
+    steps = plural(run.steps, "step")
+    if run.state == "running":
+        parts = [f"{ending(look.whole)}, {steps} so far", f"written {_ago(look.silent_s)}"]
+    else:
+        parts = [f"{ending(look.whole)} after {steps}, {_ago(look.silent_s)}"]
+    if look.earlier.number:
+        parts += _earlier(look.earlier)
+    if run.window:
+        parts.append(f"read {run.window}")
+    style = f"bold {_STATES.get(run.state, 'red')}"
+    return flow([plain(run.name), about(look.whole), *parts], width, " · ", style)
+
+
+def _earlier(earlier: EarlierAttempts) -> list[str]:
+    """Which attempt it is, and what there was before it; the report has what restarts cost."""
+    number = earlier.number
+    which = "attempt 1" if number == 1 else f"{number} attempts"
+    how = _ENDS.get(earlier.reason, f"ended by {earlier.reason}")
+    whose = "which" if number == 1 else "the last"
+    before = f"before it {plural(earlier.steps, 'step')} in {which}, {whose} {how}"
+    return list(map(plain, (f"attempt {number + 1}", before)))
+
+
+def _ago(seconds: float) -> str:
+    if seconds < _MINUTES_S:
+        return "just now" if seconds < 1 else f"{seconds:.0f} s ago"
+    return f"{duration(seconds)} ago"

@@ -1,1 +1,0 @@
-"""The view of a run while it is written, for a terminal: `trainperf watch`."""
