@@ -310,14 +310,8 @@ def _who(fold: PointFold, named: Collection[LateRank]) -> WhoIsLate:
 
 def _beyond(values: Numbers) -> Numbers:
     """Each value of a column beyond the median of the others."""
-    n = len(values)
-    ordered, places = np.sort(values, axis=0), values.argsort(axis=0).argsort(axis=0)
-    # Without the value at place *p* of the order, the middle moves up where it stood below it.
-    low, high = (
-        np.take_along_axis(ordered, middle + (places <= middle), axis=0)
-        for middle in ((n - 2) // 2, (n - 1) // 2)
-    )
-    return values - (low + high) / 2
+    others = (np.delete(values, place, axis=0) for place in range(len(values)))
+    return values - np.stack([np.median(each, axis=0) for each in others])
 
 
 def _host(late: Sequence[int], ranks: Sequence[int], hosts: Mapping[int, str]) -> str:
