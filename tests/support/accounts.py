@@ -113,7 +113,6 @@ def region(
     ideal: float = 0.0,
     fused: float | None = None,
     compute: float = 0.0,
-    order: int = 0,
     **use: object,
 ) -> Region:
     """An operator that runs for so many milliseconds of a step, and as long before its calls."""
@@ -127,7 +126,6 @@ def region(
         ideal_s=ideal * MS,
         fused_s=(ideal if fused is None else fused) * MS,
         compute_s=compute * MS,
-        order=order,
     )
 
 

@@ -45,7 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--list",
         action="store_true",
         help="train nothing: list what can be tried, or with a run directory as SCRIPT what "
-        "applies to that run",
+        "did not apply when it was tried there",
     )
     add_format_option(parser, NAMES)
     parser.add_argument(
@@ -104,7 +104,7 @@ COMMAND = Command(
 
 
 def _listed(given: argparse.Namespace) -> str:
-    """What can be tried, or applies to a run."""
+    """What can be tried, and what did not apply when it was tried in a run."""
     from trainperf.analysis.diagnosis.offers import offered_trials
     from trainperf.analysis.run.directory import Run
     from trainperf.commands._trial_output import listed
@@ -112,14 +112,14 @@ def _listed(given: argparse.Namespace) -> str:
     from trainperf.core.artifacts.trials import Trials
 
     if given.script is None:
-        return listed(offered_trials(None, None), "", given.format)
+        return listed(offered_trials(None), "", given.format)
     if Path(given.script).is_file() or given.module:
         raise ConfigError(
             f"--list {given.script}: a script is known once it trains; give a run directory of it, "
             "or leave it out to see all trials"
         )
     run = Run.open(Path(given.script))
-    offers = offered_trials(run.info, read_document(Trials, run.path))
+    offers = offered_trials(read_document(Trials, run.path))
     return listed(offers, str(run.path), given.format)
 
 

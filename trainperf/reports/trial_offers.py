@@ -10,9 +10,7 @@ from trainperf.reports.layout.finding_view import NEXT
 SECTIONS = {"change": "changes", "ceiling": "ceilings: work left out, to see what it costs"}
 NOT_HERE = "not here"
 
-_LATER = (
-    "What batches hold, which callbacks there are and what the chip can do shows in the training."
-)
+_LATER = "What else does not apply each trial says itself, before it is tried."
 _NEXT = "trainperf try SCRIPT tries what applies; --only ID and --without ID choose"
 
 

@@ -66,10 +66,10 @@ def audited(draw: st.DrawFn, slots: dict[str, float]) -> tuple[Region, ...]:
         weights = [draw(st.tuples(st.integers(0, 9), st.integers(0, 9))) for _ in kinds]
         whole = sum(map(sum, weights))
         filled = draw(st.floats(0.1, 1.0)) * slots[slot]
-        for place, (kind, (run, before)) in enumerate(zip(kinds, weights, strict=True)):
+        for kind, (run, before) in zip(kinds, weights, strict=True):
             ms, python_ms = (filled * each / whole if whole else 0.0 for each in (run, before))
             ideal = draw(st.floats(0.0, 1.0)) * (ms + python_ms)
-            row = region(python=python_ms, ms=ms, ideal=ideal, part=slot, order=place, **kind)
+            row = region(python=python_ms, ms=ms, ideal=ideal, part=slot, **kind)
             rows.append(row)
     return tuple(rows)
 

@@ -33,7 +33,7 @@ def laid(*uses: OperatorUse, slowed: float = 1.0, **phases_ms: float) -> dict[st
     """The regions of an audited step in steady phases of so many milliseconds, by their line."""
     made = roofline(make_audit(*uses), CHIP)
     loop_s = {slot: ms / 1e3 for slot, ms in phases_ms.items()}
-    regions = on_host(made.operators, list(uses), loop_s, made, slowed)
+    regions = on_host(made, loop_s, slowed)
     return {region.use.line or "": region for region in regions}
 
 
@@ -268,7 +268,7 @@ PRODUCT = product("addmm", flops=10**10, line="product")
 def on_gpu(*traced: TracedOperator, work_ms: float = 60) -> tuple[dict[str, Region], str]:
     """Both operators, in so many milliseconds of computing."""
     made = roofline(make_audit(COPY, PRODUCT, device="cuda"), CHIP)
-    regions, basis = on_device(made.operators, [COPY, PRODUCT], work_ms / 1e3, traced)
+    regions, basis = on_device(made.own, work_ms / 1e3, traced)
     return {region.use.line or "": region for region in regions}, basis
 
 

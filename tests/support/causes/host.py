@@ -218,9 +218,9 @@ def used(name: str, line: str, ms: float, **fields: object) -> Region:
 
 
 BEFORE = (
-    used("addmm", "net.py:10", 20, kind="matmul", flops=10**6, order=1),
-    used("relu_backward", "net.py:11", 0, part="backward", order=2),
-    used("mm", "net.py:10", 40, part="backward", kind="matmul", flops=10**6, order=3),
+    used("addmm", "net.py:10", 20, kind="matmul", flops=10**6),
+    used("relu_backward", "net.py:11", 0, part="backward"),
+    used("mm", "net.py:10", 40, part="backward", kind="matmul", flops=10**6),
 )
 """Twenty milliseconds forward, forty backward."""
 
@@ -237,24 +237,24 @@ def audited(*rows: Region, device: DeviceAccount | None = None, **known: object)
     return seen(account, documents=documents, **known)
 
 
-READ = used("_local_scalar_dense", "train.py:21", 1, python=9, calls=100, order=6)
+READ = used("_local_scalar_dense", "train.py:21", 1, python=9, calls=100)
 VALUES = (
-    used("max", "train.py:20", 5, python=5, calls=100, order=5),
+    used("max", "train.py:20", 5, python=5, calls=100),
     READ,
-    used("add", "train.py:22", 10, python=10, calls=60, order=7),
+    used("add", "train.py:22", 10, python=10, calls=60),
 )
 """Forty milliseconds of a Python loop over a hundred values."""
 
 ELSEWHERE = (
-    used("add", "other.py:22", 20, calls=100, order=8),
-    used("add", "train.py:90", 20, calls=100, order=9),
+    used("add", "other.py:22", 20, calls=100),
+    used("add", "train.py:90", 20, calls=100),
 )
-SORT = used("sort", "train.py:31", 15, python=1, calls=4, order=5)
-METRIC = (SORT, used("sum", "train.py:32", 4, order=6))
+SORT = used("sort", "train.py:31", 15, python=1, calls=4)
+METRIC = (SORT, used("sum", "train.py:32", 4))
 """Twenty milliseconds of counting, without a gradient."""
 
-LOGGED = used("clone", "train.py:50", 2, python=28, calls=40, logs=True, order=5)
-PRINT = used("log_softmax", "train.py:41", 2, python=30, order=5)
+LOGGED = used("clone", "train.py:50", 2, python=28, calls=40, logs=True)
+PRINT = used("log_softmax", "train.py:41", 2, python=30)
 """Thirty milliseconds in which no operator runs."""
 
 
@@ -385,9 +385,9 @@ LINES = (
         (
             # Augmentation comes before the model; a loss has a gradient; a teacher has products.
             audited(*(used(r.use.short_name, r.use.line or "", 1e3 * r.run_s) for r in METRIC)),
-            audited(SORT, used("gather", "train.py:31", 5, part="backward", order=8)),
-            audited(SORT, used("addmm", "train.py:31", 20, kind="matmul", flops=10**6, order=6)),
-            audited(used("sort", "train.py:31", 6, order=5)),
+            audited(SORT, used("gather", "train.py:31", 5, part="backward")),
+            audited(SORT, used("addmm", "train.py:31", 20, kind="matmul", flops=10**6)),
+            audited(used("sort", "train.py:31", 6)),
         ),
         words=("a metric in every batch takes 25 % of the step", "train.py:31: 16.0 ms per step"),
         shows={"where": "train.py:31"},

@@ -48,8 +48,6 @@ class Region:
     """The part of the roofline that is arithmetic."""
     explained_s: float = 0.0
     """What the audit, and samples of all steps, surely show of it: a bound allows for the rest."""
-    order: int = 0
-    """Place in the audited step."""
 
     @property
     def seconds(self) -> float:
@@ -139,7 +137,8 @@ class StepAccount:
     loop_s: Mapping[str, float]
     """Slot of the training thread to its seconds, on the rank where they are largest."""
     regions: tuple[Region, ...] = ()
-    """Empty without an audit.  Their seconds are the host's where it decides, else the device's."""
+    """In the order of their first calls; empty without an audit.  Their seconds are those of the
+    host where it decides, else of the device."""
     regions_basis: Basis = "audited"
     unexplained_s: Mapping[str, float] = field(default_factory=dict)
     """Slot to the seconds in which regions may take longer, or less, than they are said to."""
@@ -261,8 +260,6 @@ class Claim:
     """Kind of pause to seconds of the fit: then all of it is about the fit."""
     shrinks: float = 0.0
     """Share of every region in these slots that it owns, where all of them do too much."""
-    meets: bool = False
-    """Whether these are waits of ranks for each other, which a device does as well."""
     interruptions: float = 1.0
     """How often a step, or the fit, it empties the caches for what comes after."""
 
@@ -276,7 +273,7 @@ class Claim:
     @property
     def of_host(self) -> bool:
         """Whether all it owns is the training thread's, on which a device may not wait."""
-        return bool(self.owns_s) and not (self.regions or self.device or self.shrinks or self.meets)
+        return bool(self.owns_s) and not (self.regions or self.device or self.shrinks)
 
 
 def of_slots(account: StepAccount, *slots: str) -> Claim:

@@ -217,25 +217,15 @@ def _regions(
     audit, typical = evidence.documents.audit, evidence.typical
     if audit is None or typical is None or not loop_s or facts.value(FLOPS_PER_S) is None:
         return (), "audited"
-    # The floors are ordered by their length: the audit by what ran first.
-    keys = {_key(use): place for place, use in enumerate(audit.operators)}
-    order = sorted(
-        (floor.use for floor in typical.operators), key=lambda use: keys.get(_key(use), len(keys))
-    )
     if audit.timed:
         waited = 0.0 if facts.host is None else facts.host.waited_fraction or 0.0
         slowed = 1 / (1 - min(waited, LIMITS.mostly))
-        return on_host(typical.operators, order, loop_s, typical, slowed), "audited"
+        return on_host(typical, loop_s, slowed), "audited"
     work_s = sum(loop_s.get(slot, 0.0) for slot in WORK)
     if device is not None and not device.host_decides:
         waits_s = (device.data_s or 0.0) + (device.copies_s or 0.0)
         work_s = device.busy_s or max(0.0, (facts.value(STEP_MEAN_S) or 0.0) - waits_s)
-    return on_device(typical.operators, order, work_s, traced_operators(evidence.captures))
-
-
-def _key(use: object) -> tuple[object, ...]:
-    names = ("name", "part", "module", "line", "shapes", "dtypes")
-    return tuple(getattr(use, name) for name in names)
+    return on_device(typical.own, work_s, traced_operators(evidence.captures))
 
 
 def _device(evidence: Evidence, facts: Facts, step_s: float) -> DeviceAccount:

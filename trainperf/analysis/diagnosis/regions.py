@@ -47,27 +47,17 @@ _SLOTS = {
 }
 
 
-def on_host(
-    floors: Iterable[OperatorFloor],
-    order: Sequence[object],
-    loop_s: dict[str, float],
-    light: Roofline,
-    slowed: float = 1.0,
-) -> tuple[Region, ...]:
+def on_host(light: Roofline, loop_s: dict[str, float], slowed: float = 1.0) -> tuple[Region, ...]:
     """Of a CPU: each phase with its own operators, or all together where phases are not told apart.
 
     Args:
-        floors: Of the audited step.
-        order: Their uses, in the order of their first calls.
+        light: The audited step against its chip.
         loop_s: Slots of the steady steps; those of `WORK` and `other` hold the computing.
-        light: The step against its chip.
         slowed: How many times longer the steady steps take because others use the CPUs.
     """
-    places = {id(use): place for place, use in enumerate(order)}
-    own = sorted((f for f in floors if f.use.place == "device"), key=lambda f: places[id(f.use)])
     usual_s = LAUNCH_S if light.chip.launch_s is None else light.chip.launch_s
     groups: dict[str, list[OperatorFloor]] = {}
-    for floor in own:
+    for floor in light.own:
         groups.setdefault(_SLOTS[floor.use.part], []).append(floor)
     computed_s = {slot: sum(map(_busy_s, rows)) for slot, rows in groups.items()}
     # A plain loop without brackets, or a `backward()` nobody announced, has all in one slot.
@@ -78,11 +68,11 @@ def on_host(
         and spent_s > sum(computed_s.values()) / 20
     ]
     if mixed:
-        groups, loop_s = {"forward": own}, {"forward": _pool_s(loop_s)}
+        groups, loop_s = {"forward": [*light.own]}, {"forward": _pool_s(loop_s)}
     return tuple(
         region
         for slot, rows in groups.items()
-        for region in _laid_over(rows, slot, loop_s.get(slot, 0.0), usual_s, slowed, places)
+        for region in _laid_over(rows, slot, loop_s.get(slot, 0.0), usual_s, slowed)
     )
 
 
@@ -191,7 +181,6 @@ def _laid_over(
     phase_s: float,
     usual_s: float,
     slowed: float,
-    places: dict[int, int],
 ) -> list[Region]:
     if not rows:
         return []
@@ -229,7 +218,6 @@ def _laid_over(
                 fused_s=min(row.fused_floor_s, run_s + python_s),
                 compute_s=min(row.compute_s or 0.0, run_s),
                 explained_s=slowed * (_beyond_s(row, shortest_s) + short + long),
-                order=places[id(row.use)],
             )
         )
     return regions
@@ -256,21 +244,17 @@ def _busy_s(row: OperatorFloor) -> float:
 
 
 def on_device(
-    floors: Iterable[OperatorFloor],
-    order: Sequence[object],
+    own: Sequence[OperatorFloor],
     work_s: float,
     traced: Sequence[TracedOperator],
 ) -> tuple[tuple[Region, ...], Basis]:
     """Of another device: by the times of a trace, else in proportion to their floors.
 
     Args:
-        floors: Of the audited step.
-        order: Their uses, in the order of their first calls.
+        own: What the device does in the audited step.
         work_s: Seconds of a step in which the model computes.
         traced: Operators of a trace; what is not among these takes less than each of them.
     """
-    places = {id(use): place for place, use in enumerate(order)}
-    own = [floor for floor in floors if floor.use.place == "device"]
     weight_s = sum(max(floor.floor_s, floor.launch_s) for floor in own)
     scale = work_s / weight_s if weight_s else 0.0
     times_s = {id(f): scale * max(f.floor_s, f.launch_s) for f in own}
@@ -294,7 +278,6 @@ def on_device(
                 ideal_s=min(floor.floor_s, spent_s),
                 fused_s=min(floor.fused_floor_s, spent_s),
                 compute_s=min(floor.compute_s or 0.0, spent_s),
-                order=places[id(floor.use)],
             )
         )
     return tuple(regions), "traced" if traced_s else "modelled"

@@ -77,7 +77,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     phases: dict[Phase, PhaseFloor]
     """Recomputation belongs to backward."""
     operators: tuple[OperatorFloor, ...]
-    """Longest floor first."""
+    """In the order of the audit, which is that of their first calls."""
     unknown_precisions: tuple[str, ...]
     """Precisions of contractions for which the chip has no peak: their arithmetic is no floor."""
 
@@ -95,7 +95,7 @@ def roofline(audit: StepAudit, chip: Chip) -> Roofline:
         chip=chip,
         step=_total("step", floors, PARTS),
         phases={phase: _total(phase, floors, parts) for phase, parts in _PARTS_OF.items()},
-        operators=tuple(sorted(floors, key=lambda floor: -floor.floor_s)),
+        operators=tuple(floors),
         unknown_precisions=tuple(
             sorted({use.precision for use in matmuls} - chip.flops_per_s.keys())
         ),

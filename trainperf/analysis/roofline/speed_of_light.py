@@ -93,14 +93,14 @@ def _operators(light: Roofline, *, timed: bool) -> tuple[OperatorSpeed, ...]:
         return floor.use.host_s if timed else max(floor.floor_s, floor.launch_s)
 
     total = sum(map(taken_s, light.own))
-    longest = sorted(light.own, key=taken_s, reverse=True)[:MOST_OPERATORS]
+    longest = sorted(light.own, key=lambda floor: (-taken_s(floor), -floor.floor_s))
     return tuple(
         OperatorSpeed(
             floor=floor,
             measured_s=floor.use.host_s if timed else None,
             share=taken_s(floor) / total,
         )
-        for floor in longest
+        for floor in longest[:MOST_OPERATORS]
         if total > 0
     )
 

@@ -16,8 +16,8 @@ step there is a wait in `loop` before each of them.  In both cases any phase of 
 a rank is late there.
 
 Phases follow each other in one cycle.  Two have no place of their own in it: callbacks run on both
-sides of backward and explain at each point what the other phases leave; and where ranks meet
-outside every phase, the place of that is learned from the times.
+sides of backward and explain at each point what the other phases leave; and what lies outside every
+phase may lie anywhere, so that any phase of the step may be why a rank is late there.
 
 Not visible: work that only one rank does *after* its last hook (rank 0's logging), or in the phase
 in which the ranks meet but before they do, since it lengthens that phase of every rank alike.
@@ -46,21 +46,17 @@ LEAST_LATE_S = 0.001
 step is not what makes it slow."""
 
 
-_STEP = (
+_CYCLE = (
     Phase.OPTIMIZER,
     Phase.CALLBACKS,
+    Phase.OTHER,
     Phase.LOOP,
     Phase.DATA_WAIT,
     Phase.H2D,
     Phase.FORWARD,
     Phase.BACKWARD,
 )
-"""From the all-reduce to the next one, without what no phase names."""
-
-
-_CYCLES = tuple((*_STEP[:place], Phase.OTHER, *_STEP[place:]) for place in range(2, len(_STEP)))
-"""The same with it: after the step's callbacks, as in most loops; or later, e.g. between fetch and
-forward, where a Trainer gathers token counts."""
+"""From the all-reduce to the next one."""
 
 
 class LatenessFold:
@@ -134,7 +130,7 @@ class PointFold:
         self.late: Distribution | None = None
         """By how much the last rank came after the typical other one, where it clearly did."""
         self.synchronous = True
-        self.whole_step = False
+        self.whole_step = phase is Phase.OTHER
         """Whether the ranks may have met at this very point before, within the step."""
 
     def observe(self, waits_ns: Numbers, blocks: Sequence[StepBlock]) -> None:
@@ -195,29 +191,25 @@ class _Judge:
         self.blamed_s = np.zeros((len(ranks), len(PHASES)))
         """What of it explains a delay at an earlier point."""
         self.met = set(always)
-        self.cycle = next(filter(self._meet_outside, _CYCLES), _CYCLES[0])
-        for phase in self.cycle:
-            if phase in folds and self._meet(phase, self.cycle):
+        for phase in _CYCLE:
+            if phase in folds and self._meet(phase):
                 self.met.add(phase)
 
-    def _meet_outside(self, cycle: tuple[Phase, ...]) -> bool:
-        return Phase.OTHER in self.folds and self._meet(Phase.OTHER, cycle)
-
-    def _meet(self, phase: Phase, cycle: tuple[Phase, ...]) -> bool:
+    def _meet(self, phase: Phase) -> bool:
         """Whether ranks that begin a phase apart end it together.
 
         In a phase with a collective that everybody waits for a late rank spends less time, by as
         much as it is late.
         """
-        begins_s = self.work_s[phase][:, self._since(phase, cycle)].sum(axis=1)
+        begins_s = self.work_s[phase][:, self._since(phase)].sum(axis=1)
         apart_s = float(np.ptp(begins_s))
         left_s = float(np.ptp(begins_s + self.work_s[phase][:, phase]))
         return apart_s >= self.folds[phase].enough_s and left_s <= (1 - LIMITS.regular) * apart_s
 
-    def _since(self, point: Phase, cycle: tuple[Phase, ...]) -> list[Phase]:
+    def _since(self, point: Phase) -> list[Phase]:
         """Phases since the point before, the latest first."""
-        after = cycle.index(point)
-        turn = [*reversed(cycle[:after]), *reversed(cycle[after + 1 :])]
+        after = _CYCLE.index(point)
+        turn = [*reversed(_CYCLE[:after]), *reversed(_CYCLE[after + 1 :])]
         if self.folds[point].whole_step:
             return turn
         # Of a tail the wait is a part of the phase: the rest is work of the rank's own.
@@ -300,7 +292,7 @@ class _Judge:
         phases leave.
         """
         excess_s = self.work_s[point][place] - self.blamed_s[place]
-        phases = [each for each in self._since(point, self.cycle) if each is not Phase.CALLBACKS]
+        phases = [each for each in self._since(point) if each is not Phase.CALLBACKS]
         lost_s: dict[Phase, float] = {each: float(excess_s[each]) for each in phases}
         rest_s = float(self.late_s[point][place]) - sum(lost_s.values())
         if point is not Phase.CALLBACKS:
@@ -318,14 +310,8 @@ def _who(fold: PointFold, named: Collection[LateRank]) -> WhoIsLate:
 
 def _beyond(values: Numbers) -> Numbers:
     """Each value of a column beyond the median of the others."""
-    n = len(values)
-    ordered, places = np.sort(values, axis=0), values.argsort(axis=0).argsort(axis=0)
-    # Without the value at place *p* of the order, the middle moves up where it stood below it.
-    low, high = (
-        np.take_along_axis(ordered, middle + (places <= middle), axis=0)
-        for middle in ((n - 2) // 2, (n - 1) // 2)
-    )
-    return values - (low + high) / 2
+    others = (np.delete(values, place, axis=0) for place in range(len(values)))
+    return values - np.stack([np.median(each, axis=0) for each in others])
 
 
 def _host(late: Sequence[int], ranks: Sequence[int], hosts: Mapping[int, str]) -> str:

@@ -75,10 +75,12 @@ def _metrics(account: StepAccount) -> Iterator[Region]:
     forward = [r for r in account.regions if r.use.part == "forward" and r.use.line]
     products = {region.use.line for region in forward if region.use.matmul_flops}
     # The loss takes its tensors last; what scales it afterwards, e.g. a framework, takes numbers.
-    loss = [r.order for r in forward if r.use.line in learned and any(map(len, r.use.shapes))]
+    loss = [r for r in forward if r.use.line in learned and any(map(len, r.use.shapes))]
     free = [r for r in forward if r.use.line not in learned | products]
-    after = [region for region in free if loss and region.order > max(loss)]
-    deciding = {region.use.line for region in after if region.use.short_name in DECIDES}
+    after = forward[forward.index(loss[-1]) + 1 :] if loss else []
+    deciding = {
+        r.use.line for r in after if r.use.line not in learned and r.use.short_name in DECIDES
+    }
     for region in free:
         line = region.use.line or ""
         near = region in after and any(is_near(line, other or "") for other in deciding)
