@@ -72,7 +72,7 @@ def test_recomputing_draws_the_same_numbers(device: torch.device) -> None:
 def test_a_training_step_is_captured_and_replayed(device: torch.device) -> None:
     """Forward, backward and update, as one launch."""
     model = nn.Linear(4, 1).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.03)  # 0.1 is the minimum in one step
     inputs = torch.ones(2, 4, device=device)
 
     def step() -> None:
