@@ -27,7 +27,7 @@ from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Totals
 from trainperf.loop import LoopMonitor
 from trainperf.recording.device_clock import DeviceClock
-from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.probes.device_ring import OnItsWay, Ring
 
 
 STEPS = 60
@@ -318,6 +318,29 @@ def test_a_loss_on_its_way_to_the_host_is_not_read_before_it_is_there(
     fit.close()
 
     assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+
+
+@pytest.mark.parametrize("on_host", [False, True])
+def test_a_value_cannot_be_read_before_its_own_event(device: torch.device, on_host: bool) -> None:  # noqa: FBT001 a parameter
+    """Whichever stream is current as the group ends, and whatever else has been reached."""
+    ring, mirror = Ring(torch.float32), torch.zeros(1).pin_memory()
+    with stream(torch.Stream(device=device)):
+        work(60_000.0)
+        row = ring.row(0, device)
+        assert row is not None
+        row.fill_(TRUE_LOSS)
+        mirror.copy_(row, non_blocking=True)
+        coming = OnItsWay(mirror, accelerator_of(device))
+    (copied,) = ring.seal()
+    torch.accelerator.current_stream(device).synchronize()
+    read = coming.read if on_host else ring.resolve
+
+    assert not copied.query()
+    with pytest.raises(RuntimeError, match="before the device had written"):
+        read()
+    unplant()
+    assert copied.query()
+    assert coming.read() == TRUE_LOSS
 
 
 def test_a_step_that_was_captured_in_part_has_no_sum(device: torch.device) -> None:
