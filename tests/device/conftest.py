@@ -1,54 +1,6 @@
-"""Tests on the asynchronous device: in a process that uses it from the start.
+"""Tests of what the asynchronous device does, and of what trainperf does on it alone."""
 
-PyTorch starts a thread per device at the first backward pass of a process, and a device that comes
-later has none.  So these tests run where pytest is asked for nothing else; in a session of all
-tests `test_own_process.py` asks a process of its own for them.
-"""
-
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-import torch
-from support.device.build import NoCompilerError
-from support.device.frontend import NAME, attach, set_device
-from support.device.plants import unplant
+from support.device.session import attached, device, pytest_collection_modifyitems
 
 
-HERE = Path(__file__).parent
-OWN_PROCESS = "test_own_process.py"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose between the tests themselves and the one that starts a process for them."""
-    alone = runs_alone(config)
-    ours = [item for item in items if item.path.parent == HERE]
-    others = [item for item in ours if (item.path.name == OWN_PROCESS) is alone]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in others]
-
-
-def runs_alone(config: pytest.Config) -> bool:
-    """Tell whether this process was asked for tests on the device only."""
-    asked = [
-        Path(config.invocation_params.dir, argument.split("::")[0]) for argument in config.args
-    ]
-    return all(path.resolve().is_relative_to(HERE) for path in asked)
-
-
-@pytest.fixture(scope="session")
-def attached() -> None:
-    """The device, or a notice why there is none."""
-    try:
-        attach()
-    except NoCompilerError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def device(attached: None) -> Iterator[torch.device]:
-    """A device that is idle and without plants before and after each test."""
-    unplant()
-    set_device(0)
-    yield torch.device(NAME, 0)
-    unplant()
+__all__ = ["attached", "device", "pytest_collection_modifyitems"]

@@ -6,19 +6,28 @@ a device that works while the host goes on.
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 import torch
-from support.device.frontend import NAME
-from support.device.plants import Graph, counted_synchronisations, no_synchronisation, work
+from support.device.frontend import NAME, memory_stats, stream
+from support.device.plants import (
+    Graph,
+    counted_synchronisations,
+    no_synchronisation,
+    unplant,
+    work,
+)
 from support.memory_sink import MemorySink
 from torch import nn
 
+from trainperf.accelerators import accelerator_of
 from trainperf.audit.chip_benchmark import fastest
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Totals
 from trainperf.loop import LoopMonitor
-from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.device_clock import DeviceClock
+from trainperf.recording.probes.device_ring import OnItsWay, Ring
 
 
 STEPS = 60
@@ -228,14 +237,17 @@ def test_the_device_that_is_measured_is_waited_for(device: torch.device) -> None
 
 
 def test_a_device_without_a_number_is_the_current_one(device: torch.device) -> None:
-    """So values on it, which have the number, go to the same memory."""
+    """Values on it have the number, and go to the same memory: none is taken in later steps."""
     fit = Fit(device, scaler=torch.amp.GradScaler(NAME), watched_on=NAME)
-    for batch in fit.batches():
-        fit.step(batch, ms=0.1)
+    loss, taken = torch.full((), TRUE_LOSS, device=device), []
+    for _ in fit.batches(600):
+        fit.monitor.end_step(loss)
+        taken.append(memory_stats()["allocation.all.allocated"])
     fit.close()
 
     assert fit.monitor._objects.device == torch.device(NAME, 0)
-    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+    assert fit.facts("loss") == [TRUE_LOSS] * 600
+    assert taken[-1] - taken[300] <= 3
 
 
 def test_a_graph_can_be_captured_in_the_loop(device: torch.device) -> None:
@@ -267,26 +279,68 @@ def test_nothing_of_ours_waits_for_the_device(device: torch.device) -> None:
     assert fit.facts("loss") == [TRUE_LOSS] * STEPS
 
 
-def test_a_stall_is_what_was_slept_on_an_idle_device(device: torch.device) -> None:
-    """And nothing of it behind queued work, where the device has something to do meanwhile."""
+def test_the_lead_grows_while_the_device_is_behind(device: torch.device) -> None:
+    """By the marks of a step, step by step."""
+    fit = Fit(device)
+    for number, batch in enumerate(fit.batches(8)):
+        fit.step(batch, ms=0.0 if number else 60_000.0)
+    unplant()
+    fit.close()
 
-    def slow() -> Iterator[torch.Tensor]:
-        for _ in range(20):
-            time.sleep(0.02)
-            yield torch.ones(4, 16)
+    leads = [lead or 0 for lead in fit.facts("lead_backward")]
+    assert len({after - before for before, after in pairwise(leads)}) == 1
+    assert leads[-1] > 7 * 4
 
-    stalls = []
-    for ms in (0.0, 60.0):
-        fit = Fit(device)
-        for batch in fit.monitor.batches(slow()):
-            fit.step(batch, ms=ms)
-        fit.close()
-        inner = [stall or 0 for stall in fit.facts("data_stall_ns")[5:]]
-        waits = [record.host_ns[Phase.DATA_WAIT] for record in fit.sink.records[5:]]
-        stalls.append(sum(inner) / sum(waits))
 
-    assert stalls[0] > 0.9
-    assert stalls[1] < 0.1
+def test_a_mark_of_an_idle_stream_is_passed_whatever_another_stream_does(
+    device: torch.device,
+) -> None:
+    """A step may be queued on a side stream and its fetch on the current one."""
+    clock = DeviceClock(accelerator_of(device))
+    with stream(torch.Stream(device=device)):
+        work(60_000.0)
+        clock.mark()
+    clock.mark()
+    torch.accelerator.current_stream(device).synchronize()
+    assert clock.lead() == 1
+
+
+def test_a_loss_on_its_way_to_the_host_is_not_read_before_it_is_there(
+    device: torch.device,
+) -> None:
+    """It lies on the host when it is handed over, and holds something else."""
+    fit = Fit(device)
+    mirrors = torch.zeros(STEPS).pin_memory()
+    for number, _ in enumerate(fit.batches()):
+        work(5.0)
+        mirrors[number].copy_(torch.full((), TRUE_LOSS, device=device), non_blocking=True)
+        fit.monitor.end_step(mirrors[number])
+    fit.close()
+
+    assert fit.facts("loss") == [TRUE_LOSS] * STEPS
+
+
+@pytest.mark.parametrize("on_host", [False, True])
+def test_a_value_cannot_be_read_before_its_own_event(device: torch.device, on_host: bool) -> None:  # noqa: FBT001 a parameter
+    """Whichever stream is current as the group ends, and whatever else has been reached."""
+    ring, mirror = Ring(torch.float32), torch.zeros(1).pin_memory()
+    with stream(torch.Stream(device=device)):
+        work(60_000.0)
+        row = ring.row(0, device)
+        assert row is not None
+        row.fill_(TRUE_LOSS)
+        mirror.copy_(row, non_blocking=True)
+        coming = OnItsWay(mirror, accelerator_of(device))
+    (copied,) = ring.seal()
+    torch.accelerator.current_stream(device).synchronize()
+    read = coming.read if on_host else ring.resolve
+
+    assert not copied.query()
+    with pytest.raises(RuntimeError, match="before the device had written"):
+        read()
+    unplant()
+    assert copied.query()
+    assert coming.read() == TRUE_LOSS
 
 
 def test_a_step_that_was_captured_in_part_has_no_sum(device: torch.device) -> None:

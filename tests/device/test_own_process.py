@@ -2,18 +2,16 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-
-HERE = Path(__file__).parent
+from support.device.session import FOLDERS
 
 
 @pytest.mark.slow
 @pytest.mark.beside
 def test_every_test_on_the_device_passes_in_its_own_process() -> None:
     """A device must be there before the first backward pass of a process."""
-    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", str(HERE)]
+    folders = map(str, FOLDERS)
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", *folders]
     ran = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

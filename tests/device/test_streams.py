@@ -11,6 +11,7 @@ from support.device.plants import (
     failing_operator,
     memory_limit,
     no_synchronisation,
+    paging,
     recorded_spans,
     slow_copies,
     slow_operator,
@@ -290,6 +291,20 @@ def test_the_allocator_counts_and_runs_full(device: torch.device) -> None:
     assert stats["num_alloc_retries"] - before["num_alloc_retries"] == 1
     del kept
     torch.empty(14 << 20, device=device)
+
+
+def test_operators_are_slow_while_memory_pages(device: torch.device) -> None:
+    """Those that are launched above the limit, and no other."""
+    left = torch.ones(4, 4, device=device)
+    paging(threaded.memory_allocated() + (8 << 20), 200.0)
+    with recorded_spans() as spans:
+        left @ left
+        kept = torch.empty(3 << 20, device=device)
+        left @ left
+        del kept
+        left @ left
+    before, above, behind = (span.ms for span in spans if span.name == "aten::mm")
+    assert max(before, behind) < 200.0 <= above
 
 
 def test_the_statistics_are_those_that_every_accelerator_has(device: torch.device) -> None:

@@ -1,18 +1,24 @@
-"""Tests on a real CUDA device: skipped cleanly where there is none."""
+"""Tests on an accelerator: a GPU where there is one, else the asynchronous device in threads."""
 
 import logging
 from collections.abc import Iterator
 
 import pytest
 import torch
+from support.device.session import attached, device, pytest_collection_modifyitems
+from support.gpu import SIMULATED, allow_waits
+
+
+__all__ = ["attached", "device", "pytest_collection_modifyitems"]
 
 
 @pytest.fixture(autouse=True)
-def cuda() -> Iterator[None]:
-    """A device that is idle before and after each test."""
-    if not torch.cuda.is_available():
-        pytest.skip("needs a CUDA device")
+def accelerator(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A device that is idle before and after each test, and may be waited for."""
+    if SIMULATED:
+        request.getfixturevalue("device")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    torch.cuda.synchronize()
+    torch.accelerator.synchronize()
     yield
-    torch.cuda.synchronize()
+    allow_waits()
+    torch.accelerator.synchronize()

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from support.gpu import DEVICE
+from support.gpu import DEVICE, SIMULATED
 
 from trainperf.audit.chip_benchmark import device_name, probe
 from trainperf.core.machine.chips import Chip, chip_of
 
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(SIMULATED, reason="needs a CUDA device")]
 
 
 @pytest.fixture

@@ -6,8 +6,19 @@ from typing import Any
 
 import pytest
 import torch
-from support.fits import Loader, Model, Sleeper, awake, fit
-from support.gpu import DEVICE, ON_GPU, DeviceWork, known, plain_loop
+from support.fits import Loader, Model, Sleeper, fit
+from support.gpu import (
+    DEVICE,
+    SIMULATED,
+    DeviceWork,
+    backend,
+    copies_us,
+    known,
+    plain_loop,
+    slow_copies,
+    slow_host,
+    trainer_options,
+)
 
 
 pytestmark = pytest.mark.gpu
@@ -23,11 +34,11 @@ def small() -> torch.nn.Module:
 
 
 class Chain(torch.nn.Module):
-    """Many operators in a row, each as wide as asked."""
+    """Many small operators in a row."""
 
-    def __init__(self, length: int, width: int) -> None:
+    def __init__(self, length: int) -> None:
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.eye(width, device=DEVICE))
+        self.weight = torch.nn.Parameter(torch.eye(4, device=DEVICE))
         self.length = length
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
@@ -35,6 +46,19 @@ class Chain(torch.nn.Module):
         for _ in range(self.length):
             data = data @ self.weight
         return data
+
+
+class Heavy(torch.nn.Linear):
+    """One call that takes the device long."""
+
+    def __init__(self, ms: float) -> None:
+        super().__init__(4, 1, device=DEVICE)
+        self.ms, self.work = ms, DeviceWork()
+
+    def forward(self, data: torch.Tensor) -> torch.Tensor:
+        """Queue the work, and come back."""
+        self.work.queue(self.ms)
+        return super().forward(data)
 
 
 class Moved(Model):
@@ -48,12 +72,12 @@ class Moved(Model):
 
 @pytest.mark.real_clock
 def test_a_slow_loader_before_an_idle_device_stalls_it(tmp_path: Path) -> None:
-    """The device waits as long as the loader sleeps: at least four fifths of it, not more."""
+    """The device waits as long as the loader sleeps: nearly all of it, and not more."""
     sleeper = Sleeper(0.02)
-    ran = plain_loop(tmp_path, small(), Loader(STEPS, slow=sleeper), torch.cuda.synchronize)
+    ran = plain_loop(tmp_path, small(), Loader(STEPS, slow=sleeper), backend().synchronize)
     stalled, slept = known(ran, "data_stall_ns"), sleeper.slept_ns
     shares = [a / b for a, b in zip(stalled, slept, strict=True)][SETTLED:]
-    assert 0.8 <= median(shares) <= 1.2
+    assert 0.8 <= median(shares) <= 1.3
 
 
 @pytest.mark.real_clock
@@ -69,17 +93,14 @@ def test_a_slow_loader_behind_queued_work_stalls_nothing(tmp_path: Path) -> None
 @pytest.mark.real_clock
 def test_many_small_operators_leave_the_device_waiting_for_the_host(tmp_path: Path) -> None:
     """When backward returns the device has caught up in nearly every step: host-bound."""
-    ran = plain_loop(tmp_path, Chain(200, 4), Loader(100), awake)
-    leads = known(ran, "lead_backward")[SETTLED:]
-    assert sum(lead == 0 for lead in leads) >= 0.95 * len(leads)
+    slow_host()
+    leads = known(plain_loop(tmp_path, Chain(60), Loader(40)), "lead_backward")[SETTLED:]
+    assert sum(lead == 0 for lead in leads) >= 0.9 * len(leads)
 
 
-@pytest.mark.real_clock
-def test_large_multiplications_leave_the_host_far_ahead(tmp_path: Path) -> None:
+def test_heavy_operators_leave_the_host_far_ahead(tmp_path: Path) -> None:
     """The device is behind in nearly every step, and falls further behind: not host-bound."""
-    data = torch.ones(8192, 4096).pin_memory()
-    ran = plain_loop(tmp_path, Chain(4, 4096), Loader(STEPS, batch=data), awake)
-    leads = known(ran, "lead_backward")[SETTLED:]
+    leads = known(plain_loop(tmp_path, Heavy(50.0), Loader(STEPS)), "lead_backward")[SETTLED:]
     assert sum(lead == 0 for lead in leads) <= 0.05 * len(leads)
 
 
@@ -90,7 +111,7 @@ def test_the_bytes_of_every_batch_are_exact(tmp_path: Path) -> None:
         "images": [torch.zeros(16, 3, 224, 224, dtype=torch.uint8).pin_memory()],
         "labels": torch.zeros(16, dtype=torch.int64).pin_memory(),
     }
-    ran = fit(tmp_path, Moved(), Loader(STEPS, batch=batch), **ON_GPU)
+    ran = fit(tmp_path, Moved(), Loader(STEPS, batch=batch), **trainer_options())
     size = 8 * 4 * 4 + 16 * 3 * 224 * 224 + 16 * 8
     assert known(ran, "h2d_bytes") == [size] * STEPS
     assert known(ran, "h2d_tensors") == [3] * STEPS
@@ -98,19 +119,13 @@ def test_the_bytes_of_every_batch_are_exact(tmp_path: Path) -> None:
 
 
 @pytest.mark.real_clock
-def test_the_device_time_of_a_copy_is_that_of_the_profiler(tmp_path: Path) -> None:
-    """The median of 256 MiB copies from pinned memory, to 20 % of CUPTI's own."""
-    data = torch.ones(2**24, 4).pin_memory()
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profile:
-        ran = plain_loop(tmp_path, small(), Loader(STEPS, batch=data), torch.cuda.synchronize)
-    copies_us = [
-        event.time_range.elapsed_us()
-        for event in profile.events() or ()
-        if event.name.startswith("Memcpy HtoD")
-    ]
-    # Whatever else is copied in a run is small.
-    large_us = sorted(copies_us)[-STEPS:]
+def test_the_device_time_of_a_copy_is_what_the_device_tells(tmp_path: Path) -> None:
+    """The median of copies from pinned memory, to 20 % of CUPTI's own or of the thread's."""
+    data = torch.ones(2 ** (20 if SIMULATED else 24), 4).pin_memory()
+    slow_copies(20.0)
+    with copies_us() as lengths:
+        ran = plain_loop(tmp_path, small(), Loader(STEPS, batch=data), backend().synchronize)
+    large_us = sorted(lengths)[-STEPS:]  # whatever else is copied in a run is small
     assert len(large_us) == STEPS
     ours_us = [spent / 1e3 for spent in known(ran, "h2d_device_ns")]
     assert median(ours_us) == pytest.approx(median(large_us), rel=0.2)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from support.gpu import DEVICE, backend
 from torch import nn
 
 from trainperf.audit.memory_ledger import memory_ledger
@@ -12,10 +13,10 @@ pytestmark = pytest.mark.gpu
 
 def test_what_has_a_name_and_the_rest_are_what_is_allocated() -> None:
     """Parameters, gradients, state and workspace: no byte twice, none forgotten."""
-    begun = torch.cuda.memory_allocated()
-    model = nn.Sequential(nn.Linear(512, 512), nn.GELU(), nn.Linear(512, 512)).cuda()
+    begun = backend().memory_allocated()
+    model = nn.Sequential(nn.Linear(512, 512), nn.GELU(), nn.Linear(512, 512)).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-    rows = torch.randn(256, 512, device="cuda")
+    rows = torch.randn(256, 512, device=DEVICE)
 
     def step() -> None:
         model(rows).square().mean().backward()
@@ -25,22 +26,22 @@ def test_what_has_a_name_and_the_rest_are_what_is_allocated() -> None:
 
     assert ledger.workspace_bytes is not None
     named = ledger.static_bytes + ledger.workspace_bytes
-    assert named == pytest.approx(torch.cuda.memory_allocated(), abs=1024)
+    assert named == pytest.approx(backend().memory_allocated(), abs=1024)
     assert ledger.workspace_bytes >= begun + rows.nbytes
-    assert ledger.reserved_bytes == torch.cuda.memory_reserved()
+    assert ledger.reserved_bytes == backend().memory_reserved()
 
 
 def test_the_peak_of_the_tensors_is_below_the_allocators() -> None:
     """Which also has what kernels take for themselves."""
-    model = nn.Linear(1024, 1024).cuda()
-    rows = torch.randn(4096, 1024, device="cuda")
-    begun = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
+    model = nn.Linear(1024, 1024).to(DEVICE)
+    rows = torch.randn(4096, 1024, device=DEVICE)
+    begun = backend().memory_allocated()
+    backend().reset_peak_memory_stats()
 
     ledger = memory_ledger(model, step=lambda: model(rows).square().mean().backward())
 
     assert ledger.peak_bytes is not None
     made = ledger.peak_bytes - ledger.parameters_bytes
-    taken = torch.cuda.max_memory_allocated() - begun
+    taken = backend().max_memory_allocated() - begun
     assert made <= taken
     assert made >= 0.5 * taken

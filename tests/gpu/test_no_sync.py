@@ -1,6 +1,6 @@
-"""No step waits for the device because of us: CUDA itself raises an error at the first wait."""
+"""No step waits for the device because of us: it raises an error at the first wait."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
 from support.fits import At, Loader, Model, fit
-from support.gpu import DEVICE, ON_GPU, known
+from support.gpu import DEVICE, allow_waits, known, refuse_waits, trainer_options
 
 
 pytestmark = [
@@ -18,23 +18,6 @@ pytestmark = [
 
 STEPS = 120
 """More than two groups: sealing, copying and writing happen in the loop too."""
-
-
-@pytest.fixture(autouse=True)
-def allowed_again(cuda: None) -> Iterator[None]:
-    """A fit that failed must not leave the mode behind."""
-    yield
-    allow()
-
-
-def refuse() -> None:
-    """From here a synchronising call raises."""
-    torch.cuda.set_sync_debug_mode("error")
-
-
-def allow() -> None:
-    """Up to here."""
-    torch.cuda.set_sync_debug_mode("default")
 
 
 class Reading(Model):
@@ -62,8 +45,8 @@ def plain() -> tuple[Model, dict[str, Any]]:
 
 def scaled() -> tuple[Model, dict[str, Any]]:
     """Half precision under a GradScaler."""
-    scaler = torch.amp.GradScaler("cuda")
-    return Fused(), {"plugins": [MixedPrecision("16-mixed", "cuda", scaler)]}
+    scaler = torch.amp.GradScaler(DEVICE)
+    return Fused(), {"plugins": [MixedPrecision("16-mixed", DEVICE, scaler)]}
 
 
 def accumulated() -> tuple[Model, dict[str, Any]]:
@@ -87,9 +70,9 @@ def test_a_measured_fit_never_waits_for_the_device(
         tmp_path,
         model,
         Loader(STEPS, batch=batch()),
-        At("on_train_start", refuse),
-        At("on_train_end", allow),
-        **ON_GPU,
+        At("on_train_start", refuse_waits),
+        At("on_train_end", allow_waits),
+        **trainer_options(),
         **options,
     )
     passes = STEPS // len(ran.steps)
@@ -101,12 +84,12 @@ def test_a_measured_fit_never_waits_for_the_device(
 
 def test_a_loop_that_reads_its_loss_is_refused(tmp_path: Path) -> None:
     """The instrument works: a read in the loop raises in this mode."""
-    with pytest.raises(RuntimeError, match="synchronizing CUDA operation"):
+    with pytest.raises(RuntimeError, match=r"synchronizing CUDA operation|a synchronisation"):
         fit(
             tmp_path,
             Reading(),
             Loader(STEPS, batch=batch()),
-            At("on_train_start", refuse),
-            At("on_train_end", allow),
-            **ON_GPU,
+            At("on_train_start", refuse_waits),
+            At("on_train_end", allow_waits),
+            **trainer_options(),
         )

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.gpu import SIMULATED
 
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(SIMULATED, reason="needs a CUDA device")]
 
 
 def test_parts_on_several_streams_give_what_they_give_in_turn_however_often() -> None:
@@ -47,7 +48,6 @@ def test_prefetched_copies_give_the_batches_that_copies_in_turn_give() -> None:
         assert all(torch.equal(turn, ahead) for turn, ahead in pairs)
 
 
-@pytest.mark.real_clock
 @pytest.mark.real_clock
 def test_every_loop_is_watched_and_its_timeline_shows_the_device(tmp_path: Path) -> None:
     """The figures beside them are there once the loop is steady, which a short one need not be."""

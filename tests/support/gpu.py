@@ -1,26 +1,48 @@
-"""What the tests on CUDA share: work of a known length, and a measured plain loop."""
+"""What the tests on an accelerator share: on a GPU where there is one, else on streams in threads.
+
+Work of a known length, slow hosts and copies, waits that raise, and a measured plain loop.
+"""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
-from support.fits import Ran, assert_tiles, read
+from support.device import plants
+from support.device.build import extension
+from support.device.frontend import NAME
+from support.device.lightning import on_device
+from support.fits import Ran, assert_tiles, awake, read
 
 from trainperf.loop import LoopMonitor
 
 
-DEVICE = "cuda"
+SIMULATED = not torch.accelerator.is_available()
+"""Asked before the device in threads is attached."""
 
-ON_GPU: dict[str, Any] = {"accelerator": "gpu", "devices": 1}
-"""Trainer options for the tests' quiet Trainer."""
+_REAL = None if SIMULATED else torch.accelerator.current_accelerator()
+DEVICE = NAME if _REAL is None else _REAL.type
+
+
+def trainer_options() -> dict[str, Any]:
+    """Trainer options for the tests' quiet Trainer."""
+    return on_device() if SIMULATED else {"accelerator": "gpu", "devices": 1}
+
+
+def backend() -> ModuleType:
+    """What torch has under the device's name."""
+    return torch.get_device_module(DEVICE)
 
 
 class DeviceWork:
     """Keeps the device busy about as long as it is asked to, and the host hardly at all."""
 
     def __init__(self) -> None:
+        if SIMULATED:
+            return
         self._matrix = torch.ones(4096, 4096, device=DEVICE)
         self._out = torch.empty_like(self._matrix)
         self._multiply(3)  # the first ones load kernels
@@ -28,27 +50,73 @@ class DeviceWork:
 
     def queue(self, ms: float) -> None:
         """Queue it; returns at once."""
-        self._multiply(math.ceil(ms / self._each_ms))
+        if SIMULATED:
+            plants.work(ms)
+        else:
+            self._multiply(math.ceil(ms / self._each_ms))
 
     def _multiply(self, times: int) -> None:
         for _ in range(times):
             torch.mm(self._matrix, self._matrix, out=self._out)
 
     def _measured_ms(self, times: int) -> float:
-        begin = torch.cuda.Event(enable_timing=True)
-        end = torch.cuda.Event(enable_timing=True)
-        begin.record()
+        begin, end = (torch.Event(device=DEVICE, enable_timing=True) for _ in range(2))
+        begin.record(torch.accelerator.current_stream())
         self._multiply(times)
-        end.record()
+        end.record(torch.accelerator.current_stream())
         end.synchronize()
         return begin.elapsed_time(end)
+
+
+def slow_host() -> None:
+    """Let a launch take the host longer than a small kernel the device; a GPU needs no plant."""
+    if SIMULATED:
+        plants.slow_launches(0.2)
+
+
+def slow_copies(ms: float) -> None:
+    """Let a copy take much longer than its launch; on a GPU one of many MiB does."""
+    if SIMULATED:
+        plants.slow_copies(latency_ms=ms)
+
+
+@contextmanager
+def copies_us() -> Iterator[list[float]]:
+    """Fill the list with the length of each copy to the device, as the device itself tells."""
+    lengths: list[float] = []
+    if SIMULATED:
+        with plants.recorded_spans() as spans:
+            yield lengths
+        lengths += [span.ms * 1e3 for span in spans if span.name == "memcpy_to_device"]
+        return
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        yield lengths
+    copies = [event for event in profile.events() or () if event.name.startswith("Memcpy HtoD")]
+    lengths += [event.time_range.elapsed_us() for event in copies]
+
+
+def refuse_waits() -> None:
+    """From here on a synchronising call raises."""
+    if SIMULATED:
+        extension().refuse_syncs(True)
+    else:
+        torch.cuda.set_sync_debug_mode("error")
+
+
+def allow_waits() -> None:
+    """Up to here."""
+    if SIMULATED:
+        extension().refuse_syncs(False)
+    else:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def plain_loop(
     root: Path,
     model: torch.nn.Module,
     loader: Iterable[torch.Tensor],
-    after_step: Callable[[], None],
+    after_step: Callable[[], None] = awake,
 ) -> Ran:
     """Train on what the loader yields, call *after_step* behind each step, and read the run."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)

@@ -8,6 +8,7 @@ import torch
 from support.live import HostFit
 
 from trainperf.recording.probes.loss import LossProbe
+from trainperf.testing import FakeClock, SimulatedDevice
 
 
 def losses(*values: object, log_every: int = 50, scale: float = 1.0) -> HostFit:
@@ -137,7 +138,7 @@ def test_the_shape_changes_nothing_from_step_to_step() -> None:
 
 def test_beside_a_device_a_loss_on_the_host_is_read_with_its_group() -> None:
     """It may be a copy that is still on its way when the step ends."""
-    fit = HostFit(LossProbe(asynchronous=True), log_every=3)
+    fit = HostFit(LossProbe(device=SimulatedDevice(FakeClock())), log_every=3)
     arriving = [torch.zeros(()) for _ in range(6)]
     for number, loss in enumerate(arriving):
         fit.micro_batch(None, loss)

@@ -71,6 +71,7 @@ class Cache {
     blocks_[block->pointer] = block;
     count(stats_.allocation, block, 1);
     count(stats_.allocated_bytes, block, block->size);
+    device(index_).used_bytes = stats_.allocated_bytes[0].current;
     count(stats_.requested_bytes, block, block->requested);
     count(stats_.active, block, 1);
     count(stats_.active_bytes, block, block->size);
@@ -81,6 +82,7 @@ class Cache {
     std::lock_guard<std::mutex> lock(mutex_);
     discount(stats_.allocation, block, 1);
     discount(stats_.allocated_bytes, block, block->size);
+    device(index_).used_bytes = stats_.allocated_bytes[0].current;
     discount(stats_.requested_bytes, block, block->requested);
     auto graph = block->graph.lock();
     if (!graph) graph = queue(index_, block->stream).graph();  // no poison becomes part of a graph

@@ -237,6 +237,12 @@ void bind_plants(py::module_& m) {
       plants.queue_depth = queue_depth;
     });
   });
+  m.def("plant_pages", [](DeviceIndex index, int64_t bytes, double ms) {
+    plant(index, [&](Plants& plants) {
+      plants.page_bytes = bytes;
+      plants.page_ns = ns(ms);
+    });
+  });
   m.def("set_memory_limit", &set_memory_limit);
   // Of all devices at once: a stream of one may wait for another.
   m.def("let_go", [] {

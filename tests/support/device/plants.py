@@ -62,6 +62,14 @@ def memory_limit(limit_bytes: int, device: Place = None) -> None:
     extension().set_memory_limit(index_of(device), limit_bytes)
 
 
+def paging(above_bytes: int, ms: float, device: Place = None) -> None:
+    """Let every kernel last *ms* or longer that is launched while tensors use more than this.
+
+    As where a driver moves pages to the host instead of refusing memory.
+    """
+    extension().plant_pages(index_of(device), above_bytes, ms)
+
+
 DEFAULT_LIMIT_BYTES = 4 << 30
 
 

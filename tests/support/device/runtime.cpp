@@ -151,6 +151,8 @@ void Queue::launch(Task task) {
     auto by_stream = plants.stream_ns.find(id_);
     if (by_stream != plants.stream_ns.end())
       task.least_ns = std::max(task.least_ns, by_stream->second);
+    if (plants.page_bytes > 0 && self.used_bytes > plants.page_bytes)
+      task.least_ns = std::max(task.least_ns, plants.page_ns);
     auto error = self.plants.errors.find(task.name);
     if (error != self.plants.errors.end()) {
       task.run = [message = error->second] { TORCH_CHECK(false, message); };

@@ -112,6 +112,7 @@ struct Plants {
   std::map<std::string, std::string> errors;  // operator: message; once
   int64_t copy_bytes_per_s = 0, copy_latency_ns = 0;
   int64_t launch_ns = 0, queue_depth = 0;
+  int64_t page_bytes = 0, page_ns = 0;  // 0 bytes: it never pages
 };
 
 struct Span {
@@ -128,6 +129,7 @@ struct Device {
   std::string error;
   std::atomic<bool> failed{false};
   std::atomic<bool> released{false};  // planted delays end at once
+  std::atomic<int64_t> used_bytes{0};  // by tensors, on the host's clock
   bool recording = false;
   std::vector<Span> spans;
   std::mutex engines[2];  // to the device, from it

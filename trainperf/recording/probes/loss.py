@@ -7,8 +7,10 @@ from typing import ClassVar, cast
 import torch
 
 from trainperf.core.formatting.units import plural
+from trainperf.core.machine.clocks import TimingEvent
+from trainperf.recording.device_clock import DeviceQueue
 from trainperf.recording.probes.base import Batch, RingProbe
-from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.probes.device_ring import OnItsWay, Ring
 from trainperf.recording.recorder import Draft
 
 
@@ -17,22 +19,22 @@ class LossProbe(RingProbe):
 
     *scale* undoes a division that the loop has already applied (gradient accumulation), *divided*
     one by the micro-batches of the step.  A loss on the host is read there and then: keeping fifty
-    of them takes fresh memory in every step, which costs a short step five times as much.  With an
-    *asynchronous* device it may still be on its way, and is kept until the device has passed.  One
-    on a device is copied there.
+    of them takes fresh memory in every step, which costs a short step five times as much.  With a
+    *device* beside the host it may still be on its way, and is read behind an event of its own.
+    One on a device is copied there.
     """
 
     name = "loss"
     facts: ClassVar[tuple[str, ...]] = ("loss",)
 
     def __init__(
-        self, *, scale: float = 1.0, divided: bool = False, asynchronous: bool = False
+        self, *, scale: float = 1.0, divided: bool = False, device: DeviceQueue | None = None
     ) -> None:
         super().__init__(Ring(torch.float32))
         self._scales = [(0, scale)]
         self._divided = divided
-        self._asynchronous = asynchronous
-        self._on_host: dict[int, float | torch.Tensor] = {}
+        self._device = device
+        self._on_host: dict[int, float | OnItsWay | None] = {}
         """By step: what was read, or will be."""
         self._not_finite = 0
         """Steps whose loss is NaN or infinite."""
@@ -55,13 +57,18 @@ class LossProbe(RingProbe):
                     value = value.detach()
                     row.copy_(value.reshape(1) if value.ndim > 1 else value, non_blocking=True)
                 return
-            if self._asynchronous:
-                value = value.detach()
-            else:
+            if self._device is None:
                 value = _number(value) if value.ndim else cast("float", value.tolist())
+            else:
+                value = _on_its_way(value, self._device)
         elif not isinstance(value, float):
             return
         self._on_host[draft.index] = value
+
+    def seal(self) -> Sequence[TimingEvent]:
+        """Start the copies; behind those of the loop's own there are events already."""
+        coming = (value for value in self._on_host.values() if isinstance(value, OnItsWay))
+        return [*super().seal(), *(value.done for value in coming)]
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Hand each step the loss that was copied, or read, for it."""
@@ -69,7 +76,7 @@ class LossProbe(RingProbe):
         for draft in drafts:
             value = self._on_host.pop(draft.index, None)
             if value is not None:
-                self._fill(draft, _number(value) if isinstance(value, torch.Tensor) else value)
+                self._fill(draft, value.read() if isinstance(value, OnItsWay) else value)
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """The last micro-batch's holds."""
@@ -110,6 +117,11 @@ class LossProbe(RingProbe):
             "loss": f"not finite in {steps}, first in step {self._first_not_finite} and in every "
             f"step since {self._since}"
         }
+
+
+def _on_its_way(value: torch.Tensor, device: DeviceQueue) -> OnItsWay | None:
+    """`None` inside the capture of a graph, where no event may be recorded."""
+    return None if device.is_capturing() else OnItsWay(value, device)
 
 
 def _number(value: torch.Tensor) -> float:

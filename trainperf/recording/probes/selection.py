@@ -224,7 +224,7 @@ def _loss(chosen: ProbeSet, objects: FitObjects) -> None:
         LossProbe(
             scale=objects.loss_scale,
             divided=objects.loss_divided,
-            asynchronous=chosen.accelerator.asynchronous,
+            device=chosen.accelerator if chosen.accelerator.asynchronous else None,
         )
     )
 
