@@ -1,8 +1,6 @@
 """All-reduce tail: how long a step still waited for gradients after computing the last one."""
 
-from trainperf.core.stats.quantiles import Distribution
-from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, share_of_wall
+from trainperf.meters.base import Measure, Meter, seconds, share_of_wall
 
 
 class AllReduceTail(Meter):
@@ -21,12 +19,7 @@ class AllReduceTail(Meter):
     measure = Measure.TAIL
     better = "lower"
     needs = ("tail_ns",)
-
-    def observe(self, block: StepBlock) -> Distribution | None:
-        """Distribution of the tail."""
-        rows = block.having("tail_ns")
-        tail = rows.fact("tail_ns") if rows else None
-        return None if tail is None else Distribution.of(tail / 1e9)
+    statistic = staticmethod(seconds)
 
 
 class AllReduceTailFraction(Meter):

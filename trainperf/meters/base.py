@@ -6,6 +6,7 @@ Folds are reductions of one or two facts that several meters share.
 from enum import Enum
 from typing import ClassVar
 
+from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Last, Maximum, Rate, Ratio, Reduction, Total
 from trainperf.core.steps.block import StepBlock
 
@@ -94,17 +95,21 @@ def per_second(block: StepBlock, fact: str) -> Rate | None:
     return None if rows is None else Rate(rows.total(fact), rows.total_wall_ns / 1e9, len(rows))
 
 
+def seconds(block: StepBlock, fact: str) -> Distribution | None:
+    """Distribution of a fact in nanoseconds, in seconds."""
+    rows = block.having(fact)
+    return None if rows is None else Distribution.of(rows.values(fact) / 1e9)
+
+
 def largest(block: StepBlock, fact: str) -> Maximum | None:
     """Largest value of a fact."""
     rows = block.having(fact)
-    values = rows.fact(fact) if rows else None
-    return None if values is None else Maximum(float(values.max()), len(values))
+    return None if rows is None else Maximum(float(rows.values(fact).max()), len(rows))
 
 
 def latest(block: StepBlock, fact: str) -> Last | None:
     """The last known value of a fact."""
     rows = block.having(fact)
-    values = rows.fact(fact) if rows else None
-    if rows is None or values is None:
+    if rows is None:
         return None
-    return Last(float(rows.index[-1]), float(values[-1]), len(values))
+    return Last(float(rows.index[-1]), float(rows.values(fact)[-1]), len(rows))

@@ -2,7 +2,7 @@
 
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter
+from trainperf.meters.base import Measure, Meter, seconds
 
 
 class Latency(Meter):
@@ -26,9 +26,8 @@ class Latency(Meter):
 
     def observe(self, block: StepBlock) -> Distribution | None:
         """Distribution of the latencies, read at this meter's percentile."""
-        rows = block.having("latency_ns")
-        values = rows.fact("latency_ns") if rows else None
-        return None if values is None else Distribution.of(values / 1e9, self.percentile)
+        latencies = seconds(block, "latency_ns")
+        return None if latencies is None else latencies.at(self.percentile)
 
 
 class LatencyP95(Latency):

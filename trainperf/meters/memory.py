@@ -6,7 +6,15 @@ from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Measure, Meter, Scope, largest, total
 
 
-class MemoryPeak(Meter):
+class _MemoryMeter(Meter):
+    """One of the memory, of which less is better."""
+
+    unit = "B"
+    measure = Measure.MEMORY
+    better = "lower"
+
+
+class MemoryPeak(_MemoryMeter):
     """Highest device memory held by tensors, in bytes, since the process started; largest rank.
 
     The peak is process-global and is not reset behind the user's back.
@@ -16,15 +24,12 @@ class MemoryPeak(Meter):
     """
 
     name = "memory_peak_bytes"
-    unit = "B"
-    measure = Measure.MEMORY
-    better = "lower"
     scope = Scope.ALL
     needs = ("peak_bytes",)
     statistic = staticmethod(largest)
 
 
-class MemoryReservedPeak(Meter):
+class MemoryReservedPeak(_MemoryMeter):
     """Highest device memory held by the caching allocator, in bytes, since process start.
 
     Wrong where: it is taken for what the training needs: the allocator keeps what it got.
@@ -32,15 +37,12 @@ class MemoryReservedPeak(Meter):
     """
 
     name = "memory_reserved_peak_bytes"
-    unit = "B"
-    measure = Measure.MEMORY
-    better = "lower"
     scope = Scope.ALL
     needs = ("reserved_peak_bytes",)
     statistic = staticmethod(largest)
 
 
-class Fragmentation(Meter):
+class Fragmentation(_MemoryMeter):
     """Reserved minus allocated device memory at their peaks, in bytes: held but not used.
 
     Of the latest step that has both; largest rank.  An upper bound: the two peaks need not fall on
@@ -51,23 +53,19 @@ class Fragmentation(Meter):
     """
 
     name = "fragmentation_bytes"
-    unit = "B"
-    measure = Measure.MEMORY
-    better = "lower"
     scope = Scope.ALL
     needs = ("peak_bytes", "reserved_peak_bytes")
 
     def observe(self, block: StepBlock) -> LargestLast | None:
         """Latest difference of the two peaks."""
         rows = block.having("peak_bytes", "reserved_peak_bytes")
-        peak = rows.fact("peak_bytes") if rows else None
-        reserved = rows.fact("reserved_peak_bytes") if rows else None
-        if rows is None or peak is None or reserved is None:
+        if rows is None:
             return None
-        return LargestLast(float(rows.index[-1]), float(reserved[-1] - peak[-1]), len(peak))
+        apart = rows.values("reserved_peak_bytes") - rows.values("peak_bytes")
+        return LargestLast(float(rows.index[-1]), float(apart[-1]), len(rows))
 
 
-class ResidentPeak(Meter):
+class ResidentPeak(_MemoryMeter):
     """Largest resident set of the training process seen, in bytes; CPU runs, sampled.
 
     Sampled, as often as it costs 0.1 % of the time, so a short peak can be missed.
@@ -77,15 +75,12 @@ class ResidentPeak(Meter):
     """
 
     name = "resident_peak_bytes"
-    unit = "B"
-    measure = Measure.MEMORY
-    better = "lower"
     scope = Scope.ALL
     needs = ("resident_bytes",)
     statistic = staticmethod(largest)
 
 
-class MemorySlope(Meter):
+class MemorySlope(_MemoryMeter):
     """What the memory held after a step grows by, in bytes per step; fastest rank.
 
     Device memory held by tensors, or on a CPU run the process's memory in use, without mapped
@@ -99,9 +94,6 @@ class MemorySlope(Meter):
     """
 
     name = "memory_slope_bytes_per_step"
-    unit = "B"
-    measure = Measure.MEMORY
-    better = "lower"
 
     def observe(self, block: StepBlock) -> Trend | None:
         """Least values held after these steps."""
@@ -114,7 +106,7 @@ class MemorySlope(Meter):
         return Trend.of(rows.index, rows.values(fact), rows.fact("cache_keys"))
 
 
-class AllocationRetries(Meter):
+class AllocationRetries(_MemoryMeter):
     """Allocations on the device that failed at first, over steady steps; rank with the most.
 
     PyTorch's caching allocator then waits for the device, gives its unused memory back and asks
@@ -126,13 +118,11 @@ class AllocationRetries(Meter):
 
     name = "alloc_retries"
     unit = "1"
-    measure = Measure.MEMORY
-    better = "lower"
     needs = ("alloc_retries",)
     statistic = staticmethod(total)
 
 
-class AllocationFailures(Meter):
+class AllocationFailures(_MemoryMeter):
     """Allocations on the device that failed for good, over all steps; rank with the most.
 
     The fit went on: somebody has caught the error (`num_ooms`).
@@ -143,8 +133,6 @@ class AllocationFailures(Meter):
 
     name = "alloc_failures"
     unit = "1"
-    measure = Measure.MEMORY
-    better = "lower"
     scope = Scope.ALL
     needs = ("alloc_failures",)
     statistic = staticmethod(total)

@@ -6,7 +6,15 @@ from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Measure, Meter, Scope
 
 
-class StepTime(Meter):
+class _StepMeter(Meter):
+    """A time of which less is better."""
+
+    unit = "s"
+    measure = Measure.STEP_TIME
+    better = "lower"
+
+
+class StepTime(_StepMeter):
     """Median wall time of a steady step, host clock: from one first fetch to the next, gaps cut.
 
     Includes everything the loop did in between, callbacks and logging too.  It is not device busy
@@ -17,9 +25,6 @@ class StepTime(Meter):
     """
 
     name = "step_s"
-    unit = "s"
-    measure = Measure.STEP_TIME
-    better = "lower"
     percentile = 50.0
 
     def observe(self, block: StepBlock) -> Distribution | None:
@@ -49,7 +54,7 @@ class StepTimeP99(StepTime):
     percentile = 99.0
 
 
-class StepMean(Meter):
+class StepMean(_StepMeter):
     """Mean wall time of a steady step, host clock: what the phases' means add up to.
 
     Wrong where: a few very slow steps carry it.
@@ -57,16 +62,13 @@ class StepMean(Meter):
     """
 
     name = "step_mean_s"
-    unit = "s"
-    measure = Measure.STEP_TIME
-    better = "lower"
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Wall seconds over steps."""
         return Ratio(block.total_wall_ns / 1e9, float(len(block)), len(block))
 
 
-class StepIQR(Meter):
+class StepIQR(_StepMeter):
     """Interquartile range of the steady steps' wall time: the middle half lies this far apart.
 
     Wrong where: it is the spread of steps, not the uncertainty of `step_s`: that is `low` and
@@ -75,16 +77,13 @@ class StepIQR(Meter):
     """
 
     name = "step_iqr_s"
-    unit = "s"
-    measure = Measure.STEP_TIME
-    better = "lower"
 
     def observe(self, block: StepBlock) -> InterquartileRange | None:
         """Distribution of wall times, read as its interquartile range."""
         return InterquartileRange(block.walls) if block.walls else None
 
 
-class FirstStep(Meter):
+class FirstStep(_StepMeter):
     """Wall time of the very first step, host clock: allocation, autotuning, compilation.
 
     Never mixed into the steady statistics.
@@ -94,9 +93,6 @@ class FirstStep(Meter):
     """
 
     name = "first_step_s"
-    unit = "s"
-    measure = Measure.STEP_TIME
-    better = "lower"
     scope = Scope.ALL
 
     def observe(self, block: StepBlock) -> First | None:

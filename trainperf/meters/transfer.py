@@ -1,9 +1,8 @@
 """H2D: how long copying the batch to the device took, how many bytes, at what rate."""
 
-from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, mean, share_of_wall
+from trainperf.meters.base import Measure, Meter, mean, seconds, share_of_wall
 
 
 class H2DTime(Meter):
@@ -24,12 +23,7 @@ class H2DTime(Meter):
     measure = Measure.H2D
     better = "lower"
     needs = ("h2d_device_ns",)
-
-    def observe(self, block: StepBlock) -> Distribution | None:
-        """Distribution of the transfer's device time."""
-        rows = block.having("h2d_device_ns")
-        took = rows.fact("h2d_device_ns") if rows else None
-        return None if took is None else Distribution.of(took / 1e9)
+    statistic = staticmethod(seconds)
 
 
 class H2DRate(Meter):
