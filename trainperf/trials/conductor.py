@@ -103,8 +103,6 @@ class Conductor:
         self._baseline_ns: list[float] = []
         self._began_ns = monotonic_ns()
         self._trying = ""
-        self._switched_on: Trial | None = None
-        """The change that is on."""
         self.reads_loss = False
         """Whether the losses of the steps that run now are asked for."""
         self.untouched = True
@@ -180,7 +178,7 @@ class Conductor:
         self._tell(self.so_far())
 
     def _measured(self, trial: Trial, for_ns: float) -> Steps[document.TrialResult]:
-        """What a trial came to; afterwards all is as it was."""
+        """What a trial came to; afterwards all is as it was, unless the fit has ended amid it."""
         began = monotonic_ns()
         snapshot = self._training.snapshot()
         try:
@@ -190,9 +188,6 @@ class Conductor:
         except RaisedError as error:
             return result_of(trial, verdict="failed", reason=str(error))
         finally:
-            if self._switched_on is not None:  # the fit has ended amid it
-                self._guard.last(f"end of trial {trial.id}", self._switched_on.off)
-                self._switched_on = None
             snapshot.restore()
             self._guard.last(f"end of trial {trial.id}", trial.finish)
         self._baseline_ns += blocks.off_ns
@@ -220,11 +215,10 @@ class Conductor:
         self, trial: Trial, snapshot: Snapshot
     ) -> Steps[tuple[tuple[float, float] | None, int]]:
         """Mean losses without and with it, and the time of its first step."""
-        source = self._training.source
-        batches = SAME_BATCHES * self._training.micro_batches
-        batches = math.ceil(batches / trial.block_multiple) * trial.block_multiple
+        source = self._training.batches
+        batches = _multiple(SAME_BATCHES * self._training.micro_batches, trial)
         before: list[Ran] = []
-        if source is not None and trial.tolerance is not None:
+        if not self._training.no_batches and trial.tolerance is not None:
             source.replay_only(batches)
             yield from self._use_up(snapshot)
             before = yield from self._with_loss(batches // self._training.micro_batches)
@@ -234,9 +228,8 @@ class Conductor:
         first = (yield from self._use_up(snapshot)) if before else []
         after = yield from self._with_loss(max(len(before), 1))
         self._switch(trial, on=False)
-        if source is not None:
-            source.replay_only(0)
-        without, with_it = (mean_loss([ran.loss for ran in side]) for side in (before, after))
+        source.replay_only(0)
+        without, with_it = mean_loss(before), mean_loss(after)
         both = None if without is None or with_it is None else (without, with_it)
         return both, (first or after)[0].ns
 
@@ -252,8 +245,7 @@ class Conductor:
         """Blocks without it and with it, until it is decided or the time is over."""
         yield from self._warm(trial)
         step_ns = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
-        steps = max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS))
-        steps = math.ceil(steps / trial.block_multiple) * trial.block_multiple
+        steps = _multiple(max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS)), trial)
         blocks, graphs = Blocks(), graphs_built()
         while blocks.pairs < LOOKS[-1]:
             # Off on, on off, …: what drifts evenly costs both sides alike.
@@ -356,14 +348,11 @@ class Conductor:
         """Make or unmake a change; one that cannot be made is unmade as far as it was."""
         part = f"trial {trial.id}"
         self._guard.run(part, trial.on if on else trial.off)
-        self._switched_on = trial if on else None
         faults = self._guard.faults
         if self._training.agree(float(part in faults)):
-            self._switched_on = None
             self._guard.last(part, trial.off)
-            if self._training.source is not None:
-                self._training.source.replay_only(0)
-                self._training.source.draw_from(None)
+            self._training.batches.replay_only(0)
+            self._training.batches.draw_from(None)
             raise RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
@@ -384,3 +373,8 @@ class Conductor:
     def _remaining_ns(self) -> float:
         """Of the budget; on all ranks what the latest has."""
         return -self._training.agree(float(self._spent_ns() - self._budget.total_ns))
+
+
+def _multiple(steps: int, trial: Trial) -> int:
+    """So many or more, in whole groups of those that belong together."""
+    return math.ceil(steps / trial.block_multiple) * trial.block_multiple

@@ -4,7 +4,8 @@ A batch is a mapping; its columns are the tensors whose shape begins with (rows,
 the attention mask.  What else has an item per row goes by row; the rest is left as it is.
 """
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -42,7 +43,26 @@ def lengths(batch: object) -> list[int]:
     return [int(number) for number in mask_of(batch).sum(1).tolist()]
 
 
-def positions(batches: Sequence[object]) -> int:
+LEAST = 0.01
+"""Share of the positions that must go, for a cut to be tried."""
+
+
+def no_cut(batches: Collection[Any], cut: Callable[[list[Any]], list[Any]], uncut: str) -> str:
+    """Why next to no padding would go; empty if some does.
+
+    Args:
+        batches: Of the training.
+        cut: Makes batches without it.
+        uncut: The reason where there is none.
+    """
+    try:
+        before = positions(batches)
+        return "" if batches and positions(cut(list(batches))) <= (1 - LEAST) * before else uncut
+    except ConfigError as error:
+        return str(error)
+
+
+def positions(batches: Collection[object]) -> int:
     """All of them, padding included."""
     return sum(mask_of(batch).numel() for batch in batches)
 
@@ -54,7 +74,7 @@ def trimmed(batch: Any) -> Any:  # noqa: ANN401 the user's batch, of the same ty
     width = mask.shape[1]
     if last - first == width:
         return batch
-    return _like(
+    return like(
         batch,
         {
             name: value[:, first:last].contiguous() if _is_column(value, mask.shape) else value
@@ -125,18 +145,22 @@ def _widened(value: Tensor, width: int, padding: float, *, left: bool) -> Tensor
     return torch.cat([empty, value] if left else [value, empty], dim=1)
 
 
-def _rows(like: Batch, pooled: Mapping[str, Any], numbers: list[int]) -> Any:  # noqa: ANN401
+def _rows(batch: Batch, pooled: Mapping[str, Any], numbers: list[int]) -> Any:  # noqa: ANN401
     def chosen(value: Any) -> Any:  # noqa: ANN401 a column, or a list with an item for each row
         if isinstance(value, Tensor):
             return value[numbers]
         return [value[number] for number in numbers] if isinstance(value, list) else value
 
-    return _like(like, {name: chosen(value) for name, value in pooled.items()})
+    return like(batch, {name: chosen(value) for name, value in pooled.items()})
 
 
-def _like(batch: Batch, values: dict[str, Any]) -> Any:  # noqa: ANN401 of the user's type
-    """Values in the type of the batch, e.g. a `BatchEncoding`, which has attributes too."""
-    return values if type(batch) is dict else type(batch)(values)  # type: ignore[call-arg]
+def like(batch: Batch, values: dict[str, Any]) -> Any:  # noqa: ANN401 of the user's type
+    """The batch with these values: of the user's own class, with whatever else it holds."""
+    if not isinstance(batch, MutableMapping):
+        return type(batch)(values)  # type: ignore[call-arg]
+    other = copy.copy(batch)
+    other.update(values)
+    return other
 
 
 def _is_column(value: object, shape: torch.Size) -> bool:
