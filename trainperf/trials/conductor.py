@@ -8,7 +8,6 @@ state of before is put back.
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
@@ -55,17 +54,10 @@ STEADY = 1.15
 """Ratio up to which they do."""
 RESERVED, MOST_RESERVED = 0.1, 0.3
 """Of the budget, for sets: for each change that is worth keeping, and altogether."""
+TRIAL_NS = 20_000_000_000
+"""One trial takes at most so long by the host clock; all of them together may leave it less."""
 ADDS = 1.01
 """By which a set must be faster than it was without its last member."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """How long trials may take, by the host clock."""
-
-    total_ns: int
-    trial_ns: int = 20_000_000_000
-    """Of one; all of them together may leave it less."""
 
 
 class Conductor:
@@ -74,7 +66,7 @@ class Conductor:
     Args:
         training: That is tried.
         trials: What is tried in it; those that come late are put behind the others.
-        budget: How long it may take.
+        total_ns: How long all of it may take, by the host clock.
         tell: Hears what is known so far, before and after each trial.
         guard: Under which a trial is switched: one that raises is undone, and said so.
         script: What is tried, in words.
@@ -85,7 +77,7 @@ class Conductor:
         self,
         training: Training,
         trials: Sequence[Trial],
-        budget: Budget,
+        total_ns: int,
         tell: Callable[[document.Trials], object],
         guard: Guard,
         *,
@@ -94,7 +86,7 @@ class Conductor:
     ) -> None:
         self._training = training
         self._trials = sorted(trials, key=lambda trial: trial.run_last)
-        self._budget = budget
+        self._total_ns = total_ns
         self._tell = tell
         self._guard = guard
         self._script = script
@@ -173,7 +165,7 @@ class Conductor:
             self._note(trial, verdict="undecided", reason="no time was left for it")
             return
         self._announce(trial)
-        result = yield from self._measured(trial, min(remaining / left, self._budget.trial_ns))
+        result = yield from self._measured(trial, min(remaining / left, TRIAL_NS))
         self._results.append(result)
         self._tell(self.so_far())
 
@@ -307,7 +299,7 @@ class Conductor:
                 self._note(both, verdict="failed", reason=self._earlier.ended_by[both.id])
                 continue
             self._announce(both)
-            for_ns = min(remaining / (len(best) - place), self._budget.trial_ns)
+            for_ns = min(remaining / (len(best) - place), TRIAL_NS)
             result = yield from self._measured(both, for_ns)
             self._results.append(
                 msgspec.structs.replace(result, parts=tuple(each.id for each in tried))
@@ -318,7 +310,7 @@ class Conductor:
     def _reserved_ns(self) -> float:
         """What single trials leave to sets, so that these have their turn in a short run too."""
         share = min(RESERVED * len(self._worth_keeping()), MOST_RESERVED)
-        return share * self._budget.total_ns
+        return share * self._total_ns
 
     def _worth_keeping(self) -> list[Trial]:
         """Changes that were faster, the best first."""
@@ -372,7 +364,7 @@ class Conductor:
 
     def _remaining_ns(self) -> float:
         """Of the budget; on all ranks what the latest has."""
-        return -self._training.agree(float(self._spent_ns() - self._budget.total_ns))
+        return -self._training.agree(float(self._spent_ns() - self._total_ns))
 
 
 def _multiple(steps: int, trial: Trial) -> int:

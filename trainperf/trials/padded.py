@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from trainperf.core.errors import ConfigError
 
@@ -107,18 +108,16 @@ def _span(mask: Tensor) -> tuple[int, int]:
 def _pooled(batches: Sequence[Batch]) -> dict[str, Any]:
     """All rows of all batches, as wide as the widest; padded where those of its batch were."""
     masks = [mask_of(batch) for batch in batches]
-    width = max(mask.shape[1] for mask in masks)
-    return {
-        name: _joined(name, [batch[name] for batch in batches], masks, width) for name in batches[0]
-    }
+    return {name: _joined(name, [batch[name] for batch in batches], masks) for name in batches[0]}
 
 
-def _joined(name: str, values: list[Any], masks: list[Tensor], width: int) -> Any:  # noqa: ANN401
+def _joined(name: str, values: list[Any], masks: list[Tensor]) -> Any:  # noqa: ANN401
     pairs = list(zip(values, masks, strict=True))
     if all(_is_column(value, mask.shape) for value, mask in pairs):
-        padding = _padding(name, pairs)
         left = any(bool((mask[:, -1:] & ~mask[:, :1]).any()) for mask in masks)
-        return torch.cat([_widened(value, width, padding, left=left) for value in values])
+        rows = [row for value in values for row in value]
+        side = "left" if left else "right"
+        return pad_sequence(rows, True, _padding(name, pairs), side)
     if all(_goes_by_row(value, mask.shape[0]) for value, mask in pairs):
         if isinstance(values[0], Tensor):
             return torch.cat(values)
@@ -135,14 +134,6 @@ def _padding(name: str, pairs: list[tuple[Tensor, Tensor]]) -> float:
         if empty.numel():
             return float(empty.reshape(-1)[0])
     return IGNORED if name == LABELS else 0
-
-
-def _widened(value: Tensor, width: int, padding: float, *, left: bool) -> Tensor:
-    missing = width - value.shape[1]
-    if not missing:
-        return value
-    empty = value.new_full((value.shape[0], missing, *value.shape[2:]), padding)
-    return torch.cat([empty, value] if left else [value, empty], dim=1)
 
 
 def _rows(batch: Batch, pooled: Mapping[str, Any], numbers: list[int]) -> Any:  # noqa: ANN401
