@@ -17,7 +17,7 @@ from trainperf.recording.guard import Guard
 from trainperf.trials import conductor as conductor_module
 from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.conductor import Budget, Conductor
+from trainperf.trials.conductor import Conductor
 from trainperf.trials.results import EarlierAttempt, Ran
 from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
@@ -61,7 +61,7 @@ class Loop:
         conductor = Conductor(
             self.training,
             trials,
-            Budget(total_ns=round(minutes * 60e9)),
+            round(minutes * 60e9),
             self.told.append,
             Guard(),
             **options,  # type: ignore[arg-type]

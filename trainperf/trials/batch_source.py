@@ -158,8 +158,8 @@ class BatchSource:
         return batch
 
 
-def second_loader(loader: object, **settings: Any) -> "DataLoader[Any]":  # noqa: ANN401 see above
-    """A loader like another one, with copies of its samplers, and some settings changed.
+def demand_second_pass(loader: object) -> "DataLoader[Any]":
+    """The loader, if there can be another one like it.
 
     Raises:
         ConfigError: It would take something from the first, or is no `DataLoader`.
@@ -168,6 +168,16 @@ def second_loader(loader: object, **settings: Any) -> "DataLoader[Any]":  # noqa
         raise ConfigError(f"the loop's batches come from no DataLoader ({type(loader).__name__})")
     if isinstance(loader.dataset, IterableDataset):
         raise ConfigError("an iterable dataset would lose the samples of a second pass")
+    return loader
+
+
+def second_loader(loader: object, **settings: Any) -> "DataLoader[Any]":  # noqa: ANN401 see above
+    """A loader like another one, with copies of its samplers, and some settings changed.
+
+    Raises:
+        ConfigError: There can be none.
+    """
+    loader = demand_second_pass(loader)
     workers = settings.get("num_workers", loader.num_workers)
     own: dict[str, Any] = {
         **order(loader),

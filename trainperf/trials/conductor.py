@@ -8,7 +8,6 @@ state of before is put back.
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
@@ -55,17 +54,10 @@ STEADY = 1.15
 """Ratio up to which they do."""
 RESERVED, MOST_RESERVED = 0.1, 0.3
 """Of the budget, for sets: for each change that is worth keeping, and altogether."""
+TRIAL_NS = 20_000_000_000
+"""One trial takes at most so long by the host clock; all of them together may leave it less."""
 ADDS = 1.01
 """By which a set must be faster than it was without its last member."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """How long trials may take, by the host clock."""
-
-    total_ns: int
-    trial_ns: int = 20_000_000_000
-    """Of one; all of them together may leave it less."""
 
 
 class Conductor:
@@ -74,7 +66,7 @@ class Conductor:
     Args:
         training: That is tried.
         trials: What is tried in it; those that come late are put behind the others.
-        budget: How long it may take.
+        total_ns: How long all of it may take, by the host clock.
         tell: Hears what is known so far, before and after each trial.
         guard: Under which a trial is switched: one that raises is undone, and said so.
         script: What is tried, in words.
@@ -85,7 +77,7 @@ class Conductor:
         self,
         training: Training,
         trials: Sequence[Trial],
-        budget: Budget,
+        total_ns: int,
         tell: Callable[[document.Trials], object],
         guard: Guard,
         *,
@@ -94,7 +86,7 @@ class Conductor:
     ) -> None:
         self._training = training
         self._trials = sorted(trials, key=lambda trial: trial.run_last)
-        self._budget = budget
+        self._total_ns = total_ns
         self._tell = tell
         self._guard = guard
         self._script = script
@@ -103,8 +95,6 @@ class Conductor:
         self._baseline_ns: list[float] = []
         self._began_ns = monotonic_ns()
         self._trying = ""
-        self._switched_on: Trial | None = None
-        """The change that is on."""
         self.reads_loss = False
         """Whether the losses of the steps that run now are asked for."""
         self.untouched = True
@@ -175,12 +165,12 @@ class Conductor:
             self._note(trial, verdict="undecided", reason="no time was left for it")
             return
         self._announce(trial)
-        result = yield from self._measured(trial, min(remaining / left, self._budget.trial_ns))
+        result = yield from self._measured(trial, min(remaining / left, TRIAL_NS))
         self._results.append(result)
         self._tell(self.so_far())
 
     def _measured(self, trial: Trial, for_ns: float) -> Steps[document.TrialResult]:
-        """What a trial came to; afterwards all is as it was."""
+        """What a trial came to; afterwards all is as it was, unless the fit has ended amid it."""
         began = monotonic_ns()
         snapshot = self._training.snapshot()
         try:
@@ -190,9 +180,6 @@ class Conductor:
         except RaisedError as error:
             return result_of(trial, verdict="failed", reason=str(error))
         finally:
-            if self._switched_on is not None:  # the fit has ended amid it
-                self._guard.last(f"end of trial {trial.id}", self._switched_on.off)
-                self._switched_on = None
             snapshot.restore()
             self._guard.last(f"end of trial {trial.id}", trial.finish)
         self._baseline_ns += blocks.off_ns
@@ -220,11 +207,10 @@ class Conductor:
         self, trial: Trial, snapshot: Snapshot
     ) -> Steps[tuple[tuple[float, float] | None, int]]:
         """Mean losses without and with it, and the time of its first step."""
-        source = self._training.source
-        batches = SAME_BATCHES * self._training.micro_batches
-        batches = math.ceil(batches / trial.block_multiple) * trial.block_multiple
+        source = self._training.batches
+        batches = _multiple(SAME_BATCHES * self._training.micro_batches, trial)
         before: list[Ran] = []
-        if source is not None and trial.tolerance is not None:
+        if not self._training.no_batches and trial.tolerance is not None:
             source.replay_only(batches)
             yield from self._use_up(snapshot)
             before = yield from self._with_loss(batches // self._training.micro_batches)
@@ -234,9 +220,8 @@ class Conductor:
         first = (yield from self._use_up(snapshot)) if before else []
         after = yield from self._with_loss(max(len(before), 1))
         self._switch(trial, on=False)
-        if source is not None:
-            source.replay_only(0)
-        without, with_it = (mean_loss([ran.loss for ran in side]) for side in (before, after))
+        source.replay_only(0)
+        without, with_it = mean_loss(before), mean_loss(after)
         both = None if without is None or with_it is None else (without, with_it)
         return both, (first or after)[0].ns
 
@@ -252,8 +237,7 @@ class Conductor:
         """Blocks without it and with it, until it is decided or the time is over."""
         yield from self._warm(trial)
         step_ns = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
-        steps = max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS))
-        steps = math.ceil(steps / trial.block_multiple) * trial.block_multiple
+        steps = _multiple(max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS)), trial)
         blocks, graphs = Blocks(), graphs_built()
         while blocks.pairs < LOOKS[-1]:
             # Off on, on off, …: what drifts evenly costs both sides alike.
@@ -315,7 +299,7 @@ class Conductor:
                 self._note(both, verdict="failed", reason=self._earlier.ended_by[both.id])
                 continue
             self._announce(both)
-            for_ns = min(remaining / (len(best) - place), self._budget.trial_ns)
+            for_ns = min(remaining / (len(best) - place), TRIAL_NS)
             result = yield from self._measured(both, for_ns)
             self._results.append(
                 msgspec.structs.replace(result, parts=tuple(each.id for each in tried))
@@ -326,7 +310,7 @@ class Conductor:
     def _reserved_ns(self) -> float:
         """What single trials leave to sets, so that these have their turn in a short run too."""
         share = min(RESERVED * len(self._worth_keeping()), MOST_RESERVED)
-        return share * self._budget.total_ns
+        return share * self._total_ns
 
     def _worth_keeping(self) -> list[Trial]:
         """Changes that were faster, the best first."""
@@ -356,14 +340,11 @@ class Conductor:
         """Make or unmake a change; one that cannot be made is unmade as far as it was."""
         part = f"trial {trial.id}"
         self._guard.run(part, trial.on if on else trial.off)
-        self._switched_on = trial if on else None
         faults = self._guard.faults
         if self._training.agree(float(part in faults)):
-            self._switched_on = None
             self._guard.last(part, trial.off)
-            if self._training.source is not None:
-                self._training.source.replay_only(0)
-                self._training.source.draw_from(None)
+            self._training.batches.replay_only(0)
+            self._training.batches.draw_from(None)
             raise RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
@@ -383,4 +364,9 @@ class Conductor:
 
     def _remaining_ns(self) -> float:
         """Of the budget; on all ranks what the latest has."""
-        return -self._training.agree(float(self._spent_ns() - self._budget.total_ns))
+        return -self._training.agree(float(self._spent_ns() - self._total_ns))
+
+
+def _multiple(steps: int, trial: Trial) -> int:
+    """So many or more, in whole groups of those that belong together."""
+    return math.ceil(steps / trial.block_multiple) * trial.block_multiple

@@ -4,11 +4,13 @@ A batch is a mapping; its columns are the tensors whose shape begins with (rows,
 the attention mask.  What else has an item per row goes by row; the rest is left as it is.
 """
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from trainperf.core.errors import ConfigError
 
@@ -42,7 +44,26 @@ def lengths(batch: object) -> list[int]:
     return [int(number) for number in mask_of(batch).sum(1).tolist()]
 
 
-def positions(batches: Sequence[object]) -> int:
+LEAST = 0.01
+"""Share of the positions that must go, for a cut to be tried."""
+
+
+def no_cut(batches: Collection[Any], cut: Callable[[list[Any]], list[Any]], uncut: str) -> str:
+    """Why next to no padding would go; empty if some does.
+
+    Args:
+        batches: Of the training.
+        cut: Makes batches without it.
+        uncut: The reason where there is none.
+    """
+    try:
+        before = positions(batches)
+        return "" if batches and positions(cut(list(batches))) <= (1 - LEAST) * before else uncut
+    except ConfigError as error:
+        return str(error)
+
+
+def positions(batches: Collection[object]) -> int:
     """All of them, padding included."""
     return sum(mask_of(batch).numel() for batch in batches)
 
@@ -54,7 +75,7 @@ def trimmed(batch: Any) -> Any:  # noqa: ANN401 the user's batch, of the same ty
     width = mask.shape[1]
     if last - first == width:
         return batch
-    return _like(
+    return like(
         batch,
         {
             name: value[:, first:last].contiguous() if _is_column(value, mask.shape) else value
@@ -87,18 +108,16 @@ def _span(mask: Tensor) -> tuple[int, int]:
 def _pooled(batches: Sequence[Batch]) -> dict[str, Any]:
     """All rows of all batches, as wide as the widest; padded where those of its batch were."""
     masks = [mask_of(batch) for batch in batches]
-    width = max(mask.shape[1] for mask in masks)
-    return {
-        name: _joined(name, [batch[name] for batch in batches], masks, width) for name in batches[0]
-    }
+    return {name: _joined(name, [batch[name] for batch in batches], masks) for name in batches[0]}
 
 
-def _joined(name: str, values: list[Any], masks: list[Tensor], width: int) -> Any:  # noqa: ANN401
+def _joined(name: str, values: list[Any], masks: list[Tensor]) -> Any:  # noqa: ANN401
     pairs = list(zip(values, masks, strict=True))
     if all(_is_column(value, mask.shape) for value, mask in pairs):
-        padding = _padding(name, pairs)
         left = any(bool((mask[:, -1:] & ~mask[:, :1]).any()) for mask in masks)
-        return torch.cat([_widened(value, width, padding, left=left) for value in values])
+        rows = [row for value in values for row in value]
+        side = "left" if left else "right"
+        return pad_sequence(rows, True, _padding(name, pairs), side)
     if all(_goes_by_row(value, mask.shape[0]) for value, mask in pairs):
         if isinstance(values[0], Tensor):
             return torch.cat(values)
@@ -117,26 +136,22 @@ def _padding(name: str, pairs: list[tuple[Tensor, Tensor]]) -> float:
     return IGNORED if name == LABELS else 0
 
 
-def _widened(value: Tensor, width: int, padding: float, *, left: bool) -> Tensor:
-    missing = width - value.shape[1]
-    if not missing:
-        return value
-    empty = value.new_full((value.shape[0], missing, *value.shape[2:]), padding)
-    return torch.cat([empty, value] if left else [value, empty], dim=1)
-
-
-def _rows(like: Batch, pooled: Mapping[str, Any], numbers: list[int]) -> Any:  # noqa: ANN401
+def _rows(batch: Batch, pooled: Mapping[str, Any], numbers: list[int]) -> Any:  # noqa: ANN401
     def chosen(value: Any) -> Any:  # noqa: ANN401 a column, or a list with an item for each row
         if isinstance(value, Tensor):
             return value[numbers]
         return [value[number] for number in numbers] if isinstance(value, list) else value
 
-    return _like(like, {name: chosen(value) for name, value in pooled.items()})
+    return like(batch, {name: chosen(value) for name, value in pooled.items()})
 
 
-def _like(batch: Batch, values: dict[str, Any]) -> Any:  # noqa: ANN401 of the user's type
-    """Values in the type of the batch, e.g. a `BatchEncoding`, which has attributes too."""
-    return values if type(batch) is dict else type(batch)(values)  # type: ignore[call-arg]
+def like(batch: Batch, values: dict[str, Any]) -> Any:  # noqa: ANN401 of the user's type
+    """The batch with these values: of the user's own class, with whatever else it holds."""
+    if not isinstance(batch, MutableMapping):
+        return type(batch)(values)  # type: ignore[call-arg]
+    other = copy.copy(batch)
+    other.update(values)
+    return other
 
 
 def _is_column(value: object, shape: torch.Size) -> bool:

@@ -65,7 +65,7 @@ class TrialsProbe(Probe):
         if not self._left:
             self._finish_on_device(draft)
         self._training.step_ended()
-        work = self._training.source.take_work() if self._training.source is not None else 0.0
+        work = self._training.batches.take_work()
         if self._left >= 0:
             self._ran.append(Ran(ns=sum(draft.host_ns), work=work, loss=_value(self._loss)))
         self._loss = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from trainperf.core.artifacts import trials as document
 from trainperf.core.stats.switched import SwitchedSpeedup, switched_speedup
@@ -101,10 +102,10 @@ def recompiles(blocks: Blocks) -> str:
     return f"torch.compile built {blocks.graphs} graphs while it was switched {blocks.pairs} times"
 
 
-def mean_loss(losses: Sequence[float | None]) -> float | None:
+def mean_loss(steps: Sequence[Ran]) -> float | None:
     """Of some steps; `None` unless each told its loss."""
-    values = [loss for loss in losses if loss is not None]
-    return sum(values) / len(values) if values and len(values) == len(losses) else None
+    losses = [ran.loss for ran in steps if ran.loss is not None]
+    return fmean(losses) if losses and len(losses) == len(steps) else None
 
 
 def alike(losses: tuple[float, float], tolerance: float | None) -> bool:

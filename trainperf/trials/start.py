@@ -11,7 +11,7 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialLaunch
 from trainperf.recording.guard import Guard
 from trainperf.trials.builtin import builtin_trials
-from trainperf.trials.conductor import Budget, Conductor
+from trainperf.trials.conductor import Conductor
 from trainperf.trials.probe import TrialsProbe
 from trainperf.trials.results import EarlierAttempt
 from trainperf.trials.training import Training
@@ -61,7 +61,7 @@ class TrialOptions:
         conductor = Conductor(
             training,
             self._chosen(training),
-            Budget(total_ns=round(self.launch.minutes * 60e9)),
+            round(self.launch.minutes * 60e9),
             tell,
             guard,
             script=self.launch.script,

@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -43,16 +43,28 @@ class Snapshot:
     def __init__(
         self,
         module: nn.Module,
-        optimizers: Iterable[Optimizer],
+        optimizers: Sequence[Optimizer],
         others: Iterable[Stateful] = (),
     ) -> None:
-        self._tensors = [(tensor, _copy(tensor)) for tensor in _tensors(module)]
-        self._gradients = [
-            (parameter, None if parameter.grad is None else _copy(parameter.grad))
-            for parameter in module.parameters()
-        ]
+        self._tensors = [(each, _kept(each)) for each in (*module.parameters(), *module.buffers())]
+        self._gradients = [(each, _kept(each.grad)) for each in module.parameters()]
         self._training = [(part, part.training) for part in module.modules()]
-        self._optimizers = [_OptimizerState(optimizer) for optimizer in optimizers]
+        # The `load_state_dict` of an optimizer would convert types.
+        self._states = [
+            (
+                each,
+                {
+                    parameter: {name: (value, _kept(value)) for name, value in state.items()}
+                    for parameter, state in each.state.items()
+                },
+            )
+            for each in optimizers
+        ]
+        self._groups = [
+            (group, {name: _kept(value) for name, value in group.items() if name != "params"})
+            for each in optimizers
+            for group in each.param_groups
+        ]
         self._others = [(other, copy.deepcopy(other.state_dict())) for other in others]
         self._python = random.getstate()
         self._numpy = np.random.get_state()  # noqa: NPY002 the user's own
@@ -62,10 +74,11 @@ class Snapshot:
     @property
     def device_bytes(self) -> int:
         """What the copies take on accelerators."""
-        kept = [copied for _, copied in self._tensors]
-        kept += [gradient for _, gradient in self._gradients if gradient is not None]
-        kept += [tensor for state in self._optimizers for tensor in state.copies()]
-        return sum(each.nbytes for each in kept if each.device.type != "cpu")
+        kept = [copied for _, copied in (*self._tensors, *self._gradients)]
+        for _, states in self._states:
+            kept += [copied for state in states.values() for _, copied in state.values()]
+        tensors = [each for each in kept if isinstance(each, torch.Tensor)]
+        return sum(each.nbytes for each in tensors if each.device.type != "cpu")
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -73,11 +86,15 @@ class Snapshot:
         for tensor, kept in self._tensors:
             tensor.copy_(kept)
         for parameter, gradient in self._gradients:
-            parameter.grad = None if gradient is None else gradient.clone()
+            parameter.grad = _kept(gradient)
         for part, training in self._training:
             part.training = training
-        for state in self._optimizers:
-            state.restore()
+        for optimizer, states in self._states:
+            optimizer.state.clear()
+            for owner, values in states.items():
+                optimizer.state[owner] = {name: _put_back(*pair) for name, pair in values.items()}
+        for group, options in self._groups:
+            group.update(_kept(options))
         for other, kept_state in self._others:
             other.load_state_dict(copy.deepcopy(kept_state))
         random.setstate(self._python)
@@ -86,48 +103,14 @@ class Snapshot:
         set_random_states(self._on_devices)
 
 
-def _tensors(module: nn.Module) -> list[torch.Tensor]:
-    return [*module.parameters(), *module.buffers()]
-
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone(memory_format=torch.preserve_format)
-
-
-class _OptimizerState:
-    """State and options of one optimizer.  Its own `load_state_dict` would convert types."""
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        self._optimizer = optimizer
-        self._state = {
-            parameter: {name: (value, _kept(value)) for name, value in state.items()}
-            for parameter, state in optimizer.state.items()
-        }
-        self._options = [
-            copy.deepcopy({name: value for name, value in group.items() if name != "params"})
-            for group in optimizer.param_groups
-        ]
-
-    def copies(self) -> list[torch.Tensor]:
-        """The tensors among what is kept."""
-        values = [kept for state in self._state.values() for _, kept in state.values()]
-        return [value for value in values if isinstance(value, torch.Tensor)]
-
-    def restore(self) -> None:
-        state = self._optimizer.state
-        for parameter in [each for each in state if each not in self._state]:
-            del state[parameter]
-        for parameter, values in self._state.items():
-            state[parameter] = {name: _put_back(*pair) for name, pair in values.items()}
-        for group, options in zip(self._optimizer.param_groups, self._options, strict=True):
-            group.update(copy.deepcopy(options))
-
-
-def _kept(value: object) -> object:
-    return _copy(value) if isinstance(value, torch.Tensor) else copy.deepcopy(value)
+def _kept(value: Any) -> Any:  # noqa: ANN401 of the same type
+    """A copy of a tensor, laid out as it is, or of anything else."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone(memory_format=torch.preserve_format)
+    return copy.deepcopy(value)
 
 
 def _put_back(value: object, kept: object) -> object:
-    if not (isinstance(value, torch.Tensor) and isinstance(kept, torch.Tensor)):
-        return copy.deepcopy(kept)
-    return value.copy_(kept)
+    if isinstance(value, torch.Tensor) and isinstance(kept, torch.Tensor):
+        return value.copy_(kept)
+    return copy.deepcopy(kept)

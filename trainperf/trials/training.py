@@ -23,6 +23,9 @@ from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.state import Snapshot, Stateful
 
 
+IN_HALF = "it computes in half precision already"
+
+
 @dataclass(frozen=True, slots=True)
 class Mutable:
     """A part of the loop that can be silenced, e.g. a callback or a logger."""
@@ -96,6 +99,16 @@ class Training:
             ]
 
     @property
+    def batches(self) -> BatchSource:
+        """What the loop is handed; empty where they cannot be taken over, as `no_batches` says."""
+        return self.source or BatchSource()
+
+    @property
+    def no_batches(self) -> str:
+        """Why batches cannot be taken over; empty if they can."""
+        return "" if self.source is not None else "its batches cannot be taken over"
+
+    @property
     def autocast_line(self) -> str:
         """How to keep autocast."""
         return f'with torch.autocast("{self.device.type}", torch.bfloat16): loss = …'
@@ -109,14 +122,14 @@ class Training:
     @property
     def batches_ahead(self) -> int:
         """Batches that the loader's workers may have ready after a while."""
-        loader = None if self.source is None else self.source.loader
+        loader = self.batches.loader
         workers = getattr(loader, "num_workers", 0)
         return int(workers * (getattr(loader, "prefetch_factor", None) or 2))
 
     @property
     def steps_ahead(self) -> int:
         """Steps whose batches the loop holds already when something is switched."""
-        return 0 if self.source is None else math.ceil(self.source.ahead / self.micro_batches)
+        return math.ceil(self.batches.ahead / self.micro_batches)
 
     def loggers(self) -> list[Mutable]:
         """Loggers of the loop, each of which can be silenced."""

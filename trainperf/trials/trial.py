@@ -1,6 +1,6 @@
 """Trial: one change that can be made and unmade between two steps of a training."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainperf.core.artifacts.trials import TrialKind
@@ -9,6 +9,8 @@ from trainperf.core.errors import ConfigError
 
 LOSS_TOLERANCE = 0.02
 """Relative difference of the mean loss on the same batches up to which training is the same."""
+SAME_ARITHMETIC = 0.005
+"""The same where a change computes the same in another order."""
 
 
 def nothing() -> None:
@@ -83,6 +85,11 @@ def cannot(
 ) -> Trial:
     """A trial that does not apply to this training, and why; it leaves out the built-in one."""
     return Trial(id, nothing, nothing, kind, title, rules=rules, unavailable=why)
+
+
+def first_reason(reasons: Mapping[str, object]) -> str:
+    """Why it cannot be tried: the first that holds; empty if none does."""
+    return next((why for why, holds in reasons.items() if holds), "")
 
 
 def together(trials: Sequence[Trial]) -> Trial:

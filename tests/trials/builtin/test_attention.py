@@ -8,7 +8,7 @@ from support.toy_training import everything, only, training, why_not
 from torch import nn
 
 from trainperf.trials.builtin.attention import attention
-from trainperf.trials.builtin.attention_backend import KernelOrder, attention_backend
+from trainperf.trials.builtin.attention_backend import attention_backend
 from trainperf.trials.builtin.no_checkpointing import no_checkpointing
 
 
@@ -78,18 +78,18 @@ def test_the_order_of_kernels_is_changed_and_put_back() -> None:
     """It can be set where no GPU is, and is tried only on one."""
     flags = (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.flash_sdp_enabled)
     torch.backends.cuda.enable_flash_sdp(False)
-    order, before = KernelOrder(), [flag() for flag in flags]
+    trial, before = only(attention_backend(training())), [flag() for flag in flags]
     try:
-        order.cudnn_first()
+        trial.on()
         during = [flag() for flag in flags]
-        order.put_back()
+        trial.off()
         after = [flag() for flag in flags]
     finally:
         torch.backends.cuda.enable_flash_sdp(True)
 
     assert during == [True, True]
     assert after == before
-    assert why_not(only(attention_backend(training()))) == "no cuDNN on cpu"
+    assert why_not(trial) == "no cuDNN on cpu"
 
 
 def _operators(module: nn.Module) -> str:

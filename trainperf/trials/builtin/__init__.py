@@ -5,7 +5,9 @@ says why.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from trainperf.analysis.diagnosis.offers import OFFERS as CATALOGUE
 from trainperf.core.families import load_members
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
@@ -44,5 +46,13 @@ what they leave nothing to gain is not tried."""
 
 
 def builtin_trials(training: Training) -> list[Trial]:
-    """All that trainperf can try in a training; what does not apply says why."""
-    return [trial for offer in OFFERS for trial in offer(training)]
+    """All that trainperf can try in a training; what does not apply says why.
+
+    What kind each is, and which causes it is about, is said once, in the catalogue.
+    """
+    trials = [trial for offer in OFFERS for trial in offer(training)]
+    catalogue = {trial.id: next(c for c in CATALOGUE if c.covers(trial.id)) for trial in trials}
+    return [
+        replace(trial, kind=catalogue[trial.id].kind, rules=catalogue[trial.id].rules)
+        for trial in trials
+    ]

@@ -1,15 +1,13 @@
 """Fused attention, in models of Hugging Face that write out their scores."""
 
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from trainperf.core.errors import ConfigError
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
-
-
-ID, TITLE, RULES = "attention_sdpa", "fused attention (SDPA)", ("attention",)
+from trainperf.trials.trial import Trial, first_reason
 
 
 def attention(training: Training) -> list[Trial]:
@@ -19,21 +17,19 @@ def attention(training: Training) -> list[Trial]:
     """
     models = _models(training.module)
     now = {model.config._attn_implementation for model in models}  # noqa: SLF001 its only name
-    if not models:
-        why = "no part of the model has set_attn_implementation()"
-        return [cannot(ID, why, title=TITLE, rules=RULES)]
-    if now != {"eager"}:
-        why = f"it is {' and '.join(sorted(map(str, now)))} already"
-        return [cannot(ID, why, title=TITLE, rules=RULES)]
+    why = {
+        "no part of the model has set_attn_implementation()": not models,
+        f"it is {' and '.join(sorted(map(str, now)))} already": now != {"eager"},
+    }
     return [
         Trial(
-            ID,
-            on=lambda: _choose(models, "sdpa"),
-            off=lambda: _choose(models, "eager"),
-            title=TITLE,
+            "attention_sdpa",
+            on=partial(_choose, models, "sdpa"),
+            off=partial(_choose, models, "eager"),
+            title="fused attention (SDPA)",
             apply='model.set_attn_implementation("sdpa")',
-            rules=RULES,
             group="attention",
+            unavailable=first_reason(why),
         )
     ]
 

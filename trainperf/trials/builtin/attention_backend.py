@@ -6,10 +6,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainperf.accelerators import accelerator_of
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
+from trainperf.trials.trial import Trial, first_reason
 
 
-ID, TITLE, RULES = "attention_cudnn", "fused attention by cuDNN", ("attention",)
 ORDER = [
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.FLASH_ATTENTION,
@@ -22,41 +21,24 @@ LEAST = (9, 0)
 
 def attention_backend(training: Training) -> list[Trial]:
     """Of `scaled_dot_product_attention`; a model without it is as fast as before."""
-    accelerator = accelerator_of(training.device)
-    if not accelerator.has_cudnn:
-        return [cannot(ID, f"no cuDNN on {accelerator.name()}", title=TITLE)]
-    if accelerator.capability < LEAST:
-        return [cannot(ID, "this GPU is older than Hopper", title=TITLE, rules=RULES)]
-    if not training.computes_in_half:
-        why = "its kernels take half precision, and it computes in full"
-        return [cannot(ID, why, title=TITLE, rules=RULES)]
-    order = KernelOrder()
+    accelerator, entered = accelerator_of(training.device), ExitStack()
+    in_full = "its kernels take half precision, and it computes in full"
+    why = {
+        f"no cuDNN on {accelerator.name()}": not accelerator.has_cudnn,
+        "this GPU is older than Hopper": accelerator.capability < LEAST,
+        in_full: not training.computes_in_half,
+    }
     return [
         Trial(
-            ID,
-            on=order.cudnn_first,
-            off=order.put_back,
-            title=TITLE,
+            "attention_cudnn",
+            on=lambda: entered.enter_context(sdpa_kernel(ORDER, set_priority=True)),
+            off=entered.close,
+            title="fused attention by cuDNN",
             apply=(
                 "with torch.nn.attention.sdpa_kernel([SDPBackend.CUDNN_ATTENTION, "
                 "SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], set_priority=True): …"
             ),
             where="around forward",
-            rules=RULES,
+            unavailable=first_reason(why),
         )
     ]
-
-
-class KernelOrder:
-    """Kernels that attention may take, and which it takes first; of the whole process."""
-
-    def __init__(self) -> None:
-        self._entered = ExitStack()
-
-    def cudnn_first(self) -> None:
-        """All of them may be taken."""
-        self._entered.enter_context(sdpa_kernel(ORDER, set_priority=True))
-
-    def put_back(self) -> None:
-        """What was set before."""
-        self._entered.close()

@@ -1,14 +1,12 @@
 """The model under `torch.compile`."""
 
+from functools import partial
+
 import torch
 from torch import nn
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
-
-
-ID, TITLE = "compile", "torch.compile"
-RULES = ("launch_bound", "elementwise_chain")
+from trainperf.trials.trial import Trial, first_reason
 
 
 def compiled(training: Training) -> list[Trial]:
@@ -17,23 +15,36 @@ def compiled(training: Training) -> list[Trial]:
     The stance that does so holds for the whole process, so a training that compiles something
     itself is left alone.
     """
-    parts = training.parts_to_compile()
-    every = [part for part in training.module.modules() if part._compiled_call_impl is not None]  # noqa: SLF001 torch tells it nowhere else
-    if every or hasattr(training.module, "_orig_mod"):  # what torch.compile(model) returns
-        return [cannot(ID, "parts of it are compiled already", title=TITLE, rules=RULES)]
-    if not parts:
-        return [cannot(ID, "no part of the model has a forward to compile", title=TITLE)]
-    switch = _Compiled(parts)
+    module, parts = training.module, training.parts_to_compile()
+    is_compiled = any(part._compiled_call_impl is not None for part in module.modules())  # noqa: SLF001 torch tells it nowhere else
+    why = {
+        # What torch.compile(model) returns has the original in it.
+        "parts of it are compiled already": is_compiled or hasattr(module, "_orig_mod"),
+        "no part of the model has a forward to compile": not parts,
+    }
+
+    def on() -> None:
+        for part in parts:
+            if part._compiled_call_impl is None:  # noqa: SLF001 same
+                part.compile()
+        torch.compiler.set_stance("default")
+
+    def finish() -> None:
+        """No part is compiled any more, and whatever is compiled next runs so."""
+        for part in parts:
+            part._compiled_call_impl = None  # noqa: SLF001 nothing public undoes compile()
+        torch.compiler.set_stance("default")
+
     return [
         Trial(
-            ID,
-            on=switch.on,
-            off=switch.off,
-            title=TITLE,
-            apply=_line(training.module, parts),
-            rules=RULES,
+            "compile",
+            on=on,
+            off=partial(torch.compiler.set_stance, "force_eager"),
+            title="torch.compile",
+            apply=_line(module, parts),
             run_last=True,
-            finish=switch.finish,
+            finish=finish,
+            unavailable=first_reason(why),
         )
     ]
 
@@ -42,26 +53,3 @@ def _line(module: nn.Module, parts: list[nn.Module]) -> str:
     names = {id(part): name for name, part in module.named_modules()}
     places = [names.get(id(part), "") for part in parts]
     return "; ".join(f"model.{place}.compile()" if place else "model.compile()" for place in places)
-
-
-class _Compiled:
-    def __init__(self, parts: list[nn.Module]) -> None:
-        self._parts = parts
-        self._is_compiled = False
-
-    def on(self) -> None:
-        if not self._is_compiled:
-            for part in self._parts:
-                part.compile()
-            self._is_compiled = True
-        torch.compiler.set_stance("default")
-
-    def off(self) -> None:
-        torch.compiler.set_stance("force_eager")
-
-    def finish(self) -> None:
-        """No part is compiled any more, and whatever is compiled next runs so."""
-        for part in self._parts:
-            part._compiled_call_impl = None  # noqa: SLF001 nothing public undoes compile()
-        self._is_compiled = False
-        torch.compiler.set_stance("default")

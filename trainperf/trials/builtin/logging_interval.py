@@ -1,12 +1,10 @@
 """Values logged every fifty steps, where they are logged more often."""
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
+from trainperf.trials.trial import Trial, first_reason
 
 
-ID, RULES = "logging_interval", ("logging", "loop")
 STEPS = 50
-TITLE = f"logged every {STEPS} steps"
 
 
 def logging_interval(training: Training) -> list[Trial]:
@@ -14,11 +12,12 @@ def logging_interval(training: Training) -> list[Trial]:
 
     Blocks are shorter than the interval, so that few of them have a step that logs.
     """
-    now, values = training.logging_interval(), training.values_logged()
-    if now is None:
-        return [cannot(ID, "the loop tells no logging interval", title=TITLE, rules=RULES)]
-    if now >= STEPS and values is None:
-        return [cannot(ID, f"it logs every {now} steps already", title=TITLE, rules=RULES)]
+    interval, values = training.logging_interval(), training.values_logged()
+    now = STEPS if interval is None else interval
+    why = {
+        "the loop tells no logging interval": interval is None,
+        f"it logs every {now} steps already": now >= STEPS and values is None,
+    }
 
     def on() -> None:
         training.set_logging_interval(max(now, STEPS))
@@ -28,18 +27,17 @@ def logging_interval(training: Training) -> list[Trial]:
         training.set_values_interval(1)
         training.set_logging_interval(now)
 
-    written = [] if values is None else [f"if batch_idx % {STEPS} == 0: {values.name}(…)"]
-    if now < STEPS:
-        written.append(training.kind.logging.format(steps=STEPS))
+    lines = [] if values is None else [f"if batch_idx % {STEPS} == 0: {values.name}(…)"]
+    lines += [training.kind.logging.format(steps=STEPS)] if now < STEPS else []
     return [
         Trial(
-            ID,
-            on=on,
-            off=off,
-            title=TITLE,
-            apply="; ".join(written),
-            rules=RULES,
+            "logging_interval",
+            on,
+            off,
+            title=f"logged every {STEPS} steps",
+            apply="; ".join(lines),
             group="logging",
             bounded_by="no_logging",
+            unavailable=first_reason(why),
         )
     ]

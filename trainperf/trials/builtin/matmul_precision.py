@@ -1,15 +1,15 @@
 """Products of fp32 matrices in a shorter format: TF32 on a GPU, bf16 on a CPU that has it."""
 
+from functools import partial
 from typing import Any
 
 import torch
 
 from trainperf.accelerators import accelerator_of
-from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
+from trainperf.trials.training import IN_HALF, Training
+from trainperf.trials.trial import Trial, first_reason
 
 
-ID, RULES = "matmul_precision", ("matmul_precision",)
 TITLES = {
     "high": "TF32 products",
     "medium": "products as oneDNN computes them when bf16 is allowed",
@@ -18,44 +18,49 @@ TITLES = {
 
 def matmul_precision(training: Training) -> list[Trial]:
     """`high` where there is TF32; on a CPU `medium`: oneDNN has nothing shorter there."""
-    why = _why_not(training)
-    if why:
-        return [cannot(ID, why, title="shorter products", rules=RULES)]
     wanted = "medium" if training.device.type == "cpu" else "high"
-    before, backends = torch.get_float32_matmul_precision(), _backends()
+    before, backends = _precision(), _backends()
 
     def off() -> None:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before or "highest")
         for backend, precision in backends:  # setting the one above has set these as well
             backend.fp32_precision = precision
 
     return [
         Trial(
-            ID,
-            on=lambda: torch.set_float32_matmul_precision(wanted),
+            "matmul_precision",
+            on=partial(torch.set_float32_matmul_precision, wanted),
             off=off,
             title=TITLES[wanted],
             apply=f'torch.set_float32_matmul_precision("{wanted}")',
             where="before the training",
-            rules=RULES,
             group="precision",
+            unavailable=_why_not(training, before),
         )
     ]
 
 
-def _why_not(training: Training) -> str:
-    if training.computes_in_half:
-        return "it computes in half precision already"
+def _precision() -> str | None:
+    """`None` where only the newer settings were made, which the older one cannot be read then."""
     try:
-        precision = torch.get_float32_matmul_precision()
-    except RuntimeError:  # raised where only the newer settings were made
-        return "torch.backends sets the precision of products already"
-    if precision != "highest":
-        return f'float32_matmul_precision is "{precision}" already'
-    if training.device.type == "cpu":
-        return "" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "this CPU has no bf16"  # noqa: SLF001 torch tells it nowhere else
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
+def _why_not(training: Training, precision: str | None) -> str:
+    on_host = training.device.type == "cpu"
+    has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 torch tells it nowhere else
     accelerator = accelerator_of(training.device)
-    return "" if accelerator.has_tf32 else f"{accelerator.name()} has no TF32"
+    return first_reason(
+        {
+            IN_HALF: training.computes_in_half,
+            "torch.backends sets the precision of products already": precision is None,
+            f'float32_matmul_precision is "{precision}" already': precision != "highest",
+            "this CPU has no bf16": on_host and not has_bf16,
+            f"{accelerator.name()} has no TF32": not (on_host or accelerator.has_tf32),
+        }
+    )
 
 
 def _backends() -> list[tuple[Any, str]]:

@@ -1,58 +1,34 @@
 """Ceilings of what the loop does besides training: loggers and the user's callbacks are silent."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from trainperf.trials.training import Mutable, Training
-from trainperf.trials.trial import Trial, cannot
-
-
-LOGGING = ("logging", "loop")
-CALLBACKS = ("callbacks",)
+from trainperf.trials.trial import Trial
 
 
 def muted(training: Training) -> list[Trial]:
     """All logging together, each of several loggers, and each callback."""
-    loggers, callbacks = training.loggers(), training.callbacks()
-    several, values = loggers if len(loggers) > 1 else [], training.values_logged()
-    return [
-        _all([*loggers, *([values] if values is not None else [])]),
-        *_each(several, "no_logger", LOGGING),
-        *_each(callbacks, "no_callback", CALLBACKS),
-    ]
+    loggers, values = training.loggers(), training.values_logged()
+    everything = [*loggers, *([] if values is None else [values])]
+    names = ", ".join(each.name for each in everything)
+    silent = Trial(
+        "no_logging",
+        on=lambda: [each.mute() for each in everything],
+        off=lambda: [each.unmute() for each in reversed(everything)],
+        title=f"no logging ({names})" if names else "no logging",
+        tolerance=None,
+        unavailable="" if everything else "it has no logger",
+    )
+    several = loggers if len(loggers) > 1 else []
+    callbacks = training.callbacks()
+    return [silent, *_each(several, "no_logger"), *_each(callbacks, "no_callback")]
 
 
-def _all(loggers: Sequence[Mutable]) -> Trial:
-    names = ", ".join(logger.name for logger in loggers)
-    title = f"no logging ({names})" if names else "no logging"
-    if not loggers:
-        return cannot("no_logging", "it has no logger", title=title, kind="ceiling", rules=LOGGING)
-
-    def on() -> None:
-        for logger in loggers:
-            logger.mute()
-
-    def off() -> None:
-        for logger in reversed(loggers):
-            logger.unmute()
-
-    return Trial("no_logging", on, off, kind="ceiling", title=title, rules=LOGGING, tolerance=None)
-
-
-def _each(parts: Sequence[Mutable], prefix: str, rules: tuple[str, ...]) -> list[Trial]:
-    trials: list[Trial] = []
-    names = [part.name for part in parts]
-    for place, part in enumerate(parts):
-        again = names[:place].count(part.name)
-        number = f"_{again + 1}" if again else ""
-        trials.append(
-            Trial(
-                f"{prefix}_{part.name}{number}",
-                part.mute,
-                part.unmute,
-                kind="ceiling",
-                title=f"without {part.name}",
-                rules=rules,
-                tolerance=None,
-            )
-        )
-    return trials
+def _each(parts: Sequence[Mutable], prefix: str) -> Iterator[Trial]:
+    alike = Counter[str]()
+    for part in parts:
+        alike[part.name] += 1
+        number = f"_{alike[part.name]}" if alike[part.name] > 1 else ""
+        name = f"{prefix}_{part.name}{number}"
+        yield Trial(name, part.mute, part.unmute, title=f"without {part.name}", tolerance=None)

@@ -1,38 +1,34 @@
 """Activations kept in place of computed twice, where a model of Hugging Face recomputes them."""
 
+from functools import partial
+
 from torch import nn
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
+from trainperf.trials.trial import Trial
 
 
-ID, TITLE = "no_checkpointing", "no activation checkpointing"
 FLAG = "gradient_checkpointing"
 """By which each part of such a model knows; the methods that set it replace more than that."""
 
 
 def no_checkpointing(training: Training) -> list[Trial]:
     """It takes more memory, so it comes late: one that runs out of it ends the process."""
-    parts = [part for part in training.module.modules() if getattr(part, FLAG, False) is True]
-    if not parts:
-        return [cannot(ID, "no activation is computed twice", title=TITLE)]
+    modules = list(training.module.modules())
+    parts = [part for part in modules if getattr(part, FLAG, False) is True]
+    newer = "activation_checkpointing_disable"  # its name in this version of transformers, or
+    method = newer if any(hasattr(p, newer) for p in modules) else "gradient_checkpointing_disable"
     return [
         Trial(
-            ID,
-            on=lambda: _choose(parts, checkpointing=False),
-            off=lambda: _choose(parts, checkpointing=True),
-            title=TITLE,
-            apply=f"model.{_method(training.module)}()",
+            "no_checkpointing",
+            on=partial(_choose, parts, checkpointing=False),
+            off=partial(_choose, parts, checkpointing=True),
+            title="no activation checkpointing",
+            apply=f"model.{method}()",
             run_last=True,
+            unavailable="" if parts else "no activation is computed twice",
         )
     ]
-
-
-def _method(module: nn.Module) -> str:
-    """Its name in this version of transformers."""
-    newer = "activation_checkpointing_disable"
-    has = any(hasattr(part, newer) for part in module.modules())
-    return newer if has else "gradient_checkpointing_disable"
 
 
 def _choose(parts: list[nn.Module], *, checkpointing: bool) -> None:

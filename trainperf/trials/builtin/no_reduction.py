@@ -1,28 +1,25 @@
 """Ceiling of all that makes the exchange of gradients faster: each rank keeps its own."""
 
+from functools import partial
+
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
-
-
-ID, TITLE = "no_reduction", "gradients not reduced over the ranks"
-RULES = ("straggler", "no_sync", "allreduce_tail")
+from trainperf.trials.trial import Trial, first_reason
 
 
 def no_reduction(training: Training) -> list[Trial]:
     """Weights of the ranks drift apart meanwhile; each gets its own back."""
-    why = "" if training.distributed else "one rank has nothing to reduce"
-    if not why and training.data_parallel is None:
-        why = "only DistributedDataParallel lets its reduction be skipped"
-    if why:
-        return [cannot(ID, why, title=TITLE, kind="ceiling", rules=RULES)]
+    not_skipped = "only DistributedDataParallel lets its reduction be skipped"
+    why = {
+        "one rank has nothing to reduce": not training.distributed,
+        not_skipped: training.data_parallel is None,
+    }
     return [
         Trial(
-            ID,
-            on=lambda: training.set_reduction(on=False),
-            off=lambda: training.set_reduction(on=True),
-            kind="ceiling",
-            title=TITLE,
-            rules=RULES,
+            "no_reduction",
+            on=partial(training.set_reduction, on=False),
+            off=partial(training.set_reduction, on=True),
+            title="gradients not reduced over the ranks",
             tolerance=None,
+            unavailable=first_reason(why),
         )
     ]

@@ -1,24 +1,20 @@
 """Ceiling of all that makes the optimizer faster: it has nothing to update."""
 
+from functools import partial
+
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
-
-
-ID, TITLE = "no_update", "no optimizer update"
+from trainperf.trials.trial import Trial
 
 
 def no_update(training: Training) -> list[Trial]:
     """Gradients are dropped just before the optimizer would use them."""
-    if not training.optimizers:
-        return [cannot(ID, "no optimizer is known", title=TITLE, kind="ceiling")]
     return [
         Trial(
-            ID,
-            on=lambda: training.mute_update(mute=True),
-            off=lambda: training.mute_update(mute=False),
-            kind="ceiling",
-            title=TITLE,
-            rules=("optimizer_not_fused",),
+            "no_update",
+            on=partial(training.mute_update, mute=True),
+            off=partial(training.mute_update, mute=False),
+            title="no optimizer update",
             tolerance=None,
+            unavailable="" if training.optimizers else "no optimizer is known",
         )
     ]

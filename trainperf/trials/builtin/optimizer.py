@@ -7,42 +7,32 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
+from trainperf.trials.trial import SAME_ARITHMETIC, Trial, first_reason
 
 
-RULES = ("optimizer_not_fused",)
-TOLERANCE = 0.005
-"""Of the loss: the same arithmetic, rounded otherwise."""
-FUSED_DEVICES, FOREACH_DEVICES = ("cpu", "cuda", "mps", "xpu"), ("cpu", "cuda", "xpu")
+DEVICES = {"fused": {"cpu", "cuda", "mps", "xpu"}, "foreach": {"cpu", "cuda", "xpu"}}
+"""Where torch.optim has such an update."""
 
 
 def optimizer(training: Training) -> list[Trial]:
     """Its fused kernel, and its loop-free one."""
-    return [
-        _switched(training, "optimizer_fused", {"fused": True, "foreach": False}),
-        _switched(training, "optimizer_foreach", {"fused": False, "foreach": True}),
-    ]
+    return [_switched(training, chosen) for chosen in DEVICES]
 
 
-def _switched(training: Training, name: str, flags: dict[str, bool]) -> Trial:
-    chosen = next(flag for flag, value in flags.items() if value)
+def _switched(training: Training, chosen: str) -> Trial:
     able = [each for each in training.optimizers if chosen in each.defaults]
     kinds = " and ".join(dict.fromkeys(type(each).__name__ for each in able))
-    title = f"{kinds or 'optimizer'} with {chosen}=True"
-    why = _why_not(training, able, chosen)
-    if why:
-        return cannot(name, why, title=title, rules=RULES)
-    on, off = _flags(able, flags)
+    on, off = _flags(able, {flag: flag == chosen for flag in DEVICES})
     return Trial(
-        name,
+        f"optimizer_{chosen}",
         on,
         off,
-        title=title,
+        title=f"{kinds or 'optimizer'} with {chosen}=True",
         apply=f"{kinds}(…, {chosen}=True)",
-        rules=RULES,
         group="optimizer",
-        tolerance=TOLERANCE,
+        tolerance=SAME_ARITHMETIC,
         bounded_by="no_update",
+        unavailable=_why_not(training, able, chosen),
     )
 
 
@@ -53,95 +43,86 @@ def _why_not(training: Training, able: list[Optimizer], chosen: str) -> str:
     parameters = [parameter for group in groups for parameter in group["params"]]
     devices = {parameter.device.type for parameter in parameters}
     fused = chosen == "fused"
-    able_devices = FUSED_DEVICES if fused else FOREACH_DEVICES
+    adagrad = fused and "cuda" in devices and any(isinstance(e, torch.optim.Adagrad) for e in able)
+    real = all(parameter.is_floating_point() for parameter in parameters)
     sparse = any(getattr(part, "sparse", False) for part in training.module.modules())
-    reasons = {
-        f"{every or 'the optimizer'} has no {chosen}=": not able,
-        f"{every} updates them together already": all(map(_together, groups)) and not fused,
-        f"{every} has fused=True already": all(group.get("fused") for group in groups),
-        f"differentiable=True excludes {chosen}=True": any(
-            group.get("differentiable") for group in groups
-        ),
-        f"parameters on {' and '.join(sorted(devices))} have no {chosen} update": bool(
-            devices - set(able_devices)
-        )
-        or (fused and "cuda" in devices and any(isinstance(e, torch.optim.Adagrad) for e in able)),
-        "a fused update needs floating point parameters": fused
-        and not all(parameter.is_floating_point() for parameter in parameters),
-        "a fused update takes no sparse gradients": fused and sparse,
-        "a tensor as learning rate needs capturable=True": not fused
-        and any(
-            isinstance(group.get("lr"), Tensor) and not group.get("capturable") for group in groups
-        ),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+    rates = [group.get("lr") for group in groups if not group.get("capturable")]
+    unable = f"parameters on {' and '.join(sorted(devices))} have no {chosen} update"
+    return first_reason(
+        {
+            f"{every or 'the optimizer'} has no {chosen}=": not able,
+            f"{every} updates them together already": all(map(_together, groups)) and not fused,
+            f"{every} has fused=True already": all(group.get("fused") for group in groups),
+            f"differentiable=True excludes {chosen}=True": any(
+                group.get("differentiable") for group in groups
+            ),
+            unable: bool(devices - DEVICES[chosen]) or adagrad,
+            "a fused update needs floating point parameters": fused and not real,
+            "a fused update takes no sparse gradients": fused and sparse,
+            "a tensor as learning rate needs capturable=True": not fused
+            and any(isinstance(rate, Tensor) for rate in rates),
+        }
+    )
 
 
 def _together(group: dict[str, object]) -> bool:
     """Whether it updates many parameters at a time: by what it was told, or torch's own default."""
-    if group.get("fused") or group.get("foreach"):
-        return True
+    if group.get("foreach") is not None or group.get("fused"):
+        return bool(group.get("fused") or group.get("foreach"))
     parameters = group["params"]
-    return (
-        group.get("foreach") is None
-        and isinstance(parameters, list)
-        and all(
-            type(each) in (Tensor, nn.Parameter) and each.device.type in ("cuda", "xpu")
-            for each in parameters
-        )
+    plain = (Tensor, nn.Parameter)
+    return isinstance(parameters, list) and all(
+        type(each) in plain and each.device.type in ("cuda", "xpu") for each in parameters
     )
 
 
 def _flags(
     optimizers: list[Optimizer], flags: dict[str, bool]
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    groups = [(each, group) for each in optimizers for group in each.param_groups]
-    before = [{name: group[name] for name in flags if name in group} for _, group in groups]
-    steps = _Steps(optimizers)
+    """Set the options of each group, and put them back.
+
+    A fused kernel wants the counts of updates where the parameter is, as float32; any other wants
+    them on the CPU, or reading one would wait for the device.
+    """
+    groups = [group for each in optimizers for group in each.param_groups]
+    before = [{name: group[name] for name in flags if name in group} for group in groups]
+    counts: dict[int, Tensor] = {}
 
     def on() -> None:
-        for _, group in groups:
-            group.update({name: value for name, value in flags.items() if name in group})
+        for group, kept in zip(groups, before, strict=True):
+            group.update({name: flags[name] for name in kept})
         if flags["fused"]:
-            steps.to_device()
+            _move_counts(optimizers, counts)
 
     def off() -> None:
-        for (_, group), kept in zip(groups, before, strict=True):
+        for group, kept in zip(groups, before, strict=True):
             group.update(kept)
-        steps.put_back()
+        if counts:
+            _put_back_counts(optimizers, counts)
 
     return on, off
 
 
-class _Steps:
-    """Counts of updates, one tensor per parameter.
+def _move_counts(optimizers: list[Optimizer], counts: dict[int, Tensor]) -> None:
+    """To the parameters; *counts* keeps those of before."""
+    for parameter, state, count in _counts(optimizers):
+        if count.device != parameter.device or count.dtype != torch.float32:
+            counts[id(parameter)] = count
+            state["step"] = count.to(parameter.device, torch.float32)
 
-    A fused kernel wants them where the parameter is, as float32; any other wants them on the CPU,
-    or reading one would wait for the device.
-    """
 
-    def __init__(self, optimizers: list[Optimizer]) -> None:
-        self._optimizers = optimizers
-        self._before: dict[int, Tensor] = {}
+def _put_back_counts(optimizers: list[Optimizer], counts: dict[int, Tensor]) -> None:
+    """In the tensors of before; those that were made meanwhile go where the others are."""
+    elsewhere = next(iter(counts.values())).device
+    for parameter, state, count in _counts(optimizers):
+        before = counts.get(id(parameter))
+        state["step"] = count.to(elsewhere) if before is None else before.copy_(count)
+    counts.clear()
 
-    def to_device(self) -> None:
-        for parameter, state, step in self._each():
-            if step.device != parameter.device or step.dtype != torch.float32:
-                self._before[id(parameter)] = step
-                state["step"] = step.to(parameter.device, torch.float32)
 
-    def put_back(self) -> None:
-        """In the tensors of before; those that were made meanwhile go where the others are."""
-        for parameter, state, step in self._each():
-            before = self._before.get(id(parameter))
-            if before is not None:
-                state["step"] = before.copy_(step)
-            elif self._before:
-                state["step"] = step.to(next(iter(self._before.values())).device)
-        self._before.clear()
-
-    def _each(self) -> Iterator[tuple[Tensor, dict[str, Tensor], Tensor]]:
-        for each in self._optimizers:
-            for parameter, state in each.state.items():
-                if isinstance(state.get("step"), Tensor):
-                    yield parameter, state, state["step"]
+def _counts(optimizers: list[Optimizer]) -> Iterator[tuple[Tensor, dict[str, Tensor], Tensor]]:
+    """Counts of updates, one tensor per parameter, each with its parameter and state."""
+    for each in optimizers:
+        for parameter, state in each.state.items():
+            if isinstance(state.get("step"), Tensor):
+                yield parameter, state, state["step"]

@@ -11,10 +11,9 @@ from trainperf.remedies.packing import IGNORED, first_fit
 from trainperf.trials.batch_source import Rearrangement
 from trainperf.trials.padded import lengths, mask_of
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, cannot
+from trainperf.trials.trial import Trial
 
 
-ID, TITLE, RULES = "packed_batches", "several sequences in a row", ("padding",)
 EMPTY = {
     "input_ids": 0,
     "attention_mask": 0,
@@ -31,28 +30,26 @@ def packed_batches(training: Training) -> list[Trial]:
     Other batches are left alone: a model that is not told where a sequence ends would attend across
     it, and be faster at something else.
     """
-    source = training.source
-    if source is None:
-        return [cannot(ID, "its batches cannot be taken over", title=TITLE, rules=RULES)]
+    source = training.batches
 
     def why_not() -> str:
         try:
-            fewer = [packed(batch)["input_ids"] for batch in source.held]
+            fewer = sum(len(packed(batch)["input_ids"]) for batch in source.held)
         except ConfigError as error:
-            return str(error)
+            return training.no_batches or str(error)
         rows = sum(len(batch["input_ids"]) for batch in source.held)
-        return "" if sum(map(len, fewer)) < rows else "no two of its sequences fit into one row"
+        fits = "" if fewer < rows else "no two of its sequences fit into one row"
+        return training.no_batches or fits
 
     change = Rearrangement(lambda batches: [packed(batch) for batch in batches])
     return [
         Trial(
-            ID,
+            "packed_batches",
             on=lambda: source.rearrange(change),
             off=lambda: source.rearrange(None),
-            title=TITLE,
+            title="several sequences in a row",
             apply="batch = trainperf.remedies.pack(sequences, width, padding)",
             where="collate_fn of the DataLoader",
-            rules=RULES,
             group="batches",
             unavailable=why_not,
         )
