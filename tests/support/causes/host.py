@@ -225,9 +225,14 @@ BEFORE = (
 """Twenty milliseconds forward, forty backward."""
 
 
-def audited(*rows: Region, device: DeviceAccount | None = None, **known: object) -> Seen:
+def audited(
+    *rows: Region,
+    before: tuple[Region, ...] = (),
+    device: DeviceAccount | None = None,
+    **known: object,
+) -> Seen:
     """A step as long as these regions and the model's, and a millisecond of anything else."""
-    every = (*BEFORE, *rows)
+    every = (*before, *BEFORE, *rows)
     slots = dict.fromkeys(("forward", "backward"), 0.0)
     for each in every:
         slots[each.slot] += 1e3 * each.seconds
@@ -384,7 +389,7 @@ LINES = (
         "rarer_metric",
         (
             # Augmentation comes before the model; a loss has a gradient; a teacher has products.
-            audited(*(used(r.use.short_name, r.use.line or "", 1e3 * r.run_s) for r in METRIC)),
+            audited(before=METRIC),
             audited(SORT, used("gather", "train.py:31", 5, part="backward")),
             audited(SORT, used("addmm", "train.py:31", 20, kind="matmul", flops=10**6)),
             audited(used("sort", "train.py:31", 6)),
@@ -399,7 +404,7 @@ LINES = (
         0.020,
         "rarer_metric",
         # A module that sorts targets before the loss does it for the loss.
-        (audited(used("sort", "site-packages/matching/auroc.py:31", 20)),),
+        (audited(before=(used("sort", "site-packages/matching/auroc.py:31", 20),)),),
     ),
     Case(
         "python_in_step",

@@ -77,10 +77,9 @@ def _metrics(account: StepAccount) -> Iterator[Region]:
     # The loss takes its tensors last; what scales it afterwards, e.g. a framework, takes numbers.
     loss = [r for r in forward if r.use.line in learned and any(map(len, r.use.shapes))]
     free = [r for r in forward if r.use.line not in learned | products]
-    after = forward[forward.index(loss[-1]) + 1 :] if loss else []
-    deciding = {
-        r.use.line for r in after if r.use.line not in learned and r.use.short_name in DECIDES
-    }
+    later = forward[forward.index(loss[-1]) :] if loss else []
+    after = [r for r in later if r.use.line not in learned | products]
+    deciding = {region.use.line for region in after if region.use.short_name in DECIDES}
     for region in free:
         line = region.use.line or ""
         near = region in after and any(is_near(line, other or "") for other in deciding)
