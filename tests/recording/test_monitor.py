@@ -1,6 +1,6 @@
 """The object that wires a run: groups, probes, sinks, and what the device still holds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import pytest
@@ -9,8 +9,7 @@ from support.live import MS, DeviceFit, HostFit, Timeline
 from trainperf.core.phases import Phase, Tag
 from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.core.steps.block import StepBlock
-from trainperf.core.steps.codec import Entry
-from trainperf.core.steps.records import EndMark, GapRecord, Row, RunInfo, Totals
+from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
 from trainperf.meters import Meter, Scope
 from trainperf.recording.monitor import TOTALS_EVERY_NS, Monitor, RunParts
 from trainperf.recording.probes.base import Batch, Probe, add
@@ -20,6 +19,7 @@ from trainperf.testing import FakeClock
 
 
 HOOKS = ("attach", "micro_batch", "close", "seal", "resolve", "detach")
+SINK_METHODS = ("begin", "rows", "entries", "readings", "flush", "close")
 QUESTIONS = ("reasons", "notes", "dropped")
 
 
@@ -68,93 +68,47 @@ class Failing(Probe):
 
     name = "failing"
     facts: ClassVar[tuple[str, ...]] = ("overflows",)
-
-    def __init__(self, hook: str) -> None:
-        self._hook = hook
-        self.detached = 0
-
-    def _perhaps(self, hook: str) -> None:
-        if hook == self._hook:
-            raise ValueError(f"in {hook}")
-
-    def attach(self, recorder: Recorder) -> None:
-        """Fail, perhaps."""
-        self._perhaps("attach")
-
-    def micro_batch(self, batch: Batch, loss: object) -> None:
-        """Fail, perhaps."""
-        self._perhaps("micro_batch")
-
-    def close(self, draft: Draft) -> None:
-        """Fail, perhaps."""
-        self._perhaps("close")
-
-    def seal(self) -> None:
-        """Fail, perhaps."""
-        self._perhaps("seal")
-
-    def resolve(self, drafts: Sequence[Draft]) -> None:
-        """Fail, perhaps."""
-        self._perhaps("resolve")
+    detached = 0
 
     def detach(self) -> None:
-        """Fail, perhaps."""
+        """Count."""
         self.detached += 1
-        self._perhaps("detach")
-
-    def reasons(self) -> dict[str, str]:
-        """Fail, perhaps."""
-        self._perhaps("reasons")
-        return {}
-
-    def notes(self) -> dict[str, str]:
-        """Fail, perhaps."""
-        self._perhaps("notes")
-        return {}
-
-    def dropped(self) -> int:
-        """Fail, perhaps."""
-        self._perhaps("dropped")
-        return 0
 
 
-class FailingSink(Sink):
-    """Raises in one of its methods, and counts its calls."""
+def failing_in(hook: str) -> Failing:
+    """One that raises there, and has no hook but that and its own."""
+
+    def fails(probe: Failing, *_: object) -> None:
+        if hook == "detach":
+            Failing.detach(probe)
+        raise ValueError(f"in {hook}")
+
+    return type("FailingIn", (Failing,), {hook: fails})()  # type: ignore[no-any-return]
+
+
+class CountingSink(Sink):
+    """Counts its calls, and raises in one of its methods."""
 
     name = "failing sink"
 
     def __init__(self, method: str) -> None:
-        self._method = method
+        self.method = method
         self.called: list[str] = []
 
-    def _perhaps(self, method: str) -> None:
-        self.called.append(method)
-        if method == self._method:
-            raise OSError(28, "No space left on device")
 
-    def begin(self, info: RunInfo) -> None:
-        """Fail, perhaps."""
-        self._perhaps("begin")
+def failing_sink(method: str) -> CountingSink:
+    """One that raises there."""
 
-    def rows(self, rows: Sequence[Row]) -> None:
-        """Fail, perhaps."""
-        self._perhaps("rows")
+    def counted(name: str) -> Callable[..., None]:
+        def call(sink: CountingSink, *_: object) -> None:
+            sink.called.append(name)
+            if name == sink.method:
+                raise OSError(28, "No space left on device")
 
-    def entries(self, entries: Sequence[Entry]) -> None:
-        """Fail, perhaps."""
-        self._perhaps("entries")
+        return call
 
-    def readings(self, step: int, readings: object) -> None:
-        """Fail, perhaps."""
-        self._perhaps("readings")
-
-    def flush(self) -> None:
-        """Fail, perhaps."""
-        self._perhaps("flush")
-
-    def close(self) -> None:
-        """Fail, perhaps."""
-        self._perhaps("close")
+    methods = {name: counted(name) for name in SINK_METHODS}
+    return type("FailingSink", (CountingSink,), methods)(method)  # type: ignore[no-any-return]
 
 
 # -- what is written ---------------------------------------------------------------------------
@@ -189,7 +143,7 @@ def test_what_is_written_adds_up_to_the_fit() -> None:
 
 def test_the_header_names_the_columns_of_the_rows() -> None:
     """In the order of the facts, and our own cost is always one."""
-    fit = HostFit(Counting(), Failing("nothing")).steps(1).finish()
+    fit = HostFit(Counting(), Failing()).steps(1).finish()
 
     assert fit.sink.info.columns == (
         "samples",
@@ -309,7 +263,7 @@ def test_switches_cost_what_was_calibrated() -> None:
 @pytest.mark.parametrize("hook", [*HOOKS, *QUESTIONS])
 def test_a_probe_that_fails_is_alone(hook: str, caplog: pytest.LogCaptureFixture) -> None:
     """In whichever hook: training goes on, and the others' facts stay right."""
-    fit = HostFit(failing := Failing(hook), counting := Counting(), log_every=5)
+    fit = HostFit(failing := failing_in(hook), counting := Counting(), log_every=5)
     fit.steps(40).finish()
 
     assert fit.facts("samples") == [1] * 40
@@ -325,7 +279,7 @@ def test_a_probe_that_fails_is_alone(hook: str, caplog: pytest.LogCaptureFixture
 @pytest.mark.parametrize("hook", ["micro_batch", "close", "resolve"])
 def test_a_fact_of_a_probe_that_failed_says_so(hook: str) -> None:
     """In the totals, for the report: not that nobody asked for it."""
-    fit = HostFit(Failing(hook), Counting()).steps(40).finish()
+    fit = HostFit(failing_in(hook), Counting()).steps(40).finish()
     totals = fit.entries(Totals)[-1]
     assert isinstance(totals, Totals)
 
@@ -335,10 +289,10 @@ def test_a_fact_of_a_probe_that_failed_says_so(hook: str) -> None:
     assert "samples" not in totals.reasons
 
 
-@pytest.mark.parametrize("method", ["begin", "rows", "entries", "readings", "flush", "close"])
+@pytest.mark.parametrize("method", SINK_METHODS)
 def test_a_sink_that_fails_is_alone(method: str, caplog: pytest.LogCaptureFixture) -> None:
     """A full disk is said once, and the other sink has everything."""
-    failing = FailingSink(method)
+    failing = failing_sink(method)
     fit = HostFit(Counting(), sinks=[failing], log_every=5).steps(100).finish()
 
     assert [record.index for record in fit.sink.records] == list(range(100))
@@ -403,7 +357,11 @@ def test_totals_that_fail_are_written_without_what_failed() -> None:
     def totals() -> Totals:
         raise ValueError("no totals")
 
-    fit = HostFit(Failing("close"), parts=RunParts(info=RunInfo(), totals=totals)).steps(9).finish()
+    fit = (
+        HostFit(failing_in("close"), parts=RunParts(info=RunInfo(), totals=totals))
+        .steps(9)
+        .finish()
+    )
 
     last = fit.entries(Totals)[-1]
     assert isinstance(last, Totals)

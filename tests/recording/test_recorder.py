@@ -1,5 +1,7 @@
 """Every nanosecond of a fit belongs to one slot: each transition of the recorder, exactly."""
 
+from collections.abc import Callable
+
 import pytest
 from support.live import MS, Timeline, assert_tiles, micro_batch_done, phases_ms
 
@@ -7,51 +9,158 @@ from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.recording.timeline import leaving_to
 
 
-def test_what_no_phase_brackets_is_other() -> None:
-    """A step's time outside all phases has a place of its own."""
+MOVES: dict[str, Callable[[Timeline], object]] = {
+    "fetch": lambda line: line.recorder.boundary(),
+    "batch": lambda line: micro_batch_done(line.recorder, complete=False),
+    "update": lambda line: micro_batch_done(line.recorder, complete=True),
+    "hooks": lambda line: line.recorder.last_hook_done(),
+    "epoch": lambda line: line.recorder.epoch_ended(),
+    "step": lambda line: line.step(1),
+    "micro": lambda line: line.step(1, complete=False),
+    "-": lambda line: line.recorder.leave(),
+    ")": lambda line: line.recorder.leave_gap(),
+}
+"""What a word of a script does.
+
+A number lets so many milliseconds pass; `+forward` begins a phase, and `-` ends it; `(checkpoint`
+begins a gap, and `)` ends it; `=validation` makes a gap the ground state, `<validation` from where
+the last training action ended.
+"""
+
+
+def played(script: str) -> Timeline:
+    """A fit of these moves, which tile it."""
     line = Timeline()
-    line.recorder.boundary()
-    line.wait(3)
-    line.spend(Phase.FORWARD, 5)
-    line.wait(2)
-    micro_batch_done(line.recorder, complete=True)
-    line.end()
-
-    assert phases_ms(line.steps[0]) == {"forward": 5, "other": 5}
-    assert_tiles(line)
-
-
-def test_a_nested_phase_pauses_the_one_around_it() -> None:
-    """Lightning runs forward and backward inside the optimizer's step."""
-    line = Timeline()
-    line.recorder.boundary()
-    line.recorder.enter(Phase.OPTIMIZER)
-    line.wait(1)
-    line.spend(Phase.FORWARD, 10)
-    line.wait(1)
-    line.spend(Phase.BACKWARD, 20)
-    line.wait(2)
-    line.recorder.leave()
-    micro_batch_done(line.recorder, complete=True)
-    line.end()
-
-    assert phases_ms(line.steps[0]) == {"forward": 10, "backward": 20, "optimizer": 4}
+    for word in script.split():
+        name = word[1:].upper()
+        if word in MOVES:
+            MOVES[word](line)
+        elif word.startswith("+"):
+            line.recorder.enter(Phase[name])
+        elif word.startswith("("):
+            line.recorder.enter_gap(Gap[name])
+        elif word[0] in "=<":
+            line.recorder.rest(Gap[name], since_last=word[0] == "<")
+        else:
+            line.wait(float(word))
+    assert_tiles(line.end())
+    return line
 
 
-def test_a_phase_nested_in_itself_goes_on() -> None:
-    """Both brackets are the same phase; nothing is counted twice."""
-    line = Timeline()
-    line.recorder.boundary()
-    line.recorder.enter(Phase.CALLBACKS)
-    line.wait(1)
-    line.spend(Phase.CALLBACKS, 2)
-    line.wait(4)
-    line.recorder.leave()
-    micro_batch_done(line.recorder, complete=True)
-    line.end()
+ONE = {"forward": 1.0}
+PHASES_OF = {
+    "what no phase brackets is other": (
+        "fetch 3 +forward 5 - 2 update",
+        [{"forward": 5, "other": 5}],
+    ),
+    "a nested phase pauses the one around it": (
+        "fetch +optimizer 1 +forward 10 - 1 +backward 20 - 2 - update",
+        [{"forward": 10, "backward": 20, "optimizer": 4}],
+    ),
+    "a phase nested in itself goes on": (
+        "fetch +callbacks 1 +callbacks 2 - 4 - update",
+        [{"callbacks": 7}],
+    ),
+    "after the last hook time is the loop's own": ("step 4 step", [{**ONE, "loop": 4}, ONE]),
+    "a loader of unknown length fetches ahead": (
+        "fetch +data_wait 2 - fetch +data_wait 3 - update",
+        [{"data_wait": 5}],
+    ),
+    "frames that an exception left open end at the next boundary": (
+        "fetch +optimizer +forward 1 update fetch 2 - - 4 update",
+        [ONE, {"other": 6}],
+    ),
+    "a checkpoint in a callback is cut out of the step": (
+        "fetch +callbacks 1 (checkpoint 50 ) 2 - update",
+        [{"callbacks": 3}],
+    ),
+    "a step that ends inside a gap takes the gap out": (
+        "fetch (checkpoint 5 update hooks 2 ) 1 step",
+        [{"loop": 3}, ONE],
+    ),
+    "a gap that is announced begins there": (
+        "step 40 =validation 10 step",
+        [{**ONE, "loop": 40}, ONE],
+    ),
+    "a gap can begin where the last training action ended": (
+        "step 40 <validation 10 step",
+        [ONE, ONE],
+    ),
+    "micro-batches of a group are one step": ("micro micro step " * 2, [{"forward": 3}] * 2),
+}
 
-    assert phases_ms(line.steps[0]) == {"callbacks": 7}
-    assert_tiles(line)
+
+@pytest.mark.parametrize("case", PHASES_OF)
+def test_a_moment_belongs_to_the_innermost_phase(case: str) -> None:
+    """And to no gap."""
+    script, expected = PHASES_OF[case]
+
+    assert [phases_ms(step) for step in played(script).steps] == expected
+
+
+GAPS_OF = {
+    "before the first fetch": ("30 step", [("startup", 0, 30, -1)]),
+    "a checkpoint inside validation is cut out of it": (
+        "step (validation 10 (checkpoint 3 ) 5 ) step",
+        [("checkpoint", 11, 3, 0), ("validation", 1, 15, 0)],
+    ),
+    "a checkpoint inside a callback": (
+        "fetch +callbacks 1 (checkpoint 50 ) 2 - update",
+        [("checkpoint", 1, 50, 0)],
+    ),
+    "a gap nested in itself is one, from the outer start": (
+        "step (validation 2 (validation 3 ) 4 ) step",
+        [("validation", 1, 9, 0)],
+    ),
+    "from the last training action": (
+        "step 40 <validation 10 step",
+        [("validation", 1, 50, 0)],
+    ),
+    "from where it is announced": ("step 40 =validation 10 step", [("validation", 41, 10, 0)]),
+    "a fetch that brings no batch belongs to the gap that follows": (
+        "step fetch +data_wait 6 - epoch 4 step",
+        [("epoch_boundary", 1, 10, 0)],
+    ),
+    "a gap in such a fetch follows the last step there was": (
+        "step fetch (checkpoint 2 ) epoch step",
+        [("checkpoint", 1, 2, 0)],
+    ),
+    "one that was left open ends at the next boundary": (
+        "step (checkpoint 5 step",
+        [("checkpoint", 1, 5, 0)],
+    ),
+    "one in which a step ends": (
+        "fetch (checkpoint 5 update hooks 2 ) 1 step",
+        [("checkpoint", 0, 5, 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GAPS_OF)
+def test_a_gap_has_its_start_its_length_and_the_step_before_it(case: str) -> None:
+    """By name, in milliseconds."""
+    script, expected = GAPS_OF[case]
+
+    assert [gap for gap in played(script).gaps_ms() if gap[2]][: len(expected)] == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("step step epoch step step", [Tag.FIRST_IN_EPOCH, 0] * 2),
+        ("step micro epoch", [Tag.FIRST_IN_EPOCH, Tag.PARTIAL_GROUP]),
+        ("micro micro step micro step", [Tag.FIRST_IN_EPOCH, 0]),
+        ("step (checkpoint 5 step", [Tag.FIRST_IN_EPOCH, Tag.AFTER_CHECKPOINT]),
+        # The step after validation is the one in which a batch runs.
+        (
+            "step =validation 1 fetch epoch step",
+            [Tag.FIRST_IN_EPOCH, Tag.AFTER_VALIDATION | Tag.FIRST_IN_EPOCH],
+        ),
+    ],
+)
+def test_a_step_is_tagged_by_what_came_before_it(script: str, expected: list[int]) -> None:
+    """A group that is short has done less work than the others, and says so too."""
+    assert [step.tags for step in played(script).steps] == expected
 
 
 @pytest.mark.parametrize("around", [None, Phase.CALLBACKS, Gap.VALIDATION])
@@ -79,29 +188,6 @@ def test_a_wait_is_left_for_a_phase_at_one_moment(around: Phase | Gap | None) ->
     assert_tiles(line)
 
 
-def test_time_before_the_first_fetch_is_startup() -> None:
-    """And it precedes step 0."""
-    line = Timeline()
-    line.wait(30)
-    line.step(1)
-    line.end()
-
-    assert line.gaps_ms()[0] == ("startup", 0, 30, -1)
-    assert line.steps[0].start_ns == 30 * MS
-
-
-def test_after_the_last_hook_time_is_the_loops_own() -> None:
-    """Up to the next fetch."""
-    line = Timeline()
-    line.step(1)
-    line.wait(4)
-    line.step(1)
-    line.end()
-
-    assert phases_ms(line.steps[0]) == {"forward": 1, "loop": 4}
-    assert phases_ms(line.steps[1]) == {"forward": 1}
-
-
 def test_inside_a_gap_phases_are_gap() -> None:
     """Validation runs forward too, and that is not the step's."""
     line = Timeline()
@@ -117,90 +203,6 @@ def test_inside_a_gap_phases_are_gap() -> None:
     assert_tiles(line)
 
 
-def test_a_checkpoint_inside_validation_is_cut_out_of_it() -> None:
-    """One stack holds phases and gaps; a nanosecond is in one of them."""
-    line = Timeline()
-    line.step(1)
-    line.recorder.enter_gap(Gap.VALIDATION)
-    line.wait(10)
-    line.recorder.enter_gap(Gap.CHECKPOINT)
-    line.wait(3)
-    line.recorder.leave_gap()
-    line.wait(5)
-    line.recorder.leave_gap()
-    line.step(1)
-    line.end()
-
-    assert line.gaps_ms()[1:3] == [("checkpoint", 11, 3, 0), ("validation", 1, 15, 0)]
-    assert_tiles(line)
-
-
-def test_a_checkpoint_inside_a_callback_is_cut_out_of_the_step() -> None:
-    """The callback goes on after it."""
-    line = Timeline()
-    line.recorder.boundary()
-    line.recorder.enter(Phase.CALLBACKS)
-    line.wait(1)
-    line.recorder.enter_gap(Gap.CHECKPOINT)
-    line.wait(50)
-    line.recorder.leave_gap()
-    line.wait(2)
-    line.recorder.leave()
-    micro_batch_done(line.recorder, complete=True)
-    line.end()
-
-    assert phases_ms(line.steps[0]) == {"callbacks": 3}
-    assert line.gaps_ms()[1] == ("checkpoint", 1, 50, 0)
-    assert_tiles(line)
-
-
-def test_a_gap_nested_in_itself_is_one_gap() -> None:
-    """A validation that calls validation: one record, from the outer start."""
-    line = Timeline()
-    line.step(1)
-    line.recorder.enter_gap(Gap.VALIDATION)
-    line.wait(2)
-    line.recorder.enter_gap(Gap.VALIDATION)
-    line.wait(3)
-    line.recorder.leave_gap()
-    line.wait(4)
-    line.recorder.leave_gap()
-    line.step(1)
-    line.end()
-
-    assert line.gaps_ms()[1] == ("validation", 1, 9, 0)
-    assert_tiles(line)
-
-
-def test_a_gap_can_begin_where_the_last_training_action_ended() -> None:
-    """Nothing announces that validation is about to build its loader."""
-    line = Timeline()
-    line.step(1)
-    line.wait(40)
-    line.recorder.rest(Gap.VALIDATION, since_last=True)
-    line.wait(10)
-    line.step(1)
-    line.end()
-
-    assert phases_ms(line.steps[0]) == {"forward": 1}
-    assert line.gaps_ms()[1] == ("validation", 1, 50, 0)
-    assert_tiles(line)
-
-
-def test_a_gap_that_is_announced_begins_there() -> None:
-    """Without `since_last` the time before stays where it was."""
-    line = Timeline()
-    line.step(1)
-    line.wait(40)
-    line.recorder.rest(Gap.VALIDATION)
-    line.wait(10)
-    line.step(1)
-    line.end()
-
-    assert phases_ms(line.steps[0]) == {"forward": 1, "loop": 40}
-    assert line.gaps_ms()[1] == ("validation", 41, 10, 0)
-
-
 def test_a_step_is_closed_when_the_next_batch_is_asked_for() -> None:
     """Not when its optimizer was stepped: its logging is its own."""
     line = Timeline()
@@ -214,146 +216,6 @@ def test_a_step_is_closed_when_the_next_batch_is_asked_for() -> None:
     line.take()
     assert [step.index for step in line.steps] == [0]
     assert not line.recorder.awaits_batch
-
-
-def test_micro_batches_of_a_group_are_one_step() -> None:
-    """A fetch opens a step only when the previous one is complete."""
-    line = Timeline()
-    for _ in range(2):
-        line.step(1, complete=False)
-        line.step(1, complete=False)
-        line.step(1, complete=True)
-    line.end()
-
-    assert [step.micro_batches for step in line.steps] == [3, 3]
-    assert [phases_ms(step) for step in line.steps] == [{"forward": 3}] * 2
-    assert [step.tags & Tag.PARTIAL_GROUP for step in line.steps] == [0, 0]
-
-
-def test_a_short_last_group_is_tagged() -> None:
-    """It has done less work than the others."""
-    line = Timeline()
-    line.step(1, complete=True)
-    line.step(1, complete=False)
-    line.recorder.epoch_ended()
-    line.end()
-
-    assert [step.tags & Tag.PARTIAL_GROUP for step in line.steps] == [0, Tag.PARTIAL_GROUP]
-    assert_tiles(line)
-
-
-def test_a_fetch_that_brings_no_batch_opens_no_step() -> None:
-    """Its time belongs to the gap that follows, which began with it."""
-    line = Timeline()
-    line.step(1)
-    line.recorder.boundary()
-    line.spend(Phase.DATA_WAIT, 6)
-    line.recorder.epoch_ended()
-    line.wait(4)
-    line.step(1)
-    line.end()
-
-    assert len(line.steps) == 2
-    assert line.gaps_ms()[1] == ("epoch_boundary", 1, 10, 0)
-    assert line.steps[1].start_ns == 11 * MS
-    assert_tiles(line)
-
-
-def test_tags_of_a_step_that_was_none_go_to_the_next() -> None:
-    """The step after validation is the one in which a batch runs."""
-    line = Timeline()
-    line.step(1)
-    line.recorder.rest(Gap.VALIDATION)
-    line.wait(1)
-    line.recorder.boundary()
-    line.recorder.epoch_ended()
-    line.step(1)
-    line.end()
-
-    assert line.steps[1].tags == Tag.AFTER_VALIDATION | Tag.FIRST_IN_EPOCH
-
-
-def test_a_checkpoint_during_a_fetch_that_brings_nothing_follows_the_last_step() -> None:
-    """`after_step` names no step that never was."""
-    line = Timeline()
-    line.step(1)
-    line.recorder.boundary()
-    line.recorder.enter_gap(Gap.CHECKPOINT)
-    line.wait(2)
-    line.recorder.leave_gap()
-    line.recorder.epoch_ended()
-    line.step(1)
-    line.end()
-
-    assert ("checkpoint", 1, 2, 0) in line.gaps_ms()
-    assert_tiles(line)
-
-
-def test_a_loader_that_is_asked_twice_opens_one_step() -> None:
-    """A loader of unknown length fetches ahead."""
-    line = Timeline()
-    line.recorder.boundary()
-    line.spend(Phase.DATA_WAIT, 2)
-    line.recorder.boundary()
-    line.spend(Phase.DATA_WAIT, 3)
-    micro_batch_done(line.recorder, complete=True)
-    line.end()
-
-    assert [phases_ms(step) for step in line.steps] == [{"data_wait": 5}]
-    assert_tiles(line)
-
-
-def test_frames_an_exception_left_open_end_at_the_next_boundary() -> None:
-    """Manual optimization starts an action and never stops it when the step raises."""
-    line = Timeline()
-    line.recorder.boundary()
-    line.recorder.enter(Phase.OPTIMIZER)
-    line.recorder.enter(Phase.FORWARD)
-    line.wait(1)
-    micro_batch_done(line.recorder, complete=True)
-    line.recorder.boundary()
-    line.wait(2)
-    line.recorder.leave()
-    line.recorder.leave()
-    line.wait(4)
-    micro_batch_done(line.recorder, complete=True)
-    line.end()
-
-    assert [phases_ms(step) for step in line.steps] == [{"forward": 1}, {"other": 6}]
-    assert_tiles(line)
-
-
-def test_a_gap_left_open_ends_at_the_next_boundary() -> None:
-    """A checkpoint that raised."""
-    line = Timeline()
-    line.step(1)
-    line.recorder.enter_gap(Gap.CHECKPOINT)
-    line.wait(5)
-    line.step(1)
-    line.end()
-
-    assert line.gaps_ms()[1] == ("checkpoint", 1, 5, 0)
-    assert line.steps[1].tags & Tag.AFTER_CHECKPOINT
-    assert_tiles(line)
-
-
-def test_a_step_that_ends_inside_a_gap_takes_the_gap_out() -> None:
-    """`end_step()` inside `phase("checkpoint")`: the gap is over, and is not the loop's time."""
-    line = Timeline()
-    line.recorder.boundary()
-    line.recorder.enter_gap(Gap.CHECKPOINT)
-    line.wait(5)
-    micro_batch_done(line.recorder, complete=True)
-    line.recorder.last_hook_done()
-    line.wait(2)
-    line.recorder.leave_gap()
-    line.wait(1)
-    line.step(1)
-    line.end()
-
-    assert [gap.gap for gap in line.gaps] == ["startup", "checkpoint", "shutdown"]
-    assert phases_ms(line.steps[0]) == {"loop": 3}
-    assert_tiles(line)
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
@@ -383,18 +245,6 @@ def test_ending_twice_adds_only_what_came_between() -> None:
 
     assert line.fit_ns == 4 * MS
     assert_tiles(line)
-
-
-def test_the_first_step_of_each_epoch_is_tagged() -> None:
-    """Workers are started there."""
-    line = Timeline()
-    for _ in range(2):
-        line.step(1)
-        line.step(1)
-        line.recorder.epoch_ended()
-    line.end()
-
-    assert [step.tags for step in line.steps] == [Tag.FIRST_IN_EPOCH, 0] * 2
 
 
 def test_validation_in_the_middle_of_a_group_tags_the_open_step() -> None:

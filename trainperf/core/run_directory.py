@@ -34,9 +34,6 @@ TRACE_SUFFIX = ".trace.json.gz"
 TRACE_SUFFIXES = (TRACE_SUFFIX, ".trace.json")
 ANALYSIS_SUFFIX = ".analysis.json"
 
-_MACHINE_FILE = re.compile(
-    r"machine-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"
-)
 PART_BYTES = 8_000_000
 """Size at which a record file, or a machine's, goes on in another part: some 50,000 steps.
 
@@ -46,8 +43,8 @@ append.
 PACKED_SUFFIX = ".packed"
 """Of a part of a record file, or of a machine's, that is no longer written to."""
 
-_RECORD_FILE = re.compile(
-    r"steps-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"
+_PART = re.compile(
+    r"(steps|machine)-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"
 )
 _CAPTURE = re.compile(
     r"(?:rank(?P<rank>\d+)-)?(?P<capture>step(?P<first>\d+)-(?P<steps>\d+)steps(?:-(?P<again>\d+))?)"
@@ -118,8 +115,7 @@ def machine_file(run: Path, rank: int, attempt: int = 0) -> Path:
 
 def machine_of(file_name: str) -> tuple[int, int] | None:
     """First rank of a host and attempt, of such a file or a part of one; `None` for any other."""
-    match = _MACHINE_FILE.fullmatch(file_name)
-    return (int(match[1]), int(match[2] or 0)) if match else None
+    return _writer("machine", file_name)
 
 
 def record_part(file_name: str, part: int) -> str:
@@ -154,14 +150,18 @@ def last_part(first: Path) -> Path:
 
 def rank_and_attempt(file_name: str) -> tuple[int, int] | None:
     """Whose record file, or part of one, has that name; `None` for any other file."""
-    match = _RECORD_FILE.fullmatch(file_name)
-    return (int(match[1]), int(match[2] or 0)) if match else None
+    return _writer("steps", file_name)
+
+
+def _writer(kind: str, file_name: str) -> tuple[int, int] | None:
+    match = _PART.fullmatch(file_name)
+    return (int(match[2]), int(match[3] or 0)) if match and match[1] == kind else None
 
 
 def part_number(file_name: str) -> int:
     """Which part of its record file has that name; 0 for the first, and for any other file."""
-    match = _RECORD_FILE.fullmatch(file_name) or _MACHINE_FILE.fullmatch(file_name)
-    return int(match[3] or 0) if match else 0
+    match = _PART.fullmatch(file_name)
+    return int(match[4] or 0) if match else 0
 
 
 def has_ended(first: Path) -> bool:

@@ -263,7 +263,11 @@ class Monitor:
         self._seal_group()
         if not self._reached(patience_ns):
             self._write_passed()
-            self.guard.run(_DEVICE, partial(_give_in, patience_ns))
+            stuck = DeviceStuckError(
+                f"the device was still at work {patience_ns / 1e9:.0f} s after the last step, and "
+                "was not waited for any longer: what the last steps took there is not known"
+            )
+            self.guard.fault(_DEVICE, stuck)
         self._write_all()
         self.guard.run(_READINGS, self._show)
 
@@ -413,13 +417,6 @@ def sealed(probe: Probe) -> tuple[TimingEvent, ...]:
 
 class DeviceStuckError(RuntimeError):
     """The device did not come to the end of the fit."""
-
-
-def _give_in(patience_ns: int) -> None:
-    raise DeviceStuckError(
-        f"the device was still at work {patience_ns / 1e9:.0f} s after the last step, and was not "
-        "waited for any longer: what the last steps took there is not known"
-    )
 
 
 def counted(progress: dict[str, int], steps: Sequence[Draft]) -> dict[str, int]:

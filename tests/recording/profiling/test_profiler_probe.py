@@ -1,5 +1,7 @@
 """What is captured of a timeline, which steps are tagged, and what it does to the accounts."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,144 @@ def foreign() -> profile:
     return profile(activities=[ProfilerActivity.CPU])
 
 
-def test_every_cycle_leaves_a_trace_of_exactly_its_active_steps(tmp_path: Path) -> None:
-    """Two cycles, two files; warm-up steps are in neither."""
-    run = Captured(tmp_path, schedule(repeat=2)).train(30).finish()
+def played(run: Path, options: dict[str, Any], script: str) -> Captured:
+    """A fit of these moves: a number trains so many steps, `6x2` six of two micro-batches."""
+    line = Captured(run, schedule(**options))
+    moves: dict[str, Callable[[], object]] = {
+        "batch": lambda: line.micro_batch(complete=False),
+        "update": lambda: line.micro_batch(complete=True),
+        "fetch": line.recorder.boundary,
+        "epoch": line.recorder.epoch_ended,
+        "validation": line.validate,
+        "second": lambda: line.wait(1000),
+        "request": (run / "capture").touch,
+    }
+    for word in script.split():
+        steps, _, micro_batches = word.partition("x")
+        if word in moves:
+            moves[word]()
+        else:
+            line.train(int(steps), micro_batches=int(micro_batches or 1))
+    return line.finish()
 
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A fit, and what is captured of it."""
+
+    script: str
+    options: dict[str, Any] = field(default_factory=dict)
+    traces: tuple[range, ...] = ()
+    tagged: tuple[int, ...] | None = None
+    """`None` where another test shows it."""
+    notes: tuple[str, ...] = ("captures",)
+
+
+UNFINISHED = {"notes": ("captures_unfinished",)}
+CASES = {
+    "every cycle, of exactly its active steps": Case(
+        options={"repeat": 2},
+        script="30",
+        traces=(range(7, 10), range(17, 20)),
+        # The step after the dump finds cold caches and an empty queue.
+        tagged=(*range(5, 11), *range(15, 21)),
+    ),
+    "a first step, and cycles that touch": Case(
+        options={"wait": 0, "warmup": 1, "active": 2, "repeat": 2},
+        script="8",
+        traces=(range(1, 3), range(4, 6)),
+    ),
+    "cycles without an end do not complain that the fit has one": Case(
+        options={"repeat": 0}, script="16", traces=(range(7, 10),)
+    ),
+    "validation ends it, and the complete steps are kept": Case(
+        script="9 validation 5",
+        traces=(range(7, 9),),
+        tagged=tuple(range(5, 10)),
+        notes=("captures", "captures_short"),
+    ),
+    "validation right after the last step leaves nothing out": Case(
+        script="10 validation 3", traces=(range(7, 10),)
+    ),
+    "validation while warming up changes nothing": Case(
+        script="6 validation 6", traces=(range(7, 10),)
+    ),
+    "validation amid the first step begins it anew": Case(
+        script="7x2 batch validation update 8x2",
+        traces=(range(10, 13),),
+        tagged=tuple(range(5, 14)),
+    ),
+    "validation in every step": Case(
+        script="batch validation update " * 30, notes=("captures_cut",)
+    ),
+    "the end keeps the complete steps": Case(
+        script="8 epoch", traces=(range(7, 8),), notes=("captures", "captures_short")
+    ),
+    "an end before the first traced step": Case(script="6 fetch", **UNFINISHED),
+    "an end as it begins": Case(script="7 fetch", **UNFINISHED),
+    "an end amid it": Case(script="7 batch", **UNFINISHED),
+    "none is begun when the fit is over": Case(script="4 batch", tagged=(), notes=()),
+    "a request, after the warm-up": Case(
+        options={"on_demand": True, **NEVER},
+        script="3 request 2 second 10",
+        # Looked for after step 0, and again after the step in which a second passed.
+        traces=(range(7, 10),),
+        tagged=tuple(range(5, 11)),
+    ),
+    "a request during a capture is met when it is over": Case(
+        options={"wait": 0, "on_demand": True},
+        script="request 14",
+        traces=(range(2, 5), range(7, 10)),
+    ),
+    "a cycle during a requested one is met when it is over": Case(
+        options={"wait": 3, "on_demand": True},
+        script="request 14",
+        traces=(range(3, 6), range(8, 11)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_captured_of_a_fit(name: str, tmp_path: Path) -> None:
+    """Nothing of validation is in it, no profiler is left running, and no nanosecond is lost."""
+    case = CASES[name]
+    run = played(tmp_path, case.options, case.script)
+
+    assert [trace.steps() for trace in run.traces()] == [list(steps) for steps in case.traces]
+    assert all("aten::cumsum" not in trace.names for trace in run.traces())
     assert run.names() == [
-        "rank0-step000007-3steps.trace.json.gz",
-        "rank0-step000017-3steps.trace.json.gz",
+        f"rank0-step{steps[0]:06}-{len(steps)}steps.trace.json.gz" for steps in case.traces
     ]
-    assert [trace.steps() for trace in run.traces()] == [[7, 8, 9], [17, 18, 19]]
+    assert case.tagged is None or run.profiled() == list(case.tagged)
+    assert tuple(run.probe.notes()) == case.notes
+    assert (run.guard.faults, torch_profiles(), run.recorder.listener) == ({}, False, None)
+    assert run.attributed_ns() == run.fit_ns
+
+
+def test_an_end_amid_the_first_traced_step_begins_nothing_anew(tmp_path: Path) -> None:
+    """The warm-up, the start, and dropping what there was, and no more."""
+    gaps = played(tmp_path, {}, "7 batch").gaps
+
+    assert [gap.after_step for gap in gaps if gap.gap == "profiler_dump"] == [4, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("script", "note"),
+    [
+        ("6 fetch", "nothing captured: the fit ended before one traced step was complete"),
+        (
+            "batch validation update " * 30,
+            "nothing captured: validation began 3 times before one step was complete",
+        ),
+        (
+            "9 validation 5",
+            "rank0-step000007-2steps.trace.json.gz: 2 of 3 steps, since validation began",
+        ),
+    ],
+)
+def test_why_there_is_less_is_said(script: str, note: str, tmp_path: Path) -> None:
+    """In a sentence of the notes."""
+    assert note in played(tmp_path, {}, script).probe.notes().values()
 
 
 def test_numbers_go_on_from_the_optimizer_steps_before_this_fit(tmp_path: Path) -> None:
@@ -44,13 +175,6 @@ def test_numbers_go_on_from_the_optimizer_steps_before_this_fit(tmp_path: Path) 
         "complete_steps": 3,
         "ended_by": None,
     }
-
-
-def test_a_capture_may_begin_with_the_first_step_and_cycles_may_touch(tmp_path: Path) -> None:
-    """Without a step to wait, the end of one cycle is the beginning of the next."""
-    run = Captured(tmp_path, schedule(wait=0, warmup=1, active=2, repeat=2)).train(8).finish()
-
-    assert [trace.steps() for trace in run.traces()] == [[1, 2], [4, 5]]
 
 
 def test_phases_are_marked_inside_the_steps_they_belong_to(tmp_path: Path) -> None:
@@ -91,13 +215,6 @@ def test_a_capture_counts_optimizer_steps_not_micro_batches(tmp_path: Path) -> N
     assert trace.phases(7) == ["data_wait", "forward", "loop"] * 3
 
 
-def test_warm_up_traced_and_dump_steps_are_tagged_and_no_others(tmp_path: Path) -> None:
-    """The step after the dump finds cold caches and an empty queue."""
-    run = Captured(tmp_path, schedule(repeat=2, wait=7)).train(40).finish()
-
-    assert run.profiled() == [*range(7, 13), *range(19, 25)]
-
-
 def test_nothing_listens_to_phases_outside_traced_steps(tmp_path: Path) -> None:
     """Between captures, and while warming up, a phase costs what it always does."""
     run = Captured(tmp_path, schedule())
@@ -134,62 +251,6 @@ def test_writing_is_a_gap_and_in_no_step(tmp_path: Path, monkeypatch: pytest.Mon
     assert run.attributed_ns() == run.fit_ns == 14 * 6 * MS + 40 * MS
 
 
-def test_validation_ends_a_capture_and_the_complete_steps_are_kept(tmp_path: Path) -> None:
-    """No operator of the validation is in the trace; that it is short is said."""
-    run = Captured(tmp_path, schedule()).train(9)
-    run.validate()
-    listens = run.recorder.listener is not None
-    run.train(5).finish()
-
-    (trace,) = run.traces()
-    assert trace.steps() == [7, 8]
-    assert (trace.facts["complete_steps"], trace.facts["ended_by"]) == (2, "validation")
-    assert "aten::cumsum" not in trace.names
-    assert not listens
-    assert run.names() == ["rank0-step000007-2steps.trace.json.gz"]
-    assert run.probe.notes() == {
-        "captures": "rank0-step000007-2steps.trace.json.gz",
-        "captures_short": "rank0-step000007-2steps.trace.json.gz: 2 of 3 steps, since validation "
-        "began",
-    }
-    assert run.profiled() == [5, 6, 7, 8, 9]
-
-
-def test_validation_right_after_the_last_step_leaves_nothing_out(tmp_path: Path) -> None:
-    """The trace ends there, with all its steps, before the boundary would have come."""
-    run = Captured(tmp_path, schedule()).train(10)
-    run.validate()
-    run.train(3).finish()
-
-    (trace,) = run.traces()
-    assert trace.steps() == [7, 8, 9]
-    assert "aten::cumsum" not in trace.names
-    assert "captures_short" not in run.probe.notes()
-
-
-def test_validation_while_warming_up_changes_nothing(tmp_path: Path) -> None:
-    """What is thrown away may hold anything."""
-    run = Captured(tmp_path, schedule()).train(6)
-    run.validate()
-    run.train(6).finish()
-
-    assert [trace.steps() for trace in run.traces()] == [[7, 8, 9]]
-
-
-def test_a_capture_cut_before_its_first_step_is_complete_is_begun_anew(tmp_path: Path) -> None:
-    """Validation between the micro-batches of the first step: it warms up again after it."""
-    run = Captured(tmp_path, schedule()).train(7, micro_batches=2)
-    run.micro_batch(complete=False)
-    run.validate()
-    run.micro_batch(complete=True)
-    run.train(8, micro_batches=2).finish()
-
-    (trace,) = run.traces()
-    assert trace.steps() == [10, 11, 12]
-    assert run.profiled() == [*range(5, 14)]
-    assert run.attributed_ns() == run.fit_ns
-
-
 def test_a_capture_that_succeeded_wipes_the_slate_clean(tmp_path: Path) -> None:
     """Every cycle may be begun anew as often as the first."""
     run = Captured(tmp_path, schedule(wait=0, warmup=1, active=1, repeat=0))
@@ -203,21 +264,6 @@ def test_a_capture_that_succeeded_wipes_the_slate_clean(tmp_path: Path) -> None:
 
     assert len(run.names()) > 3
     assert "captures_cut" not in run.probe.notes()
-
-
-def test_it_gives_up_where_validation_is_in_every_step(tmp_path: Path) -> None:
-    """And says why there is no trace."""
-    run = Captured(tmp_path, schedule())
-    for _ in range(30):
-        run.micro_batch(complete=False)
-        run.validate()
-        run.micro_batch(complete=True)
-    run.finish()
-
-    assert run.names() == []
-    sentence = "nothing captured: validation began 3 times before one step was complete"
-    assert run.probe.notes() == {"captures_cut": sentence}
-    assert run.attributed_ns() == run.fit_ns
 
 
 def test_an_epoch_boundary_is_marked_and_in_no_step(tmp_path: Path) -> None:
@@ -249,18 +295,6 @@ def test_a_checkpoint_inside_a_step_is_marked(tmp_path: Path) -> None:
     assert run.traces()[0].phases(7) == ["checkpoint"]
 
 
-def test_the_end_of_the_fit_keeps_the_complete_steps(tmp_path: Path) -> None:
-    """As a last batch does, it ends the epoch first."""
-    run = Captured(tmp_path, schedule()).train(8)
-    run.recorder.epoch_ended()
-    run.finish()
-
-    (trace,) = run.traces()
-    assert trace.steps() == [7]
-    assert trace.facts["ended_by"] == "shutdown"
-    assert run.attributed_ns() == run.fit_ns
-
-
 def test_an_error_in_the_middle_of_a_phase_leaves_a_sound_trace(tmp_path: Path) -> None:
     """Open phases are closed, the profiler is stopped, and every nanosecond is somewhere."""
     run = Captured(tmp_path, schedule()).train(9)
@@ -276,83 +310,6 @@ def test_an_error_in_the_middle_of_a_phase_leaves_a_sound_trace(tmp_path: Path) 
     assert not torch_profiles()
     assert run.recorder.listener is None
     assert run.attributed_ns() == run.fit_ns
-
-
-@pytest.mark.parametrize("steps", [6, 7])
-def test_an_end_before_the_first_traced_step_is_complete_leaves_nothing(
-    tmp_path: Path, steps: int
-) -> None:
-    """Neither a file nor a running profiler."""
-    run = Captured(tmp_path, schedule()).train(steps)
-    run.recorder.boundary()
-    run.finish()
-
-    assert not torch_profiles()
-    assert not (tmp_path / "traces").exists()
-    assert run.guard.faults == {}
-    sentence = "nothing captured: the fit ended before one traced step was complete"
-    assert run.probe.notes() == {"captures_unfinished": sentence}
-    assert run.attributed_ns() == run.fit_ns
-
-
-def test_an_end_inside_the_first_traced_step_begins_nothing_anew(tmp_path: Path) -> None:
-    """A capture cut short is tried again after validation, not after the fit."""
-    run = Captured(tmp_path, schedule()).train(7)
-    run.micro_batch(complete=False)
-    run.finish()
-
-    # The warm-up, the start, and dropping what there was.
-    assert [gap.after_step for gap in run.gaps if gap.gap == "profiler_dump"] == [4, 6, 7]
-    assert run.attributed_ns() == run.fit_ns
-
-
-def test_no_capture_is_begun_when_the_fit_is_over(tmp_path: Path) -> None:
-    """Though the plan begins one after the step that the end closes."""
-    run = Captured(tmp_path, schedule()).train(4)
-    run.micro_batch(complete=False)
-    run.finish()
-
-    assert len(run.steps) == 5
-    assert [gap.gap for gap in run.gaps] == ["startup", "shutdown"]
-    assert run.probe.notes() == {}
-
-
-def test_cycles_without_an_end_do_not_complain_that_the_fit_has_one(tmp_path: Path) -> None:
-    """The last of them is always cut short."""
-    run = Captured(tmp_path, schedule(repeat=0)).train(16).finish()
-
-    assert run.probe.notes() == {"captures": "rank0-step000007-3steps.trace.json.gz"}
-
-
-def test_a_request_is_captured_after_the_warm_up(tmp_path: Path) -> None:
-    """The file is seen at the first boundary after a second; warm-up and active steps follow."""
-    run = Captured(tmp_path, schedule(on_demand=True, **NEVER)).train(3)
-    (tmp_path / "capture").touch()
-    run.train(2)
-    run.wait(1000)
-    run.train(10).finish()
-
-    # Looked for at the end of step 0, and again at the end of the step in which a second passed.
-    assert [trace.steps() for trace in run.traces()] == [[7, 8, 9]]
-    assert run.profiled() == [5, 6, 7, 8, 9, 10]
-
-
-def test_a_request_during_a_capture_is_met_when_it_is_over(tmp_path: Path) -> None:
-    """Two at once are impossible, and none is forgotten."""
-    run = Captured(tmp_path, schedule(wait=0, on_demand=True))
-    (tmp_path / "capture").touch()
-    run.train(14).finish()
-
-    assert [trace.steps() for trace in run.traces()] == [[2, 3, 4], [7, 8, 9]]
-
-
-def test_a_planned_cycle_during_a_requested_one_is_met_when_it_is_over(tmp_path: Path) -> None:
-    """Neither is forgotten."""
-    run = Captured(tmp_path, schedule(wait=3, on_demand=True))
-    (tmp_path / "capture").touch()
-    run.train(14).finish()
-
-    assert [trace.steps() for trace in run.traces()] == [[3, 4, 5], [8, 9, 10]]
 
 
 def test_too_many_traces_are_not_begun_and_it_is_said_once(

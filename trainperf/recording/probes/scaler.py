@@ -32,7 +32,7 @@ class ScalerProbe(RingProbe):
         self._scaler = scaler
         self._device = device
         self._optimizers = list(optimizers)
-        self._ids = {id(optimizer) for optimizer in self._optimizers}
+        self._ids = set[int]()
         self._scales = Ring(torch.float32)
         self._pending: set[int] = set()
         self._attempted = False
@@ -42,11 +42,10 @@ class ScalerProbe(RingProbe):
         super().attach(recorder)
         self._unit: torch.Tensor | None = None
         for optimizer in self._optimizers:
-            stepping = self.shield(partial(self._stepping, id(optimizer)))
-            self.hook(optimizer.register_step_pre_hook(stepping))
+            self.adopt(optimizer)
 
     def adopt(self, optimizer: Optimizer) -> None:
-        """Another one was met that the scaler may step."""
+        """Hook one that the scaler may step."""
         self._ids.add(id(optimizer))
         steps = self.shield(partial(self._stepping, id(optimizer)))
         self.hook(optimizer.register_step_pre_hook(steps))
