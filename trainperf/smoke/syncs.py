@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainperf.accelerators import default_accelerator
+from trainperf.audit.nested import tensors_in
 from trainperf.audit.stack_frames import place
 from trainperf.core.errors import SmokeFailure
 from trainperf.core.formatting.units import plural
@@ -56,6 +57,8 @@ _OPERATORS = {
     "aten::index": "indexing with a boolean mask: the size depends on the values",
 }
 """Operators whose result the host needs before it can go on."""
+
+_MASKS = (torch.bool, torch.uint8)
 
 SCALER = "GradScaler.step() reads whether the gradients overflowed"
 
@@ -191,25 +194,14 @@ class _Called(TorchFunctionMode):
         return self._watch.called(name, (*args, *named.values()), lambda: func(*args, **named))
 
 
-def _tensors(arguments: Iterable[object]) -> list[torch.Tensor]:
-    tensors: list[torch.Tensor] = []
-    for each in arguments:
-        if isinstance(each, torch.Tensor):
-            tensors.append(each)
-        elif isinstance(each, list | tuple):
-            tensors += _tensors(each)
-    return tensors
-
-
-def _any_on_device(arguments: Iterable[object]) -> bool:
-    return any(tensor.device.type != "cpu" for tensor in _tensors(arguments))
+def _any_on_device(arguments: Sequence[object]) -> bool:
+    return any(tensor.device.type != "cpu" for tensor in tensors_in(arguments))
 
 
 def _waits(name: str, arguments: Sequence[object]) -> bool:
     """Of operators with several forms, whether this one has a size that depends on values."""
     if name == "aten::index":
-        indices = _tensors(arguments[1:])
-        return any(index.dtype in {torch.bool, torch.uint8} for index in indices)
+        return any(index.dtype in _MASKS for index in tensors_in(arguments[1:]))
     return name != "aten::repeat_interleave" or not any(isinstance(each, int) for each in arguments)
 
 
