@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType, TracebackType
 
 import torch
@@ -269,11 +270,10 @@ def _forbidden(watch: Watch) -> Iterator[None]:
 def _raised_at(trace: TracebackType | None) -> CodeLocation:
     """The user's innermost line of a traceback."""
     last = NOWHERE
-    while trace is not None:
-        frame = location_of(trace.tb_frame)
-        if frame.file == trace.tb_frame.f_code.co_filename:
-            last = CodeLocation(file=frame.file, line=trace.tb_lineno, function=frame.function)
-        trace = trace.tb_next
+    for frame, line in walk_tb(trace):
+        code = frame.f_code
+        if location_of(frame).file == code.co_filename:
+            last = CodeLocation(file=code.co_filename, line=line, function=code.co_name)
     return last
 
 
@@ -290,18 +290,21 @@ def _evidence(waits: list[tuple[Wait, int]]) -> str:
 
 
 def _advice(what: str) -> str:
-    if what == SCALER:
-        return (
-            "give the scaler a fused optimizer (AdamW(fused=True)), which decides on the device, "
-            "or train in bfloat16 without a scaler."
-        )
-    if "if tensor" in what:
-        return "decide on the device with torch.where, or decide on the host from host values."
-    if "size depends" in what or "output_size" in what:
-        return "keep the size fixed: torch.where or a multiplication by the mask, or output_size=."
-    if "index or a count" in what:
-        return "keep sizes and indices of Python as Python numbers, made by the collate function."
-    return (
-        "keep the value on the device (loss.detach()), add it up there, and read it every 50 or "
-        "100 steps, outside the step; copies to the host: non_blocking=True into pinned memory."
-    )
+    return next((advice for words, advice in _ADVICE.items() if words in what), _ON_DEVICE)
+
+
+_KEEP_SIZE = "keep the size fixed: torch.where or a multiplication by the mask, or output_size=."
+_ON_DEVICE = (
+    "keep the value on the device (loss.detach()), add it up there, and read it every 50 or 100 "
+    "steps, outside the step; copies to the host: non_blocking=True into pinned memory."
+)
+_ADVICE = {
+    SCALER: "give the scaler a fused optimizer (AdamW(fused=True)), which decides on the device, "
+    "or train in bfloat16 without a scaler.",
+    "if tensor": "decide on the device with torch.where, or decide on the host from host values.",
+    "size depends": _KEEP_SIZE,
+    "output_size": _KEEP_SIZE,
+    "index or a count": "keep sizes and indices of Python as Python numbers, made by the collate "
+    "function.",
+}
+"""By what is in the name of the first wait."""
