@@ -13,11 +13,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
-from typing_extensions import Self
 
-from trainperf.audit.attribution import Shield, as_it_is
 from trainperf.audit.operator_call import Site
-from trainperf.audit.update_hooks import UpdateHooks
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.artifacts.memory import Category
 
@@ -55,31 +52,13 @@ class AllocationTimeline:
 
 
 class Allocations:
-    """Follows storages through the calls that it is told of, and updates while it is entered.
+    """Follows storages through the calls and updates that it is told of."""
 
-    Args:
-        shield: Wraps what torch calls, so that a fault of ours ends the audit only.
-    """
-
-    def __init__(self, shield: Shield = as_it_is) -> None:
+    def __init__(self) -> None:
         self.timeline = AllocationTimeline()
         """The allocations so far."""
         self._alive: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._part: Part = "forward"
-        # After, because backward may run inside the update, as under Lightning.
-        stepped = shield(self._update)
-        self._updates = UpdateHooks(stepped, stepped)
-
-    def __enter__(self) -> Self:
-        self._updates.attach()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._updates.detach()
-
-    def release(self) -> None:
-        """Leave no hook behind, where `__exit__` came amid an update."""
-        self._updates.release()
 
     def follow(self, tensors: Iterable[Tensor]) -> None:
         """Follow tensors that exist before the step and may be freed in it."""
@@ -114,11 +93,8 @@ class Allocations:
         for tensor in fresh:
             self._new(tensor, part, site)
 
-    def _knows(self, tensor: Tensor) -> bool:
-        return storage_of(tensor) in self._alive
-
     def _new(self, tensor: Tensor, part: Part | None, site: Site | None) -> None:
-        if not _stored(tensor) or self._knows(tensor):
+        if not _stored(tensor) or storage_of(tensor) in self._alive:
             return
         key = storage_of(tensor)
         storage, number = tensor.untyped_storage(), len(self.timeline.allocations)
@@ -138,16 +114,18 @@ class Allocations:
         self.timeline.events.append(-number - 1)
         self._alive.pop(key, None)
 
-    def _update(self, optimizer: Optimizer, *_: object) -> None:
-        held: dict[int, int] = {}
-        for group in optimizer.param_groups:
-            for gradient in (p.grad for p in group["params"] if p.grad is not None):
-                if _stored(gradient):
-                    held[storage_of(gradient)] = gradient.untyped_storage().nbytes()
+    def updated(self, optimizer: Optimizer) -> None:
+        """Take an update that has been made, after which backward may have run inside of it."""
+        tensors = [p.grad for group in optimizer.param_groups for p in group["params"]]
+        held = {
+            storage_of(each): each.untyped_storage().nbytes()
+            for each in tensors
+            if each is not None and _stored(each)
+        }
         alive = (self._alive[storage][0] for storage in held if storage in self._alive)
         self.timeline.gradients.update(alive)
-        before = self.timeline.optimizer_gradients_bytes.get(id(optimizer), 0)
-        self.timeline.optimizer_gradients_bytes[id(optimizer)] = max(before, sum(held.values()))
+        most = self.timeline.optimizer_gradients_bytes
+        most[id(optimizer)] = max(most.get(id(optimizer), 0), sum(held.values()))
 
 
 def gradients(model: nn.Module) -> Iterator[Tensor]:

@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import partial
 from types import FrameType
 from typing import Protocol
 
@@ -30,7 +29,6 @@ from trainperf.audit.stack_frames import (
     is_torchmetrics,
     line_of,
 )
-from trainperf.audit.update_hooks import UpdateHooks
 from trainperf.core.artifacts.audit import Part
 
 
@@ -51,7 +49,7 @@ def as_it_is(function: Callable[P, None]) -> Callable[P, None]:
 
 
 class Attribution:
-    """Follows modules, optimizers and the autograd graph while it is entered.
+    """Follows modules and the autograd graph while it is entered, and updates that it is told of.
 
     Args:
         root: Module that the others are named from; by default the outermost one that is called.
@@ -75,9 +73,6 @@ class Attribution:
         self._sites: dict[int, Site] = {}
         """Sequence number of a graph node to the call that made it."""
         self._hooks = ExitStack()
-        self._updates = UpdateHooks(
-            shield(partial(self._update, 1)), shield(partial(self._update, -1))
-        )
         self.left_ns = math.inf
         """Processor time that looking at operators may still take; below zero they are let pass.
 
@@ -93,17 +88,11 @@ class Attribution:
             register_module_forward_hook(shield(self._leave_module), always_call=True),
         ):
             self._hooks.callback(handle.remove)
-        self._updates.attach()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._hooks.close()
-        self._updates.detach()
         self._updating = 0
-
-    def release(self) -> None:
-        """Leave no hook behind, where `__exit__` came amid an update."""
-        self._updates.release()
 
     def here(self) -> tuple[Part, Site]:
         """Part and place of the operator call that is being dispatched."""
@@ -179,10 +168,14 @@ class Attribution:
             if id(module) not in self._fed and weights[path] and not weights[path] & self._held
         )
 
-    def _update(self, deeper: int, optimizer: Optimizer, *_: object) -> None:
-        self._updating += deeper
-        if deeper > 0:
-            self._held.update(id(p) for group in optimizer.param_groups for p in group["params"])
+    def update(self, optimizer: Optimizer) -> None:
+        """Take an update that begins."""
+        self._updating += 1
+        self._held.update(id(p) for group in optimizer.param_groups for p in group["params"])
+
+    def updated(self) -> None:
+        """Take the end of one."""
+        self._updating -= 1
 
 
 def _nodes() -> int:

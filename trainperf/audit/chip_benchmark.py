@@ -65,25 +65,21 @@ def probe(device: torch.device, *, budget_s: float = BUDGET_S) -> Chip:
 def best_of(chips: Sequence[Chip]) -> Chip:
     """One chip of several measurements of it: the best of each figure."""
     launches = [chip.launch_s for chip in chips if chip.launch_s is not None]
-    names = dict.fromkeys(name for chip in chips for name in chip.flops_per_s)
     return msgspec.structs.replace(
         chips[0],
-        flops_per_s={
-            name: max(chip.flops_per_s.get(name, 0.0) for chip in chips) for name in names
-        },
+        flops_per_s=_of_each([chip.flops_per_s for chip in chips], max),
         memory_bytes_per_s=max(chip.memory_bytes_per_s for chip in chips),
         launch_s=min(launches) if launches else None,
-        product_s=_least(chip.product_s for chip in chips),
+        product_s=_of_each([chip.product_s for chip in chips], min),
     )
 
 
-def _least(times: Iterable[dict[str, float]]) -> dict[str, float]:
-    """The smallest value of each key that any of them has."""
-    least: dict[str, float] = {}
-    for named in times:
-        for name, time_s in named.items():
-            least[name] = min(time_s, least.get(name, time_s))
-    return least
+def _of_each(
+    figures: Sequence[dict[str, float]], best: Callable[[Iterable[float]], float]
+) -> dict[str, float]:
+    """The best value of each key that any of them has."""
+    names = dict.fromkeys(name for named in figures for name in named)
+    return {name: best(named[name] for named in figures if name in named) for name in names}
 
 
 def _measure(device: torch.device, budget_s: float) -> Chip:
@@ -181,19 +177,16 @@ def fastest(
     drain = accelerator_of(device).synchronize
     act()
     begin = monotonic_ns()
-    shortest: int | None = None
-    runs = 0
-    while runs < 3 or monotonic_ns() - begin < budget_s * 1e9:
+    runs_ns: list[int] = []
+    spent_s = 0.0
+    while spent_s <= 3 * budget_s and (len(runs_ns) < 3 or spent_s < budget_s):
         drain()
         start = monotonic_ns()
         act()
         drain()
-        took = monotonic_ns() - start
-        shortest = took if shortest is None else min(shortest, took)
-        runs += 1
-        if monotonic_ns() - begin > 3 * budget_s * 1e9:
-            break
-    return (shortest or 1) / 1e9, (monotonic_ns() - begin) / 1e9
+        runs_ns.append(monotonic_ns() - start)
+        spent_s = (monotonic_ns() - begin) / 1e9
+    return (min(runs_ns) or 1) / 1e9, spent_s
 
 
 _CPUS = Path("/sys/devices/system/cpu")

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from trainperf.audit.allocations import storage_of
-from trainperf.audit.stack_frames import filled_as_attribute, filled_as_global, filled_in
+from trainperf.audit.stack_frames import filled, filled_in
 from trainperf.audit.stack_frames import owner as owner_of_code
 from trainperf.core.artifacts.memory import Holder
 
@@ -235,7 +235,7 @@ def _of_instance(instance: object, held: object) -> Owner | None:
         return None
     kind = type(instance)
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    where = filled_as_attribute(file, name) if file else ""
+    where = filled(file, f".{name}") if file else ""
     return Owner(name=f"{kind.__qualname__.rpartition('.')[2]}.{name}", where=where)
 
 
@@ -245,7 +245,7 @@ def _variable(held: object) -> Owner | None:
     while frame is not None:
         name = _name_in(_variables(frame), held) if owner_of_code(frame.f_code) == "user" else None
         if name is not None and frame.f_code.co_name == "<module>":
-            return Owner(name=name, where=filled_as_global(frame.f_code.co_filename, name))
+            return Owner(name=name, where=filled(frame.f_code.co_filename, name))
         if name is not None:
             return Owner(
                 name=f"{name} in {frame.f_code.co_name}()", where=filled_in(frame.f_code, name)
@@ -288,7 +288,7 @@ def _global(referrer: object, held: object) -> Owner | None:
     if name is None:
         return None
     file = referrer.get("__file__")
-    return Owner(name=name, where=filled_as_global(file, name) if isinstance(file, str) else "")
+    return Owner(name=name, where=filled(file, name) if isinstance(file, str) else "")
 
 
 def _name_in(names: object, held: object) -> str | None:

@@ -78,11 +78,11 @@ def caller_of(frame: FrameType) -> str | None:
 
     `None` where the line is the user's own, or no such code is running.
     """
-    if not _is_installed(frame.f_code.co_filename):
+    if not _in_package(frame.f_code.co_filename):
         return None
     outer = frame.f_back
     while outer is not None:
-        if owner(outer.f_code) == "user" and not _is_installed(outer.f_code.co_filename):
+        if owner(outer.f_code) == "user" and not _in_package(outer.f_code.co_filename):
             return line_of(outer)
         outer = outer.f_back
     return None
@@ -93,38 +93,26 @@ def is_torchmetrics(frame: FrameType) -> bool:
     return f"{os.sep}torchmetrics{os.sep}" in frame.f_code.co_filename
 
 
-MOST_CODES = 4096
-
-_owners: dict[int, tuple[CodeType, Owner]] = {}
-"""By identity, as the hash of code is that of all its instructions; it is kept alive for that.
-Emptied from time to time, as code may be made anew for ever."""
-
-
 def owner(code: CodeType) -> Owner:
     """Whose code that is, by its file."""
-    kept = _owners.get(id(code))
-    if kept is None:
-        if len(_owners) >= MOST_CODES:
-            _owners.clear()
-        kept = _owners[id(code)] = code, _owner(code)
-    return kept[1]
+    # Not by the code itself, whose hash is that of all its instructions.
+    return _owner(code.co_filename, code.co_name)
 
 
-def _owner(code: CodeType) -> Owner:
-    name = code.co_filename
-    if name.startswith("<"):
-        return "user" if name.startswith(("<ipython", "<stdin")) else "framework"
-    path = Path(name)
+@lru_cache(maxsize=4096)
+def _owner(file: str, function: str) -> Owner:
+    if file.startswith("<"):
+        return "user" if file.startswith(("<ipython", "<stdin")) else "framework"
+    path = Path(file)
     if path.is_relative_to(_TORCH):
-        return _part_of_torch(path.relative_to(_TORCH).as_posix(), code.co_name)
+        return _part_of_torch(path.relative_to(_TORCH).as_posix(), function)
     if path.is_relative_to(_OURS):
-        return "audit" if name.startswith(_AUDIT) else "framework"
-    package = _package(path)
-    if package in _FRAMEWORKS:
-        logs = _LOGGING in path.parts or (path.name == "module.py" and code.co_name in _LOG)
+        return "audit" if file.startswith(_AUDIT) else "framework"
+    if inside := _in_package(file):
+        if inside[0] not in _FRAMEWORKS:
+            return "user"
+        logs = _LOGGING in path.parts or (path.name == "module.py" and function in _LOG)
         return "logging" if logs else "framework"
-    if package is not None:
-        return "user"
     return "framework" if path.is_relative_to(_STANDARD) else "user"
 
 
@@ -135,20 +123,12 @@ def _part_of_torch(path: str, function: str) -> Owner:
     return "update" if updates or function == "zero_grad" else "torch"
 
 
-def _package(path: Path) -> str | None:
-    """The installed package that a file belongs to; `None` for a file that is not installed."""
-    return next(iter(_in_package(path)), None)
-
-
-def _in_package(path: Path) -> tuple[str, ...]:
-    """The parts of a path from an installed package on; empty for a file that is not installed."""
-    tops = [at for at, part in enumerate(path.parts) if part in _INSTALLED]
-    return path.parts[tops[-1] + 1 :] if tops else ()
-
-
 @lru_cache(maxsize=4096)
-def _is_installed(file: str) -> bool:
-    return bool(_in_package(Path(file)))
+def _in_package(file: str) -> tuple[str, ...]:
+    """The parts of a path from an installed package on; empty for a file that is not installed."""
+    parts = Path(file).parts
+    tops = [at for at, part in enumerate(parts) if part in _INSTALLED]
+    return parts[tops[-1] + 1 :] if tops else ()
 
 
 _GETITEM = ("__getitems__", "__getitem__")
@@ -165,7 +145,7 @@ def shown_path(file: str) -> str:
     working directory or to the script's, if it lies below one of them.
     """
     path = Path(file)
-    if inside := _in_package(path):
+    if inside := _in_package(file):
         return os.fspath(Path(*inside))
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     for base in (Path.cwd(), *([Path(script).resolve().parent] if script else [])):
@@ -208,30 +188,23 @@ def definition_line(function: object) -> str | None:
     return place(code.co_filename, code.co_firstlineno)
 
 
-def filled_in(code: CodeType, name: str) -> str:
-    """The first line of a function that puts something into the variable *name*; else its own."""
-    lines = [line for _, _, line in code.co_lines() if line is not None]
-    last = max(lines, default=code.co_firstlineno)
-    line = _search(code.co_filename, rf"(?<![\w.]){re.escape(name)}", code.co_firstlineno, last)
-    return place(code.co_filename, line or code.co_firstlineno)
+def filled(file: str, name: str, first: int = 1, last: int | None = None) -> str:
+    """The first line of a file that puts something into what has this name; empty if none does.
 
-
-def filled_as_attribute(file: str, name: str) -> str:
-    """The first line of a file that puts something into an attribute *name*; empty if none does."""
-    return _filled(file, rf"\.{re.escape(name)}")
-
-
-def filled_as_global(file: str, name: str) -> str:
-    """The first line of a file that puts something into its global *name*; empty if none does."""
-    return _filled(file, rf"(?<![\w.]){re.escape(name)}")
-
-
-def _filled(file: str, pattern: str) -> str:
-    line = _search(file, pattern)
-    return place(file, line) if line else ""
-
-
-def _search(file: str, name: str, first: int = 1, last: int | None = None) -> int | None:
-    wanted = re.compile(name + _FILLS)
+    Args:
+        file: Source.
+        name: Of a variable; with a dot before it, of an attribute of anything.
+        first: Line to begin with.
+        last: Line to end with.
+    """
+    own = re.escape(name) if name.startswith(".") else rf"(?<![\w.]){re.escape(name)}"
+    wanted = re.compile(own + _FILLS)
     lines = enumerate(linecache.getlines(file)[first - 1 : last], start=first)
-    return next((number for number, line in lines if wanted.search(line)), None)
+    return next((place(file, number) for number, line in lines if wanted.search(line)), "")
+
+
+def filled_in(code: CodeType, name: str) -> str:
+    """The same of a variable of a function; else the function's own line."""
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    first, last = code.co_firstlineno, max(lines, default=code.co_firstlineno)
+    return filled(code.co_filename, name, first, last) or place(code.co_filename, first)

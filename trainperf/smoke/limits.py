@@ -107,23 +107,20 @@ def _measured(
     clock: Clock,
 ) -> DataShare:
     warmup, steps = warmup_and_steps
-    batches = iter(loader)
-    data_s = step_s = 0.0
-    done = 0
-    while done < warmup + steps:
+    batches, end = iter(loader), object()
+    data_s: list[float] = []
+    step_s: list[float] = []
+    while len(step_s) < warmup + steps:
         requested_s = clock()
-        try:
-            batch = next(batches)
-        except StopIteration:
+        batch = next(batches, end)
+        if batch is end:
             break
         got_s = clock()
-        step(batch)
-        ended_s = clock()
-        done += 1
-        if done > warmup:
-            data_s += got_s - requested_s
-            step_s += ended_s - got_s
-    return DataShare(data_s=data_s, step_s=step_s, steps=max(0, done - warmup))
+        step(batch)  # type: ignore[arg-type] # it is a batch, not the end
+        data_s.append(got_s - requested_s)
+        step_s.append(clock() - got_s)
+    counted = step_s[warmup:]
+    return DataShare(data_s=sum(data_s[warmup:]), step_s=sum(counted), steps=len(counted))
 
 
 def _advice(workers: object, measured: DataShare, limit: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType, TracebackType
 
 import torch
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainperf.accelerators import default_accelerator
+from trainperf.audit.nested import tensors_in
 from trainperf.audit.stack_frames import place
 from trainperf.core.errors import SmokeFailure
 from trainperf.core.formatting.units import plural
@@ -56,6 +58,8 @@ _OPERATORS = {
     "aten::index": "indexing with a boolean mask: the size depends on the values",
 }
 """Operators whose result the host needs before it can go on."""
+
+_MASKS = (torch.bool, torch.uint8)
 
 SCALER = "GradScaler.step() reads whether the gradients overflowed"
 
@@ -191,25 +195,14 @@ class _Called(TorchFunctionMode):
         return self._watch.called(name, (*args, *named.values()), lambda: func(*args, **named))
 
 
-def _tensors(arguments: Iterable[object]) -> list[torch.Tensor]:
-    tensors: list[torch.Tensor] = []
-    for each in arguments:
-        if isinstance(each, torch.Tensor):
-            tensors.append(each)
-        elif isinstance(each, list | tuple):
-            tensors += _tensors(each)
-    return tensors
-
-
-def _any_on_device(arguments: Iterable[object]) -> bool:
-    return any(tensor.device.type != "cpu" for tensor in _tensors(arguments))
+def _any_on_device(arguments: Sequence[object]) -> bool:
+    return any(tensor.device.type != "cpu" for tensor in tensors_in(arguments))
 
 
 def _waits(name: str, arguments: Sequence[object]) -> bool:
     """Of operators with several forms, whether this one has a size that depends on values."""
     if name == "aten::index":
-        indices = _tensors(arguments[1:])
-        return any(index.dtype in {torch.bool, torch.uint8} for index in indices)
+        return any(index.dtype in _MASKS for index in tensors_in(arguments[1:]))
     return name != "aten::repeat_interleave" or not any(isinstance(each, int) for each in arguments)
 
 
@@ -277,11 +270,10 @@ def _forbidden(watch: Watch) -> Iterator[None]:
 def _raised_at(trace: TracebackType | None) -> CodeLocation:
     """The user's innermost line of a traceback."""
     last = NOWHERE
-    while trace is not None:
-        frame = location_of(trace.tb_frame)
-        if frame.file == trace.tb_frame.f_code.co_filename:
-            last = CodeLocation(file=frame.file, line=trace.tb_lineno, function=frame.function)
-        trace = trace.tb_next
+    for frame, line in walk_tb(trace):
+        code = frame.f_code
+        if location_of(frame).file == code.co_filename:
+            last = CodeLocation(file=code.co_filename, line=line, function=code.co_name)
     return last
 
 
@@ -298,18 +290,21 @@ def _evidence(waits: list[tuple[Wait, int]]) -> str:
 
 
 def _advice(what: str) -> str:
-    if what == SCALER:
-        return (
-            "give the scaler a fused optimizer (AdamW(fused=True)), which decides on the device, "
-            "or train in bfloat16 without a scaler."
-        )
-    if "if tensor" in what:
-        return "decide on the device with torch.where, or decide on the host from host values."
-    if "size depends" in what or "output_size" in what:
-        return "keep the size fixed: torch.where or a multiplication by the mask, or output_size=."
-    if "index or a count" in what:
-        return "keep sizes and indices of Python as Python numbers, made by the collate function."
-    return (
-        "keep the value on the device (loss.detach()), add it up there, and read it every 50 or "
-        "100 steps, outside the step; copies to the host: non_blocking=True into pinned memory."
-    )
+    return next((advice for words, advice in _ADVICE.items() if words in what), _ON_DEVICE)
+
+
+_KEEP_SIZE = "keep the size fixed: torch.where or a multiplication by the mask, or output_size=."
+_ON_DEVICE = (
+    "keep the value on the device (loss.detach()), add it up there, and read it every 50 or 100 "
+    "steps, outside the step; copies to the host: non_blocking=True into pinned memory."
+)
+_ADVICE = {
+    SCALER: "give the scaler a fused optimizer (AdamW(fused=True)), which decides on the device, "
+    "or train in bfloat16 without a scaler.",
+    "if tensor": "decide on the device with torch.where, or decide on the host from host values.",
+    "size depends": _KEEP_SIZE,
+    "output_size": _KEEP_SIZE,
+    "index or a count": "keep sizes and indices of Python as Python numbers, made by the collate "
+    "function.",
+}
+"""By what is in the name of the first wait."""

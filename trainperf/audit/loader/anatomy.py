@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from trainperf.audit.loader.probe_loader import loaders, random_state_kept, second
-from trainperf.audit.loader.timed_loader import BatchTiming, Parcel, TransportTiming
+from trainperf.audit.loader.timed_loader import Parcel
 from trainperf.audit.nested import walker
 from trainperf.audit.stack_frames import definition_line, getitem_line
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
@@ -78,36 +78,28 @@ def loader_anatomy(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TimedBatch:
-    timing: BatchTiming
-    transport: TransportTiming | None
-    pinning_ns: int | None
+    parcel: Parcel
+    """Emptied."""
     arrived_ns: int
     tensors: int
     size_bytes: int
-    first: bool
-    """Of its worker."""
 
 
 def _timed_batches(
     loader: "DataLoader[Any]", batches: int, limit_s: float, clock: HostClock
 ) -> list[_TimedBatch]:
     timed: list[_TimedBatch] = []
-    workers: set[int] = set()
     for parcel in _arriving(loader):
         arrived_ns = clock()
-        contents = list(_contents(parcel.batch))
+        contents, parcel.batch = list(_contents(parcel.batch)), None
         timed.append(
             _TimedBatch(
-                timing=parcel.timing,
-                transport=parcel.transport,
-                pinning_ns=parcel.pinning_ns,
+                parcel=parcel,
                 arrived_ns=arrived_ns,
                 tensors=sum(isinstance(content, torch.Tensor) for content in contents),
                 size_bytes=sum(map(_size, contents)),
-                first=parcel.timing.worker not in workers,
             )
         )
-        workers.add(parcel.timing.worker)
         if len(timed) >= batches or arrived_ns - timed[0].arrived_ns > limit_s * 1e9:
             break
     return timed
@@ -132,10 +124,12 @@ def _anatomy(
     ended_ns: int,
 ) -> LoaderAnatomy:
     """Statistics over the typical batches: a worker's first finds everything cold."""
-    typical = [batch for batch in timed if not batch.first] or timed
-    timings = [batch.timing for batch in typical]
-    transports = [batch.transport for batch in typical if batch.transport is not None]
-    pinnings_ns = [batch.pinning_ns for batch in typical if batch.pinning_ns is not None]
+    first = {batch.parcel.timing.worker: batch for batch in reversed(timed)}
+    typical = [batch for batch in timed if batch is not first[batch.parcel.timing.worker]] or timed
+    parcels = [batch.parcel for batch in typical]
+    timings = [parcel.timing for parcel in parcels]
+    transports = [parcel.transport for parcel in parcels if parcel.transport is not None]
+    pinnings_ns = [parcel.pinning_ns for parcel in parcels if parcel.pinning_ns is not None]
     return LoaderAnatomy(
         batches=len(typical),
         workers=loader.num_workers,

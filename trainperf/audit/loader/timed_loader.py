@@ -16,14 +16,12 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from trainperf.core.machine.clocks import monotonic_ns
 
 
+@dataclass(slots=True)
 class Tally:
     """Time in the dataset since the last batch of this process, and its samples."""
 
-    __slots__ = ("samples", "spent_ns")
-
-    def __init__(self) -> None:
-        self.spent_ns = 0
-        self.samples = 0
+    spent_ns: int = 0
+    samples: int = 0
 
     def add(self, spent_ns: int, samples: int = 1) -> None:
         """Add the time of some samples."""
