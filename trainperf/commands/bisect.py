@@ -76,8 +76,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._looks import ProofOptions
     from trainperf.commands._paired_runs import sigterm_as_interrupt, unused_folder
     from trainperf.reports.bisection import bisection_document
-    from trainperf.reports.layout.forms import rendered
-    from trainperf.reports.layout.json import as_json_line
+    from trainperf.reports.layout.forms import as_json_line, rendered
 
     _check(given)
     out = unused_folder(local_path(given.out)).absolute()
