@@ -26,7 +26,7 @@ from trainperf.reports.bisection import (
     notes,
     plan_sentence,
 )
-from trainperf.reports.layout.json import as_json_line
+from trainperf.reports.layout.forms import as_json_line
 from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text
 

@@ -143,7 +143,7 @@ def forms(report: TraceReport, folder: Path) -> dict[str, str]:
     """The words of every form."""
     write_capture(a_run(folder), report)
     store, key = Store([folder], lambda: 0.0), "rank0-step000120-3steps.analysis.json"
-    tab = json.loads(store.capture("first/trainperf", key).body)["html"]
+    tab = json.loads(store.capture("first/trainperf", key))["html"]
     parts = capture_document(report)
     shown = {
         "text": trace_text(report),

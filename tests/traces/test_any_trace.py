@@ -8,7 +8,7 @@ from support.traces import Launches, event, table_of
 
 from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.reports.capture.document import capture_document
-from trainperf.reports.layout.json import trace_json
+from trainperf.reports.layout.forms import as_json
 from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text
 from trainperf.traces.answer import answer
@@ -72,7 +72,7 @@ def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:
     said = diagnosed(TraceReport(ranks=(trace,), answer=answer(found)))
     assert as_text(capture_document(said))
     assert as_markdown(capture_document(said))
-    assert "NaN" not in trace_json([said])
+    assert "NaN" not in as_json(said)
 
 
 def assert_sound(trace: RankTrace) -> None:

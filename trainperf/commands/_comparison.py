@@ -36,8 +36,7 @@ from trainperf.core.window import RunWindow
 from trainperf.reports.comparison import answer, comparison_document, loss_sentence
 from trainperf.reports.comparison_page import Pair, read
 from trainperf.reports.comparison_page import render as page
-from trainperf.reports.layout.forms import rendered
-from trainperf.reports.layout.json import as_json, as_json_line
+from trainperf.reports.layout.forms import as_json, as_json_line, rendered
 
 
 _MACHINE_READ = frozenset({"json", "line", "html"})

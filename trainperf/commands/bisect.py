@@ -60,8 +60,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._paired_runs import ProofOptions
     from trainperf.commands._trainings import sigterm_as_interrupt, unused_folder
     from trainperf.reports.bisection import bisection_document
-    from trainperf.reports.layout.forms import rendered
-    from trainperf.reports.layout.json import as_json_line
+    from trainperf.reports.layout.forms import as_json_line, rendered
 
     if not given.command:
         raise ConfigError(

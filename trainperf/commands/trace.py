@@ -35,15 +35,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.diagnosis.of_capture import diagnosed
     from trainperf.reports.capture.document import capture_document
-    from trainperf.reports.layout.forms import rendered
-    from trainperf.reports.layout.json import trace_json
+    from trainperf.reports.layout.forms import as_json, rendered
     from trainperf.traces.job_report import reports
     from trainperf.traces.results import AnalysisOptions
 
     options = AnalysisOptions(lanes=given.lanes, steps=given.steps or (None, None))
     jobs = tuple(map(diagnosed, reports(given.paths, options, given.engine)))
     if given.format == "json":
-        return trace_json(jobs)
+        return as_json(jobs[0] if len(jobs) == 1 else jobs)
     documents = map(capture_document, jobs)
     return "\n".join(rendered(each, None, given.format, sys.stdout) for each in documents)
 

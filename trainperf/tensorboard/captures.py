@@ -60,11 +60,10 @@ class CaptureEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Captures:
-    """The captures of one run; an analysis is decoded again only when its file has changed."""
+    """The captures of one run."""
 
     def __init__(self, run: Path) -> None:
         self._folder = run / TRACES
-        self._cache: dict[str, tuple[Stamp, TraceReport | str]] = {}
 
     def listing(self) -> TraceListing:
         """What is there now."""
@@ -92,11 +91,7 @@ class Captures:
 
     def report(self, name: str, listing: TraceListing) -> TraceReport | str:
         """An analysis that was found, or why it cannot be read."""
-        now = listing.analyses[name]
-        entry = self._cache.get(name)
-        if entry is None or entry[0] != now:
-            entry = self._cache[name] = (now, _decoded(self._folder / name, now))
-        return entry[1]
+        return _decoded(self._folder / name, listing.analyses[name])
 
     def trace(self, file: str, listing: TraceListing) -> Path | None:
         """Where a trace that was found is; `None` for any other name."""

@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.runs import MS, RankSpec, make_gap, make_info, make_steps, summary_of
-from trainperf.reports.run.ranks_lost import ranks_lost
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar, Totals
+from trainperf.reports.run.ranks import ranks_lost
 from trainperf.reports.run.tables import split_line
 from trainperf.reports.run.text import lines, render
 

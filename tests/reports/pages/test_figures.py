@@ -137,8 +137,8 @@ def test_twenty_steps_on_eight_ranks_have_a_page(tmp_path: Path) -> None:
     cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
 
     assert [row[0] for row in cells] == ["typical", *map(str, range(8))]
-    assert cells[1][-4:-2] == ["22.0 ms", "–"]
-    assert cells[4][-4:-2] == ["2.0 ms", "20.0 ms"]
+    assert cells[1][-4:-2] == ["█ 22.0 ms", "–"]
+    assert cells[4][-4:-2] == ["2.0 ms", "█ 20.0 ms"]
 
 
 def test_the_page_of_many_ranks_is_no_larger_than_that_of_some(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_the_page_of_many_ranks_is_no_larger_than_that_of_some(tmp_path: Path) -
         pages[ranks] = render(load_page_data(Run.open(tmp_path / str(ranks))))
 
     assert len(pages[512]) < 1.05 * len(pages[256])
-    assert "Of 512 ranks the 1 that differ most" in pages[512]
+    assert "of 512 ranks the 1 that differ most" in pages[512]
     assert '<td class="text">37</td>' in pages[512]
 
 

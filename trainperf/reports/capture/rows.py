@@ -89,29 +89,21 @@ def _device(rank: RankTrace) -> list[Row]:
     totals = rank.totals
     if totals.gpu_busy_fraction is None:
         return []
-    causes = (
-        ("idle_data_wait_fraction", "the host is in the DataLoader"),
-        ("idle_host_bound_fraction", _kernels(rank)),
-        ("idle_sync_fraction", _syncs(rank)),
-        ("idle_other_fraction", "the next work had been launched"),
-    )
-    busy_s = _per_step(totals.gpu_busy_s or 0.0)
+    busy = f"{_per_step(totals.gpu_busy_s or 0.0)}; of the span of the steps' GPU work"
+    inner = {
+        "idle_data_wait_fraction": "the host is in the DataLoader",
+        "idle_host_bound_fraction": _kernels(rank),
+        "idle_sync_fraction": _syncs(rank),
+        "idle_other_fraction": "the next work had been launched",
+    }
+    computing = fine_share(totals.compute_fraction or 0.0)
     return [
-        _row(
-            "gpu_busy_fraction",
-            fine_share(totals.gpu_busy_fraction),
-            f"{busy_s}; of the span of the steps' GPU work",
-        ),
-        _row(
-            "compute_fraction",
-            fine_share(totals.compute_fraction or 0.0),
-            _tensor_cores(rank),
-            inner=True,
-        ),
+        _row("gpu_busy_fraction", fine_share(totals.gpu_busy_fraction), busy),
+        _row("compute_fraction", computing, _tensor_cores(rank), inner=True),
         _row("gpu_idle_s", fine_share(1.0 - totals.gpu_busy_fraction)),
         *(
             _row(field, fine_share(getattr(totals, field) or 0.0), note, inner=True)
-            for field, note in causes
+            for field, note in inner.items()
         ),
     ]
 

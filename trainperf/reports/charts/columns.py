@@ -10,7 +10,6 @@ arrive the groups are joined in pairs, so memory is constant and groups do not m
 """
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,6 @@ MEMORY = ("allocated_bytes", "reserved_bytes", "peak_bytes", "resident_bytes")
 """Facts of which the largest over ranks is drawn."""
 
 Ints = npt.NDArray[np.int64]
-Kind = TypeVar("Kind", np.float64, np.int64)
 
 
 class Groups:
@@ -56,7 +54,7 @@ class Groups:
         self._steps[chosen] += sizes
         for name, values in columns.items():
             if name not in self._spans:
-                self._spans[name] = Span(self._room)
+                self._spans[name] = Span.empty(self._room)
             if not np.isnan(values).all():
                 self._spans[name].merge(chosen, Span.of(values, index, begins, sizes))
 
@@ -87,7 +85,8 @@ class Groups:
 
     def _join(self) -> None:
         self.width *= 2
-        self._steps = _halved(self._steps[::2] + self._steps[1::2], 0)
+        joined = self._steps[::2] + self._steps[1::2]
+        self._steps = np.concatenate((joined, np.zeros(len(joined), np.int64)))
         for span in self._spans.values():
             span.join()
 
@@ -95,33 +94,60 @@ class Groups:
 class Span:
     """One column over groups: sum and count of its values, and the extremes of single steps."""
 
-    def __init__(self, length: int = 0) -> None:
-        self.sum = np.zeros(length)
-        self.count = np.zeros(length, np.int64)
-        self.low = np.full(length, np.inf)
-        self.high = np.full(length, -np.inf)
-        self.high_at = np.full(length, -1, np.int64)
-        """Number of the first step with the largest value."""
+    def __init__(self, cells: Column) -> None:
+        self.cells = cells
+        """Sum, count, smallest, largest, and where that is: a row each."""
+
+    @classmethod
+    def empty(cls, length: int) -> "Span":
+        """Groups without a value."""
+        return cls(np.tile(np.array([[0.0], [0.0], [np.inf], [-np.inf], [-1.0]]), length))
 
     @classmethod
     def of(cls, values: Column, index: Column, begins: npt.NDArray[np.intp], sizes: Ints) -> "Span":
         """The column of some steps whose groups begin at *begins*."""
-        span = cls()
-        span.low = np.minimum.reduceat(values, begins)
-        largest = values
-        # A missing value is the least of its group: most columns have none and are not searched.
-        if np.isnan(span.low).any():
-            measured = ~np.isnan(values)
-            span.sum = np.add.reduceat(np.where(measured, values, 0.0), begins)
-            span.count = np.add.reduceat(measured.astype(np.int64), begins)
-            span.low = np.minimum.reduceat(np.where(measured, values, np.inf), begins)
-            largest = np.where(measured, values, -np.inf)
-        else:
-            span.sum, span.count = np.add.reduceat(values, begins), sizes
-        span.high = np.maximum.reduceat(largest, begins)
-        hits = np.flatnonzero(largest == np.repeat(span.high, sizes))
-        span.high_at = index[hits[np.searchsorted(hits, begins)]].astype(np.int64)
-        return span
+        measured = ~np.isnan(values)
+        largest = np.where(measured, values, -np.inf)
+        high = np.maximum.reduceat(largest, begins)
+        hits = np.flatnonzero(largest == np.repeat(high, sizes))
+        rows = (
+            np.add.reduceat(np.where(measured, values, 0.0), begins),
+            np.add.reduceat(measured.astype(np.float64), begins),
+            np.minimum.reduceat(np.where(measured, values, np.inf), begins),
+            high,
+            index[hits[np.searchsorted(hits, begins)]],
+        )
+        return cls(np.stack(rows))
+
+    @property
+    def sum(self) -> Column:
+        """Of the values in each group."""
+        row: Column = self.cells[0]
+        return row
+
+    @property
+    def count(self) -> Column:
+        """How many values."""
+        row: Column = self.cells[1]
+        return row
+
+    @property
+    def low(self) -> Column:
+        """The smallest of a single step."""
+        row: Column = self.cells[2]
+        return row
+
+    @property
+    def high(self) -> Column:
+        """The largest of a single step."""
+        row: Column = self.cells[3]
+        return row
+
+    @property
+    def high_at(self) -> Ints:
+        """Number of the first step with the largest value."""
+        row: Ints = self.cells[4].astype(np.int64)
+        return row
 
     def mean(self) -> Column:
         """Mean value per group, NaN where there is none."""
@@ -129,41 +155,35 @@ class Span:
 
     def merge(self, chosen: Ints, new: "Span") -> None:
         """Add later steps to the groups *chosen*."""
-        self.sum[chosen] += new.sum
-        self.count[chosen] += new.count
-        self.low[chosen] = np.minimum(self.low[chosen], new.low)
-        larger = new.high > self.high[chosen]
-        self.high_at[chosen] = np.where(larger, new.high_at, self.high_at[chosen])
-        self.high[chosen] = np.maximum(self.high[chosen], new.high)
+        self.cells[:, chosen] = _joined(self.cells[:, chosen], new.cells)
 
     def join(self) -> None:
         """Two neighbouring groups become one, in the first half of the room."""
-        larger = self.high[1::2] > self.high[::2]
-        high_at = np.where(larger, self.high_at[1::2], self.high_at[::2])
-        self.sum = _halved(self.sum[::2] + self.sum[1::2], 0.0)
-        self.count = _halved(self.count[::2] + self.count[1::2], 0)
-        self.low = _halved(np.minimum(self.low[::2], self.low[1::2]), np.inf)
-        self.high = _halved(np.maximum(self.high[::2], self.high[1::2]), -np.inf)
-        self.high_at = _halved(high_at, -1)
+        joined = _joined(self.cells[:, ::2], self.cells[:, 1::2])
+        self.cells = np.concatenate((joined, Span.empty(joined.shape[1]).cells), axis=1)
 
     def chosen(self, places: Ints) -> "Span":
         """The column over some of the groups."""
-        span = Span()
-        span.sum, span.count = self.sum[places], self.count[places]
-        span.low, span.high = self.low[places], self.high[places]
-        span.high_at = self.high_at[places]
-        return span
+        return Span(self.cells[:, places])
+
+
+def _joined(one: Column, later: Column) -> Column:
+    """Groups of earlier and of later steps as one."""
+    return np.stack(
+        (
+            one[0] + later[0],
+            one[1] + later[1],
+            np.minimum(one[2], later[2]),
+            np.maximum(one[3], later[3]),
+            np.where(later[3] > one[3], later[4], one[4]),
+        )
+    )
 
 
 def over(amounts: Column, units: Column | Ints) -> Column:
     """Quotients, NaN where there is nothing to divide by."""
     measured = units > 0
     return np.where(measured, amounts / np.where(measured, units, 1), np.nan)
-
-
-def _halved(joined: npt.NDArray[Kind], empty: float) -> npt.NDArray[Kind]:
-    """The joined groups, and as many empty ones behind them."""
-    return np.concatenate((joined, np.full(len(joined), empty, joined.dtype)))
 
 
 class SeriesFold:

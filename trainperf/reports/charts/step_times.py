@@ -11,16 +11,12 @@ from trainperf.core.formatting.html.figures import (
     Axis,
     Frame,
     Lane,
-    Point,
     Unit,
-    area,
     box,
-    curve,
     keys,
     lanes,
     moment,
     note,
-    short,
     top,
     upright,
 )
@@ -93,11 +89,10 @@ class Bins:
         low = min((part.lowest for part in filled), default=0)
         high = max((part.lowest + len(part.counts) for part in filled), default=1)
         margin = max(_MARGIN, (high - low) // 32)
-        low, high = low - margin, high + margin
-        self._each = max(1, -(-(high - low) // most))
-        self._number = -(-(high - low) // self._each)
-        self._low = low
-        places = low + self._each * np.arange(self._number + 1)
+        self._each = max(1, -(-(high - low + 2 * margin) // most))
+        self._low = low - margin
+        self._number = -(-(high + margin - self._low) // self._each)
+        places = self._low + self._each * np.arange(self._number + 1)
         self.edges_s: Column = np.exp(places * np.log(GROWTH))
 
     def counts(self, distribution: Distribution) -> npt.NDArray[np.int64]:
@@ -106,7 +101,8 @@ class Bins:
         start = distribution.lowest - self._low
         if distribution.counts.any():
             counted[start : start + len(distribution.counts)] = distribution.counts
-        return np.add.reduceat(counted, np.arange(0, len(counted), self._each))
+        binned: npt.NDArray[np.int64] = counted.reshape(-1, self._each).sum(axis=1)
+        return binned
 
 
 def _with(before: Distribution | None, walls: Column) -> Distribution | None:
@@ -126,36 +122,35 @@ _EMPTY_PX = 24
 _DECADE = 8.0
 """Ratio of the axis's ends from which each tick is said in its own unit."""
 
+_PERCENTILES = (("median", 50), ("p95", 95), ("p99", 99))
+
 
 def histogram(walls: WallsFold) -> list[Chart]:
     """Steps by their time, on a logarithmic axis: one slow step does not flatten the rest."""
     if not walls.every():
         return []
     bins = Bins(walls.every(), _BINS)
-    edges = bins.edges_s
-    steady = np.zeros(len(edges) - 1, np.int64)
-    if walls.steady is not None:
-        steady = bins.counts(walls.steady)
-    there = bool(steady.any())
-    frame = Frame(
-        across=_across(edges),
-        up=Axis(low=0.0, high=top([float(steady.max())]) if there else 0.0, say=short, whole=True),
-        height=190 if there else _EMPTY_PX,
-    )
-    marks = list(_bars(frame, edges, steady))
-    over = []
-    if walls.steady is not None:
-        for height, (name, percentile) in enumerate((("median", 50), ("p95", 95), ("p99", 99))):
-            at_s = walls.steady.quantile(percentile)
-            marks.append(upright(frame.x(at_s), frame.height))
-            over.append(note(frame.x(at_s), 2.0 + 15 * height, f"{name} {duration(at_s)}"))
-    rows = [
-        _lane(frame, edges, name, bins.counts(distribution))
-        for name, distribution in walls.left_out.items()
+    steady = [] if walls.steady is None else [walls.steady]
+    frame = _frame(bins, steady)
+    over = [
+        note(frame.x(each.quantile(percentile)), 2.0 + 15 * height, _mark(each, name, percentile))
+        for each in steady
+        for height, (name, percentile) in enumerate(_PERCENTILES)
     ]
-    names = ("step time", "steady steps" if there else "no steady step")
+    marks = [bar for each in steady for bar in _bars(frame, bins, each, "g0")]
+    marks += [
+        upright(frame.x(each.quantile(percentile)), frame.height)
+        for each in steady
+        for _, percentile in _PERCENTILES
+    ]
+    rows = [_lane(frame, bins, name, each) for name, each in walls.left_out.items()]
+    names = ("step time", "share of the steady steps" if steady else "no steady step")
     picture = frame.picture("steady steps by their time", marks, names=names, over=over)
     return [Chart(Markup(lanes(rows) + picture))]
+
+
+def _mark(distribution: Distribution, name: str, percentile: int) -> str:
+    return f"{name} {duration(distribution.quantile(percentile))}".strip()
 
 
 def beside(sides: Sequence[Distribution | None], names: Sequence[str]) -> list[Chart]:
@@ -164,72 +159,55 @@ def beside(sides: Sequence[Distribution | None], names: Sequence[str]) -> list[C
     if len(measured) < len(sides):
         return []
     bins = Bins(measured, _BINS)
-    edges = bins.edges_s
-    shares = [bins.counts(side) / side.n for side in measured]
-    frame = Frame(
-        across=_across(edges),
-        up=Axis(low=0.0, high=top([float(side.max()) for side in shares]), unit=Unit.of_shares()),
-        height=220,
-    )
+    frame = _frame(bins, measured)
     marks, over = [], []
-    for place, (side, share, colour) in enumerate(zip(measured, shares, SIDES, strict=True)):
-        outline = list(_outline(frame, edges, share))
-        marks += [area(outline, f"band g{colour}"), curve(outline, f"s{colour}")]
-        median_s = side.quantile(50)
-        marks.append(upright(frame.x(median_s), frame.height))
-        over.append(note(frame.x(median_s), 2.0 + 15 * place, f"{duration(median_s)}"))
-    picture = frame.picture(
-        "steady step times of both runs",
-        marks,
-        names=("step time", "share of the steady steps"),
-        over=over,
-    )
+    for place, (side, colour) in enumerate(zip(measured, SIDES, strict=True)):
+        at = frame.x(side.quantile(50))
+        marks += [*_bars(frame, bins, side, f"band g{colour}"), upright(at, frame.height)]
+        over.append(note(at, 2.0 + 15 * place, _mark(side, "", 50)))
+    axes = ("step time", "share of the steady steps")
+    picture = frame.picture("steady step times of both runs", marks, names=axes, over=over)
     named = keys((name, f"k{colour}") for name, colour in zip(names, SIDES, strict=True))
     return [Chart(Markup(picture + named))]
 
 
-def _across(edges: Column) -> Axis:
-    low, high = float(edges[0]), float(edges[-1])
+def _frame(bins: Bins, sides: Sequence[Distribution]) -> Frame:
+    """Times across, shares of each side's steps up."""
+    low, high = float(bins.edges_s[0]), float(bins.edges_s[-1])
     wide = high / low >= _DECADE
-    return Axis(
-        low=low,
-        high=high,
-        unit=Unit.of_seconds(high),
-        logarithmic=True,
-        say=moment if wide else None,
-    )
-
-
-def _bars(frame: Frame, edges: Column, counts: npt.NDArray[np.int64]) -> Iterator[Markup]:
-    for place in np.flatnonzero(counts):
-        left, right = frame.x(edges[place]), frame.x(edges[place + 1])
-        high = max(frame.height - frame.y(float(counts[place])), _LEAST_PX)
-        label = _label(edges, int(place), int(counts[place]))
-        yield box((left, frame.height - high), (right - left - 1.0, high), "g0", label)
-
-
-def _label(edges: Column, place: int, number: int) -> str:
-    low, high = (duration(float(edges[side])) for side in (place, place + 1))
-    return f"{plural(number, 'step')} of {low} to {high}"
-
-
-def _lane(frame: Frame, edges: Column, name: str, counts: npt.NDArray[np.int64]) -> Lane:
-    return Lane(
-        name=words(name),
-        marks=tuple(
-            (
-                frame.x(edges[place]),
-                frame.x(edges[place + 1]) - frame.x(edges[place]) - 1.0,
-                f"{_label(edges, int(place), int(counts[place]))}: {words(name)}",
-            )
-            for place in np.flatnonzero(counts)
+    largest = [float(bins.counts(side).max() / side.n) for side in sides]
+    return Frame(
+        across=Axis(
+            low=low,
+            high=high,
+            unit=Unit.of_seconds(high),
+            logarithmic=True,
+            say=moment if wide else None,
         ),
+        up=Axis(low=0.0, high=top(largest) if sides else 0.0, unit=Unit.of_shares()),
+        height=190 if sides else _EMPTY_PX,
     )
 
 
-def _outline(frame: Frame, edges: Column, shares: Column) -> Iterator[Point]:
-    yield frame.x(edges[0]), float(frame.height)
-    for place, share in enumerate(shares):
-        for edge in (edges[place], edges[place + 1]):
-            yield frame.x(edge), frame.y(float(share))
-    yield frame.x(edges[-1]), float(frame.height)
+def _bars(frame: Frame, bins: Bins, side: Distribution, kind: str) -> Iterator[Markup]:
+    counts = bins.counts(side)
+    for left, wide, label, number in _filled(frame, bins, counts):
+        high = max(frame.height - frame.y(number / side.n), _LEAST_PX)
+        yield box((left, frame.height - high), (wide, high), kind, label)
+
+
+def _filled(
+    frame: Frame, bins: Bins, counts: npt.NDArray[np.int64]
+) -> Iterator[tuple[float, float, str, int]]:
+    """Of each bin that holds a step: where it is, how wide, what is said of it, and how many."""
+    for place in np.flatnonzero(counts).tolist():
+        low, high = (float(edge) for edge in bins.edges_s[place : place + 2])
+        number = int(counts[place])
+        label = f"{plural(number, 'step')} of {duration(low)} to {duration(high)}"
+        yield frame.x(low), frame.x(high) - frame.x(low) - 1.0, label, number
+
+
+def _lane(frame: Frame, bins: Bins, name: str, excluded: Distribution) -> Lane:
+    filled = _filled(frame, bins, bins.counts(excluded))
+    marks = tuple((left, wide, f"{label}: {words(name)}") for left, wide, label, _ in filled)
+    return Lane(name=words(name), marks=marks)

@@ -2,7 +2,7 @@
 
 import { Source } from "./api.js";
 import { Captures } from "./captures.js";
-import { el, fill, whenChanged } from "./dom.js";
+import { el, fill, parsed, whenChanged } from "./dom.js";
 import { zoomable } from "./zoom.js";
 
 const EVERY_MS = 3000;
@@ -76,7 +76,7 @@ async function pollReport() {
   const answer = await asking(report, at("report"), "run", { run, ...asked });
   // Somebody may have chosen another run or window while this one was on its way.
   if (!answer || run !== chosen[0] || asked !== view) return;
-  drawn(at("report"), answer.html);
+  fill(at("report"), parsed(answer.html));
   ranks(answer.ranks);
   at("whole").hidden = asked.first === undefined;
   captures.show(run, answer.captures);
@@ -86,7 +86,7 @@ async function pollComparison() {
   const [after, before] = chosen;
   if (!before || before === after) return fill(at("comparison"));
   const answer = await asking(comparison, at("comparison"), "compare", { before, after });
-  if (answer && chosen[0] === after && chosen[1] === before) drawn(at("comparison"), answer.html);
+  if (answer && chosen[0] === after && chosen[1] === before) fill(at("comparison"), parsed(answer.html));
   return null;
 }
 
@@ -100,13 +100,6 @@ async function asking(source, node, route, query) {
     fill(node, el("section", {}, el("p", { class: "warn" }, error.message)));
     return null;
   }
-}
-
-// The server's own markup, in which every name from a file is text; no script could run from it.
-function drawn(node, html) {
-  const parts = document.createElement("template");
-  parts.innerHTML = html;
-  fill(node, parts.content);
 }
 
 function ranks(numbers) {

@@ -1,7 +1,7 @@
 // The captures of a run: each trace summed up, drawn, and to be had as a file.
 
 import { Source, url } from "./api.js";
-import { el, fill, whenChanged } from "./dom.js";
+import { el, fill, parsed, whenChanged } from "./dom.js";
 import { openInPerfetto } from "./perfetto.js";
 import { zoomable } from "./zoom.js";
 
@@ -70,7 +70,7 @@ export class Captures {
     const { key } = picture.closest("[data-key]").dataset;
     const { place } = picture.closest("[data-place]").dataset;
     const { html } = await new Source().ask("picture", { run: this.run, key, place, first_s, last_s });
-    picture.replaceWith(parsed(html));
+    picture.replaceWith(...parsed(html));
   }
 
   files(traces) {
@@ -85,12 +85,6 @@ export class Captures {
       el("a", { href: address, download: trace.file }, `Download ${trace.file}`), el("span", { class: "soft" }, bytes(trace.bytes)),
       el("button", { type: "button", onclick: () => openInPerfetto(address, trace.file, (text) => fill(state, text)) }, "Open in Perfetto ↗"), state);
   }
-}
-
-function parsed(html) {
-  const parts = document.createElement("template");
-  parts.innerHTML = html;
-  return parts.content;
 }
 
 function bytes(amount) {
