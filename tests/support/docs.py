@@ -6,6 +6,7 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import torch
@@ -35,7 +36,8 @@ TRACED = {
 }
 """Names in the documents, and which recorded trace stands for each."""
 
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+"""Also those in tabs, which are indented."""
 _COMMAND = re.compile(r"^(trainperf|bash) [^·]")
 
 
@@ -65,7 +67,7 @@ def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     return [
-        Block(page, text[: found.start()].count("\n") + 2, found[1], found[2])
+        Block(page, text[: found.start()].count("\n") + 2, found[2], dedent(found[3]))
         for found in _BLOCK.finditer(text)
     ]
 
