@@ -88,7 +88,7 @@ PUBLISHED: Mapping[str, Published] = {
     "bisection": Published(
         type=Bisection,
         version=BISECTION_VERSION,
-        title="`trainperf bisect … --format json`: the first slow commit or package",
+        title="`trainperf bisect … --format json`: the first slow commit",
     ),
 }
 """Name of the file in `trainperf/schemas/`, and what it describes."""

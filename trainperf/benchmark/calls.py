@@ -14,7 +14,6 @@ mapping, the attribute `loss`), else the tensor an inference function returned.
 import math
 import random
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +34,7 @@ from trainperf.accelerators import (
 from trainperf.audit.loader.probe_loader import random_state_kept
 
 
-__all__ = ["Clock", "graphs_built", "measurement", "seconds_of", "synchronised_clock"]
+__all__ = ["Clock", "measurement", "seconds_of", "synchronised_clock"]
 
 Clock = Callable[[], float]
 """Seconds on a monotonic clock that waits for the device before it is read."""
@@ -53,19 +52,6 @@ def measurement(times_s: Sequence[float]) -> Measurement:
     """Some durations as `torch.utils.benchmark` has them: it tells median and spread."""
     spec = TaskSpec(stmt="step(batch)", setup="pass", num_threads=torch.get_num_threads())
     return Measurement(number_per_run=1, raw_times=list(times_s), task_spec=spec)
-
-
-def graphs_built() -> int | None:
-    """Graphs that `torch.compile` has built in this process, by torch's own private statistics.
-
-    0 before the compiler was first used, which this does not import; `None` where torch does not
-    count.
-    """
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    if dynamo is None:
-        return 0
-    counters = getattr(dynamo, "counters", None)
-    return None if counters is None else int(counters["stats"].get("unique_graphs", 0))
 
 
 class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):

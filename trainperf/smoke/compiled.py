@@ -4,11 +4,10 @@ import textwrap
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-import torch
 import torch._dynamo.utils as dynamo
 
-from trainperf.benchmark.calls import graphs_built
 from trainperf.core.errors import ConfigError, SmokeFailure
+from trainperf.recording.probes.compilation import graphs_built
 from trainperf.recording.probes.dynamo_log import first_line, recompile_reason
 
 
@@ -22,24 +21,24 @@ def assert_no_recompile(
 ) -> None:
     """Fail if *step* makes torch.compile build a graph on a batch after the first *warmup* ones.
 
-    Counts through torch's own statistics, which are not a public interface: `ConfigError` where
-    they are missing.  Also fails if torch.compile has built nothing in this process.
+    Counts through torch's own statistics.  Also fails if torch.compile has built nothing in this
+    process.
     """
     __tracebackhide__ = True
     later: list[int] = []
     done = 0
     earlier = _metrics()
     for at, batch in enumerate(batches):
-        before = _graphs()
+        before = graphs_built()
         if at == warmup:
             earlier = _metrics()
         step(batch)
         done += 1
-        if at >= warmup and _graphs() > before:
+        if at >= warmup and graphs_built() > before:
             later.append(at)
     if done <= warmup:
         raise ConfigError(f"warmup={warmup}: there are only {done} batches; pass more of them")
-    if not _graphs():
+    if not graphs_built():
         raise SmokeFailure(
             "torch.compile has built no graph in this process, so there is nothing to recompile.",
             "compile the model or the step first, and call what torch.compile(model) returns; "
@@ -66,17 +65,6 @@ def _explained(later: list[int], done: int, reasons: list[str]) -> tuple[str, st
         "dynamic is normal: exclude it with warmup=2."
     )
     return "\n".join([saw, *lines]), do
-
-
-def _graphs() -> int:
-    """Graphs built so far in this process."""
-    graphs = graphs_built()
-    if graphs is None:
-        raise ConfigError(
-            f"torch {torch.__version__}: has no torch._dynamo.utils.counters, so recompilations "
-            "cannot be counted; skip this assertion with this version"
-        )
-    return graphs
 
 
 def _metrics() -> list[object]:
