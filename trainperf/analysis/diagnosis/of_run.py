@@ -355,13 +355,16 @@ def light_of(documents: Documents, step_s: float | None = None) -> Roofline | No
     return roofline(audit, faster(chip, light.step.floor_s / step_s))
 
 
-def with_workers_needed(summary: Summary) -> Summary:
-    """The summary, in which the anatomy of the loader says how many workers keep up."""
+def with_workers_needed(summary: Summary, batches: int) -> Summary:
+    """The summary, in which the anatomy of the loader says how many workers keep up.
+
+    Args:
+        summary: Of the run.
+        batches: Of a step.
+    """
     anatomy, step_s = summary.loader, summary.value(STEP_MEAN_S)
     if anatomy is None or not step_s:
         return summary
     waited_s = summary.value(phase_reading("data_wait")) or 0.0
-    batches = summary.run.config.get("accumulate_grad_batches")
-    number = batches if isinstance(batches, int) and batches > 0 else 1
-    needed = anatomy.workers_for(max(step_s - waited_s, step_s / 1000) / number)
+    needed = anatomy.workers_for(max(step_s - waited_s, step_s / 1000) / batches)
     return replace(summary, loader=replace(anatomy, workers_needed=needed))

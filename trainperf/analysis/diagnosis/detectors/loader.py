@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import (
     HELD_UP,
@@ -36,6 +36,7 @@ def of_loader(account: StepAccount, removes_s: float) -> Claim:
     return Claim(owns_s=owns_s, removes_s=removes_s, device=lost)
 
 
+@worth(LIMITS.notable)
 def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     """Ranks, their threads and their loaders' workers are more than the host's CPUs, and wait.
 
@@ -59,8 +60,6 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     by_loader = crowded and workers_waited >= 1 / 3 and claim.removes_s > waited * account.step_s
     if not by_loader:
         claim = Claim(removes_s=waited * account.step_s)
-    if account.share(claim.removes_s) < LIMITS.notable:
-        return None
     who = plural(host.threads, "thread") + (
         f" and {plural(host.workers, 'worker')}" if host.workers else ""
     )
@@ -274,6 +273,7 @@ def data_hidden(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: AR
     )
 
 
+@worth(LIMITS.worth)
 def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
     """The loader's workers end with every epoch, and the next one waits for new ones.
 
@@ -311,8 +311,6 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
         per_step_s = slow.lost_s * slow.phase_fraction / slow.of_steps
         claim = Claim(pauses_s={"epoch_boundary": spent_s}, owns_s={"data_wait": per_step_s})
     else:
-        return None
-    if account.share_of_fit(spent_s) < LIMITS.worth:
         return None
     return Cause(
         id="epoch_start",
