@@ -20,7 +20,7 @@ class OfferedTrial(msgspec.Struct, frozen=True, kw_only=True):
     """Name for `--only` and `--without`; in capitals what each member of the family has there."""
     kind: TrialKind
     does: str
-    applies: bool | None = None
+    applies: bool | None
     """`None` where it was not tried in that run, or no run was named."""
     why_not: str = ""
     rules: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ def _trial(name: str, kind: TrialKind, does: str, *ceiling_of: str) -> OfferedTr
     """One, by the catalogue and by the causes that it takes away as a whole."""
     causes = [cause for change in CHANGES if name in change.trials for cause in change.of]
     rules = tuple(dict.fromkeys([*causes, *ceiling_of]))
-    return OfferedTrial(id=name, kind=kind, does=does, rules=rules)
+    return OfferedTrial(id=name, kind=kind, does=does, applies=None, rules=rules)
 
 
 OFFERS = (

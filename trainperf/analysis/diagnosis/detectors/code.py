@@ -127,14 +127,10 @@ def _value_loop(account: StepAccount) -> Cause | None:
 
 def read_in_loops(regions: Sequence[Region]) -> list[Region]:
     """All that runs about as often as a read that is repeated, in lines near it."""
-    often: dict[str, int] = {}
-    repeated: dict[str, int] = {}
-    for use in (region.use for region in regions if region.use.part == "forward"):
-        if use.line:
-            often[use.line] = max(often.get(use.line, 0), use.calls)
-    for use in reads(region.use for region in regions):
-        if use.calls >= LOOP and use.line:
-            repeated[use.line] = max(repeated.get(use.line, 0), use.calls)
+    # Of the operators of a line the last one counts, which is called most.
+    uses = sorted((region.use for region in regions), key=lambda use: use.calls)
+    often = {use.line: use.calls for use in uses if use.part == "forward" and use.line}
+    repeated = {use.line: use.calls for use in reads(uses) if use.calls >= LOOP and use.line}
     chosen = {
         place
         for line, calls in repeated.items()

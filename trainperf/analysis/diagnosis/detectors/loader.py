@@ -138,7 +138,7 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     if lost < account.least or (loader is None and not facts.loop.trains):
         return None
     alone = loader is not None and not loader.workers
-    if loader is not None and alone and lost < LIMITS.critical and _is_short(loader):
+    if loader and alone and lost < LIMITS.critical and _is_short(loader):
         return None
     part, line = ("", "") if anatomy is None else _slowest(anatomy)
     owner = facts.owner("data_wait") if loader is None or alone else None
@@ -258,10 +258,12 @@ def data_hidden(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: AR
     """
     stalled_s = None if account.device is None else account.device.data_s
     waited = account.share(account.spent("data_wait"))
-    if stalled_s is None or waited < LIMITS.notable:
-        return None
     # A stall below a quarter of the host's data wait: the device hides the rest.
-    if account.share(stalled_s) >= min(LIMITS.notable, waited / 4):
+    if (
+        stalled_s is None
+        or waited < LIMITS.notable
+        or account.share(stalled_s) >= min(LIMITS.notable, waited / 4)
+    ):
         return None
     return Cause(
         id="data_hidden",

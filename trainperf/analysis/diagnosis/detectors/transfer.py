@@ -104,9 +104,7 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
     claim = _copies(account)
     copied, tensors = facts.value(H2D_BYTES), facts.value(H2D_TENSORS)
     speed, pinned = facts.value(H2D_BYTES_PER_S), facts.number("pin_memory")
-    change = "hooks_of_transfer" if account.device is None else "send_smaller"
-    if pinned == 0 and account.device is not None:
-        change = "pin_memory"
+    to_device = "pin_memory" if pinned == 0 else "send_smaller"
     return Cause(
         id="transfer",
         title=f"moving the batch to the device takes {share(account.share(claim.removes_s))} of "
@@ -118,6 +116,6 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
             tensors is not None and f"{count(tensors)} tensors per step",
             pinned is not None and f"pin_memory={bool(pinned)}",
         ),
-        changes=(Use(change=change),),
+        changes=(Use(change="hooks_of_transfer" if account.device is None else to_device),),
         claim=claim,
     )
