@@ -29,6 +29,7 @@ from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_o
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.analysis.summary.utilisation import typical_audit
+from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.phases import TAGS
 from trainperf.core.places import AnyPath
@@ -63,7 +64,7 @@ def examine(
     summary = summary_of(folds, now_s=now_s)
     documents = folds.documents
     if documents.trials is None and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
-        documents = replace(documents, trials=beside.trials, trials_from=str(beside.run))
+        documents = replace(documents, trials=beside[0], trials_from=str(beside[1]))
     return diagnosed(folds, summary, documents)
 
 
@@ -76,12 +77,14 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
         documents: Of the run; its trials may be another run's.
     """
     summary = msgspec.structs.replace(
-        with_workers_needed(summary), trials=documents.trials, trials_from=documents.trials_from
+        summary, trials=documents.trials, trials_from=documents.trials_from
     )
     usual = typical_audit(folds.steps, documents)
-    step_s = None if usual is None else summary.value(STEP_S)
+    step_s = summary.value(STEP_S) if isinstance(usual, StepAudit) else None
     light = light_of(documents, step_s)
-    typical = light_of(replace(documents, audit=usual), step_s) if usual else None
+    typical = None
+    if isinstance(usual, StepAudit):
+        typical = light_of(replace(documents, audit=usual), step_s)
     captures = tuple(diagnosed_capture(each, summary.run.loop) for each in folds.traced)
     evidence = Evidence(
         summary=summary, documents=documents, light=light, typical=typical, captures=captures
@@ -91,7 +94,12 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
     chip = None if light is None else light.chip
     spent_s = spent_on(account.regions, chip, on_host=account.device is None)
     summary = with_time_split(
-        summary, documents.audit, light, captures, typical=typical, spent_s=spent_s
+        with_workers_needed(summary, facts.micro_batches),
+        documents.audit,
+        light,
+        captures,
+        typical=typical,
+        spent_s=spent_s,
     )
     findings, ordinary = diagnose(account, facts)
     summary = msgspec.structs.replace(summary, findings=findings, ordinary=ordinary)
@@ -164,10 +172,8 @@ def _hosts(run: Run) -> dict[int, str]:
 
 def _sequence_lengths(replay: Replay) -> dict[int, int]:
     """The histogram of all ranks, in the order of lengths."""
-    lengths: Counter[int] = Counter()
-    for journal in replay.journals.values():
-        lengths.update(journal.totals.sequence_lengths)
-    return dict(sorted(lengths.items()))
+    every = (Counter(each.totals.sequence_lengths) for each in replay.journals.values())
+    return dict(sorted(sum(every, Counter[int]()).items()))
 
 
 def _slowest_s(replay: Replay, spent: str) -> dict[str, float]:

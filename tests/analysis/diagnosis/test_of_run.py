@@ -344,7 +344,8 @@ def test_neighbours_take_cpus_where_they_do_most_of_the_time(
 def test_the_summary_says_how_many_workers_keep_up() -> None:
     """Also where nothing waits: 50 ms before 20."""
     anatomy = Batch(getitem=49).anatomy()
-    said = with_workers_needed(summary(data_wait=1, forward=20, known={"loader": anatomy})).loader
+    waits = summary(data_wait=1, forward=20, known={"loader": anatomy})
+    said = with_workers_needed(waits, 1).loader
 
     assert said is not None
     assert said.workers_needed == 3

@@ -19,7 +19,6 @@ from trainperf.analysis.diagnosis.regions import (
     unexplained_s,
 )
 from trainperf.analysis.roofline.roofline import roofline
-from trainperf.analysis.roofline.speed_of_light import TracedOperator
 from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.stats.quantiles import wilson
@@ -265,21 +264,12 @@ PRODUCT = product("addmm", flops=10**10, line="product")
 """Ten milliseconds each on the planted chip."""
 
 
-def on_gpu(*traced: TracedOperator, work_ms: float = 60) -> tuple[dict[str, Region], str]:
+def on_gpu(work_ms: float = 60, **traced_ms: float) -> tuple[dict[str, Region], str]:
     """Both operators, in so many milliseconds of computing."""
     made = roofline(make_audit(COPY, PRODUCT, device="cuda"), CHIP)
-    regions, basis = on_device(made.own, work_ms / 1e3, traced)
+    traced_s = {name: took_ms / 1e3 for name, took_ms in traced_ms.items()}
+    regions, basis = on_device(made.own, work_ms / 1e3, traced_s)
     return {region.use.line or "": region for region in regions}, basis
-
-
-def timed(name: str, took_ms: float) -> TracedOperator:
-    """By a trace."""
-    return TracedOperator(
-        **{
-            field: {"name": name, "measured_s": took_ms / 1e3}.get(field)
-            for field in TracedOperator.__struct_fields__
-        }
-    )
 
 
 def test_without_a_trace_the_work_is_shared_out_by_the_floors() -> None:
@@ -292,7 +282,7 @@ def test_without_a_trace_the_work_is_shared_out_by_the_floors() -> None:
 
 def test_a_trace_has_the_times() -> None:
     """Whatever the floors say."""
-    rows, basis = on_gpu(timed("copy_", 5), timed("addmm", 40))
+    rows, basis = on_gpu(copy_=5, addmm=40)
 
     assert basis == "traced"
     assert [ms(rows[line]) for line in ("copy", "product")] == pytest.approx([5, 40])
@@ -300,7 +290,7 @@ def test_a_trace_has_the_times() -> None:
 
 def test_what_a_trace_does_not_list_takes_less_than_what_it_does() -> None:
     """It lists the longest."""
-    rows, _ = on_gpu(timed("addmm", 4))
+    rows, _ = on_gpu(addmm=4)
 
     assert ms(rows["product"]) == pytest.approx(4)
     assert ms(rows["copy"]) <= 4

@@ -12,10 +12,7 @@ def test_operators_of_one_family_are_one() -> None:
         [capture_of({"addmm": (3, 4.0), "_to_copy": (1, 1.0), "clone": (1, 2.0)})]
     )
 
-    assert {each.name: each.calls for each in found} == {"addmm": 3, "copy_": 2}
-    assert {each.name: each.measured_s for each in found} == pytest.approx(
-        {"addmm": 4e-3, "copy_": 3e-3}
-    )
+    assert found == pytest.approx({"addmm": 4e-3, "copy_": 3e-3})
 
 
 @pytest.mark.parametrize(
@@ -37,4 +34,4 @@ def test_names_of_trace_and_audit_meet(name: str, same: str) -> None:
 
 def test_without_a_trace_there_is_nothing() -> None:
     """As of a fit without a capture."""
-    assert traced_operators([]) == ()
+    assert traced_operators([]) == {}

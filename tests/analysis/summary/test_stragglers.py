@@ -406,9 +406,9 @@ def meeting(rank: int, ms: float) -> list[list[StepRecord]]:
 
 def with_collectives(ranks: list[list[StepRecord]], counted: str | None) -> dict[str, SyncPoint]:
     """The points, where so many collectives were counted."""
-    fold = LatenessFold(range(len(ranks)), loop_waits=False, collectives=lambda: counted)
+    fold = LatenessFold(range(len(ranks)), loop_waits=False)
     schema = StepSchema(("tail_ns",), "cpu")
-    fold.observe([StepBlock.from_records(steps, schema) for steps in ranks])
+    fold.observe([StepBlock.from_records(steps, schema) for steps in ranks], counted)
     return {point.point: point for point in fold.points()}
 
 
@@ -484,8 +484,8 @@ def sharded(late: dict[str, float], ms: float = 20.0) -> list[list[StepRecord]]:
 
 def without_tail(ranks: list[list[StepRecord]], counted: str) -> dict[str, SyncPoint]:
     """The points of a strategy whose tail is not covered."""
-    fold = LatenessFold(range(2), loop_waits=False, collectives=lambda: counted, tail=False)
-    fold.observe([StepBlock.from_records(steps, StepSchema()) for steps in ranks])
+    fold = LatenessFold(range(2), loop_waits=False, tail=False)
+    fold.observe([StepBlock.from_records(steps, StepSchema()) for steps in ranks], counted)
     return {point.point: point for point in fold.points()}
 
 

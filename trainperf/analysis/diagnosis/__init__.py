@@ -14,7 +14,7 @@ as that.
 To add one: a file in `detectors` that defines a function of its own name, and a line here.
 """
 
-from trainperf.analysis.diagnosis.account import StepAccount
+from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Detector
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.families import load_members
@@ -100,11 +100,9 @@ def causes_of(account: StepAccount, facts: Facts) -> tuple[tuple[Cause, ...], St
     causes, left = [], account
     for detect in DETECTORS:
         cause = detect(left, facts)
-        if cause is None:
-            continue
-        causes.append(cause)
-        if cause.claim is not None:
-            left = left.without(cause.claim)
+        if cause is not None:
+            causes.append(cause)
+            left = left.without(cause.claim or Claim())
     return tuple(causes), left
 
 

@@ -9,9 +9,9 @@ A detector claims seconds of an account.  `StepAccount.without` is the account t
 after it see: each second has one owner.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.artifacts.lines import BEFORE_FIT
@@ -21,6 +21,8 @@ from trainperf.core.findings import LIMITS, Scope
 Basis = Literal["measured", "sampled", "audited", "traced", "modelled", "logged"]
 """Source of a number: the run's own clocks, samples of its lines, one audited step, a trace, the
 floors of operators, or somebody else's log."""
+
+K = TypeVar("K", bound=Hashable)
 
 WORK = ("forward", "backward", "optimizer")
 """Slots of the loop in which a model computes."""
@@ -179,6 +181,12 @@ class StepAccount:
         script_s = self.fit_s + sum(self.before_s.values())
         return {"step": self.step_s, "fit": self.fit_s, "script": script_s}[claim.scope]
 
+    def part_of(self, claim: "Claim") -> float:
+        """Share of the step, or of the fit, that a claim removes."""
+        if claim.pauses_s:
+            return self.share_of_fit(sum(claim.pauses_s.values()))
+        return self.share(claim.removes_s)
+
     def share_of_fit(self, seconds: float) -> float:
         """Of the fit, at most all of it."""
         return min(max(seconds, 0.0) / self.fit_s, 1.0) if self.fit_s else 0.0
@@ -285,24 +293,28 @@ def of_slots(account: StepAccount, *slots: str) -> Claim:
 def of_regions(regions: Iterable[Region], *, stays_s: float = 0.0) -> Claim:
     """Regions, less the seconds that their work takes when it is done in the best way."""
     own = tuple(regions)
-    owns_s: dict[str, float] = {}
-    for region in own:
-        owns_s[region.slot] = owns_s.get(region.slot, 0.0) + region.seconds
+    owns_s = summed((region.slot, region.seconds) for region in own)
     return Claim(owns_s=owns_s, removes_s=max(0.0, total_s(own) - stays_s), regions=own)
 
 
 def of_python(regions: Iterable[Region]) -> Claim:
     """What passes before the calls of regions: Python, a framework, waiting."""
     own = tuple(regions)
-    owns_s: dict[str, float] = {}
-    for region in own:
-        owns_s[region.slot] = owns_s.get(region.slot, 0.0) + region.python_s
+    owns_s = summed((region.slot, region.python_s) for region in own)
     return Claim(owns_s=owns_s, removes_s=sum(owns_s.values()), before=own)
 
 
 def of_pause(account: StepAccount, kind: str, pauses: int) -> Claim:
     """All seconds of the fit in pauses of one kind, after each of which the caches are cold."""
     return Claim(pauses_s={kind: account.pauses_s.get(kind, 0.0)}, interruptions=pauses)
+
+
+def summed(parts: Iterable[tuple[K, float]]) -> dict[K, float]:
+    """Seconds of the same slot, or of whatever else they are of, together."""
+    sums_s: dict[K, float] = {}
+    for name, spent_s in parts:
+        sums_s[name] = sums_s.get(name, 0.0) + spent_s
+    return sums_s
 
 
 def total_s(regions: Iterable[Region]) -> float:

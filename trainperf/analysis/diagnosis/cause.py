@@ -7,6 +7,7 @@ of gains, of order, or of other detectors: what these have claimed is gone from 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.facts import Facts
@@ -55,6 +56,24 @@ class Cause:
 
 
 Detector = Callable[[StepAccount, Facts], Cause | None]
+
+
+def worth(least: float | None = None) -> Callable[[Detector], Detector]:
+    """A detector whose cause is worth a word where it removes so much of the step, or of the fit.
+
+    By default as much as the account says.
+    """
+
+    def of(detect: Detector) -> Detector:
+        @wraps(detect)
+        def detector(account: StepAccount, facts: Facts) -> Cause | None:
+            cause = detect(account, facts)
+            part = 0.0 if cause is None or cause.claim is None else account.part_of(cause.claim)
+            return cause if part >= (account.least if least is None else least) else None
+
+        return detector
+
+    return of
 
 
 def of_evidence(*sentences: object) -> tuple[str, ...]:

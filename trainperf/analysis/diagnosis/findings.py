@@ -34,6 +34,9 @@ def diagnose(account: StepAccount, facts: Facts) -> tuple[tuple[Finding, ...], O
     return ranked([*causal, *further], account.steps_share), ordinary(account, left, facts)
 
 
+_LESS_SURE: dict[Level, Level] = {"high": "medium", "medium": "low", "low": "low"}
+
+
 def finding_of(
     cause: Cause,
     account: StepAccount,
@@ -62,9 +65,7 @@ def finding_of(
         action="",
         fraction=fraction,
         scope="step" if claim is None else claim.scope,
-        confidence=_less_sure(cause.confidence)
-        if noisy and claim is not None
-        else cause.confidence,
+        confidence=_LESS_SURE[cause.confidence] if noisy and claim else cause.confidence,
         severity=cause.severity or severity(fraction or 0.0),
         where=cause.where,
         called_at=cause.called_at,
@@ -122,10 +123,6 @@ def _resource(claim: Claim) -> str:
     if "communication_s" in claim.device:
         return "communication"
     return "loader" if "data_wait" in claim.owns_s else "host"
-
-
-def _less_sure(confidence: Level) -> Level:
-    return "medium" if confidence == "high" else "low"
 
 
 def _first(finding: Finding) -> Finding:

@@ -153,10 +153,8 @@ def _late_s(point: SyncPoint, loop_s: dict[str, float]) -> dict[str, float]:
 
     What lies between update and forward, where a loader is told apart, is late like all of it.
     """
-    late_s: dict[str, float] = {}
-    for late in point.late:
-        if late.cause:
-            late_s[late.cause] = max(late_s.get(late.cause, 0.0), late.cause_s or 0.0)
+    latest_last = sorted(point.late, key=lambda late: late.cause_s or 0.0)
+    late_s = {late.cause: late.cause_s or 0.0 for late in latest_last if late.cause}
     waited_s, own_s = loop_s.get("data_wait", 0.0), loop_s.get("between", 0.0)
     if "data_wait" in late_s and own_s:
         late_s["between"] = late_s["data_wait"] * own_s / (waited_s + own_s)
@@ -355,13 +353,16 @@ def light_of(documents: Documents, step_s: float | None = None) -> Roofline | No
     return roofline(audit, faster(chip, light.step.floor_s / step_s))
 
 
-def with_workers_needed(summary: Summary) -> Summary:
-    """The summary, in which the anatomy of the loader says how many workers keep up."""
+def with_workers_needed(summary: Summary, batches: int) -> Summary:
+    """The summary, in which the anatomy of the loader says how many workers keep up.
+
+    Args:
+        summary: Of the run.
+        batches: Of a step.
+    """
     anatomy, step_s = summary.loader, summary.value(STEP_MEAN_S)
     if anatomy is None or not step_s:
         return summary
     waited_s = summary.value(phase_reading("data_wait")) or 0.0
-    batches = summary.run.config.get("accumulate_grad_batches")
-    number = batches if isinstance(batches, int) and batches > 0 else 1
-    needed = anatomy.workers_for(max(step_s - waited_s, step_s / 1000) / number)
+    needed = anatomy.workers_for(max(step_s - waited_s, step_s / 1000) / batches)
     return replace(summary, loader=replace(anatomy, workers_needed=needed))

@@ -6,7 +6,6 @@ what was tried in a run tells.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -14,33 +13,11 @@ from trainperf.analysis.diagnosis.changes import CHANGES
 from trainperf.core.artifacts.trials import TrialKind, TrialResult, Trials
 
 
-@dataclass(frozen=True, slots=True)
-class TrialOffer:
-    """One built-in trial, or a family of them whose names begin alike."""
+class OfferedTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """A built-in trial, or a family of them whose names begin alike, and what a run says of it."""
 
     id: str
     """Name for `--only` and `--without`; in capitals what each member of the family has there."""
-    kind: TrialKind
-    does: str
-    ceiling_of: tuple[str, ...] = ()
-    """Causes that it takes away as a whole."""
-
-    @property
-    def rules(self) -> tuple[str, ...]:
-        """Causes whose change it is, or whose bound it measures."""
-        causes = [cause for change in CHANGES if self.id in change.trials for cause in change.of]
-        return tuple(dict.fromkeys([*causes, *self.ceiling_of]))
-
-    def covers(self, trial: str) -> bool:
-        """Whether a trial of that name is this, or one of the family."""
-        stem = self.id.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-        return trial == self.id if stem == self.id else trial.startswith(stem.rstrip("_"))
-
-
-class OfferedTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """A built-in trial, and what a run says of it."""
-
-    id: str
     kind: TrialKind
     does: str
     applies: bool | None
@@ -49,43 +26,53 @@ class OfferedTrial(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[str, ...] = ()
     """Causes whose change it is, or whose bound it measures."""
 
+    def covers(self, trial: str) -> bool:
+        """Whether a trial of that name is this, or one of the family."""
+        stem = self.id.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+        return trial == self.id if stem == self.id else trial.startswith(stem.rstrip("_"))
 
-_LOGGED = ("logging", "loop")
+
+def _trial(name: str, kind: TrialKind, does: str, *ceiling_of: str) -> OfferedTrial:
+    """One, by the catalogue and by the causes that it takes away as a whole."""
+    causes = [cause for change in CHANGES if name in change.trials for cause in change.of]
+    rules = tuple(dict.fromkeys([*causes, *ceiling_of]))
+    return OfferedTrial(id=name, kind=kind, does=does, applies=None, rules=rules)
+
 
 OFFERS = (
-    TrialOffer("autocast_bf16", "change", "AMP in bf16, where it computes in fp32"),
-    TrialOffer(
+    _trial("autocast_bf16", "change", "AMP in bf16, where it computes in fp32"),
+    _trial(
         "matmul_precision",
         "change",
         "fp32 products in TF32 on a GPU, in bf16 on a CPU that has it",
     ),
-    TrialOffer("attention_sdpa", "change", "fused attention in models of Hugging Face"),
-    TrialOffer("attention_cudnn", "change", "cuDNN's attention kernels first"),
-    TrialOffer("optimizer_fused", "change", "the optimizer's update as one kernel"),
-    TrialOffer("optimizer_foreach", "change", "the update of many parameters at a time"),
-    TrialOffer("channels_last", "change", "2-D convolutions with their channels last"),
-    TrialOffer("cudnn_benchmark", "change", "cuDNN chooses its fastest convolution"),
-    TrialOffer("trimmed_batches", "change", "batches cut to their longest row"),
-    TrialOffer("sorted_batches", "change", "batches of neighbours in length, each cut"),
-    TrialOffer("packed_batches", "change", "several sequences in one row, where batches mark them"),
-    TrialOffer("logging_interval", "change", "values logged every 50 steps"),
-    TrialOffer("workers_N", "change", "other numbers of loader workers, also with fewer threads"),
-    TrialOffer("no_checkpointing", "change", "activations kept in place of computed twice"),
-    TrialOffer("compile", "change", "torch.compile, its first step apart"),
-    TrialOffer("free_loader", "ceiling", "batches from memory", ("data_wait",)),
-    TrialOffer(
-        "no_update", "ceiling", "the optimizer has nothing to update", ("optimizer_not_fused",)
-    ),
-    TrialOffer("no_logging", "ceiling", "all loggers and self.log silent", _LOGGED),
-    TrialOffer("no_logger_NAME", "ceiling", "one of several loggers silent", _LOGGED),
-    TrialOffer("no_callback_NAME", "ceiling", "a callback silent, each in turn", ("callbacks",)),
-    TrialOffer(
+    _trial("attention_sdpa", "change", "fused attention in models of Hugging Face"),
+    _trial("attention_cudnn", "change", "cuDNN's attention kernels first"),
+    _trial("optimizer_fused", "change", "the optimizer's update as one kernel"),
+    _trial("optimizer_foreach", "change", "the update of many parameters at a time"),
+    _trial("channels_last", "change", "2-D convolutions with their channels last"),
+    _trial("cudnn_benchmark", "change", "cuDNN chooses its fastest convolution"),
+    _trial("trimmed_batches", "change", "batches cut to their longest row"),
+    _trial("sorted_batches", "change", "batches of neighbours in length, each cut"),
+    _trial("packed_batches", "change", "several sequences in one row, where batches mark them"),
+    _trial("logging_interval", "change", "values logged every 50 steps"),
+    _trial("workers_N", "change", "other numbers of loader workers, also with fewer threads"),
+    _trial("no_checkpointing", "change", "activations kept in place of computed twice"),
+    _trial("compile", "change", "torch.compile, its first step apart"),
+    _trial("free_loader", "ceiling", "batches from memory", "data_wait"),
+    _trial("no_update", "ceiling", "the optimizer has nothing to update", "optimizer_not_fused"),
+    _trial("no_logging", "ceiling", "all loggers and self.log silent", "logging", "loop"),
+    _trial("no_logger_NAME", "ceiling", "one of several loggers silent", "logging", "loop"),
+    _trial("no_callback_NAME", "ceiling", "a callback silent, each in turn", "callbacks"),
+    _trial(
         "no_reduction",
         "ceiling",
         "each rank keeps its own gradients",
-        ("allreduce_tail", "no_sync", "straggler"),
+        "allreduce_tail",
+        "no_sync",
+        "straggler",
     ),
-    TrialOffer("no_transfer", "ceiling", "batches that are on the device already", ("transfer",)),
+    _trial("no_transfer", "ceiling", "batches that are on the device already", "transfer"),
 )
 """In the order of their list: changes, then ceilings."""
 
@@ -107,15 +94,10 @@ def offered_trials(trials: Trials | None) -> tuple[OfferedTrial, ...]:
     return tuple(_offered(offer, results) for offer in OFFERS)
 
 
-def _offered(offer: TrialOffer, results: tuple[TrialResult, ...]) -> OfferedTrial:
+def _offered(offer: OfferedTrial, results: tuple[TrialResult, ...]) -> OfferedTrial:
     own = [result for result in results if offer.covers(result.id)]
     reasons = [result.reason for result in own if result.verdict == "not applicable"]
     absent = own and len(reasons) == len(own)
-    return OfferedTrial(
-        id=offer.id,
-        kind=offer.kind,
-        does=offer.does,
-        applies=not absent if own else None,
-        why_not=reasons[0] if absent else "",
-        rules=offer.rules,
+    return msgspec.structs.replace(
+        offer, applies=not absent if own else None, why_not=reasons[0] if absent else ""
     )

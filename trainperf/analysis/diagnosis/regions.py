@@ -23,9 +23,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from trainperf.analysis.diagnosis.account import WORK, Basis, Region, total_s
+from trainperf.analysis.diagnosis.account import WORK, Basis, Region, summed, total_s
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
-from trainperf.analysis.roofline.speed_of_light import TracedOperator, family
+from trainperf.analysis.roofline.speed_of_light import family
 from trainperf.analysis.roofline.time_split import MODELLED
 from trainperf.analysis.summary.schema import PhaseLines
 from trainperf.core.findings import LIMITS
@@ -82,9 +82,7 @@ def unexplained_s(regions: Iterable[Region], loop_s: Mapping[str, float]) -> dic
     Whose they are nothing tells: of operators on what grows from step to step, for instance, they
     are those of these alone, though each region has its part of them.
     """
-    explained_s: dict[str, float] = {}
-    for region in regions:
-        explained_s[region.slot] = explained_s.get(region.slot, 0.0) + region.explained_s
+    explained_s = summed((region.slot, region.explained_s) for region in regions)
     return {
         slot: max(0.0, loop_s.get(slot, 0.0) - spent_s) for slot, spent_s in explained_s.items()
     }
@@ -160,9 +158,7 @@ def spent_on(
 
 def pooled(regions: Sequence[Region], loop_s: Mapping[str, float]) -> dict[str, float]:
     """The slots, in one where regions ran in others than they say; what is left is in none."""
-    inside_s = dict.fromkeys(loop_s, 0.0)
-    for region in regions:
-        inside_s[region.slot] = inside_s.get(region.slot, 0.0) + region.seconds
+    inside_s = summed((region.slot, region.seconds) for region in regions)
     if all(inside <= 1.001 * loop_s.get(slot, 0.0) for slot, inside in inside_s.items()):
         return dict(loop_s)
     computed_s = sum(inside_s.values())
@@ -246,23 +242,20 @@ def _busy_s(row: OperatorFloor) -> float:
 def on_device(
     own: Sequence[OperatorFloor],
     work_s: float,
-    traced: Sequence[TracedOperator],
+    traced_s: Mapping[str, float],
 ) -> tuple[tuple[Region, ...], Basis]:
     """Of another device: by the times of a trace, else in proportion to their floors.
 
     Args:
         own: What the device does in the audited step.
         work_s: Seconds of a step in which the model computes.
-        traced: Operators of a trace; what is not among these takes less than each of them.
+        traced_s: Families of operators of a trace to their seconds; what is not among these takes
+            less than each of them.
     """
     weight_s = sum(max(floor.floor_s, floor.launch_s) for floor in own)
     scale = work_s / weight_s if weight_s else 0.0
     times_s = {id(f): scale * max(f.floor_s, f.launch_s) for f in own}
-    families: dict[str, float] = {}
-    for floor in own:
-        name = family(floor.use.name)
-        families[name] = families.get(name, 0.0) + times_s[id(floor)]
-    traced_s = {row.name: row.measured_s for row in traced}
+    families = summed((family(floor.use.name), times_s[id(floor)]) for floor in own)
     shortest_s = min(traced_s.values(), default=0.0)
     regions = []
     for floor in own:

@@ -105,32 +105,19 @@ def _operators(light: Roofline, *, timed: bool) -> tuple[OperatorSpeed, ...]:
     )
 
 
-class TracedOperator(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator family in a trace; means per step."""
+def traced_operators(captures: Sequence[CaptureReport]) -> dict[str, float]:
+    """Families of operators to their seconds of a step, in the latest trace of the lowest rank.
 
-    name: str
-    """See `family`."""
-    calls: float
-    measured_s: float
-    """Self time on the device; on the CPU where there is no device."""
-
-
-def traced_operators(captures: Sequence[CaptureReport]) -> tuple[TracedOperator, ...]:
-    """Those with most time in the latest trace of the lowest rank, families together."""
+    Of a device they are its own time, else that of the CPU; see `family`.
+    """
     rank = next((report.ranks[0] for report in reversed(captures) if report.ranks), None)
     if rank is None or not rank.totals.steps:
-        return ()
-    steps, on_device = rank.totals.steps, rank.device_worked
-    calls: dict[str, float] = defaultdict(float)
+        return {}
     spent_s: dict[str, float] = defaultdict(float)
     for operator in rank.top_operators:
-        name = family(operator.name)
-        calls[name] += operator.calls
-        spent_s[name] += (operator.self_device_s or 0.0) if on_device else operator.self_cpu_s
-    return tuple(
-        TracedOperator(name=name, calls=number / steps, measured_s=spent_s[name] / steps)
-        for name, number in calls.items()
-    )
+        self_s = operator.self_device_s if rank.device_worked else operator.self_cpu_s
+        spent_s[family(operator.name)] += (self_s or 0.0) / rank.totals.steps
+    return spent_s
 
 
 def family(name: str) -> str:

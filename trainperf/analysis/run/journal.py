@@ -135,8 +135,8 @@ class Journal:
         spent = {phase.label: self.phase_ns[phase] for phase in PHASES}
         order = [gap.label for gap in GAPS if gap.label in self.pauses]
         # A gap of a later release is still time of this fit.
-        for gap in dict.fromkeys([*order, *self.pauses]):
-            spent[gap] = sum(ns for _, ns in self.pauses[gap])
+        every = dict.fromkeys([*order, *self.pauses])
+        spent |= {gap: sum(ns for _, ns in self.pauses[gap]) for gap in every}
         spent[UNATTRIBUTED] = self.fit_ns - sum(spent.values())
         return {slot: ns / 1e9 for slot, ns in spent.items()}
 

@@ -1,6 +1,6 @@
 """Trials of the same training that were made in another run, near this one on disk."""
 
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 from trainperf.analysis.run.directory import LEVELS, Run
@@ -38,17 +38,8 @@ _SAME_STEP = 1.25
 changed between the two."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrialsBeside:
-    """What another run tried."""
-
-    trials: Trials
-    run: Path
-    started_at: str
-
-
-def trials_beside(run: Run, step_s: float | None) -> TrialsBeside | None:
-    """The newest trials of the same training; `None` if there are none.
+def trials_beside(run: Run, step_s: float | None) -> tuple[Trials, Path] | None:
+    """The newest trials of the same training, and their run; `None` if there are none.
 
     The same training has the same model, data, settings, hardware and versions, as far as the
     headers of both runs tell, and steps that take as long.
@@ -66,21 +57,23 @@ def trials_beside(run: Run, step_s: float | None) -> TrialsBeside | None:
         for place in _PLACES
         for file in folder.glob(f"{place}/{Trials.file}")
     }
-    neighbours = [_tried(other, run.info, step_s) for other in sorted(beside - {path})]
-    return max(filter(None, neighbours), key=lambda each: each.started_at, default=None)
+    begun: dict[str, tuple[Trials, Path]] = {}
+    for place in sorted(beside - {path}, reverse=True):
+        with suppress(RunError):
+            other, trials = Run.open(place).info, read_document(Trials, place)
+            if trials is not None and _are_of(other, trials, run.info, step_s):
+                begun[other.started_at] = trials, place
+    return begun[max(begun)] if begun else None
 
 
-def _tried(path: Path, info: RunInfo, step_s: float) -> TrialsBeside | None:
-    try:
-        other, trials = Run.open(path).info, read_document(Trials, path)
-    except RunError:
-        return None
-    if trials is None or trials.baseline is None:
-        return None
+def _are_of(other: RunInfo, trials: Trials, info: RunInfo, step_s: float) -> bool:
+    """Whether trials of another run are of the same training."""
+    if trials.baseline is None:
+        return False
     theirs = _facts(other)
     same = all(theirs.get(name, value) == value for name, value in _facts(info).items())
     as_fast = 1 / _SAME_STEP <= trials.baseline.step_s / step_s <= _SAME_STEP
-    return TrialsBeside(trials, path, other.started_at) if same and as_fast else None
+    return same and as_fast
 
 
 def _facts(info: RunInfo) -> dict[str, Scalar]:

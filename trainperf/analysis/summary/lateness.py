@@ -27,7 +27,7 @@ and the broadcast holds rank 1 for it.  Both arrive 5 ms after the others in the
 only rank 3 exceeds them in a phase that is its own work, by 5 ms in `callbacks`: it is named.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 
@@ -65,7 +65,6 @@ class LatenessFold:
     Args:
         ranks: The ranks, in the order of the blocks.
         loop_waits: Whether the framework makes the ranks wait for each other before a fetch.
-        collectives: What is known of them by now, as for `sync_points`.
         tail: Whether the all-reduce tail is measured.
     """
 
@@ -74,20 +73,18 @@ class LatenessFold:
         ranks: Sequence[int],
         *,
         loop_waits: bool,
-        collectives: Callable[[], object] = lambda: None,
         tail: bool = True,
     ) -> None:
         self._ranks = tuple(ranks)
         self._points = partial(sync_points, loop_waits=loop_waits, tail=tail)
-        self._collectives = collectives
         self._folds: dict[str, PointFold] = {}
 
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the same steps of every rank."""
+    def observe(self, blocks: Sequence[StepBlock], collectives: object = None) -> None:
+        """Take the same steps of every rank; what is known of collectives as for `sync_points`."""
         steady = [block.steady() for block in blocks]
         if len(blocks) < 2 or not all(map(len, steady)):
             return
-        for point in self._points(collectives=self._collectives()):
+        for point in self._points(collectives=collectives):
             waits_ns = np.stack([wait_ns(point, block) for block in steady])
             measured = np.logical_not(np.isnan(waits_ns).any(axis=0))
             if measured.any():

@@ -130,11 +130,8 @@ def before_fit(lines: SampledLines | None) -> dict[str, float]:
     """
     if lines is None or not lines.before_fit_s:
         return {}
-    spent_s = dict.fromkeys((BEFORE_FIT, IMPORTS), 0.0)
-    for sample in lines.samples:
-        slot = lines.stacks[sample.stack].slot
-        if slot in spent_s:
-            spent_s[slot] += sample.stands_for_us / 1e6
+    spent_us = _summed((lines.stacks[at.stack].slot, at.stands_for_us) for at in lines.samples)
+    spent_s = {slot: spent_us[slot] / 1e6 for slot in (BEFORE_FIT, IMPORTS)}
     return {**spent_s, "unseen": max(0.0, lines.before_fit_s - sum(spent_s.values()))}
 
 
@@ -222,8 +219,7 @@ class _SampledCode:
         weights, usual = self._time(samples), self._time(self._samples(phase, ordinary))
         per_step = len(slow) / len(ordinary)
         excess = Counter(weights)
-        for frames, weight in usual.items():
-            excess[frames] -= round(weight * per_step)
+        excess.subtract({frames: round(weight * per_step) for frames, weight in usual.items()})
         whole = excess.total()
         if whole <= 0 or len(samples) * whole < FEWEST_SAMPLES * weights.total():
             return None

@@ -5,7 +5,7 @@ that resumes from a checkpoint says at which step of the job it goes on; steps a
 attempt before had done are done again.
 """
 
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -70,9 +70,7 @@ def run_facts(
     state = _state_of_run(ends)
     reason = first.end.reason if first.end else "finished"
     # Others may do what the first rank does not; where both do, the first one's note holds.
-    notes = dict(complete.notes)
-    for journal in replay.journals.values():
-        notes = {**journal.totals.notes, **notes}
+    notes = ChainMap(complete.notes, *(each.totals.notes for each in replay.journals.values()))
     most = max(end.steps for end in ends)
     return RunFacts(
         path=run.address,
@@ -95,7 +93,7 @@ def run_facts(
         hardware=info.hardware,
         config=complete.config,
         environment=info.environment,
-        notes=notes,
+        notes=dict(notes),
         faults=first.totals.faults,
         dropped=first.totals.dropped,
         ended_otherwise=tuple(
@@ -111,10 +109,11 @@ def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     warnings = [*run.warnings, *_missing_ranks(run)]
     most = max(journal.steps for journal in replay.journals.values())
     warnings += _endings(facts.ended_otherwise, most)
-    for journal in replay.journals.values():
-        if journal.damaged_lines:
-            lines = plural(journal.damaged_lines, "damaged line")
-            warnings.append(f"rank {journal.rank}: {lines} skipped")
+    warnings += [
+        f"rank {journal.rank}: {plural(journal.damaged_lines, 'damaged line')} skipped"
+        for journal in replay.journals.values()
+        if journal.damaged_lines
+    ]
     # While a run is being written its ranks have flushed different steps: nothing is wrong.
     if facts.left_out_steps and facts.state != "running":
         steps = plural(facts.left_out_steps, "step")
@@ -123,8 +122,7 @@ def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     # By construction it is almost 0.
     if abs(unattributed_s) > LIMITS.trifle * facts.fit_s:
         warnings.append(f"{duration(unattributed_s)} of the fit are not covered by any record")
-    since = diverged(replay)
-    if since:
+    if since := diverged(replay):
         warnings.append(f"the loss is {since}")
     warnings += [f"{part} was switched off: {error}" for part, error in facts.faults.items()]
     warnings += [

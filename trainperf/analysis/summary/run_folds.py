@@ -53,7 +53,6 @@ class RunFolds:
             run.ranks,
             # Lightning makes its ranks wait for each other before every fetch.
             loop_waits=loop_of(run.info.config) is LIGHTNING,
-            collectives=self._collectives,
             tail=any("tail_ns" in each.info.columns for files in run.attempts for each in files),
         )
         self.steps = LeadSteps()
@@ -65,10 +64,12 @@ class RunFolds:
 
     def read(self, observers: Sequence[StepObserver] = ()) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
+        first = self.replay.journals[self.run.ranks[0]]
         for blocks in self.replay.blocks():
             for fold, block in zip(self.meters, blocks, strict=True):
                 fold.observe(block)
-            self.lateness.observe(blocks)
+            # What the first rank's file has told of them by now.
+            self.lateness.observe(blocks, first.totals.config.get(COLLECTIVES))
             # Half a megabyte per rank: of many ranks the first alone.
             self.levels.observe(blocks if len(blocks) <= FEW_RANKS else blocks[:1])
             job = JobBlock.of(blocks)
@@ -77,10 +78,6 @@ class RunFolds:
             self.steps.observe(job.first)
             self.excluded.update(excluded(job.first.tags))
             self.machine.observe(job.first, self.replay.attempt)
-
-    def _collectives(self) -> object:
-        """What the first rank's file has told of them by now."""
-        return self.replay.journals[self.run.ranks[0]].totals.config.get(COLLECTIVES)
 
     def long_term(self) -> LongTerm:
         """How the run changed, by the ranks whose levels were read."""

@@ -25,19 +25,9 @@ _SIZES = {TOKENS: "tokens with padding", SAMPLES: "samples"}
 """What gives the size of a step's batches; the first one that was measured counts."""
 
 
-def typical_audit(steps: LeadSteps, documents: Documents) -> StepAudit | None:
-    """The audit, scaled to a step as large as the steady ones; `None` if that is not possible.
-
-    Layers do work in proportion to their tokens or samples.  Attention scores do not: their share
-    is off by as much as the mean square of the lengths is from that of the audited step.
-    """
-    typical = _typical(steps, documents)
-    return None if isinstance(typical, str) else typical
-
-
 def utilisation(steps: LeadSteps, documents: Documents) -> dict[str, Reading]:
     """`flops_per_s`, `mfu` and `hfu`, or why there are none."""
-    audit = _typical(steps, documents)
+    audit = typical_audit(steps, documents)
     if isinstance(audit, str):
         return {
             name: Reading(value=None, unit=unit, reason=audit)
@@ -52,8 +42,12 @@ def utilisation(steps: LeadSteps, documents: Documents) -> dict[str, Reading]:
     }
 
 
-def _typical(steps: LeadSteps, documents: Documents) -> StepAudit | str:
-    """The same, or why the audited step does not stand for the steady ones."""
+def typical_audit(steps: LeadSteps, documents: Documents) -> StepAudit | str:
+    """The audit, scaled to a step as large as the steady ones; or why that is not possible.
+
+    Layers do work in proportion to their tokens or samples.  Attention scores do not: their share
+    is off by as much as the mean square of the lengths is from that of the audited step.
+    """
     audit = documents.audit
     if audit is None:
         return documents.problems.get(StepAudit.file, NOT_AUDITED)

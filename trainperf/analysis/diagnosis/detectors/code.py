@@ -10,7 +10,7 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import (
     LOOP,
     READS,
@@ -38,6 +38,7 @@ METRICS = frozenset({"torchmetrics", "torcheval"})
 """Packages of metrics: what they compute without a gradient is for reading only."""
 
 
+@worth(LIMITS.notable)
 def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001
     """A metric is computed from every batch: work that nothing is learned from.
 
@@ -51,8 +52,6 @@ def metrics_every_batch(account: StepAccount, facts: Facts) -> Cause | None:  # 
     To confirm: `trainperf prove` with the metric every n-th batch.
     """
     rows = list(_metrics(account))
-    if account.share(total_s(rows)) < LIMITS.notable:
-        return None
     where, called_at = place_of(rows)
     calls = plural(sum(region.use.calls for region in rows), "operator")
     return Cause(
@@ -128,14 +127,10 @@ def _value_loop(account: StepAccount) -> Cause | None:
 
 def read_in_loops(regions: Sequence[Region]) -> list[Region]:
     """All that runs about as often as a read that is repeated, in lines near it."""
-    often: dict[str, int] = {}
-    repeated: dict[str, int] = {}
-    for use in (region.use for region in regions if region.use.part == "forward"):
-        if use.line:
-            often[use.line] = max(often.get(use.line, 0), use.calls)
-    for use in reads(region.use for region in regions):
-        if use.calls >= LOOP and use.line:
-            repeated[use.line] = max(repeated.get(use.line, 0), use.calls)
+    # Of the operators of a line the last one counts, which is called most.
+    uses = sorted((region.use for region in regions), key=lambda use: use.calls)
+    often = {use.line: use.calls for use in uses if use.part == "forward" and use.line}
+    repeated = {use.line: use.calls for use in reads(uses) if use.calls >= LOOP and use.line}
     chosen = {
         place
         for line, calls in repeated.items()
@@ -291,6 +286,7 @@ def _crowded_out(account: StepAccount, slot: str, lost_s: float, before: Sequenc
     return max(0.0, 1.0 - left_s / rows_s) if rows_s else 0.0
 
 
+@worth(LIMITS.notable)
 def _audited_python(account: StepAccount, facts: Facts) -> Cause | None:
     mine = [
         region
@@ -310,8 +306,6 @@ def _audited_python(account: StepAccount, facts: Facts) -> Cause | None:
     ran_s = sum(use.host_s for use in uses if use.part == "forward")
     unexplained_s = max(0.0, account.spent(region.slot) - ran_s)
     lost_s = min(region.python_s, unexplained_s, _seen_s(account, facts, region))
-    if account.share(lost_s) < LIMITS.notable:
-        return None
     return Cause(
         id="python_in_step",
         title=f"Python in forward takes {share(account.share(lost_s))} of the step while no "

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.loader import first_batches_s
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
@@ -106,6 +106,7 @@ _WRAPPED = re.compile(r"\b[LG]\['(\w+)'\]")
 """How torch names a local or a global variable."""
 
 
+@worth(LIMITS.worth)
 def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
     """Guards fail step after step, and each time the step waits for the compiler.
 
@@ -122,8 +123,6 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
     if document is None or len(steps) < 2:
         return None
     lost_s = excess_s(document, facts, steps)
-    if account.share_of_fit(lost_s) < LIMITS.worth:
-        return None
     often = Counter((graph.function, graph.where) for graph in late).most_common(1)[0][0]
     worst = [graph for graph in late if (graph.function, graph.where) == often][-1]
     given_up = [graph for graph in late if graph.gave_up]

@@ -1,10 +1,10 @@
 """Detector of changes over time: steps that become slower."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import Moved, RunChange
@@ -35,22 +35,7 @@ _MOVED = {
 _ALIKE = "forward, backward and optimizer alike"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slower:
-    """One way in which what comes later takes longer than what came before."""
-
-    title: str
-    evidence: tuple[str, ...]
-    lost_s: float
-    """Of the fit, beyond what was before."""
-    change: str
-    name: str = ""
-    """Of what does more; for the words of the change."""
-    when: tuple[str, str] = ("over the run", "at its beginning and at its end")
-    """Where to look, and between what to compare."""
-    where: str = ""
-
-
+@worth(LIMITS.worth / 5)
 def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     """Later steps take longer than earlier ones.
 
@@ -62,25 +47,40 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
     what moves along says so.
     To confirm: trainperf report RUN --steps of the steps before and of those after, phase by phase.
     """
-    levels = map(_level, _unexplained(facts))
-    changes = [*levels, *_drift(facts)]
-    worst = max(changes, key=lambda each: each.lost_s, default=None)
-    if worst is None or account.share_of_fit(worst.lost_s) < LIMITS.worth / 5:
+    changes = [*map(_level, _unexplained(facts)), *_drift(facts)]
+    worst = max(changes, key=lambda each: account.part_of(each.claim or Claim()), default=None)
+    if worst is None:
         return None
-    since, across = worst.when
-    sure = worst.change in ("larger_batches", "slower_data", "hook_does_more")
+    others = [each.title for each in changes if each is not worst]
+    return replace(worst, evidence=(*worst.evidence, *others[:3]))
+
+
+def _slower(
+    change: RunChange,
+    does: str,
+    title: str,
+    evidence: tuple[str, ...],
+    where: str = "",
+    **values: str,
+) -> Cause:
+    """One way in which what comes later takes longer than what came before.
+
+    Args:
+        change: That way.
+        does: The change of the catalogue.
+        title: What grew, by how much.
+        evidence: Numbers.
+        where: The line.
+        values: For the words of the change of the catalogue.
+    """
+    sure = does in ("larger_batches", "slower_data", "hook_does_more")
     return Cause(
         id="slower_since",
-        title=worst.title,
-        evidence=(*worst.evidence, *[each.title for each in changes if each is not worst][:3]),
-        changes=(
-            Use(
-                change=worst.change,
-                values={"name": worst.name, "since": since, "across": across},
-            ),
-        ),
-        claim=Claim(pauses_s={"slower_since": worst.lost_s}),
-        where=worst.where,
+        title=title,
+        evidence=evidence,
+        changes=(Use(change=does, values=values),),
+        claim=Claim(pauses_s={"slower_since": change.lost_s}),
+        where=where,
         confidence="high" if sure else "medium",
     )
 
@@ -94,7 +94,7 @@ def _unexplained(facts: Facts) -> Iterator[RunChange]:
             yield level
 
 
-def _level(level: RunChange) -> _Slower:
+def _level(level: RunChange) -> Cause:
     """From a step on."""
     when = f"from step {level.from_step:,} on steps take"
     if level.until_step is not None:
@@ -103,7 +103,9 @@ def _level(level: RunChange) -> _Slower:
     if level.alike and level.rank is None:
         what, more_s = _ALIKE, level.ends_s - level.begins_s
     longer = share(level.ends_s / level.begins_s - 1)
-    return _Slower(
+    return _slower(
+        level,
+        _changed(level),
         title=f"{when} {longer} longer: {what}, +{duration(more_s)}",
         evidence=(
             (
@@ -112,13 +114,13 @@ def _level(level: RunChange) -> _Slower:
             ),
             *_along(level.moved),
         ),
-        lost_s=level.lost_s,
-        change=_changed(level),
-        when=(f"from step {level.from_step:,} on", f"before and after step {level.from_step:,}"),
+        name="",
+        since=f"from step {level.from_step:,} on",
+        across=f"before and after step {level.from_step:,}",
     )
 
 
-def _drift(facts: Facts) -> Iterator[_Slower]:
+def _drift(facts: Facts) -> Iterator[Cause]:
     """Bit by bit: something gathers, or is read or written as a whole."""
     drift = facts.long_term.drift
     if drift is None:
@@ -134,7 +136,9 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
     begins_s, ends_s = drift.phase_begins_s, drift.phase_ends_s
     if drift.alike and drift.rank is None:
         grows, begins_s, ends_s = f"{_ALIKE},", drift.begins_s, drift.ends_s
-    yield _Slower(
+    yield _slower(
+        drift,
+        change,
         title=f"steps get slower all the time: {grows} from {duration(begins_s)} to "
         f"{duration(ends_s)} per step",
         evidence=(
@@ -151,9 +155,9 @@ def _drift(facts: Facts) -> Iterator[_Slower]:
                 else ()
             ),
         ),
-        lost_s=drift.lost_s,
-        change=change,
         name=str(next(filter(None, names))),
+        since="over the run",
+        across="at its beginning and at its end",
         where=(line.where if line else "") or (holder.where if holder else ""),
     )
 

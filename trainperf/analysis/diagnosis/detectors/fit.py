@@ -3,7 +3,7 @@
 import math
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS
@@ -169,6 +169,7 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 
 
+@worth(3 * LIMITS.trifle)
 def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
     """Every n-th step takes much longer than the others.
 
@@ -183,8 +184,6 @@ def slow_steps(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     # Where only the latest steps were looked at, the earlier ones are taken to be like them.
     lost_s = slow.lost_s * max(1.0, facts.steady_steps / slow.of_steps)
-    if account.share_of_fit(lost_s) < 3 * LIMITS.trifle:
-        return None
     ending = "th" if slow.every % 100 in (11, 12, 13) else _ENDINGS.get(slow.every % 10, "th")
     which, line = f"every {slow.every:,}{ending} step", slow.line
     steady_s = slow.lost_s * slow.phase_fraction / slow.of_steps

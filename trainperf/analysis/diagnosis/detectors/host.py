@@ -13,7 +13,7 @@ from trainperf.analysis.diagnosis.account import (
     of_slots,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import LineShare
@@ -42,6 +42,7 @@ def _meanwhile(account: StepAccount, threads: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+@worth(LIMITS.notable)
 def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
     """User hooks are a notable part of the step; the most expensive one is named.
 
@@ -51,8 +52,6 @@ def callbacks(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `trainperf try --only no_callback_NAME SCRIPT`.
     """
     claim, threads = of_slots(account, "callbacks"), _writers(account)
-    if account.share(claim.removes_s) < LIMITS.notable:
-        return None
     named, owner = list(facts.actions_s.items())[:2], facts.owner("callbacks")
     return Cause(
         id="callbacks",

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from trainperf.analysis.diagnosis.account import (
     Region,
+    summed,
     total_s,
 )
 from trainperf.analysis.summary.schema import LineShare
@@ -29,11 +30,11 @@ READS = (
 
 def place_of(regions: Iterable[Region]) -> tuple[str, str]:
     """`file:line` that weighs most, and the user's line that called it if it is a library's."""
-    weights: dict[tuple[str, str], float] = {}
-    for region in regions:
-        if region.use.line is not None:
-            at = (region.use.line, region.use.called_at or "")
-            weights[at] = weights.get(at, 0.0) + region.seconds
+    weights = summed(
+        ((region.use.line, region.use.called_at or ""), region.seconds)
+        for region in regions
+        if region.use.line is not None
+    )
     return max(weights, key=weights.__getitem__, default=("", ""))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainperf.analysis.diagnosis.account import Claim, LoaderAccount, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.law import (
     HELD_UP,
@@ -36,6 +36,7 @@ def of_loader(account: StepAccount, removes_s: float) -> Claim:
     return Claim(owns_s=owns_s, removes_s=removes_s, device=lost)
 
 
+@worth(LIMITS.notable)
 def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     """Ranks, their threads and their loaders' workers are more than the host's CPUs, and wait.
 
@@ -59,8 +60,6 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     by_loader = crowded and workers_waited >= 1 / 3 and claim.removes_s > waited * account.step_s
     if not by_loader:
         claim = Claim(removes_s=waited * account.step_s)
-    if account.share(claim.removes_s) < LIMITS.notable:
-        return None
     who = plural(host.threads, "thread") + (
         f" and {plural(host.workers, 'worker')}" if host.workers else ""
     )
@@ -139,7 +138,7 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     if lost < account.least or (loader is None and not facts.loop.trains):
         return None
     alone = loader is not None and not loader.workers
-    if loader is not None and alone and lost < LIMITS.critical and _is_short(loader):
+    if loader and alone and lost < LIMITS.critical and _is_short(loader):
         return None
     part, line = ("", "") if anatomy is None else _slowest(anatomy)
     owner = facts.owner("data_wait") if loader is None or alone else None
@@ -259,10 +258,12 @@ def data_hidden(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: AR
     """
     stalled_s = None if account.device is None else account.device.data_s
     waited = account.share(account.spent("data_wait"))
-    if stalled_s is None or waited < LIMITS.notable:
-        return None
     # A stall below a quarter of the host's data wait: the device hides the rest.
-    if account.share(stalled_s) >= min(LIMITS.notable, waited / 4):
+    if (
+        stalled_s is None
+        or waited < LIMITS.notable
+        or account.share(stalled_s) >= min(LIMITS.notable, waited / 4)
+    ):
         return None
     return Cause(
         id="data_hidden",
@@ -274,6 +275,7 @@ def data_hidden(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: AR
     )
 
 
+@worth(LIMITS.worth)
 def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
     """The loader's workers end with every epoch, and the next one waits for new ones.
 
@@ -311,8 +313,6 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
         per_step_s = slow.lost_s * slow.phase_fraction / slow.of_steps
         claim = Claim(pauses_s={"epoch_boundary": spent_s}, owns_s={"data_wait": per_step_s})
     else:
-        return None
-    if account.share_of_fit(spent_s) < LIMITS.worth:
         return None
     return Cause(
         id="epoch_start",

@@ -163,11 +163,8 @@ def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no
     # A fit of ordinary length is over within a week.
     if not graphs and lasts_s > 7 * DAY_S:
         return None
-    name, change = "" if holder is None else holder.name, "find_the_leak"
-    if graphs:
-        change = "detach"
-    elif name:
-        change = "clear_what_gathers"
+    name = "" if holder is None else holder.name
+    change = "detach" if graphs else "clear_what_gathers" if name else "find_the_leak"
     return Cause(
         id="leak",
         title=f"{name or 'a container'} keeps the autograd graph of every step"

@@ -15,7 +15,7 @@ from trainperf.analysis.diagnosis.account import (
     of_regions,
     total_s,
 )
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     PASSES,
@@ -257,6 +257,7 @@ of its input without the attention matrix (34 bytes per 16-bit number: Korthikan
 2205.05198, section 4.1), and a few more."""
 
 
+@worth(LIMITS.notable)
 def recompute(account: StepAccount, facts: Facts) -> Cause | None:
     """Activation checkpointing computes forward a second time, and the memory would do without.
 
@@ -277,8 +278,6 @@ def recompute(account: StepAccount, facts: Facts) -> Cause | None:
         # Without an audit nothing but the model's own word tells; it names no place.
         again_s = min(account.spent("forward"), account.spent("backward"))
         claim = Claim(owns_s={"backward": again_s}, removes_s=again_s)
-    if account.share(claim.removes_s) < LIMITS.notable:
-        return None
     where, called_at = place_of(rows)
     return Cause(
         id="recompute",

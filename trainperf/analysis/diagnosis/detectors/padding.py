@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, total_s
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
 from trainperf.analysis.diagnosis.detectors.operators import attention_rows
@@ -105,9 +107,6 @@ def _tokens(lengths: Mapping[int, int]) -> float:
 
 def _median(lengths: Mapping[int, int]) -> int:
     """Upper edge of the bin in which half of the sequences is reached."""
-    half, total = sum(lengths.values()) / 2, 0
-    for edge in sorted(lengths):
-        total += lengths[edge]
-        if total >= half:
-            break
-    return edge
+    edges = sorted(lengths)
+    below = np.cumsum([lengths[edge] for edge in edges])
+    return edges[int(np.searchsorted(below, below[-1] / 2))]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from math import ceil, inf
 from statistics import median
 
-from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
+from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount, summed
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.late_ranks import (
@@ -109,14 +109,12 @@ def _waits(account: StepAccount, lost_s: float) -> dict[str, float]:
 
 def _late_and_waiting(account: StepAccount) -> dict[str, float]:
     """What late ranks do longer, and what the others wait for them beyond what all wait."""
-    owns_s: dict[str, float] = {}
-    for slot, meeting in account.meetings.items():
-        owns_s[slot] = owns_s.get(slot, 0.0) + meeting.wait_s - meeting.transfer_s
-        for cause, late_s in meeting.late.items():
-            owns_s[cause] = owns_s.get(cause, 0.0) + late_s
-    return owns_s
+    waits = [(slot, each.wait_s - each.transfer_s) for slot, each in account.meetings.items()]
+    late = [cause for each in account.meetings.values() for cause in each.late.items()]
+    return summed([*waits, *late])
 
 
+@worth(LIMITS.worth)
 def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
     """Other ranks wait in collectives for the same rank, by what each spends there."""
     waits: dict[int, list[float]] = {}
@@ -125,8 +123,6 @@ def _in_capture(account: StepAccount, facts: Facts) -> Cause | None:
     steps = len({wait.step for wait in facts.stragglers})
     rank, late = max(waits.items(), key=lambda item: (sum(item[1]), -item[0]))
     lost_s = sum(late) / steps
-    if account.share(lost_s) < LIMITS.worth:
-        return None
     others = ", ".join(map(str, sorted(waits.keys() - {rank})))
     also = f"; also late: {others}" if others else ""
     return Cause(

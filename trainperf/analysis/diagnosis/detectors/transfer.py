@@ -1,7 +1,7 @@
 """Detectors of the transfer: copies to the device, and their number."""
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
-from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s, of_loader, parts
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.loader import LoaderAnatomy
@@ -34,13 +34,12 @@ def many_small_tensors(account: StepAccount, facts: Facts) -> Cause | None:
     return _small_copies(account, facts) or _small_fields(account, facts)
 
 
+@worth(LIMITS.notable)
 def _small_copies(account: StepAccount, facts: Facts) -> Cause | None:
     tensors, copied = facts.value(H2D_TENSORS) or 0.0, facts.value(H2D_BYTES)
     many = tensors >= MANY_TENSORS * facts.micro_batches
     claim = _copies(account)
     if copied is None or not many or copied >= tensors * SMALL_TENSOR_BYTES:
-        return None
-    if account.share(claim.removes_s) < LIMITS.notable:
         return None
     return Cause(
         id="many_small_tensors",
@@ -92,6 +91,7 @@ def _copies(account: StepAccount) -> Claim:
     return Claim(owns_s={"h2d": host_s}, removes_s=moved_s, device=lost)
 
 
+@worth()
 def transfer(account: StepAccount, facts: Facts) -> Cause | None:
     """The host-to-device copy takes a notable part of the step.
 
@@ -102,13 +102,9 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
     overlaps.
     """
     claim = _copies(account)
-    if account.share(claim.removes_s) < account.least:
-        return None
     copied, tensors = facts.value(H2D_BYTES), facts.value(H2D_TENSORS)
     speed, pinned = facts.value(H2D_BYTES_PER_S), facts.number("pin_memory")
-    change = "hooks_of_transfer" if account.device is None else "send_smaller"
-    if pinned == 0 and account.device is not None:
-        change = "pin_memory"
+    to_device = "pin_memory" if pinned == 0 else "send_smaller"
     return Cause(
         id="transfer",
         title=f"moving the batch to the device takes {share(account.share(claim.removes_s))} of "
@@ -120,6 +116,6 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
             tensors is not None and f"{count(tensors)} tensors per step",
             pinned is not None and f"pin_memory={bool(pinned)}",
         ),
-        changes=(Use(change=change),),
+        changes=(Use(change="hooks_of_transfer" if account.device is None else to_device),),
         claim=claim,
     )
