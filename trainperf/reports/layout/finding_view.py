@@ -93,8 +93,8 @@ def first_rows(findings: Sequence[Finding]) -> list[FindingRow]:
 
 
 def gain(finding: Finding) -> str:
-    """What its first change gains, for the step or the fit."""
-    whole = "the fit " if finding.scope == "fit" else ""
+    """What its first change gains, for the step, the fit or the script."""
+    whole = "" if finding.scope == "step" else f"the {finding.scope} "
     words = _in_words(finding.gain, finding.gain_upper_bound, finding.measured_gain)
     return f"{whole}{words}" if words else ""
 

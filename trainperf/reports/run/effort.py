@@ -35,8 +35,11 @@ def answers(summary: Summary, finding: Finding) -> list[FindingRow]:
 
 
 def _scope_s(row: Decision, summary: Summary) -> float | None:
-    """Time of what the gain is of: the mean steady step, or the fit."""
-    return summary.value(STEP_MEAN_S) if row.scope == "step" else summary.run.fit_s
+    """Time of what the gain is of: the mean steady step, the fit, or the script."""
+    if row.scope == "step":
+        return summary.value(STEP_MEAN_S)
+    before_s = sum(summary.run.before_s.values()) if row.scope == "script" else 0.0
+    return summary.run.fit_s + before_s
 
 
 def _gain(row: Decision, summary: Summary) -> str:
@@ -50,8 +53,9 @@ def _gain(row: Decision, summary: Summary) -> str:
 def _return(row: Decision) -> str:
     if row.saved_fraction is None or row.return_per_day is None:
         return UNKNOWN_PART
+    whole = "script" if row.scope == "script" else "fit"
     per_day = f"{share(row.return_per_day)} per day of work"
-    return f"saves {share(row.saved_fraction)} of the fit, {per_day}"
+    return f"saves {share(row.saved_fraction)} of the {whole}, {per_day}"
 
 
 def _better(row: Decision, rows: Sequence[Decision]) -> str:

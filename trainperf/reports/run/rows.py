@@ -1,6 +1,6 @@
 """Rows and sentences of every report of a run: the summary's numbers, put into words once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -8,6 +8,8 @@ from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.machine import link_words
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core import readings
+from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
     Scale,
@@ -177,13 +179,30 @@ def fit_sum(summary: Summary) -> list[str]:
     fit_s = summary.run.fit_s
     if not fit_s:
         return []
-    scale = Scale.of(fit_s)
-    parts = [
+    return _terms(summary.run.loop.run_noun, fit_s, ledger(summary))
+
+
+def script_sum(summary: Summary) -> list[str]:
+    """The terms of the script's sum, where a tenth of it or more is its own work before the fit."""
+    run = summary.run
+    whole_s = run.fit_s + sum(run.before_s.values())
+    own_s = run.before_s.get(BEFORE_FIT, 0.0)
+    if not own_s or own_s < LIMITS.notable * whole_s:
+        return []
+    names = {BEFORE_FIT: "before the fit", IMPORTS: "loading modules", "unseen": "before torch"}
+    parts = [(names[slot], spent_s) for slot, spent_s in run.before_s.items()]
+    return _terms("script", whole_s, [*parts, (run.loop.run_noun, run.fit_s)])
+
+
+def _terms(whole: str, whole_s: float, parts: Sequence[tuple[str, float]]) -> list[str]:
+    """Each part with its time but those that would be shown as zero; the first one always."""
+    scale = Scale.of(whole_s)
+    shown = [
         f"{name} {scale.number(spent_s)}"
-        for name, spent_s in ledger(summary)
-        if name == "steps" or float(scale.number(spent_s).replace(",", ""))
+        for place, (name, spent_s) in enumerate(parts)
+        if not place or float(scale.number(spent_s).replace(",", ""))
     ]
-    return [f"{summary.run.loop.run_noun} {scale.say(fit_s)} = {parts[0]}", *parts[1:]]
+    return [f"{whole} {scale.say(whole_s)} = {shown[0]}", *shown[1:]]
 
 
 def excluded(summary: Summary) -> str:

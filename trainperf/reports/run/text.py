@@ -16,7 +16,7 @@ from trainperf.reports.layout.text import cut_off, flow, text_lines
 from trainperf.reports.run.document import first, phases, run_document, why
 from trainperf.reports.run.headline import headline
 from trainperf.reports.run.ranks import rank_sentences
-from trainperf.reports.run.rows import about, facts, fit_sum, progress, remarks
+from trainperf.reports.run.rows import about, facts, fit_sum, progress, remarks, script_sum
 
 
 MOST_LINES = 25
@@ -78,8 +78,11 @@ def _parts(summary: Summary) -> Iterator[tuple[Sequence[Part], int, bool]]:
     yield [Sentence(text=headline(summary), kind="answer")], 3, True
     yield [_without_head(part) for part in phases(summary)], 8, True
     numbers = [Sentence(text=_APART.join(facts(summary)), joint=_APART)]
-    fit = [Sentence(text=PLUS.join(fit_sum(summary)), joint=PLUS)]
-    yield [part for part in (*why(summary), *numbers, *fit) if part.text], 4, True
+    sums = [
+        Sentence(text=PLUS.join(terms), joint=PLUS)
+        for terms in (script_sum(summary), fit_sum(summary))
+    ]
+    yield [part for part in (*why(summary), *numbers, *sums) if part.text], 4, True
     yield rank_sentences(summary), 3, False
     yield [*first(summary), *_others(summary)], 2, False
     yield labelled("note", summary.warnings, "warn"), 1, False
