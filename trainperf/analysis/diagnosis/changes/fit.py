@@ -51,8 +51,9 @@ CHANGES: tuple[Change, ...] = (
         of=("validation",),
         advice="Validate under torch.no_grad()",
         how="with torch.no_grad(): around the validation loop, or @torch.no_grad() on it",
-        realises=0.25,
-        source="of a forward with autograd a quarter is the graph's; docs/research/accuracy.md",
+        realises=0.1,
+        source="the forward of an MLP, of convolutions and of a transformer takes 8 to 13 % less CPU "
+        "time without a graph (torch 2.13, medians of 150 in turns)",
         confirm="validation is shorter, and the memory peak lower",
     ),
     Change(
