@@ -69,7 +69,7 @@ def _rows(title: str, shown: Sequence[TrialResult], trials: Trials) -> list[Part
         return []
     rows = tuple(map(_row, shown))
     notes = [
-        f"{trial.title}: {note}" for trial in shown if (note := "; ".join(_known(trial, trials)))
+        f"{trial.title}: {note}" for trial in shown if (note := "; ".join(_remarks(trial, trials)))
     ]
     table = Table(title=title, head=_HEAD, rows=rows, end_words=1, notes=(*notes,))
     return [forest(table, list(map(_estimate, shown)), 3)]
@@ -154,7 +154,7 @@ def _estimate(trial: TrialResult) -> RatioMark:
     return RatioMark(value=trial.speedup, low=trial.low, high=trial.high, kind=kind)
 
 
-def _known(trial: TrialResult, trials: Trials) -> Iterator[str]:
+def _remarks(trial: TrialResult, trials: Trials) -> Iterator[str]:
     """What to write for a change that is faster alone, and what else there is to know."""
     usual_s = None if trials.baseline is None else trials.baseline.step_s
     if trial.verdict == "faster" and trial is not trials.best:

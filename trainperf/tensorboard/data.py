@@ -166,8 +166,8 @@ class Store:
             Chart(Markup(f'<div data-place="{place}">{picture(rank, None, None)}</div>'))
             for place, rank in enumerate(report.ranks[:MOST_RANKS])
         ]
-        _, *told = capture_document(report, MOST_RANKS)
-        return _fragment(as_html([*told[:1], *ranks, *told[1:]]))
+        _, *parts = capture_document(report, MOST_RANKS)
+        return _fragment(as_html([*parts[:1], *ranks, *parts[1:]]))
 
     def picture(
         self, run_id: str, key: str, place: int, window: tuple[float | None, float | None]

@@ -63,10 +63,10 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
         data: dict[str, Callable[[Request], bytes]] = {
             "/runs": lambda _: self._store.runs(),
             "/run": self._run,
-            "/compare": lambda asked: self._store.compare(
-                _text(asked, "before"), _text(asked, "after")
+            "/compare": lambda query: self._store.compare(
+                _text(query, "before"), _text(query, "after")
             ),
-            "/capture": lambda asked: self._store.capture(_text(asked, "run"), _text(asked, "key")),
+            "/capture": lambda query: self._store.capture(_text(query, "run"), _text(query, "key")),
             "/picture": self._picture,
         }
         files: dict[str, Handler] = {

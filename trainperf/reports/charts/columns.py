@@ -167,15 +167,15 @@ class Span:
         return Span(self.cells[:, places])
 
 
-def _joined(one: Column, later: Column) -> Column:
+def _joined(earlier: Column, later: Column) -> Column:
     """Groups of earlier and of later steps as one."""
     return np.stack(
         (
-            one[0] + later[0],
-            one[1] + later[1],
-            np.minimum(one[2], later[2]),
-            np.maximum(one[3], later[3]),
-            np.where(later[3] > one[3], later[4], one[4]),
+            earlier[0] + later[0],
+            earlier[1] + later[1],
+            np.minimum(earlier[2], later[2]),
+            np.maximum(earlier[3], later[3]),
+            np.where(later[3] > earlier[3], later[4], earlier[4]),
         )
     )
 

@@ -125,6 +125,6 @@ def _captures(summary: Summary, reports: Sequence[CaptureReport] | None) -> list
     for report in reports[-LATEST:]:
         first = report.capture.first_index
         steps = step_range(first, first + max(report.capture.complete_steps, 1) - 1)
-        _, *told = capture_document(report, MOST_RANKS)
-        parts += [Heading(steps.capitalize(), 3), *told]
+        _, *content = capture_document(report, MOST_RANKS)
+        parts += [Heading(steps.capitalize(), 3), *content]
     return parts
