@@ -116,9 +116,9 @@ def _run_pair(
         trainings, signals = [], []
         for side, (command, folder) in enumerate(zip(commands, folders, strict=True)):
             place = Participant(address=str(address), side=side, dirpath=str(folder.resolve()))
-            training, told = stack.enter_context(_training(command, folder, place))
+            training, left = stack.enter_context(_training(command, folder, place))
             trainings.append(training)
-            signals.append(told)
+            signals.append(left)
         try:
             _wait(trainings, referee, folders, others)
         except KeyboardInterrupt:

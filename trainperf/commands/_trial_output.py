@@ -16,13 +16,13 @@ class TrialProgress:
     """Says on stderr what the trials have come to."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
 
     def tell(self, trials: Trials) -> None:
         """Say what is new."""
         for trial in trials.trials:
-            if trial.id not in self._told and trial.verdict != "not applicable":
-                self._told.add(trial.id)
+            if trial.id not in self._shown and trial.verdict != "not applicable":
+                self._shown.add(trial.id)
                 say(f"{trial.id}: {_outcome(trial)}")
 
 
