@@ -423,8 +423,13 @@ def test_ranks_that_meet_in_forward_are_judged_there(rank: int) -> None:
     assert found["backward"].late == ()
 
 
-def gathered(rank: int, ms: float, *, late: str = "data_wait") -> list[list[StepRecord]]:
-    """Two ranks that meet between fetch and forward, in no phase; one is late before or after."""
+def gathered(
+    rank: int, ms: float, *, late: str = "data_wait", forward_ms: float = 0.0
+) -> list[list[StepRecord]]:
+    """Two ranks that meet between fetch and forward, in no phase; one is late before or after.
+
+    The other one may take longer for forward.
+    """
     rng = np.random.default_rng(6)
     ranks: list[list[StepRecord]] = [[], []]
     for index in range(STEPS):
@@ -434,7 +439,8 @@ def gathered(rank: int, ms: float, *, late: str = "data_wait") -> list[list[Step
             if place == rank:
                 own[late] += ms
             own["other" if late == "data_wait" else "backward"] += wait_ms
-            tail = wait_ms * (late != "data_wait")
+            tail = wait_ms * (late != "data_wait") + forward_ms * (place == rank)
+            own["forward" if place != rank else "backward"] += forward_ms
             steps.append(make_step(index, facts={"tail_ns": round((1.0 + tail) * MS)}, **own))
     return ranks
 
@@ -449,6 +455,14 @@ def test_ranks_that_meet_before_forward_outside_every_phase_are_judged_there(ran
     assert latest(found["other"]).cause_s == pytest.approx(0.020, rel=0.02)
     assert found["other"].transfer_s < 0.001
     assert found["backward"].late == ()
+
+
+def test_where_ranks_meet_before_forward_a_slower_forward_hides_nobody() -> None:
+    """Rank 1 waits for its data, rank 0 computes forward for longer: each is late at its point."""
+    found = with_collectives(gathered(1, 20.0, forward_ms=12.0), "backward 2, other 1")
+
+    assert named(found["other"]) == (1, "data_wait")
+    assert named(found["backward"]) == (0, "forward")
 
 
 def test_what_is_slow_after_the_gather_is_late_at_backward() -> None:

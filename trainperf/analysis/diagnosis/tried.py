@@ -72,9 +72,9 @@ def _measured(change: ChangeGain, trials: Sequence[TrialResult]) -> ChangeGain:
     if not own:
         return change
     best = max(own, key=lambda trial: (trial.verdict == "faster", trial.speedup or 1.0))
-    if best.verdict != "faster" or not best.apply:
-        return msgspec.structs.replace(change, measured=gain_of(best))
-    return msgspec.structs.replace(change, measured=gain_of(best), action=line_to_write(best))
+    mends = best.verdict == "faster" and best.apply
+    action = line_to_write(best) if mends else change.action
+    return msgspec.structs.replace(change, measured=gain_of(best), action=action)
 
 
 def _bounded(change: ChangeGain, most: float | None) -> ChangeGain:

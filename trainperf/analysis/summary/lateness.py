@@ -16,8 +16,9 @@ step there is a wait in `loop` before each of them.  In both cases any phase of 
 a rank is late there.
 
 Phases follow each other in one cycle.  Two have no place of their own in it: callbacks run on both
-sides of backward and explain at each point what the other phases leave; and what lies outside every
-phase may lie anywhere, so that any phase of the step may be why a rank is late there.
+sides of backward and explain at each point what the other phases leave; and where ranks meet
+outside every phase, as where a Trainer gathers token counts, any phase between update and forward
+may be why one is late.
 
 Not visible: work that only one rank does *after* its last hook (rank 0's logging), or in the phase
 in which the ranks meet but before they do, since it lengthens that phase of every rank alike.
@@ -127,7 +128,7 @@ class PointFold:
         self.late: Distribution | None = None
         """By how much the last rank came after the typical other one, where it clearly did."""
         self.synchronous = True
-        self.whole_step = phase is Phase.OTHER
+        self.whole_step = False
         """Whether the ranks may have met at this very point before, within the step."""
 
     def observe(self, waits_ns: Numbers, blocks: Sequence[StepBlock]) -> None:
@@ -209,6 +210,8 @@ class _Judge:
         turn = [*reversed(_CYCLE[:after]), *reversed(_CYCLE[after + 1 :])]
         if self.folds[point].whole_step:
             return turn
+        if point is Phase.OTHER:
+            turn = [each for each in reversed(_CYCLE[:-2]) if each is not point]
         # Of a tail the wait is a part of the phase: the rest is work of the rank's own.
         own = [point] if point is Phase.BACKWARD and point in self.always else []
         return own + list(takewhile(lambda phase: phase not in self.met, turn))
