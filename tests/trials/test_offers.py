@@ -55,6 +55,7 @@ def test_each_built_in_trial_is_in_the_list_once_with_its_kind() -> None:
         ({"config": {"loop": "plain"}}, "no_callback_NAME", "free_loader"),
         ({"world_size": 2, "device": "cuda"}, "attention_sdpa", "no_reduction"),
         ({"world_size": 1}, "no_reduction", "no_update"),
+        ({"device": "xpu"}, "attention_cudnn", "compile"),
         (
             {"device": "cuda", "config": {"loop": "lightning", "precision": "32-true"}},
             "attention_cudnn",

@@ -13,6 +13,7 @@ import msgspec
 from trainperf.analysis.diagnosis.changes import CHANGES
 from trainperf.core.artifacts.trials import TrialKind, TrialResult, Trials
 from trainperf.core.loop_kind import loop_of
+from trainperf.core.machine.backends import CUDA, backend_of
 from trainperf.core.steps.records import RunInfo
 
 
@@ -46,7 +47,10 @@ _BATCHES = _when(
     lambda info: not loop_of(info.config).outside,
 )
 _DEVICE = _when("its batches are used where they are made", lambda info: info.device != "cpu")
-_CUDNN = _when("it has no cuDNN", lambda info: info.device == "cuda")
+_CUDNN = _when(
+    "it has no cuDNN",
+    lambda info: info.device != "cpu" and backend_of(info.device, info.software) is CUDA,
+)
 _FULL = _when(
     "it computes in half precision already",
     lambda info: "16" not in str(info.config.get("precision") or ""),
