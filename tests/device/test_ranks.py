@@ -1,21 +1,32 @@
 """Collectives are queued on a stream of their own, as NCCL's are."""
 
 import socket
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 import torch
 from support.device import two_ranks
+from support.fits import read
 from torch import multiprocessing
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
 
 
 pytestmark = pytest.mark.ddp
 
 
 @pytest.fixture(scope="module")
-def ranks(attached: None, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where they write."""
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def ranks(attached: None, root: Path) -> list[dict[str, Any]]:
     """What each of two ranks tells."""
-    root = tmp_path_factory.mktemp("ranks")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -37,3 +48,22 @@ def test_ddp_trains_ranks_to_the_same_weights(ranks: list[dict[str, Any]]) -> No
         assert rank["counts"] == {}
         assert len(rank["streams"]) == 3
         assert 0 not in rank["streams"]
+
+
+def test_a_tail_is_the_reduction_and_what_a_rank_waits_for(
+    ranks: list[dict[str, Any]], root: Path
+) -> None:
+    """On the late rank the last reduction, which is under way as the gradients are complete."""
+    (run,) = {path.parent for path in root.rglob("steps-rank*.jsonl")}
+    tails = [
+        median(tail or 0.0 for tail in read(run, rank).fact("tail_ns")[two_ranks.SETTLED :]) / 1e6
+        for rank in range(2)
+    ]
+    assert all(rank["faults"] == {} for rank in ranks)
+    loops_own = {"device": two_ranks.MEASURED - two_ranks.SETTLED}
+    assert [rank["waits"] for rank in ranks] == [loops_own, loops_own]
+    assert tails[1] > 0.7 * two_ranks.REDUCE_MS
+    assert tails[0] - tails[1] > 0.6 * two_ranks.LATE_MS
+    points = {point.point: point for point in summarize(Run.open(run)).synchronisation}
+    first, second = points["backward"].wait_s
+    assert first - second > 0.6e-3 * two_ranks.LATE_MS

@@ -38,6 +38,8 @@ class Accelerator:
     def __init__(self, device: torch.device) -> None:
         index = current_index(device.type) if device.index is None else device.index
         self.device = torch.device(device.type, index)
+        # Asked several times every step.
+        self._captures = getattr(self._module(), "is_current_stream_capturing", None)
 
     @property
     def type(self) -> str:
@@ -93,8 +95,7 @@ class Accelerator:
 
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a graph: no query may be made then."""
-        captures = getattr(self._module(), "is_current_stream_capturing", None)
-        return captures is not None and bool(captures())
+        return self._captures is not None and bool(self._captures())
 
     @contextmanager
     def raises_at_waits(self) -> Iterator[None]:

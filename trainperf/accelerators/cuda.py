@@ -103,11 +103,13 @@ class Cuda(Accelerator):
 
 def versions() -> dict[str, str]:
     """Of what belongs to CUDA or ROCm in this build of torch; without those that there are not."""
-    cudnn = torch.backends.cudnn
+    cudnn, rocm = torch.backends.cudnn, torch.version.hip
     several = dist.is_available() and dist.is_nccl_available()
     candidates = {
         "cuda": torch.version.cuda,
-        "cudnn": cudnn.version() if cudnn.is_available() else None,  # type: ignore[no-untyped-call]
+        "rocm": rocm,
+        # There it is MIOpen that answers.
+        "cudnn": cudnn.version() if rocm is None and cudnn.is_available() else None,  # type: ignore[no-untyped-call]
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if several else None,  # type: ignore[no-untyped-call]
     }
     return {name: str(version) for name, version in candidates.items() if version is not None}

@@ -8,7 +8,11 @@ from typing_extensions import override
 from trainperf.accelerators.base import Ability, Accelerator
 
 
-NO_TIMES = "not measured: torch times events of XPU from version 2.6 on, where the driver does"
+TIMED_FROM = 20250000
+NO_TIMES = (
+    "not measured: torch times events of XPU only where it was built with the SYCL compiler 2025.0 "
+    "or a newer one"
+)
 
 
 class Xpu(Accelerator):
@@ -16,8 +20,8 @@ class Xpu(Accelerator):
 
     @override
     def lacks(self) -> Mapping[Ability, str]:
-        # `elapsed_time` raises where the driver keeps no times.
-        timed = hasattr(torch.xpu.Event, "elapsed_time")
+        # `elapsed_time` is there in any case, and raises with an older one.
+        timed = int(getattr(torch.version, "xpu", None) or 0) >= TIMED_FROM
         return super().lacks() if timed else {**super().lacks(), Ability.EVENTS: NO_TIMES}
 
     @property

@@ -16,9 +16,11 @@ from support.causes.table import CASES
 from trainperf.analysis import diagnosis
 from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.diagnosis.changes import BY_ID, CHANGES, Change, changes_of
-from trainperf.analysis.diagnosis.offers import OFFERS, trials_of_finding
+from trainperf.analysis.diagnosis.offers import OFFERS, offered_trials, trials_of_finding
 from trainperf.core.findings import DAYS
 from trainperf.core.loop_kind import LOOPS
+from trainperf.core.machine.backends import CUDA, MPS, ROCM, Backend, backend_of
+from trainperf.core.steps.records import RunInfo
 
 
 EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.id)
@@ -83,14 +85,43 @@ def test_its_words_fit_every_kind_of_loop(case: CauseCase) -> None:
     """With the values that its detector gives, and no place left open."""
     cause = case.found()
     assert cause is not None
-    for use, loop in product(cause.changes, LOOPS):
+    for use, loop, device in product(cause.changes, LOOPS, (CUDA, MPS)):
         change = BY_ID[use.change]
-        words = change.worded(loop, use.values)
+        words = change.worded(loop, use.values, device)
         own = (change.advice, change.how_in.get(loop.name, change.how), change.confirm)
         assert all(words)
         assert " ".join(words).count("None") == " ".join(own).count("None")
         if use.change not in NESTED:
             assert not re.search(r"\{[a-z_.]+\}", " ".join(words))
+
+
+CUDA_ONLY = ("CUDA", "cuda", "CUBLAS", "reduce-overhead", "cuDNN")
+OF_NVIDIA = {"device_shared", "device_throttled"}
+"""Causes that only a machine with NVIDIA's tools can have."""
+
+
+@EACH
+def test_what_only_cuda_has_is_not_said_elsewhere(change: Change) -> None:
+    """Neither in what to do nor in how to confirm it."""
+    texts = (change.how, *change.how_in.values(), change.confirm)
+    said = re.sub(r"\{device\.(\w+)\}", lambda place: getattr(MPS, place[1]), " ".join(texts))
+    if not OF_NVIDIA & {*change.of}:
+        assert [name for name in CUDA_ONLY if name in said] == []
+
+
+def test_a_device_of_amd_is_one_of_torchs_cuda_and_none_of_nvidias() -> None:
+    """By the version that is written with a run; an unknown device has no words but its own."""
+    assert backend_of("cuda", {"rocm": "7.2"}) is ROCM
+    assert backend_of("cuda", {"cuda": "13.0"}) is CUDA
+    assert backend_of("cpu", {}) is CUDA
+    assert backend_of("mps", {}).unified
+    assert backend_of("threaded", {}) == Backend(name="threaded")
+    assert not ROCM.growing
+    offered = offered_trials(RunInfo(device="cuda", software={"rocm": "7.2"}), None)
+    assert {each.id for each in offered if "cuDNN" in each.why_not} == {
+        "attention_cudnn",
+        "cudnn_benchmark",
+    }
 
 
 def test_a_loaders_options_are_those_of_the_loop() -> None:

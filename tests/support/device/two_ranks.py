@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from support.device import collectives
+from support.device.build import extension
 from support.device.frontend import NAME, attach
 from support.device.plants import (
     counted_synchronisations,
@@ -13,11 +14,17 @@ from support.device.plants import (
     recorded_spans,
     slow_operator,
     unplant,
+    work,
 )
 from torch import nn
 
+from trainperf.loop import LoopMonitor
+
 
 ALLREDUCE = f"{collectives.BACKEND}::allreduce"
+
+MEASURED, SETTLED, REDUCE_MS, LATE_MS = 24, 4, 20.0, 50.0
+"""Steps, those until DDP has settled, the least that a reduction takes, the second rank's delay."""
 
 Told = dict[str, object]
 
@@ -28,7 +35,8 @@ def start(rank: int, root: Path, port: int) -> None:
     attach()
     collectives.register()
     dist.init_process_group(collectives.BACKEND, rank=rank, world_size=2)
-    torch.save(reduce_behind_work(rank) | train(rank), root / f"{rank}.pt")
+    told = reduce_behind_work(rank) | train(rank) | train_measured(rank, root)
+    torch.save(told, root / f"{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
 
@@ -67,3 +75,31 @@ def train(rank: int) -> Told:
     weight = next(model.parameters()).detach().cpu()
     reduced = [span.stream for span in spans if span.name == ALLREDUCE]
     return {"weight": weight, "counts": counts, "streams": reduced}
+
+
+def train_measured(rank: int, root: Path) -> Told:
+    """Train under a monitor: reductions last, and the device of one rank is slower."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1).to(NAME))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    scaler = torch.amp.GradScaler(NAME)
+    slow_operator(ALLREDUCE, REDUCE_MS)
+    monitor = LoopMonitor(root / "run", report=False).watch(model, optimizer, scaler)
+    with counted_synchronisations() as counts, monitor:
+        for number, inputs in enumerate(monitor.batches([torch.ones(2, 4)] * MEASURED)):
+            if number == SETTLED:  # DDP builds its buckets anew before, with copies to the host
+                extension().reset_sync_counts()
+            with monitor.phase("h2d"):
+                rows = inputs.to(NAME, non_blocking=True)
+            with monitor.phase("forward"), torch.autocast(NAME, dtype=torch.float16):
+                work(LATE_MS * rank)
+                loss = model(rows).square().mean()
+            with monitor.phase("backward"):
+                scaler.scale(loss).backward()
+            with monitor.phase("optimizer"):
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+            monitor.end_step(loss)
+            torch.accelerator.synchronize()  # so that what a rank waits for is seen in its step
+    unplant()
+    return {"waits": counts, "faults": dict(monitor.monitor.guard.faults)}

@@ -19,6 +19,7 @@ from trainperf.analysis.summary.schema import (
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.loop_kind import PLAIN, LoopKind
+from trainperf.core.machine.backends import CUDA, Backend
 from trainperf.core.readings import (
     MEMORY_PEAK_BYTES,
     RESIDENT_PEAK_BYTES,
@@ -39,6 +40,8 @@ class Facts:
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     """Configuration, then hardware."""
     software: Mapping[str, str] = field(default_factory=dict)
+    device: Backend = CUDA
+    """What advice may say of the device."""
     readings: Mapping[str, Reading] = field(default_factory=dict)
     documents: Documents = field(default_factory=Documents)
     light: Roofline | None = None

@@ -79,7 +79,7 @@ def finding_of(
 def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeGain:
     """What a change would bring, by the law."""
     change = BY_ID[use.change]
-    advice, action, confirm = change.worded(facts.loop, use.values)
+    advice, action, confirm = change.worded(facts.loop, use.values, facts.device)
     likely = most = None
     claim = cause.claim
     if claim is not None and (account.step_s or claim.pauses_s) and _fraction(claim, account):

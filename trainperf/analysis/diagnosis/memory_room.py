@@ -17,7 +17,7 @@ def room_for(account: StepAccount, facts: Facts, grown: float) -> tuple[float, f
     peak, capacity = facts.peak_bytes, facts.number("device_memory_bytes")
     if not peak or not capacity:
         return None
-    if account.device is None:  # ranks of one host share its memory
+    if account.device is None or facts.device.unified:  # ranks of one host share its memory
         capacity /= max(1.0, facts.number("local_world_size") or facts.world_size)
     static = min(4 * (facts.number("gradient_bytes") or 0.0), peak)
     return (peak, capacity) if static + grown * (peak - static) <= FULL * capacity else None

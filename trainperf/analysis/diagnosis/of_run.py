@@ -28,6 +28,7 @@ from trainperf.analysis.roofline.speed_of_light import traced_operators
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
+from trainperf.core.machine.backends import backend_of
 from trainperf.core.machine.chips import chip_of
 from trainperf.core.phases import PHASES, Gap
 from trainperf.core.readings import (
@@ -65,6 +66,7 @@ def facts_of(evidence: Evidence) -> Facts:
         loop=run.loop,
         settings={**run.hardware, **run.config},
         software=run.software,
+        device=backend_of(run.device, run.software),
         readings=summary.readings,
         documents=evidence.documents,
         light=evidence.light,

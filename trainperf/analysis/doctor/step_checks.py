@@ -255,7 +255,14 @@ STEP_CHECKS: tuple[Check, ...] = (
         be pinned.
         To confirm: the reading `h2d_bytes_per_s` against the link's rate; a trace.
         """,
-        first=[answer("not_applicable", _NO_COPY, when=on_host)],
+        first=[
+            answer("not_applicable", _NO_COPY, when=on_host),
+            answer(
+                "not_applicable",
+                "the device has the host's memory",
+                when=lambda case: case.facts.device.unified,
+            ),
+        ],
         looks=[
             answer(
                 "unknown",

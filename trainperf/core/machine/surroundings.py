@@ -46,7 +46,7 @@ PACKAGES = (
 _DISTRIBUTIONS = {"cv2": "opencv-python", "PIL": "pillow", "liger_kernel": "liger-kernel"}
 
 NEW_FACTS = frozenset(
-    {*PACKAGES, "cuda", "cudnn", "nccl", "driver", "cpu_model", "cpu_governor", "kernel"}
+    {*PACKAGES, "cuda", "rocm", "cudnn", "nccl", "driver", "cpu_model", "cpu_governor", "kernel"}
 ) - {"lightning", "transformers"}
 """Which runs before November 2026 lack: there, what one side does not say is no change."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from trainperf.core.findings import Effort
 from trainperf.core.loop_kind import LoopKind
+from trainperf.core.machine.backends import CUDA, Backend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +37,11 @@ class Change:
     costs: str = ""
     """What it may cost: memory, accuracy, another loss."""
 
-    def worded(self, loop: LoopKind, values: Mapping[str, object]) -> tuple[str, str, str]:
-        """Advice, action and how to confirm, for a kind of loop."""
-        places = {"loop": loop, **values}
+    def worded(
+        self, loop: LoopKind, values: Mapping[str, object], device: Backend = CUDA
+    ) -> tuple[str, str, str]:
+        """Advice, action and how to confirm, for a kind of loop on a kind of device."""
+        places = {"loop": loop, "device": device, **values}
         places["loader"] = loop.data_loader(self.loader.format(**places))
         how = self.how_in.get(loop.name, self.how)
         return self.advice.format(**places), how.format(**places), self.confirm.format(**places)

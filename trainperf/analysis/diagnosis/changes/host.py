@@ -74,28 +74,28 @@ CHANGES: tuple[Change, ...] = (
         of=("hidden_syncs",),
         advice="Read values later",
         how="{loop.kept}",
-        confirm="torch.cuda.set_sync_debug_mode('warn') says nothing in the step",
+        confirm="{device.no_waits}",
     ),
     Change(
         id="quiet_progress_bar",
         of=("hidden_syncs",),
         advice="Read values later",
         how="self.log(…, prog_bar=False): a value on the progress bar is read in every batch",
-        confirm="torch.cuda.set_sync_debug_mode('warn') says nothing in the step",
+        confirm="{device.no_waits}",
     ),
     Change(
         id="no_nan_filter",
         of=("hidden_syncs",),
         advice="Read values later",
         how="logging_nan_inf_filter=False: the log then shows a loss that is no number",
-        confirm="torch.cuda.set_sync_debug_mode('warn') says nothing in the step",
+        confirm="{device.no_waits}",
     ),
     Change(
         id="no_throughput_monitor",
         of=("hidden_syncs",),
         advice="Read values later",
         how="leave ThroughputMonitor out of the callbacks: it waits for the device in every batch",
-        confirm="torch.cuda.set_sync_debug_mode('warn') says nothing in the step",
+        confirm="{device.no_waits}",
     ),
     Change(
         id="fused_for_scaler",
@@ -106,7 +106,7 @@ CHANGES: tuple[Change, ...] = (
             LIGHTNING: "{loop.fused}: the scaler then skips an update without a value that the "
             "host reads, but Lightning refuses gradient_clip_val"
         },
-        confirm="torch.cuda.set_sync_debug_mode('warn') says nothing in the step",
+        confirm="{device.no_waits}",
     ),
     Change(
         id="python_out_of_step",

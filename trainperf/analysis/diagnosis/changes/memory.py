@@ -40,7 +40,7 @@ CHANGES: tuple[Change, ...] = (
         id="shrink_workspace",
         of=("out_of_memory",),
         advice="Make room in memory",
-        how="CUBLAS_WORKSPACE_CONFIG=:4096:2, or a smaller micro-batch that leaves room",
+        how="{device.workspace}a smaller micro-batch that leaves room",
         confirm="the fit goes on beyond this step",
     ),
     Change(
@@ -62,8 +62,7 @@ CHANGES: tuple[Change, ...] = (
         id="room_for_allocator",
         of=("memory_limit",),
         advice="Make room in memory",
-        how="a smaller micro-batch, batches of equal shape, or where the memory is in holes "
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment",
+        how="a smaller micro-batch, batches of equal shape{device.holes}",
         confirm="alloc_retries is 0 in the next run",
     ),
     Change(
@@ -78,8 +77,7 @@ CHANGES: tuple[Change, ...] = (
         id="expandable_segments",
         of=("memory_limit",),
         advice="Let segments grow",
-        how="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment, and batches of "
-        "equal shape",
+        how="{device.growing}, and batches of equal shape",
         confirm="fragmentation_bytes is lower in the next run",
     ),
 )

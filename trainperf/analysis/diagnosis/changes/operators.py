@@ -97,11 +97,9 @@ CHANGES: tuple[Change, ...] = (
         id="compile_step",
         of=("launch_bound", "elementwise_chain"),
         advice="Compile the model",
-        how='{loop.compiled}; on a GPU with mode="reduce-overhead", where shapes are the same in '
-        "every step",
+        how="{loop.compiled}{device.graphs}",
         how_in={
-            HF: "{loop.compiled}; on a GPU with "
-            'torch_compile_mode="reduce-overhead", where shapes are the same in every step'
+            HF: "{loop.compiled}{device.graphs_option}",
         },
         realises=None,
         source="differs from model to model: the trial tells",

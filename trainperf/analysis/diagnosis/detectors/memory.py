@@ -217,7 +217,9 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     torn = reserved >= (1 - LIMITS.critical) * capacity and holes >= LIMITS.critical * reserved
     # TraceML's pressure bands: 0.92 and 0.97.
     full = used / capacity >= 0.92
-    helps = {"room_for_allocator": retried, "leave_room": full, "expandable_segments": torn}
+    grows = torn and facts.device.growing
+    full = full or (torn and not grows)
+    helps = {"room_for_allocator": retried, "leave_room": full, "expandable_segments": grows}
     changes = tuple(Use(change=change) for change, apt in helps.items() if apt)
     if not changes:
         return None

@@ -113,7 +113,7 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
             f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",
             copied is not None
             and f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""),
-            tensors is not None and f"{count(tensors)} tensors per step",
+            tensors is not None and f"{count(tensors)} tensor{'s' * (tensors != 1)} per step",
             pinned is not None and f"pin_memory={bool(pinned)}",
         ),
         changes=(Use(change="hooks_of_transfer" if account.device is None else to_device),),

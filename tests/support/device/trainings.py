@@ -1,0 +1,152 @@
+"""A full training through each door on the device: fp16, accumulation, validation, checkpoints.
+
+Each makes batches of four rows, two of them a step, on a device that is slower than the host; it
+leaves a run directory where it is measured, and tells the scale that its `GradScaler` ended with.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.plugins import MixedPrecision
+from support.device.frontend import NAME
+from support.device.lightning import on_device
+from support.fits import Validated
+from support.fits import trainer as lightning_trainer
+from support.hugging_face import Rows, Tiny, quiet
+from support.hugging_face import trainer as hugging_face_trainer
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainperf.lightning import TrainPerf
+from trainperf.loop import LoopMonitor
+from trainperf.remedies import DevicePrefetcher
+
+
+STEPS = 40
+INIT_SCALE = 2.0**120
+"""Far too large in half precision, and large enough in single: the first updates overflow."""
+
+
+def scaler() -> torch.amp.GradScaler:
+    """One that overflows at first, and then never grows."""
+    return torch.amp.GradScaler(NAME, init_scale=INIT_SCALE, growth_interval=10**6)
+
+
+def batches(rows: int) -> DataLoader[Any]:
+    """Pinned, so that copies return at once."""
+    labels = torch.arange(rows) % 2
+    data = TensorDataset(torch.randn(rows, 4), labels)
+    return DataLoader(data, batch_size=4, pin_memory=True)
+
+
+def plain_loop(root: Path, *, measured: bool) -> float:
+    """A compiled model in a loop of one's own, its batches copied ahead in a side stream."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(NAME)
+    compiled = torch.compile(model, backend="aot_eager")
+    optimizer, scale = torch.optim.AdamW(model.parameters(), fused=True), scaler()
+    monitor = LoopMonitor(root, report=False)
+    if measured:
+        monitor.watch(model, optimizer, scale)
+    for _ in range(2):
+        loader = DevicePrefetcher(batches(4 * STEPS), NAME)
+        for number, (rows, labels) in enumerate(monitor.batches(loader) if measured else loader):
+            with monitor.phase("forward"), torch.autocast(NAME, dtype=torch.float16):
+                loss = nn.functional.cross_entropy(compiled(rows), labels) / 2
+            with monitor.phase("backward"):
+                scale.scale(loss).backward()
+            if number % 2:
+                with monitor.phase("optimizer"):
+                    scale.step(optimizer)
+                    scale.update()
+                    optimizer.zero_grad()
+                monitor.end_step(loss)
+        with monitor.phase("validation"), torch.no_grad():
+            model(rows).sum().item()
+        with monitor.phase("checkpoint"):
+            torch.save(model.state_dict(), root / "weights.pt")
+    monitor.close()
+    return scale.get_scale()
+
+
+class Classifier(Validated):
+    """As small as the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def loss(self, batch: Any) -> torch.Tensor:
+        """Of its rows and labels."""
+        rows, labels = batch
+        return nn.functional.cross_entropy(self.layer(rows), labels)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        """Log it."""
+        self.log("validation", self.loss(batch))
+
+    def configure_optimizers(self) -> Any:
+        """Fused, so that the scaler needs no value."""
+        return torch.optim.AdamW(self.parameters(), fused=True)
+
+
+def lightning(root: Path, *, measured: bool) -> float:
+    """A Trainer with mixed precision."""
+    scale = scaler()
+    callbacks = [ModelCheckpoint(str(root / "weights"), every_n_train_steps=STEPS // 2)]
+    own = [TrainPerf(report=False, dirpath=str(root))] if measured else []
+    options = {
+        **on_device(),
+        "plugins": [MixedPrecision("16-mixed", NAME, scale)],
+        "accumulate_grad_batches": 2,
+        "max_epochs": 2,
+        "enable_checkpointing": True,
+    }
+    trainer = lightning_trainer(root, *own, *callbacks, **options)
+    trainer.fit(Classifier(), batches(4 * STEPS), batches(8))
+    return scale.get_scale()
+
+
+class Steep(Tiny):
+    """Its gradients overflow in single precision as well, under a large scale."""
+
+    def forward(
+        self, x: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """Of rows a thousand times as large."""
+        return super().forward(1e3 * x, attention_mask, labels)
+
+
+def hugging_face(root: Path, *, measured: bool) -> float:
+    """A Trainer whose Accelerate is told of the device by its variable.
+
+    Accelerate refuses fp16 on a device that it does not know: the scaler alone is put in.
+    """
+    trainer = hugging_face_trainer(
+        root,
+        *([quiet(dirpath=str(root))] if measured else []),
+        model=Steep(),
+        rows=Rows(4 * STEPS),
+        evaluated=Rows(8),
+        use_cpu=False,
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=2,
+        max_steps=STEPS,
+        eval_strategy="steps",
+        eval_steps=STEPS // 2,
+        save_strategy="steps",
+        save_steps=STEPS // 2,
+        optim="adamw_torch_fused",
+    )
+    trainer.accelerator.scaler = scaler()
+    trainer.train()
+    return trainer.accelerator.scaler.get_scale()
+
+
+DOORS: dict[str, Callable[..., float]] = {
+    "plain loop": plain_loop,
+    "lightning": lightning,
+    "hugging face": hugging_face,
+}

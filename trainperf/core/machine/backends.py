@@ -1,0 +1,57 @@
+"""Words of advice that belong to one backend of torch: what only CUDA has is not said elsewhere.
+
+`cuda` stands for NVIDIA's here, `rocm` for AMD's, which torch calls `cuda` too.  On a CPU, and
+where nothing is known, advice is that for CUDA: it is where such a training goes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """What advice says about a device; a text that does not apply there is empty."""
+
+    name: str
+    no_waits: str = "trainperf trace: the step has no call that waits"
+    """How to see that a step waits for nothing."""
+    growing: str = ""
+    """How segments of the allocator grow in place of being torn."""
+    holes: str = ""
+    """The same, where it is one way of several."""
+    workspace: str = ""
+    """How libraries take less memory for themselves."""
+    graphs: str = ""
+    """How `torch.compile` replays a step as one launch; beside it the option of that name."""
+    graphs_option: str = ""
+    unified: bool = False
+    """Whether its memory is the host's: nothing is copied, and nothing has to be pinned."""
+
+
+_NO_WAITS = "torch.cuda.set_sync_debug_mode('warn') says nothing in the step"
+_SAME_SHAPES = 'on a GPU with {}="reduce-overhead", where shapes are the same in every step'
+_GRAPHS = f"; {_SAME_SHAPES.format('mode')}"
+_GRAPHS_OPTION = f"; {_SAME_SHAPES.format('torch_compile_mode')}"
+
+_GROWING = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment"
+
+CUDA = Backend(
+    name="cuda",
+    no_waits=_NO_WAITS,
+    growing=_GROWING,
+    holes=f", or where the memory is in holes {_GROWING}",
+    workspace="CUBLAS_WORKSPACE_CONFIG=:4096:2, or ",
+    graphs=_GRAPHS,
+    graphs_option=_GRAPHS_OPTION,
+)
+# Segments that grow came to ROCm in 2026, and hang there with some drivers (pytorch#192259).
+ROCM = Backend(name="rocm", no_waits=_NO_WAITS, graphs=_GRAPHS, graphs_option=_GRAPHS_OPTION)
+MPS = Backend(name="mps", unified=True)
+
+
+def backend_of(device: str, software: Mapping[str, str]) -> Backend:
+    """What a run's device is: by its type and the versions that were written with it."""
+    if device == "cuda":
+        return ROCM if "rocm" in software else CUDA
+    known = {"": CUDA, "cpu": CUDA, "mps": MPS}
+    return known.get(device) or Backend(name=device)
