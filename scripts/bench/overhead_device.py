@@ -8,7 +8,6 @@ milliseconds, so the host is ahead.  Synchronisations are counted with trainperf
 without: a step of ours makes none.
 """
 
-import argparse
 import gc
 import tempfile
 from collections.abc import Sequence
@@ -22,8 +21,8 @@ from support.device.plants import counted_synchronisations, work
 from scripts.bench.alternation import Stopwatch
 from scripts.bench.checks import check
 from scripts.bench.contenders import LOOP_MONITOR, NOTHING, Contender
-from scripts.bench.harness import machine_line, write_json
-from scripts.bench.overhead import Effort, measure, shown
+from scripts.bench.harness import arguments, write_json
+from scripts.bench.overhead import Effort, run_setting
 from trainperf.loop import LoopMonitor
 
 
@@ -79,19 +78,15 @@ class DeviceLoop:
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--quick", action="store_true", help="2 fits of 4 blocks: that it works")
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
     given = parser.parse_args()
     attach()
     torch.set_num_threads(1)
     effort = Effort(fits=2, blocks=4 if given.quick else 16, steps=50)
-    loop = DeviceLoop()
     with tempfile.TemporaryDirectory() as scratch, counted_synchronisations() as counts:
-        rows = [measure(loop, each, effort, Path(scratch)) for each in loop.contenders()]
-    print(f"{loop.title}: {rows[0].base_us:.0f} µs of CPU a step without anything")
-    print(f"{rows[0].ratio.n} pairs of blocks of {effort.steps} steps a row; {machine_line()}")
-    print(f"\n{shown(rows)}\n\nsynchronisations in all of it: {sum(counts.values())}")
+        rows = run_setting(DeviceLoop(), (), effort, Path(scratch))
+    print(f"\nsynchronisations in all of it: {sum(counts.values())}")
     write_json(given.json, {"rows": [asdict(row) for row in rows], "synchronisations": counts})
 
 

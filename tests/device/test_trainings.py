@@ -20,6 +20,7 @@ from support.device.plants import (
 from support.device.trainings import DOORS, INIT_SCALE, STEPS
 from support.fits import Ran, read
 from torch import nn
+from trainperf.reports.run.formats import rendered
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -29,7 +30,6 @@ from trainperf.core.phases import Gap
 from trainperf.core.readings import DATA_STALL_FRACTION, HOST_BOUND_FRACTION, OVERFLOW_RATE
 from trainperf.loop import LoopMonitor
 from trainperf.remedies import DevicePrefetcher
-from trainperf.reports.run.formats import rendered
 
 
 @pytest.fixture
