@@ -41,7 +41,7 @@ _TESTS = re.compile(r"^# tests: (.+)$", re.MULTILINE)
 _PASSED, _NO_TESTS = 0, 5
 """Exit codes of pytest."""
 
-_QUICK = ("-q", "-m", "not slow", "-p", "no:cacheprovider")
+_QUICK = ("-q", "-m", "not slow and not corpus", "-p", "no:cacheprovider")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ def test_a_padded_vocabulary_begins_with_the_same_weights() -> None:
     assert models[1].network.lm_head.weight is many
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_the_larger_micro_batch_is_one_that_a_sweep_has_measured(tmp_path: Path) -> None:
     """Of 8 documents in 4 micro-batches: two of 4, or one of 8; of two there is one choice only."""
     work = small_work(tmp_path)
@@ -125,7 +125,7 @@ def test_the_larger_micro_batch_is_one_that_a_sweep_has_measured(tmp_path: Path)
 
 
 @pytest.mark.real_clock
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_a_stage_that_truly_slows_is_rejected(tmp_path: Path) -> None:
     """A hundred milliseconds asleep in an update of some ten: far beyond any noise."""
     work = replace(small_work(tmp_path, steps=60), model=Slow)
@@ -138,7 +138,7 @@ def test_a_stage_that_truly_slows_is_rejected(tmp_path: Path) -> None:
     assert found.prediction is not None
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_a_stage_that_breaks_the_loss_is_rejected(tmp_path: Path) -> None:
     """A learning rate of nothing: whatever the speed, it learns something else."""
     work = replace(small_work(tmp_path, steps=110), model=Dull)
@@ -172,7 +172,7 @@ def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> N
     assert (tmp_path / "loader/loader-1/csv/metrics.csv").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.skipif(not this_machine("cpu").compiler, reason="there is no compiler")
 def test_repeats_use_what_the_first_run_compiled(tmp_path: Path) -> None:
     """One graph in the first run of either side, none in the second."""
@@ -198,7 +198,7 @@ def test_repeats_use_what_the_first_run_compiled(tmp_path: Path) -> None:
         assert graphs == [1, 0]
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_changes_are_tried_in_a_process_that_ends_with_them(tmp_path: Path) -> None:
     """Past the end of the recipe's own training; the run directory is that of any other run."""
     work = replace(small_work(tmp_path, steps=STEPS), trial_minutes=0.01)
@@ -224,7 +224,7 @@ def test_a_training_that_lacks_memory_ends_its_stage(tmp_path: Path) -> None:
     assert (found.status, found.why) == ("rejected", "failed: out of memory")
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 def test_a_training_that_dies_ends_the_walkthrough(tmp_path: Path) -> None:
     """Its exit code is told; the other side is not waited for."""
     work = replace(small_work(tmp_path), model=Dying)

@@ -22,7 +22,8 @@ QUICK = {"padded_matmul", "library_sort", "im2col", "small_kernels", "item_every
 """The others start processes, compile, or train for seconds."""
 
 EACH = [
-    pytest.param(name, marks=() if name in QUICK | ON_A_GPU else pytest.mark.slow) for name in NAMES
+    pytest.param(name, marks=() if name in QUICK | ON_A_GPU else pytest.mark.corpus)
+    for name in NAMES
 ]
 
 
@@ -58,7 +59,7 @@ def test_a_claim_is_run_measured_and_judged(name: str, tmp_path: Path) -> None:
     assert case.reason.startswith(f"{deciding.what}: ")
 
 
-@pytest.mark.slow
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", sorted(COMPILES))
 @pytest.mark.filterwarnings("ignore")
 def test_without_a_compiler_a_claim_says_so_or_does_without(
