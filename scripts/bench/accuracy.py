@@ -7,14 +7,12 @@ A duration is right when it is off by at most 1 % or 50 µs per event, at the me
 exact.  `elsewhere` is the most that any other phase gained from the same sleep.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import torch
 
-from scripts.bench.harness import machine_line, table, write_json
+from scripts.bench.harness import arguments, machine_line, table, write_json
 from scripts.bench.planted import (
     sleeping_callback,
     sleeping_checkpoint,
@@ -83,16 +81,15 @@ def _row(case: TruthCase) -> list[str]:
 
 def main() -> None:
     """Plant, measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--only", choices=list(SCENARIOS), action="append", help="default: all")
     parser.add_argument("--events", type=int, default=84, help="sleeps in a fit")
     parser.add_argument("--quick", action="store_true", help="20 events: shows that it works")
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    events = 20 if arguments.quick else arguments.events
+    events = 20 if given.quick else given.events
     cases: list[TruthCase] = []
-    for name in arguments.only or SCENARIOS:
+    for name in given.only or SCENARIOS:
         scenario = SCENARIOS[name](events)
         cases += scenario if isinstance(scenario, list) else [scenario]
     print(f"{machine_line()}\n\n{shown(cases)}")
@@ -100,7 +97,7 @@ def main() -> None:
     counts = {verdict: verdicts.count(verdict) for verdict in ("right", "unclear", "wrong")}
     print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     figures = [{**asdict(case), "error": case.error} for case in cases]
-    write_json(arguments.json, {"events": events, "verdicts": counts, "cases": figures})
+    write_json(given.json, {"events": events, "verdicts": counts, "cases": figures})
 
 
 if __name__ == "__main__":

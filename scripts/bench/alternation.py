@@ -6,22 +6,13 @@ that cannot be under way together run one after the other, and should be short.
 """
 
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from scripts.bench.harness import Cost, CostClock
 
 
 WARM_STEPS = 60
 """Steps before the first block: past the warm-up, the first answer and the first flush."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """Microseconds a step took: CPU time of the training thread and of the process, and wall."""
-
-    thread_us: float
-    process_us: float
-    wall_us: float
 
 
 class Turns:
@@ -54,7 +45,7 @@ class Stopwatch:
         self._turns = turns
         self._me = me
         self._block_steps = block_steps
-        self._begun: tuple[int, int, int] | None = None
+        self._begun: CostClock | None = None
         self.needed = WARM_STEPS + blocks * block_steps + 1
         """Steps the loop has to run."""
         self.costs: list[Cost] = []
@@ -64,19 +55,9 @@ class Stopwatch:
         if step < WARM_STEPS or (step - WARM_STEPS) % self._block_steps:
             return
         if self._begun is not None:
-            self._finish(*self._begun)
+            self.costs.append(self._begun.cost(self._block_steps))
         self._turns.swap(self._me)
-        self._begun = time.perf_counter_ns(), time.process_time_ns(), time.thread_time_ns()
-
-    def _finish(self, wall_ns: int, process_ns: int, thread_ns: int) -> None:
-        thread_ns = time.thread_time_ns() - thread_ns
-        process_ns = time.process_time_ns() - process_ns
-        wall_ns = time.perf_counter_ns() - wall_ns
-        steps = self._block_steps * 1e3
-        cost = Cost(
-            thread_us=thread_ns / steps, process_us=process_ns / steps, wall_us=wall_ns / steps
-        )
-        self.costs.append(cost)
+        self._begun = CostClock()
 
 
 Loop = Callable[[Stopwatch], object]

@@ -6,12 +6,11 @@ One step in eight warms up, three are traced, four are ordinary; CPU time of the
 read at every batch start, with one thread.  The last row is a boundary at which nothing is due.
 """
 
-import argparse
 import gzip
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import PRESETS, Settings
 from recipes.gpt2.text import DocumentSpan, find_documents, training_order
 from recipes.gpt2.train import loader
-from scripts.bench.harness import PairedEstimate, estimate, machine_line, quiet, table, write_json
+from scripts.bench.harness import PairedEstimate, arguments, estimate, publish, quiet, spread
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.lightning import ScheduledProfiler
 from trainperf.recording.guard import Guard
@@ -140,51 +139,33 @@ def idle_ns(scratch: Path, *, rounds: int = 200, steps: int = 1000) -> float:
     return median(costs)
 
 
-def shown(rows: Sequence[CaptureCost]) -> str:
-    """The rows as a table."""
-    head = ["options", "× an ordinary step", "95 % interval", "begin", "write", "file", "JSON"]
-    return table(
-        head,
-        [
-            [
-                row.name,
-                f"{row.traced.median:.2f}",
-                f"{row.traced.low:.2f} to {row.traced.high:.2f}",
-                f"{row.begin_ms:.0f} ms",
-                f"{row.write_ms:.0f} ms",
-                f"{row.packed_kb:.0f} kB",
-                f"{row.plain_kb / 1e3:.1f} MB",
-            ]
-            for row in rows
-        ],
-    )
+def _cells(row: CaptureCost) -> list[str]:
+    times = [f"{row.begin_ms:.0f} ms", f"{row.write_ms:.0f} ms"]
+    sizes = [f"{row.packed_kb:.0f} kB", f"{row.plain_kb / 1e3:.1f} MB"]
+    return [row.name, *spread(row.traced, ".2f"), *times, *sizes]
 
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--cycles", type=int, default=11)
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     torch.set_num_threads(1)
     preset = PRESETS["tiny"]
     places = find_documents(None, preset)
-    order = training_order(places, preset, CYCLE * (arguments.cycles + 1) + 1, 1)
+    order = training_order(places, preset, CYCLE * (given.cycles + 1) + 1, 1)
     rows: list[CaptureCost] = []
     for name, profiler in OPTIONS.items():
         with tempfile.TemporaryDirectory() as scratch:
             rows.append(measure(name, profiler, order, Path(scratch)))
     with tempfile.TemporaryDirectory() as scratch:
         boundary_ns = idle_ns(Path(scratch))
-    print(f"GPT-2 tiny, {ACTIVE} steps a trace, {arguments.cycles} traces a row; {machine_line()}")
-    print(f"an ordinary step takes {median(row.plain_ms for row in rows):.0f} ms of CPU\n")
-    print(shown(rows))
-    print(f"\na step boundary at which nothing is due: {boundary_ns:.0f} ns")
-    figures: Mapping[str, object] = {
-        "idle_boundary_ns": boundary_ns,
-        "rows": [asdict(row) for row in rows],
-    }
-    write_json(arguments.json, figures)
+    head = ["options", "× an ordinary step", "95 % interval", "begin", "write", "file", "JSON"]
+    figures = {"idle_boundary_ns": boundary_ns, "rows": [asdict(row) for row in rows]}
+    publish(given.json, head, [_cells(row) for row in rows], figures)
+    print(f"GPT-2 tiny, {ACTIVE} steps a trace, {given.cycles} traces a row")
+    print(f"an ordinary step takes {median(row.plain_ms for row in rows):.0f} ms of CPU")
+    print(f"a step boundary at which nothing is due: {boundary_ns:.0f} ns")
 
 
 if __name__ == "__main__":

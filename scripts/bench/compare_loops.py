@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,11 @@ import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from trainperf.core.machine.clocks import HostClock
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import JobBlock
+from trainperf.analysis.run.replay import Replay
+from trainperf.comparison.compared_run import SampleFold
+from trainperf.core.steps.block import StepBlock
 from trainperf.loop import LoopMonitor
 
 
@@ -62,14 +66,14 @@ class Extra:
         self._step += 1
 
 
-def train(parts: BenchLoop, steps: int, place: Path, extra: Extra, clock: HostClock) -> Path:
-    """Train so many steps under a monitor that reads this clock.
+def train(parts: BenchLoop, steps: int, place: Path, extra: Extra) -> Path:
+    """Train so many steps under a monitor.
 
     Returns:
         The run directory.
     """
     model, optimizer = parts.model, torch.optim.SGD(parts.model.parameters(), lr=1e-3)
-    monitor = LoopMonitor(place, report=False, clock=clock).watch(model, optimizer)
+    monitor = LoopMonitor(place, report=False).watch(model, optimizer)
     batches = parts.batches(steps)
     for number, (data, target) in enumerate(monitor.batches(batches), 1):
         with monitor.phase("forward"):
@@ -90,6 +94,14 @@ def train(parts: BenchLoop, steps: int, place: Path, extra: Extra, clock: HostCl
     if monitor.run is None:
         raise RuntimeError("the run has no directory")
     return monitor.run
+
+
+def read_back(path: Path) -> StepBlock:
+    """The steady steps of a run of one rank on disk."""
+    fold = SampleFold()
+    for blocks in Replay(Run.open(path)).blocks():
+        fold.observe(JobBlock.of(blocks))
+    return fold.sample()[0]
 
 
 def _litter(number: int) -> None:
@@ -256,8 +268,3 @@ SINGLE_KINDS: Mapping[str, Mapping[str, Make]] = {
     },
 }
 """The same loops with longer steps, 2 to 10 ms, and one that sleeps: for runs of 400 steps."""
-
-
-def kinds(split: str) -> Iterator[tuple[str, Make]]:
-    """Of one of the two sets."""
-    yield from KINDS[split].items()

@@ -22,12 +22,18 @@ class Contender:
     needs_logger: bool = False
     is_ours: bool = False
     launcher: tuple[str, ...] = ()
-    """What starts a script with it, where it wants to start the process itself."""
+    """Arguments of Python before the folder for its figures and the script, where it wants to start
+    the process itself."""
 
 
 NOTHING = Contender(name="A/A (nothing attached)")
 
 LOOP_MONITOR = Contender(name="LoopMonitor", is_ours=True)
+
+OUTSIDE = Contender(
+    name="trainperf run", is_ours=True, launcher=("-m", "trainperf", "run", "--out")
+)
+"""Nothing in the loop: the process is started so, in `scripts.bench.overhead_processes` alone."""
 
 TIMESTAMPS = Contender(name="timestamps only")
 """The same places in the loop, with a reading of the clock in each and nothing else."""
@@ -89,5 +95,5 @@ def _traceml() -> list[Contender]:
         return [integration.TraceMLCallback()]
 
     beside_python = Path(sys.executable).with_name("traceml")
-    launcher = (str(beside_python), "run", "--no-save-training-output")
+    launcher = (str(beside_python), "run", "--no-save-training-output", "--logs-dir")
     return [Contender(name="TraceML", callbacks=attach, launcher=launcher)]

@@ -5,7 +5,6 @@ thirds, and runs the installed commands:
 `python -m scripts.bench.days [--steps N] [--ranks N] [--json FILE]`.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -13,8 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.bench.harness import installed, machine_line, table, write_json
-from scripts.bench.many_ranks import measured
+from scripts.bench.harness import arguments, installed, publish, watched
 from scripts.simulation.days import shorter, week, write
 
 
@@ -24,10 +22,9 @@ TARGETS = {"report_s": 10.0, "peak_mb": 500.0, "bytes_per_step": 60.0}
 
 def main() -> None:
     """Write, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
     given = parser.parse_args()
     job = shorter(week(given.ranks), given.steps)
     with tempfile.TemporaryDirectory() as temporary:
@@ -36,39 +33,34 @@ def main() -> None:
         disk["write_s"] = time.perf_counter() - begun
         rows = []
         middle = f"{given.steps // 2}:{given.steps // 2 + 10_000}"
-        for name, arguments in {
+        for name, command in {
             "report": ["report", str(run)],
             "report --format html": ["report", str(run), "--format", "html"],
             f"report --steps {middle}": ["report", str(run), "--steps", middle],
             "report --since 2h": ["report", str(run), "--since", "2h"],
             "compare, each run of that length": ["compare", str(run), str(run)],
         }.items():
-            took_s, peak_mb, printed = measured([sys.executable, "-m", "trainperf", *arguments])
-            rows.append(
-                {
-                    "command": name,
-                    "seconds": round(took_s, 2),
-                    "peak_mb": round(peak_mb, 1),
-                    "printed_kb": round(printed / 1e3, 1),
-                }
-            )
+            spent = watched([sys.executable, "-m", "trainperf", *command])
+            figures = (spent.seconds, spent.peak_mb, spent.printed_kb)
+            names = ("seconds", "peak_mb", "printed_kb")
+            rows.append({"command": name, **dict(zip(names, map(_rounded, figures), strict=True))})
             print(rows[-1], flush=True)
         levels = _levels(run)
-    print(machine_line())
-    print(table(list(rows[0]), [[str(value) for value in row.values()] for row in rows]))
-    print({name: round(value, 1) for name, value in disk.items()}, levels)
-    write_json(
-        given.json,
-        {
-            "steps": given.steps,
-            "ranks": given.ranks,
-            "planted": {"slower_from": job.slower_from, "slower_ms": job.slower_ms},
-            "told": levels,
-            "disk": {name: round(value, 1) for name, value in disk.items()},
-            "commands": rows,
-            "targets": TARGETS,
-        },
-    )
+    result = {
+        "steps": given.steps,
+        "ranks": given.ranks,
+        "planted": {"slower_from": job.slower_from, "slower_ms": job.slower_ms},
+        "told": levels,
+        "disk": {name: _rounded(value) for name, value in disk.items()},
+        "commands": rows,
+        "targets": TARGETS,
+    }
+    publish(given.json, list(rows[0]), [[*map(str, row.values())] for row in rows], result)
+    print(result["disk"], levels)
+
+
+def _rounded(value: float) -> float:
+    return round(value, 1)
 
 
 def _levels(run: Path) -> list[dict[str, object]]:

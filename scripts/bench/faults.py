@@ -1,7 +1,7 @@
 """Bench of the diagnosis on the corpus in `tests/faults`: every faulty script, and its fixed twin.
 
 `python -m scripts.bench.faults [--kind KIND] [--only NAME] [--json FILE]`.  Takes ten minutes
-or more.  `scripts.bench.fault_proofs` has the twins judged by `trainperf prove`.
+or more.
 """
 
 import argparse
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from faults.corpus import KINDS, scripts  # noqa: E402
 from faults.judge import NEAR, NOISE, Judged, judge  # noqa: E402
 
-from scripts.bench.harness import machine_line, quiet, table, write_json  # noqa: E402 after the path
+from scripts.bench.harness import arguments, machine_line, quiet, table, write_json  # noqa: E402 after the path
 
 
 def main() -> None:
@@ -105,10 +105,9 @@ def _of_advice(judged: Sequence[Judged]) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--kind", action="append", choices=KINDS, help="may be repeated")
     parser.add_argument("--only", action="append", help="a script; may be repeated")
-    parser.add_argument("--json", type=Path, help="also write the figures here")
     return parser.parse_args()
 
 

@@ -1,18 +1,30 @@
-"""What the benches share: paired statistics, tables, quiet runs, and the machine they ran on."""
+"""What the benches share: statistics of pairs, turns, costs, tables, quiet runs, the machine."""
 
+import argparse
 import contextlib
 import io
 import json
 import logging
 import os
 import platform
+import resource
+import subprocess
+import tempfile
+import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+
+
+T = TypeVar("T")
+
+SAMPLE_S = 0.02
+"""Between two looks at the memory of a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +44,119 @@ def estimate(values: Sequence[float], *, resamples: int = 2000, seed: int = 0) -
     medians = np.median(sample[drawn], axis=1)
     low, high = np.quantile(medians, [0.025, 0.975]).tolist()
     return PairedEstimate(median=float(np.median(sample)), low=low, high=high, n=len(sample))
+
+
+def spread(of: PairedEstimate, form: str = ".3f") -> list[str]:
+    """The median and the interval, as two cells of a table."""
+    return [f"{of.median:{form}}", f"{of.low:{form}} to {of.high:{form}}"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Microseconds a step took: CPU time of the training thread and of the process, and wall."""
+
+    thread_us: float
+    process_us: float
+    wall_us: float
+
+
+class CostClock:
+    """Reads the three clocks from when it is made."""
+
+    def __init__(self) -> None:
+        self._begun_ns = self._now_ns()
+
+    @staticmethod
+    def _now_ns() -> tuple[int, int, int]:
+        return time.thread_time_ns(), time.process_time_ns(), time.perf_counter_ns()
+
+    def cost(self, steps: int) -> Cost:
+        """Of each of so many steps."""
+        spent = (now - begun for now, begun in zip(self._now_ns(), self._begun_ns, strict=True))
+        thread_us, process_us, wall_us = (ns / steps / 1e3 for ns in spent)
+        return Cost(thread_us=thread_us, process_us=process_us, wall_us=wall_us)
+
+
+def cost_of(step: Callable[[], object], seconds: float) -> Cost:
+    """A step called again and again for so long."""
+    clock, steps, until = CostClock(), 0, time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        step()
+        steps += 1
+    return clock.cost(steps)
+
+
+def in_turns(first: Callable[[], T], second: Callable[[], T], pairs: int) -> list[tuple[T, T]]:
+    """Results of both, pair by pair; who goes first changes from pair to pair."""
+    results = []
+    for number in range(pairs):
+        if number % 2:
+            results.append((first(), second()))
+        else:
+            later = second()
+            results.append((first(), later))
+    return results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a command took."""
+
+    seconds: float
+    cpu_seconds: float
+    """Of all its processes."""
+    peak_mb: float
+    """The most memory of all its processes at any look; pages that they share count once."""
+    process_mb: float
+    """The most memory of any one of them."""
+    printed_kb: float
+
+
+def watched(command: Sequence[str]) -> Spent:
+    """Run a command to its end.
+
+    Raises:
+        SystemExit: It failed.
+    """
+    begun, cpu_s, peak_mb, process_mb = time.perf_counter(), _children_s(), 0.0, 0.0
+    with (
+        tempfile.TemporaryFile() as printed,
+        subprocess.Popen(command, stdout=printed, env=installed()) as process,
+    ):
+        while process.poll() is None:
+            sizes_mb = [_proportional_mb(pid) for pid in _family(process.pid)]
+            peak_mb, process_mb = max(peak_mb, sum(sizes_mb)), max(process_mb, *sizes_mb, 0.0)
+            time.sleep(SAMPLE_S)
+        seconds = time.perf_counter() - begun
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)}: ended with {process.returncode}")
+        return Spent(
+            seconds=seconds,
+            cpu_seconds=_children_s() - cpu_s,
+            peak_mb=peak_mb,
+            process_mb=process_mb,
+            printed_kb=printed.seek(0, 2) / 1e3,
+        )
+
+
+def _children_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _family(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        below = [int(child) for child in children.read_text().split()]
+        return [pid, *(each for child in below for each in _family(child))]
+    return [pid]
+
+
+def _proportional_mb(pid: int) -> float:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return 0.0
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -94,6 +219,24 @@ def machine_line() -> str:
     facts = machine()
     versions = ", ".join(f"{k} {facts[k]}" for k in ("python", "torch", "lightning") if k in facts)
     return f"{facts['cores']} cores of {facts['processor']}, load {facts['load_1min']}; {versions}"
+
+
+def arguments(doc: str | None) -> argparse.ArgumentParser:
+    """A parser with the first line of a module's docstring, and with `--json`."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    return parser
+
+
+def publish(
+    path: Path | None,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    result: Mapping[str, object],
+) -> None:
+    """Print the machine and a table, and write *result* where a path is given."""
+    print(f"{machine_line()}\n\n{table(head, rows)}", flush=True)
+    write_json(path, result)
 
 
 def write_json(path: Path | None, result: Mapping[str, object]) -> None:

@@ -28,7 +28,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from scripts.bench.harness import machine_line, table, write_json
+from scripts.bench.harness import arguments, machine_line, table, write_json
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
@@ -299,10 +299,9 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(KINDS))
     parser.add_argument("--seconds", type=float, default=40.0, help="of each fit")
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
     parser.add_argument("--levels", type=Path, default=None, help="and the levels here (.npz)")
     parser.add_argument("--judge", type=Path, default=None, help="levels that were recorded")
     return parser.parse_args()

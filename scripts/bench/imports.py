@@ -7,7 +7,6 @@ and higher numbers until there are so many steps; the installed command makes a 
 with its report and its page.
 """
 
-import argparse
 import gzip
 import json
 import re
@@ -17,8 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.bench.engines import watched
-from scripts.bench.harness import machine_line, table, write_json
+from scripts.bench.harness import arguments, publish, watched
 
 
 REAL = Path(__file__).parents[2] / "tests" / "importers" / "real"
@@ -136,11 +134,10 @@ def written(name: str, steps: int, folder: Path) -> Path:
 
 def main() -> None:
     """Write, import, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--keep", type=Path, help="where the logs are written to, or already are")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rows: list[dict[str, object]] = []
     for name in given.formats:
@@ -153,18 +150,12 @@ def main() -> None:
             took = watched(command)
             steps = json.loads(next(out.rglob("summary.json")).read_bytes())["run"]["steps"]
             size_mb = round(log.stat().st_size / 1e6, 1)
-        row = {"format": name, "steps": steps, "log_mb": size_mb}
-        rows.append(
-            {
-                **row,
-                "import_s": round(took["seconds"], 2),
-                "process_mb": round(took["process_mb"], 1),
-            }
-        )
-        print(rows[-1], flush=True)
-    print(machine_line())
-    print(table(list(rows[0]), [[str(value) for value in row.values()] for row in rows]))
-    write_json(given.json, {"rows": rows, "targets": TARGETS})
+        row: dict[str, object] = {"format": name, "steps": steps, "log_mb": size_mb}
+        row |= {"import_s": round(took.seconds, 2), "process_mb": round(took.process_mb, 1)}
+        rows.append(row)
+        print(row, flush=True)
+    cells = [[str(value) for value in row.values()] for row in rows]
+    publish(given.json, list(rows[0]), cells, {"rows": rows, "targets": TARGETS})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ sleep.  The step without the sleep is predicted from the fit with it, and traine
 of the ranks at a place, and the others at the next one.
 """
 
-import argparse
 import json
 import os
 import socket
@@ -25,7 +24,7 @@ from pathlib import Path
 
 import torch
 
-from scripts.bench.harness import table, write_json
+from scripts.bench.harness import arguments, table, write_json
 from scripts.bench.late_ranks import LIGHTNING, PLAIN, PlannedFit, work_matrix
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -306,7 +305,7 @@ def _foreseen(rows: Sequence[dict[str, object]], work_s: float) -> str:
 
 def main() -> None:
     """Fit, or judge what was fitted."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("--fit", type=Path)
     parser.add_argument("--loop", choices=("lightning", "plain"), default="lightning")
     parser.add_argument("--ranks", type=int, default=2)
@@ -316,7 +315,6 @@ def main() -> None:
     parser.add_argument("--work", type=float, metavar="MS", help="default: sleep 10 ms")
     parser.add_argument("--every", type=int, default=1, help="of the ranks at a place, in a matrix")
     parser.add_argument("--judge", type=Path, nargs="*", default=[])
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.fit is not None:
         plan = (

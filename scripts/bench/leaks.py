@@ -9,7 +9,6 @@ Four kinds take place at once, each in a process of its own; seeds follow each o
 all but the first are mostly sleep, so that one core is enough.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scripts.bench.harness import installed, machine_line, table, write_json
+from scripts.bench.harness import arguments, installed, machine_line, table, write_json
 from trainperf.analysis.diagnosis.detectors.memory import leak
 from trainperf.analysis.diagnosis.of_run import account_of, facts_of
 from trainperf.analysis.run.directory import Run
@@ -161,12 +160,11 @@ def fit(kind: str, seed: int, fit_s: float, least_steps: int = LEAST_STEPS) -> P
 
 def main() -> None:
     """Run all, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=FIT_S, help="of a fit")
     parser.add_argument("--child", default="", help="run one fit of this kind and print it")
     parser.add_argument("--seed", type=int, default=0, help="of that fit")
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
     options = parser.parse_args()
     if options.child:
         print(json.dumps(asdict(fit(options.child, options.seed, options.seconds))))

@@ -7,16 +7,24 @@ so it is measured at fifty times the rate too, and divided by the samples: that 
 takes from the loop, next to what the sampler counts for it.
 """
 
-import argparse
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
-from scripts.bench.harness import PairedEstimate, estimate, machine_line, table, write_json
+from scripts.bench.harness import (
+    Cost,
+    PairedEstimate,
+    arguments,
+    cost_of,
+    estimate,
+    in_turns,
+    publish,
+    spread,
+)
+from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.recording.probes.lines import BUDGET, LinesProbe
 from trainperf.recording.recorder import Recorder
@@ -70,32 +78,30 @@ LOOPS: dict[str, Callable[[], object]] = {
 
 def measure(loop: str, budget: float, pairs: int, seconds: float) -> SamplerRow:
     """Run the pairs of one row; who goes first changes from pair to pair."""
-    step = LOOPS[loop]
-    _block(step, seconds)
-    walls, threads, bare_us, samples, cost_s = [], [], [], 0, 0.0
-    for number in range(pairs):
-        taken: dict[bool, tuple[float, float]] = {}
-        for sampled in (True, False) if number % 2 else (False, True):
-            if not sampled:
-                taken[False] = _block(step, seconds)
-                continue
-            with tempfile.TemporaryDirectory() as run:
-                probe = _started(Path(run), budget)
-                taken[True] = _block(step, seconds)
-                probe.detach()
-                document = probe.document()
-                samples, cost_s = samples + document.taken, cost_s + document.cost_s
-        walls.append(taken[True][0] / taken[False][0])
-        threads.append(taken[True][1] / taken[False][1])
-        bare_us.append(taken[False][0])
+    documents: list[SampledLines] = []
+
+    def bare() -> Cost:
+        return cost_of(lambda: _deep(LOOPS[loop], DEPTH), seconds)
+
+    def sampled() -> Cost:
+        with tempfile.TemporaryDirectory() as run:
+            probe = _started(Path(run), budget)
+            cost = bare()
+            probe.detach()
+            documents.append(probe.document())
+        return cost
+
+    bare()
+    costs = in_turns(sampled, bare, pairs)
+    samples, cost_s = sum(each.taken for each in documents), sum(each.cost_s for each in documents)
     rate = samples / pairs / seconds
-    ratio = estimate(walls)
+    ratio = estimate([with_it.wall_us / without.wall_us for with_it, without in costs])
     return SamplerRow(
         loop=loop,
         budget=budget,
-        step_us=estimate(bare_us).median,
+        step_us=estimate([without.wall_us for _, without in costs]).median,
         wall_ratio=ratio,
-        thread_ratio=estimate(threads),
+        thread_ratio=estimate([own.thread_us / without.thread_us for own, without in costs]),
         samples_per_s=rate,
         lost_us=(ratio.median - 1) / rate * 1e6,
         counted_us=cost_s / max(1, samples) * 1e6,
@@ -110,57 +116,38 @@ def _started(run: Path, budget: float) -> LinesProbe:
     return probe
 
 
-def _block(step: Callable[[], object], seconds: float) -> tuple[float, float]:
-    """Microseconds a step took: wall time, and CPU time of this thread."""
-    steps, wall, cpu = 0, time.perf_counter_ns(), time.thread_time_ns()
-    until = wall + int(seconds * 1e9)
-    while time.perf_counter_ns() < until:
-        _deep(step, DEPTH)
-        steps += 1
-    return (
-        (time.perf_counter_ns() - wall) / steps / 1e3,
-        (time.thread_time_ns() - cpu) / steps / 1e3,
-    )
-
-
 def _deep(step: Callable[[], object], depth: int) -> object:
     return step() if depth == 0 else _deep(step, depth - 1)
 
 
-def _shown(ratio: PairedEstimate) -> str:
-    return f"{ratio.median:.4f} [{ratio.low:.4f}, {ratio.high:.4f}]"
-
-
 def main() -> None:
     """Print a table, and write it as JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     torch.set_num_threads(1)
     rows = [
-        measure(loop, budget, arguments.pairs, arguments.seconds)
+        measure(loop, budget, given.pairs, given.seconds)
         for loop in LOOPS
         for budget in (BUDGET, 50 * BUDGET)
     ]
-    head = ("loop", "budget", "step", "wall", "thread CPU", "samples/s", "lost µs", "counted µs")
+    head = ["loop", "budget", "step", "wall", "interval", "thread CPU", "interval"]
+    head += ["samples/s", "lost µs", "counted µs"]
     cells = [
         (
             row.loop,
             f"{row.budget:.2%}",
             f"{row.step_us:,.0f} µs",
-            _shown(row.wall_ratio),
-            _shown(row.thread_ratio),
+            *spread(row.wall_ratio, ".4f"),
+            *spread(row.thread_ratio, ".4f"),
             f"{row.samples_per_s:.1f}",
             f"{row.lost_us:.0f}",
             f"{row.counted_us:.0f}",
         )
         for row in rows
     ]
-    print(machine_line(), "", table(head, cells), sep="\n")
-    if arguments.json is not None:
-        write_json(arguments.json, {"rows": [asdict(row) for row in rows]})
+    publish(given.json, head, cells, {"rows": [asdict(row) for row in rows]})
 
 
 if __name__ == "__main__":

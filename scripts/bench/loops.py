@@ -1,7 +1,7 @@
 """Loops that the overhead bench times: two Trainers and a plain one, of fixed work."""
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,14 @@ from torch.utils.data import DataLoader
 
 from scripts.bench.alternation import Stopwatch
 from scripts.bench.checks import check
-from scripts.bench.contenders import LOOP_MONITOR, NOTHING, TIMESTAMPS, Contender, for_trainer
+from scripts.bench.contenders import (
+    LOOP_MONITOR,
+    NOTHING,
+    OUTSIDE,
+    TIMESTAMPS,
+    Contender,
+    for_trainer,
+)
 from scripts.bench.text_loops import TEXT_LOOPS
 from scripts.bench.timestamps import Timestamps
 from trainperf.loop import LoopMonitor
@@ -107,24 +114,53 @@ class TrainerLoop:
         )
 
 
+class Returning(torch.nn.Module):
+    """A layer that returns its loss and its logits by name, as models of Hugging Face do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Both."""
+        logits: torch.Tensor = self.layer(x)
+        return {"loss": logits.pow(2).mean(), "logits": logits}
+
+
+def linear() -> torch.nn.Module:
+    """One layer."""
+    return torch.nn.Linear(32, 32)
+
+
+def deep() -> torch.nn.Module:
+    """64 small ones."""
+    return torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(64)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainLoop:
     """A loop written by hand: forward, backward, optimizer."""
 
     name: str
     title: str
+    model: Callable[[], torch.nn.Module] = linear
+    loads: bool = True
+    """Whether a `DataLoader` makes its batches; else they lie in a list."""
     takes_turns: bool = True
 
     def contenders(self) -> Sequence[Contender]:
-        """Nothing, the least that any such instrument does, and our monitor."""
-        return (NOTHING, TIMESTAMPS, LOOP_MONITOR)
+        """Nothing, the least that any such instrument does, our monitor, and `trainperf run`."""
+        return (NOTHING, TIMESTAMPS, LOOP_MONITOR, OUTSIDE)
 
     def run(self, contender: Contender, watch: Stopwatch, scratch: Path) -> None:
         """One epoch."""
-        layer, loader = torch.nn.Linear(32, 32), _loader(watch.needed)
+        layer = self.model()
+        loader: Iterable[torch.Tensor] = _loader(watch.needed)
+        if not self.loads:
+            loader = list(loader)
         optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
         gc.collect()
-        if contender.is_ours:
+        if contender is LOOP_MONITOR:
             with LoopMonitor(scratch).watch(layer, optimizer) as monitor:
                 _measured(monitor, layer, optimizer, loader, watch)
         elif contender is TIMESTAMPS:
@@ -137,7 +173,7 @@ class PlainLoop:
 def _plain(
     layer: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
-    loader: "DataLoader[torch.Tensor]",
+    loader: Iterable[torch.Tensor],
     watch: Stopwatch,
 ) -> None:
     for step, batch in enumerate(loader):
@@ -152,7 +188,7 @@ def _measured(
     monitor: LoopMonitor | Timestamps,
     layer: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
-    loader: "DataLoader[torch.Tensor]",
+    loader: Iterable[torch.Tensor],
     watch: Stopwatch,
 ) -> None:
     for step, batch in enumerate(monitor.batches(loader)):
@@ -168,7 +204,8 @@ def _measured(
 
 
 def _loss(layer: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
-    loss: torch.Tensor = layer(batch).pow(2).mean()
+    output = layer(batch)
+    loss: torch.Tensor = output["loss"] if isinstance(output, dict) else output.pow(2).mean()
     return loss
 
 
@@ -188,5 +225,8 @@ SETTINGS: tuple[Setting, ...] = (
         name="bare", title="Bare Trainer: no logger, no callback at all", matmuls=0, bare=True
     ),
     PlainLoop(name="plain", title="Plain PyTorch loop, three phases bracketed"),
+    PlainLoop(name="linear", title="One layer, batches from a list", loads=False),
+    PlainLoop(name="deep", title="64 layers, batches from a list", model=deep, loads=False),
+    PlainLoop(name="dictionary", title="Loss and logits by name", model=Returning, loads=False),
     *TEXT_LOOPS,
 )

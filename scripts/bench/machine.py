@@ -8,22 +8,32 @@ process samples, and while it is stopped (SIGSTOP), in turns.  There is no NVML 
 reading of a device comes on top, and the same limit holds for all of it.
 """
 
-import argparse
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 import torch
 
-from scripts.bench.harness import PairedEstimate, estimate, machine_line, table, write_json
+from scripts.bench.harness import (
+    Cost,
+    PairedEstimate,
+    arguments,
+    cost_of,
+    estimate,
+    in_turns,
+    publish,
+    spread,
+    table,
+)
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.run_directory import machine_file
 from trainperf.recording.machine.probe import EVERY_S, MachineProbe
@@ -99,46 +109,37 @@ def felt(pairs: int, seconds: float) -> tuple[PairedEstimate, PairedEstimate]:
     """Wall time and thread CPU of a step, with the process over without it."""
     weight = torch.randn(128, 128) / 16
 
-    def block() -> tuple[float, float]:
-        steps, wall, cpu = 0, time.perf_counter_ns(), time.thread_time_ns()
-        until = wall + int(seconds * 1e9)
-        while time.perf_counter_ns() < until:
-            hidden = weight
-            for _ in range(8):
-                hidden = torch.tanh(hidden @ weight)
-            steps += 1
-        return (time.perf_counter_ns() - wall) / steps, (time.thread_time_ns() - cpu) / steps
+    def step() -> None:
+        hidden = weight
+        for _ in range(8):
+            hidden = torch.tanh(hidden @ weight)
 
-    walls, threads = [], []
     with beside() as (probe, _):
         child = probe.child
         if child is None:
             raise RuntimeError("the process was not started")
         time.sleep(2 * EVERY_S)
-        for number in range(pairs):
-            taken = {}
-            for sampled in (True, False) if number % 2 else (False, True):
-                os.kill(child.pid, signal.SIGCONT if sampled else signal.SIGSTOP)
-                taken[sampled] = block()
-            walls.append(taken[True][0] / taken[False][0])
-            threads.append(taken[True][1] / taken[False][1])
+
+        def after(signal_: signal.Signals) -> Cost:
+            os.kill(child.pid, signal_)
+            return cost_of(step, seconds)
+
+        costs = in_turns(partial(after, signal.SIGCONT), partial(after, signal.SIGSTOP), pairs)
         os.kill(child.pid, signal.SIGCONT)
-    return estimate(walls), estimate(threads)
+    return (
+        estimate([own.wall_us / without.wall_us for own, without in costs]),
+        estimate([own.thread_us / without.thread_us for own, without in costs]),
+    )
 
 
-def _shown(ratio: PairedEstimate) -> str:
-    return f"{ratio.median:.4f} [{ratio.low:.4f}, {ratio.high:.4f}]"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Print the tables; 1 if it takes more than it may."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--block-s", type=float, default=2.0, help="seconds of a block")
     parser.add_argument("--processes", type=int, nargs="*", default=[0, 500])
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     torch.set_num_threads(1)
     rows = [cost(number, given.seconds) for number in given.processes]
     cells = [
@@ -151,19 +152,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         for row in rows
     ]
+    felt_rows = dict(zip(("wall", "thread CPU"), felt(given.pairs, given.block_s), strict=True))
     head = ("processes on the host", "start, CPU", "of a CPU", "resident", "file per hour")
-    print(machine_line(), "", table(head, cells), sep="\n")
-    if given.pairs:
-        wall, thread = felt(given.pairs, given.block_s)
-        print(
-            "",
-            table(("step", "ratio"), (("wall", _shown(wall)), ("thread CPU", _shown(thread)))),
-            sep="\n",
-        )
-        felt_row = {"wall": asdict(wall), "thread": asdict(thread)}
-    else:
-        felt_row = {}
-    write_json(given.json, {"rows": [asdict(row) for row in rows], "felt": felt_row})
+    result = {"felt": {name: asdict(ratio) for name, ratio in felt_rows.items()}}
+    publish(given.json, head, cells, {"rows": [asdict(row) for row in rows], **result})
+    ratios = [[name, *spread(ratio, ".4f")] for name, ratio in felt_rows.items()]
+    print(f"\n{table(('step', 'ratio', 'interval'), ratios)}")
     return 0 if all(row.share <= PROMISED for row in rows) else 1
 
 

@@ -8,7 +8,6 @@ row shows the median ratio of neighbouring blocks with a 95 % bootstrap interval
 compares nothing with nothing: what it is off by, any other row may be off by as well.
 """
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,9 +17,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from scripts.bench.alternation import Cost, Stopwatch, alternate, one_after_the_other
-from scripts.bench.contenders import NOTHING, Contender
-from scripts.bench.harness import PairedEstimate, estimate, machine_line, quiet, table, write_json
+from scripts.bench.alternation import Stopwatch, alternate, one_after_the_other
+from scripts.bench.contenders import NOTHING, OUTSIDE, Contender
+from scripts.bench.harness import (
+    Cost,
+    PairedEstimate,
+    arguments,
+    estimate,
+    machine_line,
+    quiet,
+    spread,
+    table,
+    write_json,
+)
 from scripts.bench.loops import SETTINGS, Setting
 
 
@@ -97,51 +106,34 @@ def _pairs(
         return order((partial(run, 0), partial(run, 1)), effort.blocks, effort.steps)
 
 
-def shown(rows: Sequence[OverheadRow]) -> str:
-    """The rows of one setting as a table."""
-    return table(
-        [
-            "attached",
-            "× the loop alone",
-            "95 % interval",
-            "quietest",
-            "µs a step",
-            "interval",
-            "all threads",
-        ],
-        [
-            [
-                row.name,
-                f"{row.ratio.median:.3f}",
-                f"{row.ratio.low:.3f} to {row.ratio.high:.3f}",
-                f"{row.quiet_ratio:.3f}",
-                f"{row.added_us.median:+.1f}",
-                f"{row.added_us.low:+.1f} to {row.added_us.high:+.1f}",
-                f"{row.process_added_us.median:+.1f}",
-            ]
-            for row in rows
-        ],
-    )
+HEAD = ["attached", "× the loop alone", "95 % interval", "quietest", "µs a step", "interval"]
+HEAD.append("all threads")
+
+
+def _cells(row: OverheadRow) -> list[str]:
+    quietest, threads = f"{row.quiet_ratio:.3f}", f"{row.process_added_us.median:+.1f}"
+    return [row.name, *spread(row.ratio), quietest, *spread(row.added_us, "+.1f"), threads]
 
 
 def run_setting(
     setting: Setting, only: Sequence[str], effort: Effort, scratch: Path
 ) -> list[OverheadRow]:
     """Measure and print one setting."""
-    chosen = [c for c in setting.contenders() if not only or c is NOTHING or c.name in only]
+    inside = [each for each in setting.contenders() if each is not OUTSIDE]
+    chosen = [each for each in inside if not only or each is NOTHING or each.name in only]
     rows = [measure(setting, contender, effort, scratch) for contender in chosen]
     target = TARGETS.get(setting.name)
     print(f"\n{setting.title}: {rows[0].base_us:.0f} µs of CPU a step without anything")
     print(f"{rows[0].ratio.n} pairs of blocks of {effort.steps} steps a row; {machine_line()}")
     if target is not None:
         print(f"target for TrainPerf: at most {target:.2f} ×")
-    print(f"\n{shown(rows)}", flush=True)
+    print(f"\n{table(HEAD, list(map(_cells, rows)))}", flush=True)
     return rows
 
 
 def main() -> None:
     """Measure, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     names = [setting.name for setting in SETTINGS]
     parser.add_argument("--setting", choices=names, action="append", help="default: all")
     parser.add_argument("--only", action="append", default=[], help="a row; may be repeated")
@@ -149,19 +141,18 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=30, help="timed blocks in a fit")
     parser.add_argument("--steps", type=int, default=50, help="steps in a block: a flush in each")
     parser.add_argument("--quick", action="store_true", help="2 fits of 4 blocks: that it works")
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    effort = Effort(fits=arguments.fits, blocks=arguments.blocks, steps=arguments.steps)
-    if arguments.quick:
+    effort = Effort(fits=given.fits, blocks=given.blocks, steps=given.steps)
+    if given.quick:
         effort = replace(effort, fits=2, blocks=4)
     rows: list[OverheadRow] = []
     with tempfile.TemporaryDirectory() as scratch:
         for setting in SETTINGS:
-            if setting.name in (arguments.setting or names):
-                rows += run_setting(setting, arguments.only, effort, Path(scratch))
+            if setting.name in (given.setting or names):
+                rows += run_setting(setting, given.only, effort, Path(scratch))
     figures = {"effort": asdict(effort), "targets": TARGETS, "rows": [asdict(row) for row in rows]}
-    write_json(arguments.json, figures)
+    write_json(given.json, figures)
 
 
 if __name__ == "__main__":

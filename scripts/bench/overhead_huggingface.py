@@ -10,7 +10,6 @@ flushes and looks in it, and the median over rounds of their differences; then w
 own reports say that it is.  The model is one linear layer: nothing hides the cost.
 """
 
-import argparse
 import itertools
 import statistics
 import tempfile
@@ -24,7 +23,15 @@ import torch
 from accelerate import Accelerator
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
-from scripts.bench.harness import PairedEstimate, estimate, machine_line, quiet, table, write_json
+from scripts.bench.harness import (
+    PairedEstimate,
+    arguments,
+    estimate,
+    machine_line,
+    quiet,
+    table,
+    write_json,
+)
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.readings import OVERHEAD_S
@@ -142,9 +149,8 @@ def reported_s(callback: TrainPerfCallback) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="each has a training of every kind")
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
     rounds: list[dict[str, dict[str, float]]] = []

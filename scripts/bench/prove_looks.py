@@ -5,33 +5,50 @@ longer by a share, how often and after how many pairs that is found.
 
     python -m scripts.bench.prove_looks --split "held out" --seconds 150 --json FILE
 
-Called again with the same file it adds to it.
+Called again with the same file it adds to it.  Every run has a process of its own, as `prove`
+launches them; here they are forked, and nothing is imported anew.
 """
 
 import argparse
 import json
 import math
+import multiprocessing
+import os
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from scripts.bench.compare_loops import KINDS
-from scripts.bench.compare_record import Bench
-from scripts.bench.compare_turns import PAIRS, STEPS, by_turns, to_record
-from scripts.bench.compare_verdicts import estimated
+from scripts.bench.compare_loops import KINDS, Extra, Make, read_back, train
+from trainperf.comparison.compared_run import estimates
+from trainperf.core.interleaving import Participant, Referee, new_address
+from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.bootstrap import Estimate
 from trainperf.core.stats.sequential import Looks, sequential_interval
+from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.records import CORE_COLUMNS
 
 
+PAIRS = 10
+"""Of a comparison."""
+STEPS = 80
+"""Of a run: about 50 are steady, so that a side has 500."""
 MARGIN = 0.02
 LONGER = (0.0, 0.03, 0.05, 0.1, 0.3)
 
 Pairs = Sequence[tuple[Estimate, Estimate]]
+Walls = npt.NDArray[np.int64]
+"""Nanoseconds of steady steps."""
+
+# Nothing here has computed on several threads, so a fork finds no lock that nobody will open.
+_PROCESSES = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +87,56 @@ def judged(kind: str, pairs: Pairs, longer: float) -> Outcome:
     )
 
 
-def recorded(kind: str, split: str) -> Pairs | None:
+def recorded(make: Make, pairs: int = PAIRS) -> Pairs | None:
     """Pairs of identical runs, each run in a process of its own; `None` if one has few steps."""
-    like = to_record("looks", split, kind)
-    steps = [run.step for run in estimated(list(by_turns(like, PAIRS)))]
-    estimates = [step for step in steps if step is not None]
-    if len(estimates) < 2 * PAIRS:
+    steps = [estimated(walls) for _ in range(pairs) for walls in by_turns(make)]
+    known = [step for step in steps if step is not None]
+    if len(known) < len(steps):
         return None
-    return list(zip(estimates[::2], estimates[1::2], strict=True))
+    return list(zip(known[::2], known[1::2], strict=True))
+
+
+def by_turns(make: Make) -> list[Walls]:
+    """The steps of two runs that take turns ten steps at a time."""
+    with new_address() as address, Referee(address):
+        sides = [_begun(make, Participant(address=str(address), side=side)) for side in (0, 1)]
+        walls = []
+        for process, receiver in sides:
+            walls.append(receiver.recv())
+            process.join()
+    return walls
+
+
+def _begun(
+    make: Make, place: Participant
+) -> "tuple[multiprocessing.process.BaseProcess, Connection[None, Walls]]":
+    here, there = _PROCESSES.Pipe(duplex=False)
+    process = _PROCESSES.Process(target=_side, args=(make, place, there))
+    process.start()
+    there.close()
+    return process, here
+
+
+def _side(make: Make, place: Participant, sender: "Connection[Walls, None]") -> None:
+    os.environ.update(place.variable())
+    sender.send(trained(make))
+
+
+def trained(make: Make) -> Walls:
+    """One run, here: what its steady steps took."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as run:
+        return read_back(train(make(), STEPS, Path(run), Extra())).wall_ns.astype(np.int64)
+
+
+def estimated(walls: Walls) -> Estimate | None:
+    """By the code that `trainperf compare` runs, for the reading that decides."""
+    matrix = np.zeros((len(walls), len(CORE_COLUMNS)))
+    matrix[:, len(CORE_COLUMNS) - len(PHASES) + Phase.OTHER] = walls
+    block = StepBlock(StepSchema(), matrix)
+    whole = None if block.walls is None else block.walls.value()
+    return None if whole is None else estimates((block,), {"step_s": whole}).get("step_s")
 
 
 def comparisons(split: str, kept: list[Outcome], seconds: float) -> Iterator[list[Outcome]]:
@@ -88,11 +147,10 @@ def comparisons(split: str, kept: list[Outcome], seconds: float) -> Iterator[lis
     while time.perf_counter() - begun_s < seconds:
         kind = min(KINDS[split], key=lambda name: counts[name])
         if kind not in warm:
-            make = KINDS[split][kind]
-            Bench(session="looks", split=split, kind=kind, make=make).recorded("warm", STEPS)
+            trained(KINDS[split][kind])  # a fork inherits what torch sets up
             warm.add(kind)
         counts[kind] += len(LONGER)
-        pairs = recorded(kind, split)
+        pairs = recorded(KINDS[split][kind])
         if pairs is None:
             print(f"{kind}: too few steady steps", flush=True)
             continue

@@ -4,16 +4,15 @@ Every experiment is a sequence of pairs judged after each, as `trainperf prove` 
 that it runs.  `python -m scripts.bench.prove_simulated --json FILE`.
 """
 
-import argparse
 import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from scripts.bench.harness import arguments
 from trainperf.core.stats.bootstrap import Estimate
 from trainperf.core.stats.sequential import Looks, sequential_interval
 
@@ -136,12 +135,11 @@ def simulated(name: str, truth: float, most: int, experiments: int, seed: int) -
 
 def main() -> None:
     """Simulate every noise and truth, print a line for each, and write them as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--experiments", type=int, default=10_000)
     parser.add_argument("--most", type=int, default=10)
     parser.add_argument("--truths", type=float, nargs="*", default=TRUTHS)
     parser.add_argument("--seed", type=int, default=12)
-    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rows = []
     for name in NOISES:

@@ -6,7 +6,6 @@ Clock and device are simulated, so that nothing waits; recorder, probes, window 
 the real ones.  Memory is read when a tenth of the steps is done, and at the end: it must not grow.
 """
 
-import argparse
 import gc
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from scripts.bench.harness import machine_line, write_json
+from scripts.bench.harness import arguments, machine_line, write_json
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
@@ -160,17 +159,16 @@ def soak(steps: int, path: Path) -> dict[str, float | int]:
 
 def main() -> None:
     """Run, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--steps", type=int, default=MILLION)
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        figures = soak(arguments.steps, Path(scratch) / "steps-rank0.jsonl")
+        figures = soak(given.steps, Path(scratch) / "steps-rank0.jsonl")
     print(machine_line())
     for name, figure in figures.items():
         target = f"   target ≤ {TARGETS[name]:g}" if name in TARGETS else ""
         print(f"{name:20}{figure:>14,}{target}")
-    write_json(arguments.json, {**figures, "targets": TARGETS})
+    write_json(given.json, {**figures, "targets": TARGETS})
 
 
 if __name__ == "__main__":

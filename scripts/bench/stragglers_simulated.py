@@ -7,17 +7,15 @@ and 1.5 ms.  What matters must be named, what was not planted must not.
 `python -m scripts.bench.stragglers_simulated [--held-out] [--json FILE]`
 """
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from scripts.bench.harness import machine_line, table, write_json
+from scripts.bench.harness import arguments, machine_line, table, write_json
 from scripts.simulation.arrivals import Job, Plant, step_s
 from scripts.simulation.records import blocks
 from trainperf.analysis.summary.lateness import LatenessFold
@@ -200,12 +198,11 @@ def summary(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
 
 def main() -> None:
     """Simulate, judge, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--held-out", action="store_true", help="the seeds nothing was tuned on")
     parser.add_argument("--ranks", type=int, nargs="*", default=list(CASES))
     parser.add_argument("--share", type=float, default=1.0, help="of the cases")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
     given = parser.parse_args()
     first = HELD_OUT if given.held_out else 0
     with ProcessPoolExecutor(given.processes) as pool:

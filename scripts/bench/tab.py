@@ -14,7 +14,6 @@ Needs Debian's `chromium` and `playwright`:
 `python -m scripts.bench.tab [--steps N] [--ranks N] [--times N] [--json FILE]`.
 """
 
-import argparse
 import shutil
 import socket
 import statistics
@@ -27,8 +26,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scripts.bench.harness import installed, machine_line, table, write_json
-from scripts.bench.report import write_rank
+from scripts.bench.harness import arguments, installed, publish
+from scripts.simulation.arrivals import Job
+from scripts.simulation.records import write
 
 
 if TYPE_CHECKING:
@@ -159,20 +159,17 @@ def line(name: str, figures: Times) -> list[str]:
 
 def main() -> None:
     """Write, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--times", type=int, default=3, help="openings of each; medians are shown")
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
     given = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         run = Path(temporary) / "logs" / "trainperf"
-        run.mkdir(parents=True)
-        for rank in range(given.ranks):
-            write_rank(run / f"steps-rank{rank}.jsonl", rank, given.ranks, given.steps)
+        write(Job(ranks=given.ranks, steps=given.steps, device="cuda"), run)
 
         def launch(profile: Path) -> "BrowserContext":
             return playwright.chromium.launch_persistent_context(
@@ -184,20 +181,12 @@ def main() -> None:
 
         rounds = [measured(launch, run.parent) for _ in range(given.times)]
     times = {name: medians([each[name] for each in rounds]) for name in rounds[0]}
-    print(machine_line())
-    head = [
-        "a new TensorBoard",
-        "its answer",
-        "answer read",
-        "picture",
-        "chart",
-        "all charts",
-        "open",
-    ]
-    print(table(head, [line(name, figures) for name, figures in times.items()]))
-    print(f"target for {STEPS:,} steps: open in {TARGETS['open_s']:g} s")
+    head = ["a new TensorBoard", "its answer", "answer read", "picture", "chart"]
+    head += ["all charts", "open"]
     result: dict[str, object] = {"steps": given.steps, "ranks": given.ranks, "times": given.times}
-    write_json(given.json, {**result, **times, "targets": TARGETS})
+    rows = [line(name, figures) for name, figures in times.items()]
+    publish(given.json, head, rows, {**result, **times, "targets": TARGETS})
+    print(f"target for {STEPS:,} steps: open in {TARGETS['open_s']:g} s")
 
 
 if __name__ == "__main__":

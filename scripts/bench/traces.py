@@ -1,12 +1,10 @@
 """Bench of trace analysis, from file to answer: time and memory.
 
 Repeats a real trace until it is as large as a long capture, reads and analyses it in processes of
-their own, and prints the figures next to their targets; with an environment that has
-HolisticTraceAnalysis 0.5.0, the same for that:
-`python -m scripts.bench.traces [--hta-python PATH] [--times N] [--without-large] [--json FILE]`.
+their own, and prints the figures next to their targets:
+`python -m scripts.bench.traces [--times N] [--without-large] [--json FILE]`.
 """
 
-import argparse
 import gzip
 import json
 import os
@@ -19,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.bench.harness import installed, machine_line, table, write_json
+from scripts.bench.harness import arguments, installed, publish
 from scripts.bench.synthetic_traces import FORMS, Original, original, write
 
 
@@ -39,8 +37,6 @@ TARGETS = {
     "large_peak_mb": 500.0,
     "ranks_s": 3.0,
     "small_command_s": 0.5,
-    "hta_times_slower": 10.0,
-    "hta_times_larger": 3.0,
 }
 """Of issue 3: the first two for 650,000 events in every form."""
 
@@ -89,8 +85,8 @@ def packed(path: Path) -> Path:
     return out
 
 
-def in_forms(folder: Path, source: Original, times: int, hta: Path | None) -> dict[str, Figures]:
-    """650,000 events in every form, one file on the disk at a time; HTA reads the first."""
+def in_forms(folder: Path, source: Original, times: int) -> dict[str, Figures]:
+    """650,000 events in every form, one file on the disk at a time."""
     figures: dict[str, Figures] = {}
     for form in FORMS:
         path = folder / f"{form}.json"
@@ -100,10 +96,6 @@ def in_forms(folder: Path, source: Original, times: int, hta: Path | None) -> di
             small = packed(path)
             size = {"file_mb": round(small.stat().st_size / 1e6, 1)}
             figures["kineto, gzip"] = {**size, **ours(small, times)}
-            if hta is not None:
-                # Once: it takes as long as all else together.
-                theirs = measured([hta, HERE / "traces_hta.py", path], 1)
-                figures["HTA 0.5.0, kineto"] = {"file_mb": figures[form]["file_mb"], **theirs}
             small.unlink()
         path.unlink()
     return figures
@@ -147,16 +139,14 @@ def line(name: str, figures: Figures) -> list[str]:
 
 def main() -> None:
     """Write, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hta-python", type=Path, help="a Python that has HTA 0.5.0")
+    parser = arguments(__doc__)
     parser.add_argument("--times", type=int, default=3, help="runs of each; medians are shown")
     parser.add_argument("--without-large", action="store_true", help="leave out the gigabyte")
-    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
     given = parser.parse_args()
     source = original(TRACES / REPEATED)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        forms = in_forms(folder, source, given.times, given.hta_python)
+        forms = in_forms(folder, source, given.times)
         ranks, rank_mb = ranks_s(folder, source, given.times)
         small, small_mb = small_s(folder, given.times)
         if not given.without_large:
@@ -164,24 +154,13 @@ def main() -> None:
             write(large, source, EVENTS_OF_LARGE, "kineto")
             size_mb = round(large.stat().st_size / 1e6, 1)
             forms["kineto, large"] = {"file_mb": size_mb, **ours(large, 1)}
-    print(machine_line())
     head = ["form", "file", "reading", "analysis", f"both, of {given.times}", "CPU", "peak"]
-    print(table(head, [line(name, figures) for name, figures in forms.items()]))
-    print(f"trainperf trace, {RANKS} ranks of {rank_mb} MB: {ranks} s")
-    print(f"trainperf trace, {small_mb} MB, start included: {small} s")
     result: dict[str, object] = {"events": EVENTS, "times": given.times, "forms": forms}
     result |= {"ranks_s": ranks, "rank_mb": rank_mb}
     result |= {"small_command_s": small, "small_mb": small_mb, "targets": TARGETS}
-    if "HTA 0.5.0, kineto" in forms:
-        theirs, mine = forms["HTA 0.5.0, kineto"], forms["kineto"]
-        result["hta_times_slower"] = round(theirs["total_s"] / mine["total_s"], 1)
-        result["hta_times_cpu"] = round(theirs["cpu_s"] / mine["cpu_s"], 1)
-        result["hta_times_larger"] = round(theirs["peak_mb"] / mine["peak_mb"], 1)
-        print(
-            f"HTA takes {result['hta_times_slower']} × the time, {result['hta_times_cpu']} × the "
-            f"CPU time and {result['hta_times_larger']} × the memory"
-        )
-    write_json(given.json, result)
+    publish(given.json, head, [line(name, figures) for name, figures in forms.items()], result)
+    print(f"trainperf trace, {RANKS} ranks of {rank_mb} MB: {ranks} s")
+    print(f"trainperf trace, {small_mb} MB, start included: {small} s")
 
 
 if __name__ == "__main__":

@@ -28,9 +28,15 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from faults.corpus import KINDS, scripts  # noqa: E402
 
-from scripts.bench.edited import AS_TWIN, can_edit, edited  # noqa: E402
-from scripts.bench.fault_proofs import compared, longer, mean_step_gain  # noqa: E402
-from scripts.bench.harness import installed, machine_line, quiet, table, write_json  # noqa: E402
+from scripts.bench.edited import (  # noqa: E402
+    AS_TWIN,
+    can_edit,
+    compared,
+    edited,
+    longer,
+    mean_step_gain,
+)
+from scripts.bench.harness import arguments, installed, machine_line, quiet, table, write_json  # noqa: E402
 from trainperf.core.artifacts import read_document  # noqa: E402
 from trainperf.core.artifacts.trials import TrialResult, Trials  # noqa: E402
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch  # noqa: E402
@@ -258,7 +264,7 @@ def score(rows: Sequence[Tried]) -> str:
 
 def train(name: str, *, fixed: bool = False, edit: str = "", long: bool = False) -> None:
     """Train one script, with the trials that its environment asks for, or edited for a proof."""
-    torch.set_num_threads(1)  # as `fault_proofs` does
+    torch.set_num_threads(1)  # as the tests do: two threads on shared cores wait for each other
     with ExitStack() as stack:
         if long:
             stack.enter_context(longer())
@@ -336,10 +342,9 @@ def _keep_ceilings(file: Path | None) -> None:
 
 def main() -> None:
     """Try what was not tried yet, print the table, and keep it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("names", nargs="*", choices=[[], *CASES], help="scripts; default: all")
     parser.add_argument("--seconds", type=float, default=150, help="nothing begins later")
-    parser.add_argument("--json", type=Path, help="figures so far, and where they are kept")
     parser.add_argument("--proofs", action="store_true", help="prove the winners of those there")
     parser.add_argument("--ceilings", action="store_true", help="of planted sleeps")
     parser.add_argument("--fixed", action="store_true", help="with --train: without its fault")

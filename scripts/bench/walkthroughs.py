@@ -5,13 +5,12 @@
 A folder is what `python -m recipes.gpt2 --out FOLDER` left, and the seconds are what it took.
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from recipes.gpt2.outcomes import OUTCOME, StageOutcome, read
-from scripts.bench.harness import machine_line, table, write_json
+from scripts.bench.harness import arguments, machine_line, table, write_json
 
 
 FASTER, KEPT, INSIDE, SECONDS = 2.5, 5, 0.8, 360.0
@@ -122,9 +121,8 @@ def _range(stage: StageRow) -> str:
 
 def main() -> None:
     """Print the table, and keep the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("walks", nargs="+", metavar="FOLDER=SECONDS")
-    parser.add_argument("--json", type=Path, help="where the figures are kept")
     given = parser.parse_args()
     pairs = [walk.rpartition("=") for walk in given.walks]
     rows = [walk_row(Path(folder), float(seconds)) for folder, _, seconds in pairs]

@@ -128,17 +128,23 @@ def test_an_install_that_fails_shows_its_noise_and_is_tried_again(clone: Path) -
     assert not (clone / ".venv/trainperf-run").exists()
 
 
-def test_the_tests_leave_out_what_is_slow_unless_all_is_asked_for(installed: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "ours"),
+    [
+        ("-k stage", "not slow and not corpus --numprocesses 2 --dist worksteal -k stage"),
+        ("--all -x", "not corpus -x"),
+        ("--corpus -x", "corpus -x"),
+    ],
+)
+def test_the_tests_leave_out_what_is_slow_unless_it_is_asked_for(
+    installed: Path, arguments: str, ours: str
+) -> None:
     """Further arguments go to pytest, behind ours, so that a caller's -m holds."""
-    quick = bash(installed, "bash scripts/test -k stage", PATH=SYSTEM)
-    every = bash(installed, "bash scripts/test --all -x", PATH=SYSTEM)
+    ended = bash(installed, f"bash scripts/test {arguments}", PATH=SYSTEM)
 
-    assert (quick.returncode, every.returncode) == (0, 0)
-    tests = [call for call in calls(installed) if call.startswith("pytest")]
-    assert [call.partition("-m ")[2] for call in tests] == [
-        "not slow --numprocesses 2 --dist worksteal -k stage",
-        "slow or not slow -x",
-    ]
+    assert ended.returncode == 0
+    (tests,) = (call for call in calls(installed) if call.startswith("pytest"))
+    assert tests.partition("-m ")[2] == ours
 
 
 def test_every_check_runs_and_one_that_fails_is_named(installed: Path) -> None:
@@ -169,8 +175,8 @@ def test_continuous_integration_runs_everything(installed: Path, tmp_path: Path)
     assert found.returncode == 0
     assert "no chromium" not in found.stderr
     assert calls(installed)[-2:] == [
-        "pytest -m not slow or beside --numprocesses 2 --dist worksteal",
-        "pytest -m slow and not beside",
+        "pytest -m (not slow or beside) and not corpus --numprocesses 2 --dist worksteal",
+        "pytest -m slow and not beside and not corpus",
     ]
     assert "apt-get" not in calls(installed)
 
