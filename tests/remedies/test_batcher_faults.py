@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from support.own_thread import in_own_thread
+from support.planted_loop import PlantedLoop, turns
 
 from trainperf.remedies import (
     BatcherClosedError,
@@ -141,16 +142,6 @@ ACTIONS = some.one_of(
 VERDICTS = ("fine", "raises", "forgets", "fine")
 
 
-class PlantedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time only a schedule moves."""
-
-    now_s = 0.0
-
-    def time(self) -> float:
-        """The planted time."""
-        return self.now_s
-
-
 class Scheduled:
     """A model whose batches end when and how a schedule says; they are numbered from 0."""
 
@@ -194,12 +185,6 @@ async def play(schedule: list[Action], loop: PlantedLoop) -> tuple[list[Any], Sc
         for _ in range(len(callers) + 1):
             model.verdicts.put("fine")
     return await asyncio.gather(*callers, return_exceptions=True), model, cancelled
-
-
-async def turns(number: int) -> None:
-    """Let the loop turn so many times."""
-    for _ in range(number):
-        await asyncio.sleep(0)
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
