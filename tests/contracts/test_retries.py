@@ -1,5 +1,6 @@
 """Retries: only for tests marked as reading a real clock, at most two, and counted."""
 
+import os
 import re
 import subprocess
 import sys
@@ -40,9 +41,11 @@ def test_two_retries_for_a_real_clock_none_for_the_others_and_the_summary_counts
     ended = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-c", TESTS.parent / "pyproject.toml"),
-            *("-p", "no:cacheprovider", "-p", "support.retries", "--rootdir", tmp_path, planted),
+            *("-p", "no:cacheprovider", "-p", "rerunfailures", "-p", "support.retries"),
+            *("--rootdir", tmp_path, planted),
         ],
         cwd=TESTS.parent,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # a second instead of ten
         capture_output=True,
         text=True,
         check=False,

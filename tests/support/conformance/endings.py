@@ -145,15 +145,19 @@ def beside(path: Path) -> list[str]:
 
 
 def main(folder: Path, *endings: str) -> None:
-    """Each ending in each door; a line for each."""
+    """Each ending in each door, those of a door side by side; a line for each."""
     train(DOORS[0], "a forked process", folder / "first")  # what it loads nobody loads again
     for kind in DOORS:
+        children = {}
         for ending in endings:
             path = folder / kind.name / ending
             path.mkdir(parents=True)
-            if (child := os.fork()) == 0:
+            children[ending] = os.fork()
+            if children[ending] == 0:
                 in_process(kind, ending, path)
                 sys.exit(0)
+        for ending, child in children.items():
+            path = folder / kind.name / ending
             _, status = os.waitpid(child, 0)
             code = os.waitstatus_to_exitcode(status)
             print(json.dumps([kind.name, ending, code, beside(path)]), flush=True)  # noqa: T201
