@@ -1,6 +1,9 @@
 """Logs with a known truth come back as runs with that truth, and with nothing that they lack."""
 
+import gzip
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +43,168 @@ def reason(summary: Summary, name: str) -> str:
     return reading.reason or ""
 
 
-def test_torchtitan_spans_become_phases_gaps_and_tokens_of_each_rank(tmp_path: Path) -> None:
-    """Spans inside of an evaluation are not the step's."""
-    times = logs.steady(300, logs.TITAN)
-    every = {"eval": (100, 2000.0), "checkpoint_save": (150, 500.0)}
-    ranks = (logs.torchtitan(times, rank=rank, passes=2, every=every) for rank in (0, 1))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What is in a log, and must come back."""
 
-    summary = imported(tmp_path, *ranks)
+    texts: tuple[str, ...]
+    values: Mapping[str, float] = field(default_factory=dict)
+    """Of readings, within 2 %."""
+    ledger: Mapping[str, float] = field(default_factory=dict)
+    """Seconds, within 2 %."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Why a reading has no value: words of it."""
+    run: Mapping[str, object] = field(default_factory=dict)
+    first: tuple[str, str] = ("", "")
+    """Id and words of the first finding; empty where it is not asked for."""
+    never: frozenset[str] = frozenset()
+    """Ids of findings that there must not be."""
+    noted: str = ""
 
-    assert summary.run.ranks == (0, 1)
-    assert summary.run.steps == 300
-    assert summary.value("step_s") == about(0.100)
-    assert summary.value("phase_data_wait_s") == about(0.020)
-    assert summary.value("phase_optimizer_s") == about(0.015)
-    assert summary.value("first_step_s") == about(1.0)
-    assert summary.value("effective_tokens_per_s") == about(2 * 4096 / 0.1)
-    assert summary.ledger_s["validation"] == about(6.0)
-    assert summary.ledger_s["checkpoint"] == about(1.0)
-    assert summary.ledger_s["startup"] == about(1.5)
-    assert "one span, `fwd_bwd`" in reason(summary, "phase_forward_s")
-    assert summary.findings[0].id == "data_wait"
+
+def means_of(steps: int, **options: Any) -> str:
+    """A log of Megatron-LM."""
+    return logs.megatron(logs.steady(steps, logs.MEGATRON), **options)
+
+
+def engine(steps: int, **options: Any) -> str:
+    """A log of DeepSpeed."""
+    return logs.deepspeed(logs.steady(steps, logs.DEEPSPEED), **options)
+
+
+MEANS = "not covered: the log holds means over 10 steps"
+EVALUATED = {"eval": (100, 2000.0), "checkpoint_save": (150, 500.0)}
+SAVED = {"evaluate": (200, 9000.0), "save-checkpoint": (300, 2000.0)}
+
+TRUTHS = {
+    # Spans inside of an evaluation are not the step's.
+    "torchtitan's spans become phases, gaps and tokens of each rank": Truth(
+        texts=tuple(
+            logs.torchtitan(logs.steady(300, logs.TITAN), rank=rank, passes=2, every=EVALUATED)
+            for rank in (0, 1)
+        ),
+        values={
+            "step_s": 0.100,
+            "phase_data_wait_s": 0.020,
+            "phase_optimizer_s": 0.015,
+            "first_step_s": 1.0,
+            "effective_tokens_per_s": 2 * 4096 / 0.1,
+        },
+        ledger={"validation": 6.0, "checkpoint": 1.0, "startup": 1.5},
+        reasons={"phase_forward_s": "one span, `fwd_bwd`"},
+        run={"ranks": (0, 1), "steps": 300},
+        first=("data_wait", ""),
+    ),
+    # What is outside of the engine is in no step, and said so.
+    "deepspeed's timers are the step where the log has no time of day": Truth(
+        texts=(engine(300, passes=2),),
+        values={
+            "step_s": 0.100,
+            "phase_forward_s": 0.030,
+            "phase_backward_s": 0.060,
+            "phase_optimizer_s": 0.010,
+            "allreduce_tail_s": 0.010,
+            "samples_per_s": 320,
+        },
+        reasons={"data_wait_fraction": "not covered: the engine times no loading"},
+        run={"started_at": ""},
+        noted="is in no step",
+    ),
+    # From update to update, without the checkpoints between them.
+    "deepspeed's times of day show what is outside of the engine": Truth(
+        texts=(engine(300, outside_ms=25, skipped_every=5, checkpoint=(100, 3000)),),
+        values={"step_mean_s": 0.125, "phase_other_s": 0.025, "overflow_rate": 0.2},
+        ledger={"checkpoint": 6.0},
+        reasons={"first_step_s": "before the end of the first step"},
+    ),
+    # Spread, slow steps and the first step are not covered; means, gaps and counts are.
+    "megatron's means are no single steps": Truth(
+        texts=(means_of(600, every=SAVED, skipped=2),),
+        values={
+            "step_mean_s": 0.100,
+            "phase_data_wait_s": 0.008,
+            "phase_forward_s": 0.022,
+            "phase_backward_s": 0.038,
+            "phase_optimizer_s": 0.020,
+            "samples_per_s": 160,
+            "overflow_rate": 0.2,
+        },
+        ledger={"validation": 27.0, "checkpoint": 4.0},
+        reasons=dict.fromkeys(
+            ("step_s", "step_p95_s", "step_p99_s", "step_iqr_s", "first_step_s"), MEANS
+        ),
+        run={"steps": 600},
+        never=frozenset({"slow_steps", "noisy_run", "no_steady_state"}),
+    ),
+    # Then quantiles are what the log holds.
+    "a log interval of one has every step": Truth(
+        texts=(means_of(300, interval=1),),
+        values={"step_s": 0.100, "step_p99_s": 0.1047, "first_step_s": 0.910},
+    ),
+    # All of it is `other`, and each phase says why it is missing.
+    "megatron without timers has a step that nothing divides": Truth(
+        texts=(means_of(600, level=0),),
+        values={"phase_other_s": 0.100},
+        reasons={
+            "phase_optimizer_s": "not covered: this log has no timer `optimizer` "
+            "(--timing-log-level 1); it is in `other`"
+        },
+        first=("", "100 % of the step is not divided"),
+    ),
+    # Printed behind a line.
+    "megatron's memory is that of the step it is printed with": Truth(
+        texts=(
+            means_of(100) + "[Rank 0] (after 100 iterations) memory (MB) | allocated: 1024.0 | "
+            "max allocated: 2048.5 | reserved: 3072.0 | max reserved: 4096.0\n",
+        ),
+        values={"memory_peak_bytes": 2048.5 * (1 << 20)},
+    ),
+    # Printed before an update.
+    "deepspeed's memory is that of the step it is printed with": Truth(
+        texts=(
+            engine(30) + "epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=9.1, "
+            "CurrSamplesPerSec=9, MemAllocated=1.0GB, MaxMemAllocated=2.0GB\n"
+            + engine(30).partition("\n")[2],
+        ),
+        values={"memory_peak_bytes": 2.0 * (1 << 30)},
+    ),
+    # No step is steady, and no rule says that it never settled.
+    "a trainer state without tokens has one mean": Truth(
+        texts=(logs.trainer_state(500, 10, 0.5, evaluation=(100, 20.0)),),
+        ledger={"validation": 100.0, "other": 250.0},
+        reasons={"step_mean_s": "not covered: the log holds one mean over all 500 steps"},
+        run={"steps": 500, "steady_steps": 0},
+        first=("validation", ""),
+        never=frozenset({"no_steady_state"}),
+    ),
+    # The time of each entry, without the evaluations before it.
+    "a trainer state with tokens has a mean for each entry": Truth(
+        texts=(logs.trainer_state(500, 10, 0.5, tokens=2048, evaluation=(100, 20.0)),),
+        values={"step_mean_s": 0.5, "padded_tokens_per_s": 4096, "loss": 2.95},
+        ledger={"validation": 100.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS)
+def test_what_is_in_a_log_comes_back(truth: Truth, tmp_path: Path) -> None:
+    """And nothing of what it lacks."""
+    summary = imported(tmp_path, *truth.texts)
+
+    assert {name: summary.value(name) for name in truth.values} == pytest.approx(
+        truth.values, rel=0.02
+    )
+    assert {name: summary.ledger_s[name] for name in truth.ledger} == pytest.approx(
+        truth.ledger, rel=0.02
+    )
+    reasons = {name: reason(summary, name) for name in truth.reasons}
+    assert [why for name, why in reasons.items() if truth.reasons[name] not in why] == []
+    assert {name: getattr(summary.run, name) for name in truth.run} == truth.run
+    assert truth.noted in summary.run.notes["imported"]
+    first = next(iter(summary.findings), None)
+    assert truth.first[0] in ("", first and first.id)
+    assert truth.first[1] in (first.title if first else "")
+    assert truth.never & {finding.id for finding in summary.findings} == set()
 
 
 def test_torchtitan_says_what_ended_a_fit_in_an_evaluation(tmp_path: Path) -> None:
@@ -70,69 +215,6 @@ def test_torchtitan_says_what_ended_a_fit_in_an_evaluation(tmp_path: Path) -> No
         lines.append(json.dumps({**last, "log_type_name": name, "message": message}))
 
     assert "OutOfMemoryError" in str(imported(tmp_path, "\n".join(lines) + "\n").run)
-
-
-def test_deepspeed_timers_are_the_step_where_the_log_has_no_time_of_day(tmp_path: Path) -> None:
-    """What is outside of the engine is in no step, and said so."""
-    summary = imported(tmp_path, logs.deepspeed(logs.steady(300, logs.DEEPSPEED), passes=2))
-
-    assert summary.value("step_s") == about(0.100)
-    assert summary.value("phase_forward_s") == about(0.030)
-    assert summary.value("phase_backward_s") == about(0.060)
-    assert summary.value("phase_optimizer_s") == about(0.010)
-    assert summary.value("allreduce_tail_s") == about(0.010)
-    assert summary.value("samples_per_s") == about(320)
-    assert reason(summary, "data_wait_fraction") == "not covered: the engine times no loading"
-    assert "is in no step" in summary.run.notes["imported"]
-    assert summary.run.started_at == ""
-
-
-def test_deepspeed_times_of_day_show_what_is_outside_of_the_engine(tmp_path: Path) -> None:
-    """From update to update, without the checkpoints between them."""
-    text = logs.deepspeed(
-        logs.steady(300, logs.DEEPSPEED), outside_ms=25, skipped_every=5, checkpoint=(100, 3000)
-    )
-
-    summary = imported(tmp_path, text)
-
-    assert summary.value("step_mean_s") == about(0.125)
-    assert summary.value("phase_other_s") == about(0.025)
-    assert summary.value("overflow_rate") == about(0.2)
-    assert summary.ledger_s["checkpoint"] == about(6.0)
-    assert "before the end of the first step" in reason(summary, "first_step_s")
-
-
-def test_megatrons_means_are_no_single_steps(tmp_path: Path) -> None:
-    """Spread, slow steps and the first step are not covered; means, gaps and counts are."""
-    every = {"evaluate": (200, 9000.0), "save-checkpoint": (300, 2000.0)}
-
-    summary = imported(
-        tmp_path, logs.megatron(logs.steady(600, logs.MEGATRON), every=every, skipped=2)
-    )
-
-    assert summary.run.steps == 600
-    assert summary.value("step_mean_s") == about(0.100)
-    assert summary.value("phase_data_wait_s") == about(0.008)
-    assert summary.value("phase_forward_s") == about(0.022)
-    assert summary.value("phase_backward_s") == about(0.038)
-    assert summary.value("phase_optimizer_s") == about(0.020)
-    assert summary.value("samples_per_s") == about(160)
-    assert summary.value("overflow_rate") == about(0.2)
-    assert summary.ledger_s["validation"] == about(27.0)
-    assert summary.ledger_s["checkpoint"] == about(4.0)
-    for name in ("step_s", "step_p95_s", "step_p99_s", "step_iqr_s", "first_step_s"):
-        assert reason(summary, name) == "not covered: the log holds means over 10 steps"
-    assert summary.slow_steps is None
-    assert not {"slow_steps", "noisy_run", "no_steady_state"} & {f.id for f in summary.findings}
-
-
-def test_a_log_interval_of_one_has_every_step(tmp_path: Path) -> None:
-    """Then quantiles are what the log holds."""
-    summary = imported(tmp_path, logs.megatron(logs.steady(300, logs.MEGATRON), interval=1))
-
-    assert summary.value("step_s") == about(0.100)
-    assert summary.value("step_p99_s") == pytest.approx(0.1047, rel=0.02)
-    assert summary.value("first_step_s") == about(0.910)
 
 
 @pytest.mark.parametrize("interval", [1, 10])
@@ -149,69 +231,6 @@ def test_the_first_iteration_that_is_logged_alone_is_not_counted_twice(
     steps_s = sum(step["forward-backward"] + step["optimizer"] + 10 for step in times) / 1e3
     assert sum(summary.phases_s().values()) == about(0.100)
     assert summary.run.fit_s == pytest.approx(steps_s, rel=0.002)
-
-
-def test_megatron_without_timers_has_a_step_that_nothing_divides(tmp_path: Path) -> None:
-    """All of it is `other`, and each phase says why it is missing."""
-    summary = imported(tmp_path, logs.megatron(logs.steady(600, logs.MEGATRON), level=0))
-
-    assert summary.value("phase_other_s") == about(0.100)
-    assert reason(summary, "phase_optimizer_s") == (
-        "not covered: this log has no timer `optimizer` (--timing-log-level 1); it is in `other`"
-    )
-    assert "100 % of the step is not divided" in summary.findings[0].title
-
-
-MEMORY = {
-    "megatron": (
-        logs.megatron(logs.steady(100, logs.MEGATRON))
-        + "[Rank 0] (after 100 iterations) memory (MB) | allocated: 1024.0 | max allocated: 2048.5 "
-        "| reserved: 3072.0 | max reserved: 4096.0\n"
-    ),
-    "deepspeed": (
-        logs.deepspeed(logs.steady(30, logs.DEEPSPEED))
-        + "epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=9.1, CurrSamplesPerSec=9, "
-        "MemAllocated=1.0GB, MaxMemAllocated=2.0GB\n"
-        + logs.deepspeed(logs.steady(30, logs.DEEPSPEED)).partition("\n")[2]
-    ),
-}
-
-
-@pytest.mark.parametrize("name", MEMORY)
-def test_memory_is_that_of_the_step_it_is_printed_with(tmp_path: Path, name: str) -> None:
-    """Megatron-LM prints it behind a line, DeepSpeed before an update."""
-    summary = imported(tmp_path, MEMORY[name])
-
-    peak = {"megatron": 2048.5 * (1 << 20), "deepspeed": 2.0 * (1 << 30)}[name]
-    assert summary.value("memory_peak_bytes") == peak
-
-
-def test_a_trainer_state_without_tokens_has_one_mean(tmp_path: Path) -> None:
-    """No step is steady, and no rule says that it never settled."""
-    text = logs.trainer_state(500, 10, 0.5, evaluation=(100, 20.0))
-
-    summary = imported(tmp_path, text, name="trainer_state.json")
-
-    assert summary.run.steps == 500
-    assert summary.run.steady_steps == 0
-    assert summary.phases_s() == {"other": about(0.5)}
-    assert summary.ledger_s["validation"] == about(100.0)
-    assert (
-        reason(summary, "step_mean_s") == "not covered: the log holds one mean over all 500 steps"
-    )
-    assert [finding.id for finding in summary.findings] == ["validation", "unnamed_time"]
-
-
-def test_a_trainer_state_with_tokens_has_a_mean_for_each_entry(tmp_path: Path) -> None:
-    """The time of each entry, without the evaluations before it."""
-    text = logs.trainer_state(500, 10, 0.5, tokens=2048, evaluation=(100, 20.0))
-
-    summary = imported(tmp_path, text, name="trainer_state.json")
-
-    assert summary.value("step_mean_s") == about(0.5)
-    assert summary.value("padded_tokens_per_s") == about(4096)
-    assert summary.value("loss") == pytest.approx(2.95)
-    assert summary.ledger_s["validation"] == about(100.0)
 
 
 def test_every_missing_reading_says_why(tmp_path: Path) -> None:
@@ -283,34 +302,79 @@ def test_a_value_of_torchtitan_that_is_no_number_is_none(tmp_path: Path, value: 
     assert imported(tmp_path, "".join(lines)).run.steps == 39
 
 
-def test_a_format_that_is_not_known_is_refused_with_what_was_looked_for(tmp_path: Path) -> None:
-    """And so is one with lines of two."""
+DEEPSPEED, MEGATRON = engine(20), means_of(200)
+TWO_RANKS = [logs.torchtitan(logs.steady(20, logs.TITAN), rank=rank) for rank in (0, 1)]
+IN_TURNS = [text.splitlines(keepends=True) for text in TWO_RANKS]
+STATE = logs.trainer_state(20, 1, 0.5)
+
+REFUSED = {
+    "of no format": ({"a.log": "epoch 1 loss 3.0\n"}, r"looked for torchtitan: .*megatron: "),
+    "of two formats": (
+        {"a.log": DEEPSPEED + means_of(20)},
+        r"several formats, 40 of deepspeed \(a\.log\) and 2 of megatron",
+    ),
+    "in files of two formats": (
+        {"a.log": means_of(600), "b.json": STATE},
+        r"60 of megatron \(a\.log\) and 1 of huggingface \(b\.json\)",
+    ),
+    "without the time of a step": (
+        {"a.json": '{"log_history": [{"loss": 1.0, "step": 10}], "global_step": 10}'},
+        "no time of a training step",
+    ),
+    "without a whole step": (
+        {"a.log": '{"time_us": 1, "log_type_name": "step_start"}\n'},
+        r"but no step of it: .*structured_logs",
+    ),
+    # The spans of one would be taken for another's: 40 % data wait in place of 20.
+    "of two ranks in turns": (
+        {"a.log": "".join(line for pair in zip(*IN_TURNS, strict=True) for line in pair)},
+        "lines of rank 0 and of rank 1: give a file for each rank",
+    ),
+    "of two ranks one behind the other": (
+        {"a.log": "".join(TWO_RANKS)},
+        "lines of rank 0 and of rank 1: give a file for each rank",
+    ),
+    "packed and damaged": (
+        {"d.log.gz": gzip.compress(means_of(600).encode())[:500]},
+        r"d\.log\.gz: packed, and damaged",
+    ),
+    # Nothing is made of sums over several updates, nor of MLPerf's blocks.
+    "of a pipeline engine": (
+        {
+            "a.log": "[Rank 0] time (ms) | batch_input: 1.0 | fwd_microstep: 600.0\n"
+            "[Rank 0] time (ms) | fwd: 600.0 | bwd: 1000.0 | step: 100.0\n"
+        },
+        r"pipeline engine, .* no longer read",
+    ),
+    "of MLPerf": (
+        {"a.log": ':::MLLOG {"time_ms": 1, "key": "run_start"}\n'},
+        "not read: MLPerf logs",
+    ),
+    "twice, by another path to it": ({"a.log": MEGATRON, "./a.log": MEGATRON}, "given twice"),
+    # A state holds what earlier ones do: two of one training would count its steps twice.
+    "twice, as a later state": ({"a.json": STATE, "b.json": STATE}, r"b\.json: .* given twice"),
+}
+
+
+@pytest.mark.parametrize(("files", "says"), REFUSED.values(), ids=REFUSED)
+def test_a_log_is_refused(files: dict[str, str | bytes], says: str, tmp_path: Path) -> None:
+    """With what was looked for or is to be given; a run directory is there whole or not at all."""
+    paths = [tmp_path / "." / name for name in files]
+    for path, text in zip(paths, files.values(), strict=True):
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    paths = [f"{tmp_path}/{name}" for name in files]
+
+    with pytest.raises(LogError, match=says):
+        write_run(recognise(list(map(Path, paths))), list(map(Path, paths)), tmp_path / "run")
+    assert not list((tmp_path / "run").glob("*"))
+
+
+def test_a_format_that_is_named_is_taken(tmp_path: Path) -> None:
+    """Whatever other lines there are."""
     file = tmp_path / "a.log"
-    file.write_text("epoch 1 loss 3.0\n", encoding="utf-8")
-    with pytest.raises(LogError, match=r"looked for torchtitan: .*deepspeed: .*megatron: "):
-        recognise([file])
+    file.write_text(DEEPSPEED + MEGATRON, encoding="utf-8")
 
-    both = logs.deepspeed(logs.steady(20, logs.DEEPSPEED))
-    file.write_text(both + logs.megatron(logs.steady(20, logs.MEGATRON)), encoding="utf-8")
-    with pytest.raises(
-        LogError, match=r"several formats, 40 of deepspeed \(a\.log\) and 2 of megatron"
-    ):
-        recognise([file])
     assert recognise([file], "megatron").name == "megatron"
-
-
-def test_nothing_is_left_of_a_log_without_steps(tmp_path: Path) -> None:
-    """A run directory is there whole or not at all."""
-    file = tmp_path / "state.json"
-    file.write_text('{"log_history": [{"loss": 1.0, "step": 10}], "global_step": 10}', "utf-8")
-    with pytest.raises(LogError, match="no time of a training step"):
-        write_run(recognise([file]), [file], tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-    file.write_text('{"time_us": 1, "log_type_name": "step_start"}\n', "utf-8")
-    with pytest.raises(LogError, match=r"but no step of it: .*structured_logs"):
-        write_run(recognise([file]), [file], tmp_path / "run")
-    assert not list((tmp_path / "run").iterdir())
 
 
 def test_a_window_of_means_has_no_single_steps_either(tmp_path: Path) -> None:
