@@ -111,6 +111,17 @@ class Launches:
         return [call, work]
 
 
+def launched(*works: tuple[Any, ...], first: int = 1) -> list[dict[str, Any]]:
+    """Calls and what they launch, in order: each a name, three times, and more by name."""
+    launches = Launches()
+    launches.number = first - 1
+    events = []
+    for work in works:
+        *args, given = work if isinstance(work[-1], dict) else (*work, {})
+        events += launches(*args, **given)
+    return events
+
+
 def mark(name: str, start_ns: int, duration_ns: int, **given: Any) -> dict[str, Any]:
     """A range on the host."""
     return event(name, start_ns, duration_ns, kind=Kind.ANNOTATION, **given)

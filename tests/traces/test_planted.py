@@ -1,8 +1,10 @@
 """Every figure of a step against what was planted."""
 
+from typing import Any
+
 import pytest
 from support.planted import planted_steps
-from support.traces import MS, US, Launches, event, mark, step_mark, table_of
+from support.traces import MS, US, event, launched, mark, step_mark, table_of
 
 from trainperf.traces.event_table import Kind, TraceInfo
 from trainperf.traces.rank_report import analyse
@@ -123,61 +125,251 @@ def test_a_sync_is_named_by_the_operator_that_asked() -> None:
     assert site.total_s == pytest.approx(2 * (8e-3 - 20e-9))
 
 
-def test_a_kind_of_collective_is_exposed_where_nothing_is_computed() -> None:
-    """Each kind by itself: two that run beside each other share what is exposed."""
-    launches = Launches()
-    events = [
-        step_mark(1, 0, 40 * MS),
-        *launches("compute", MS, 2 * MS, 4 * MS),
-        *launches("ncclDevKernel_AllReduce_Sum_f32_RING_LL", MS, 4 * MS, 6 * MS, stream=8),
-        *launches("ncclDevKernel_AllReduce_Sum_f32_RING_LL", MS, 12 * MS, 2 * MS, stream=8),
-        *launches("ncclDevKernel_AllGather_RING_LL", MS, 9 * MS, 4 * MS, stream=9),
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+ENGINE = {"on": ("1", "2")}
+COPY = {"kind": Kind.MEMCPY, "call": "cudaMemcpyAsync"}
+TO_DEVICE, TO_HOST = "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pinned)"
+ORPHAN = {
+    **event("orphan", 4 * MS, 2 * MS, kind=Kind.KERNEL, thread=("0", "7"), stream=7),
+    "device": 0,
+    "correlation": 999,
+}
+
+STEPS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+    # One that pins memory may sit in a synchronisation all the time.
+    "a thread that only waits holds nothing up": (
+        [
+            *planted_steps(1),
+            event("cudaEventSynchronize", MS, 90 * MS, kind=Kind.RUNTIME, thread=("1", "9")),
+        ],
+        [{"sync_calls": 1, "sync_s": 0.008 - 20e-9}],
+    ),
+    # However late it runs: a device that lags two steps behind is no reason to move its work.
+    "a device event belongs to the step that launched it": (
+        [
+            *(step_mark(n, n * 10 * MS, 10 * MS) for n in range(3)),
+            *launched(
+                *(
+                    (f"kernel {n}", n * 10 * MS + MS, (25 + 9 * n) * MS, (n + 1) * MS)
+                    for n in range(3)
+                )
+            ),
+        ],
+        [{"gpu_busy_s": 0.001}, {"gpu_busy_s": 0.002}, {"gpu_busy_s": 0.003}],
+    ),
+    # Each kind by itself: two that run beside each other share what is exposed.
+    "a kind of collective is exposed where nothing is computed": (
+        [
+            step_mark(1, 0, 40 * MS),
+            *launched(
+                ("compute", MS, 2 * MS, 4 * MS),
+                (NCCL, MS, 4 * MS, 6 * MS, {"stream": 8}),
+                (NCCL, MS, 12 * MS, 2 * MS, {"stream": 8}),
+                ("ncclDevKernel_AllGather_RING_LL", MS, 9 * MS, 4 * MS, {"stream": 9}),
+            ),
+        ],
+        [{"comm_exposed_s": 0.008}],
+    ),
+    # The share of their time during which a kernel computed; none where nothing was copied.
+    "copies either way have an overlap of their own": (
+        [
+            step_mark(1, 0, 20 * MS),
+            step_mark(2, 20 * MS, 20 * MS),
+            *launched(
+                ("compute", MS, 4 * MS, 8 * MS),
+                (TO_DEVICE, MS, 2 * MS, 4 * MS, {**COPY, "stream": 8}),
+                (TO_HOST, MS, 11 * MS, 4 * MS, {**COPY, "stream": 9, "bytes": 500}),
+                ("compute", 21 * MS, 24 * MS, 8 * MS),
+            ),
+        ],
+        [
+            {
+                "h2d_overlap_fraction": 0.5,
+                "d2h_overlap_fraction": 0.25,
+                "d2h_s": 0.004,
+                "d2h_bytes": 500,
+            },
+            {"h2d_overlap_fraction": None, "d2h_overlap_fraction": None, "d2h_s": 0.0},
+        ],
+    ),
+    # Also where what it works on was launched before the recording.
+    "a wait while the device works is not exposed": (
+        [
+            step_mark(1, 0, 20 * MS),
+            mark("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", MS, 8 * MS),
+            *launched(("busy", 0, 2 * MS, 3 * MS), ("next", 9 * MS, 10 * MS, MS)),
+        ],
+        [
+            {
+                "data_wait_s": 0.008,
+                "data_wait_exposed_s": 0.005,
+                "idle_data_wait_s": 0.004,
+                "idle_host_bound_s": 0.001,
+            }
+        ],
+    ),
+    # A thread that fetches ahead is not the loop.
+    "a loader on another thread blocks nobody": (
+        [
+            step_mark(1, 0, 20 * MS),
+            mark("enumerate(DataLoader)#_Iter.__next__", MS, 8 * MS, thread=("1", "9")),
+            event("aten::mm", MS, MS),
+        ],
+        [{"data_wait_s": 0.0}],
+    ),
+    # It was launched before the recording; the pause it fills is none.
+    "work without a launch is busy time in no step": (
+        [
+            step_mark(1, 0, 10 * MS),
+            ORPHAN,
+            *launched(("one", 0, MS, 2 * MS), ("two", MS, 8 * MS, MS)),
+        ],
+        [{"gpu_busy_s": 0.003, "gpu_idle_s": 0.003}],
+    ),
+    # Tail 0, and by how much; copies that follow backward do not count as backward.
+    "an all-reduce that ends first is early": (
+        [
+            *planted_steps(1),
+            *launched(
+                ("volta_sgemm_late", 55 * MS, 75 * MS, 3 * MS, ENGINE),
+                ("flatten_copy_kernel", 61 * MS, 78 * MS, 9 * MS, ENGINE),
+                first=101,
+            ),
+        ],
+        [{"allreduce_tail_s": 0.0, "allreduce_early_s": 0.008}],
+    ),
+    # Nor is one that the main thread launches after backward, or that the optimizer awaits not.
+    "an all-reduce of the loss after the optimizer is no tail": (
+        [
+            *planted_steps(1),
+            *launched(
+                (NCCL, 65 * MS, 71 * MS, MS, {"stream": 20}),
+                (NCCL, 92 * MS, 93 * MS, MS, {"stream": 20}),
+                (NCCL, 52 * MS, 76 * MS, MS, {"stream": 21, **ENGINE}),
+                first=101,
+            ),
+        ],
+        [{"allreduce_tail_s": 0.008, "comm_s": 0.018}],
+    ),
+    # Lightning gives `step` a closure: its mark is around all, and the update comes last.
+    "an optimizer that runs forward and backward itself begins after them": (
+        [
+            *(one for one in planted_steps(1) if not one["name"].startswith("Optimizer.step")),
+            mark("Optimizer.step#SGD.step", 20 * MS, 60 * MS),
+        ],
+        [
+            {
+                "optimizer_s": 0.020,
+                "allreduce_tail_s": 0.008,
+                "allreduce_to_optimizer_s": 0.004,
+            }
+        ],
+    ),
+    # 9.999 µs is short, 10 is not.
+    "short kernels are counted below ten microseconds": (
+        [
+            step_mark(1, 0, 20 * MS),
+            *launched(("short", 0, MS, 9_999), ("long", 0, 2 * MS, 10 * US)),
+        ],
+        [{"short_kernels": 1, "short_kernels_s": 9.999e-6}],
+    ),
+    # From the end of one `Optimizer.step` to the end of the next; an inner one cuts nothing.
+    "without step marks the optimizer cuts": (
+        [
+            event("aten::mm", 0, MS),
+            mark("Optimizer.step#Adam.step", 8 * MS, 2 * MS),
+            mark("Optimizer.step#Adam.step", 9 * MS, MS // 2),
+            mark("Optimizer.step#Adam.step", 28 * MS, 2 * MS),
+        ],
+        [{"step_s": 0.010}, {"step_s": 0.020}],
+    ),
+    "without any mark the trace is one window": (
+        [event("aten::mm", 5, 10), event("aten::mm", 20, 5)],
+        [{"step_s": 20e-9}],
+    ),
+    # Their union would hide that each is idle: the figures are of one.
+    "several devices in one trace are not mixed": (
+        [
+            step_mark(1, 0, 20 * MS),
+            *launched(("a", 0, MS, 2 * MS)),
+            *({**one, "device": 1} for one in launched(("b", 0, 5 * MS, MS), first=2)[1:]),
+        ],
+        [{"gpu_busy_s": 0.002}],
+    ),
+    # `None`, with a reason, not 0.
+    "a step without all-reduce has no tail": (
+        [step_mark(1, 0, 20 * MS), *launched(("gemm", 0, MS, MS))],
+        [{"allreduce_tail_s": None, "comm_exposed_s": 0.0}],
+    ),
+    "nothing at all is no error": ([event("[memory]", 0, 0, kind=Kind.MEMORY)], []),
+}
+"""Events, and fields of each step of them."""
+
+TRACES: dict[str, tuple[dict[str, object], str]] = {
+    "a kind of collective is exposed where nothing is computed": (
+        {"all_reduce": 0.006, "all_gather": 0.004},
+        "",
+    ),
+    "copies either way have an overlap of their own": (
+        {"d2h_s": 0.002, "d2h_overlap_fraction": 0.25},
+        "",
+    ),
+    "work without a launch is busy time in no step": (
+        {"gpu_busy_fraction": 5 / 8, "unlaunched_fraction": 1 / 3},
+        "",
+    ),
+    "without step marks the optimizer cuts": (
+        {"step_source": "Optimizer.step"},
+        "no ProfilerStep marks",
+    ),
+    "without any mark the trace is one window": (
+        {"step_source": "none"},
+        "counts as one step",
+    ),
+    "several devices in one trace are not mixed": ({}, "1 other device worked too"),
+    "a step without all-reduce has no tail": (
+        {"why allreduce_tail_s": "no all-reduce launched by backward"},
+        "",
+    ),
+    "nothing at all is no error": ({"gpu_busy_fraction": None, "collectives": 0}, ""),
+}
+"""Of some: totals, exposed seconds by kind, reasons and what else a trace says; a warning."""
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_trace_of_known_events_has_known_figures(name: str) -> None:
+    """Step by step, and as a whole."""
+    events, expected = STEPS[name]
+    whole, warning = TRACES.get(name, ({}, ""))
+
+    trace = analyse(table_of(events), f"{name}.json")
+
+    found = [
+        {key: getattr(step, key) for key in fields}
+        for step, fields in zip(trace.steps, expected, strict=True)
     ]
-
-    trace = analyse(table_of(events), "kinds.json")
-
-    exposed = {one.kind: one.exposed_s for one in trace.collectives}
-    assert exposed == pytest.approx({"all_reduce": 0.006, "all_gather": 0.004})
-    assert trace.steps[0].comm_exposed_s == pytest.approx(0.008)
-
-
-def test_copies_either_way_have_an_overlap_of_their_own() -> None:
-    """The share of their time during which a kernel computed; none where nothing was copied."""
-    launches = Launches()
-    copied = {"kind": Kind.MEMCPY, "call": "cudaMemcpyAsync"}
-    up, down = "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pinned)"
-    events = [
-        step_mark(1, 0, 20 * MS),
-        step_mark(2, 20 * MS, 20 * MS),
-        *launches("compute", MS, 4 * MS, 8 * MS),
-        *launches(up, MS, 2 * MS, 4 * MS, stream=8, **copied),
-        *launches(down, MS, 11 * MS, 4 * MS, stream=9, bytes=500, **copied),
-        *launches("compute", 21 * MS, 24 * MS, 8 * MS),
-    ]
-
-    trace = analyse(table_of(events), "copies.json")
-
-    assert [step.h2d_overlap_fraction for step in trace.steps] == [pytest.approx(0.5), None]
-    assert [step.d2h_overlap_fraction for step in trace.steps] == [pytest.approx(0.25), None]
-    assert [step.d2h_s for step in trace.steps] == pytest.approx([0.004, 0])
-    assert trace.steps[0].d2h_bytes == 500
-    assert trace.totals.d2h_s == pytest.approx(0.002)
-    assert trace.totals.d2h_overlap_fraction == pytest.approx(0.25)
+    assert found == [pytest.approx(fields) for fields in expected]
+    said = {
+        "step_source": trace.step_source,
+        "collectives": len(trace.collectives),
+        **{one.kind: one.exposed_s for one in trace.collectives},
+        **{f"why {key}": value for key, value in trace.reasons.items()},
+    }
+    totals = {key: said[key] if key in said else getattr(trace.totals, key) for key in whole}
+    assert totals == pytest.approx(whole)
+    assert any(warning in words for words in ("", *trace.warnings)) or not warning
 
 
 def test_a_copy_into_ordinary_memory_is_a_wait() -> None:
     """`.item()` waits in the copy, not in the synchronisation after it; together they are one."""
-    copied = {"kind": Kind.MEMCPY, "call": "cudaMemcpyAsync"}
-    copy, work = Launches()("Memcpy DtoH (Device -> Pageable)", 2 * MS, 8 * MS, MS, **copied)
-    pinned = Launches()
-    pinned.number = 9
+    copy, work = launched(("Memcpy DtoH (Device -> Pageable)", 2 * MS, 8 * MS, MS, COPY))
     events = [
         step_mark(1, 0, 20 * MS),
         event("aten::item", MS, 9 * MS),
         {**copy, "duration_ns": 7 * MS},
         work,
         event("cudaStreamSynchronize", 9 * MS + 10, 5_000, kind=Kind.RUNTIME),
-        *pinned("Memcpy DtoH (Device -> Pinned)", 12 * MS, 13 * MS, MS, **copied),
+        *launched((TO_HOST, 12 * MS, 13 * MS, MS, COPY), first=10),
     ]
 
     trace = analyse(table_of(events), "item.json")
@@ -187,151 +379,6 @@ def test_a_copy_into_ordinary_memory_is_a_wait() -> None:
     assert step.sync_s == pytest.approx(0.007_005)
     assert (site.call, site.count) == ("aten::item", 1)
     assert site.total_s == pytest.approx(0.007_005)
-
-
-def test_a_thread_that_only_waits_holds_nothing_up() -> None:
-    """One that pins memory may sit in a synchronisation all the time."""
-    events = planted_steps(1)
-    pinning = {"kind": Kind.RUNTIME, "thread": ("1", "9")}
-    events.append(event("cudaEventSynchronize", MS, 90 * MS, **pinning))
-
-    (step,) = analyse(table_of(events), "pin.json").steps
-
-    assert step.sync_calls == 1
-    assert step.sync_s == pytest.approx(0.008 - 20e-9)
-
-
-def test_a_device_event_belongs_to_the_step_that_launched_it() -> None:
-    """However late it runs: a device that lags two steps behind is no reason to move its work."""
-    launches = Launches()
-    events = [step_mark(n, n * 10 * MS, 10 * MS) for n in range(3)]
-    for n in range(3):
-        events += launches(f"kernel {n}", n * 10 * MS + MS, (25 + 9 * n) * MS, (n + 1) * MS)
-
-    steps = analyse(table_of(events), "late.json").steps
-
-    assert [step.gpu_busy_s for step in steps] == pytest.approx([0.001, 0.002, 0.003])
-
-
-def test_work_without_a_launch_is_busy_time_in_no_step() -> None:
-    """It was launched before the recording; the pause it fills is none."""
-    launches = Launches()
-    orphan = event("orphan", 4 * MS, 2 * MS, kind=Kind.KERNEL, thread=("0", "7"), stream=7)
-    orphan |= {"device": 0, "correlation": 999}
-    events = [
-        step_mark(1, 0, 10 * MS),
-        *launches("one", 0, MS, 2 * MS),
-        orphan,
-        *launches("two", MS, 8 * MS, MS),
-    ]
-
-    trace = analyse(table_of(events), "orphan.json")
-
-    (step,) = trace.steps
-    assert step.gpu_busy_s == pytest.approx(0.003)
-    assert step.gpu_idle_s == pytest.approx(0.003)
-    assert trace.totals.gpu_busy_fraction == pytest.approx(5 / 8)
-    assert trace.totals.unlaunched_fraction == pytest.approx(1 / 3)
-
-
-def test_a_wait_while_the_device_works_is_not_exposed() -> None:
-    """Also where what it works on was launched before the recording."""
-    launches = Launches()
-    events = [
-        step_mark(1, 0, 20 * MS),
-        mark("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", MS, 8 * MS),
-        *launches("busy", 0, 2 * MS, 3 * MS),
-        *launches("next", 9 * MS, 10 * MS, MS),
-    ]
-
-    (step,) = analyse(table_of(events), "hidden.json").steps
-
-    assert step.data_wait_s == pytest.approx(0.008)
-    assert step.data_wait_exposed_s == pytest.approx(0.005)
-    assert step.idle_data_wait_s == pytest.approx(0.004)
-    assert step.idle_host_bound_s == pytest.approx(0.001)
-
-
-def test_a_loader_on_another_thread_blocks_nobody() -> None:
-    """A thread that fetches ahead is not the loop."""
-    events = [
-        step_mark(1, 0, 20 * MS),
-        mark("enumerate(DataLoader)#_Iter.__next__", MS, 8 * MS, thread=("1", "9")),
-        event("aten::mm", MS, MS),
-    ]
-
-    (step,) = analyse(table_of(events), "ahead.json").steps
-
-    assert step.data_wait_s == 0.0
-
-
-def test_an_all_reduce_that_ends_first_is_early() -> None:
-    """Tail 0, and by how much; copies that follow backward do not count as backward."""
-    events = planted_steps(1)
-    launches = Launches()
-    launches.number = 100
-    events += launches("volta_sgemm_late", 55 * MS, 75 * MS, 3 * MS, on=("1", "2"))
-    events += launches("flatten_copy_kernel", 61 * MS, 78 * MS, 9 * MS, on=("1", "2"))
-
-    (step,) = analyse(table_of(events), "early.json").steps
-
-    assert step.allreduce_tail_s == 0.0
-    assert step.allreduce_early_s == pytest.approx(0.008)
-
-
-def test_an_all_reduce_of_the_loss_after_the_optimizer_is_no_tail() -> None:
-    """Nor is one that the main thread launches after backward."""
-    events = planted_steps(1)
-    launches = Launches()
-    launches.number = 100
-    events += launches("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 65 * MS, 71 * MS, MS, stream=20)
-    events += launches("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 92 * MS, 93 * MS, MS, stream=20)
-    # Launched by backward, but not waited for by the optimizer.
-    events += launches(
-        "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 52 * MS, 76 * MS, MS, stream=21, on=("1", "2")
-    )
-
-    (step,) = analyse(table_of(events), "metric.json").steps
-
-    assert step.allreduce_tail_s == pytest.approx(0.008)
-    assert step.comm_s == pytest.approx(0.018)
-
-
-def test_an_optimizer_that_runs_forward_and_backward_itself_begins_after_them() -> None:
-    """Lightning gives `step` a closure: its mark is around all, and the update comes last."""
-    events = [one for one in planted_steps(1) if not one["name"].startswith("Optimizer.step")]
-    events.append(mark("Optimizer.step#SGD.step", 20 * MS, 60 * MS))
-
-    (step,) = analyse(table_of(events), "closure.json").steps
-
-    assert step.optimizer_s == pytest.approx(0.020)
-    assert step.allreduce_tail_s == pytest.approx(0.008)
-    assert step.allreduce_to_optimizer_s == pytest.approx(0.004)
-
-
-def test_a_step_without_all_reduce_has_no_tail() -> None:
-    """`None` with a reason, not 0."""
-    events = [step_mark(1, 0, 20 * MS), *Launches()("gemm", 0, MS, MS)]
-
-    trace = analyse(table_of(events), "alone.json")
-
-    assert trace.steps[0].allreduce_tail_s is None
-    assert trace.steps[0].comm_exposed_s == 0.0
-    assert trace.reasons["allreduce_tail_s"] == "no all-reduce launched by backward"
-
-
-def test_short_kernels_are_counted_below_ten_microseconds() -> None:
-    """9.999 is short, 10 is not."""
-    launches = Launches()
-    events = [
-        step_mark(1, 0, 20 * MS),
-        *launches("short", 0, MS, 9_999),
-        *launches("long", 0, 2 * MS, 10 * US),
-    ]
-
-    (step,) = analyse(table_of(events), "short.json").steps
-
-    assert (step.short_kernels, step.short_kernels_s) == (1, pytest.approx(9.999e-6))
 
 
 def test_the_peak_of_memory_and_who_made_it() -> None:
@@ -350,50 +397,3 @@ def test_the_peak_of_memory_and_who_made_it() -> None:
     trace = analyse(table_of(events), "memory.json")
 
     assert (trace.memory_peak_bytes, trace.memory_peak_operator) == (100, "aten::mm")
-
-
-def test_without_step_marks_the_optimizer_cuts() -> None:
-    """From the end of one `Optimizer.step` to the end of the next; an inner one cuts nothing."""
-    events = [
-        event("aten::mm", 0, MS),
-        mark("Optimizer.step#Adam.step", 8 * MS, 2 * MS),
-        mark("Optimizer.step#Adam.step", 9 * MS, MS // 2),
-        mark("Optimizer.step#Adam.step", 28 * MS, 2 * MS),
-    ]
-
-    trace = analyse(table_of(events), "optimizer.json")
-
-    assert trace.step_source == "Optimizer.step"
-    assert [step.step_s for step in trace.steps] == pytest.approx([0.010, 0.020])
-    assert any("no ProfilerStep marks" in said for said in trace.warnings)
-
-
-def test_without_any_mark_the_trace_is_one_window() -> None:
-    """And that is said."""
-    trace = analyse(table_of([event("aten::mm", 5, 10), event("aten::mm", 20, 5)]), "bare.json")
-
-    assert trace.step_source == "none"
-    assert [step.step_s for step in trace.steps] == pytest.approx([20e-9])
-    assert any("counts as one step" in said for said in trace.warnings)
-
-
-def test_several_devices_in_one_trace_are_not_mixed() -> None:
-    """Their union would hide that each is idle: the figures are of one, and that is said."""
-    launches = Launches()
-    second = [{**one, "device": 1} for one in launches("b", 0, 5 * MS, MS)[1:]]
-    events = [step_mark(1, 0, 20 * MS), *launches("a", 0, MS, 2 * MS), *second]
-
-    trace = analyse(table_of(events), "two.json")
-
-    assert trace.totals.gpu_busy_s == pytest.approx(0.002)
-    assert any("1 other device worked too" in said for said in trace.warnings)
-
-
-def test_nothing_at_all_is_no_error() -> None:
-    """One instant: no device, no operator, no time."""
-    events = [event("[memory]", 0, 0, kind=Kind.MEMORY)]
-
-    trace = analyse(table_of(events), "empty.json")
-
-    assert trace.totals.gpu_busy_fraction is None
-    assert trace.collectives == ()
