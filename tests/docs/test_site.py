@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 
+# `scripts/test` builds the site before any test, and says what is wrong with it.
+pytestmark = [pytest.mark.slow, pytest.mark.beside]
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -105,49 +105,39 @@ def test_a_gzip_that_is_damaged_in_the_middle_is_used_up_to_there(tmp_path: Path
     assert table.losses.truncated
 
 
-def test_a_gzip_of_several_members_is_one_document(tmp_path: Path) -> None:
-    """Parallel packers write members; together they are the file."""
-    packed = gzip.compress(BODY[:100]) + gzip.compress(BODY[100:])
+PACKED = gzip.compress(BODY)
+CONFIGURED = BODY.replace(b'{"schema', b'{"config": "say "yes"{[ \x01 C:\\x", "schema', 1)
 
-    table = read_bytes(tmp_path, packed, "trace.json.gz")
-
-    assert labels(table) == ["op0", "op1", "op2"]
-    assert not table.losses
-
-
-def test_a_gzip_without_its_last_bytes_has_lost_nothing(tmp_path: Path) -> None:
-    """The checksum is missing; the document is not."""
-    table = read_bytes(tmp_path, gzip.compress(BODY)[:-8], "trace.json.gz")
-
-    assert len(table) == 3
-    assert not table.losses
-
-
-def test_what_stands_behind_a_gzip_is_said(tmp_path: Path) -> None:
-    """It may be anything; it is not read."""
-    table = read_bytes(tmp_path, gzip.compress(BODY) + b"anything", "trace.json.gz")
-
-    assert len(table) == 3
-    assert table.losses == Losses(trailing=True)
+WHOLE = {
+    # Parallel packers write members; together they are the file.
+    "a gzip of several members": (gzip.compress(BODY[:100]) + gzip.compress(BODY[100:]), Losses()),
+    # The checksum is missing; the document is not.
+    "a gzip without its last bytes": (PACKED[:-8], Losses()),
+    # It may be anything; it is not read.
+    "a gzip and what stands behind it": (PACKED + b"anything", Losses(trailing=True)),
+    # Tapes and block devices pad.
+    "a gzip and zeros": (PACKED + bytes(512), Losses()),
+    # Two traces in one file would count everything twice.
+    "two documents": (BODY + b"\n" + BODY, Losses(trailing=True)),
+    "two packed documents": (PACKED * 2, Losses(trailing=True)),
+}
 
 
-def test_zeros_behind_a_gzip_are_no_loss(tmp_path: Path) -> None:
-    """Tapes and block devices pad."""
-    table = read_bytes(tmp_path, gzip.compress(BODY) + bytes(512), "trace.json.gz")
+@pytest.mark.parametrize(("body", "losses"), WHOLE.values(), ids=WHOLE)
+def test_one_document_is_read_and_what_else_there_is_is_said(
+    tmp_path: Path, body: bytes, losses: Losses
+) -> None:
+    """Whether the file is named as packed or not."""
+    for name in ("trace.json", "trace.json.gz"):
+        table = read_bytes(tmp_path, body, name)
 
-    assert len(table) == 3
-    assert not table.losses
+        assert labels(table) == ["op0", "op1", "op2"]
+        assert table.losses == losses
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_a_second_document_is_not_read_and_that_is_said(tmp_path: Path, *, packed: bool) -> None:
-    """Two traces in one file would count everything twice."""
-    both = gzip.compress(BODY) * 2 if packed else BODY + b"\n" + BODY
-
-    table = read_bytes(tmp_path, both)
-
-    assert len(table) == 3
-    assert table.losses == Losses(trailing=True)
+def test_a_damaged_text_beside_the_events_does_not_hide_them(tmp_path: Path) -> None:
+    """Configurations are written into traces as they are; the events behind them count."""
+    assert labels(read_bytes(tmp_path, CONFIGURED)) == ["op0", "op1", "op2"]
 
 
 def bomb(path: Path, size: int) -> None:
@@ -220,12 +210,3 @@ def test_an_event_larger_than_anything_real_ends_the_reading(tmp_path: Path) -> 
 
     assert labels(table) == ["op0", "op1", "op2"]
     assert table.losses.truncated
-
-
-def test_a_damaged_text_beside_the_events_does_not_hide_them(tmp_path: Path) -> None:
-    """Configurations are written into traces as they are; the events behind them count."""
-    body = BODY.replace(b'{"schema', b'{"config": "say "yes"{[ \x01 C:\\x", "schema', 1)
-
-    table = read_bytes(tmp_path, body)
-
-    assert labels(table) == ["op0", "op1", "op2"]
