@@ -3,9 +3,10 @@
 A detector sees what the run recorded, never which script wrote it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, Protocol
 
 import lightning.pytorch as pl
@@ -33,7 +34,7 @@ class Train(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One script of the corpus; its module has it under the name `SCRIPT`."""
+    """One script of the corpus, of which every module has one: see `script`."""
 
     expected: tuple[str, ...] = ()
     """Ids of the findings that must be ranked first, in any order among them; none is healthy."""
@@ -44,6 +45,17 @@ class Script:
     """Ids of changes that the twin makes; of a cause without one here, the one that is advised."""
     own_process: bool = False
     """Whether it trains in a process of its own, where nothing can be changed for it."""
+
+
+def script(*expected: str, **about: Any) -> Callable[[Train], Script]:
+    """Makes a function that trains the script of its module."""
+    return lambda train: Script(expected=expected, train=train, **about)
+
+
+def script_in(module: ModuleType) -> Script:
+    """The one that a module has."""
+    (found,) = (each for each in vars(module).values() if isinstance(each, Script))
+    return found
 
 
 def train(

@@ -5,14 +5,15 @@ import pkgutil
 from typing import get_args
 
 import faults
-from faults.base import Kind, Script
+from faults.base import Kind, Script, script_in
 
 
 def scripts(kind: Kind) -> dict[str, Script]:
     """Name to script, in alphabetical order."""
     package = importlib.import_module(f"{faults.__name__}.{kind}")
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-    return {name: importlib.import_module(f"{package.__name__}.{name}").SCRIPT for name in names}
+    modules = (importlib.import_module(f"{package.__name__}.{name}") for name in names)
+    return dict(zip(names, map(script_in, modules), strict=True))
 
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

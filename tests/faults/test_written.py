@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import faults.written
-from faults.base import Script, evidence_of
+from faults.base import evidence_of, script_in
 
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(faults.written.__path__))
@@ -16,7 +16,7 @@ NAMES = sorted(module.name for module in pkgutil.iter_modules(faults.written.__p
 @pytest.mark.parametrize("name", NAMES)
 def test_the_planted_cause_comes_first_and_its_twin_has_none(name: str, tmp_path: Path) -> None:
     """What is wrong is named before all else; without it, not at all."""
-    script: Script = importlib.import_module(f"{faults.written.__name__}.{name}").SCRIPT
+    script = script_in(importlib.import_module(f"{faults.written.__name__}.{name}"))
     script.train(tmp_path / "broken", fixed=False)
     script.train(tmp_path / "fixed", fixed=True)
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 
 
@@ -46,6 +46,7 @@ def _letterbox(raw: npt.NDArray[np.uint8]) -> torch.Tensor:
     return torch.from_numpy(boxed / 255).permute(2, 0, 1).float()
 
 
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     layers = (
@@ -59,6 +60,3 @@ def _train(out: Path, *, fixed: bool) -> None:
     )
     loader = DataLoader(Pictures(kept=fixed), batch_size=ROWS)
     train(out, Classifier(nn.Sequential(*layers)), loader)
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import torch
 
-from faults.base import Script
+from faults.base import script
 from faults.encoders import LONGEST, Encoder, loss_of, padded
 from trainperf.loop import LoopMonitor
 
 
+@script("padding", changes=("pad_to_longest",))
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     lengths = torch.randint(16, LONGEST + 1, (60 * 8,)).sort().values.reshape(60, 8)
@@ -22,6 +23,3 @@ def _train(out: Path, *, fixed: bool) -> None:
             loss.backward()  # type: ignore[no-untyped-call]
             update.step()
             monitor.end_step(loss)
-
-
-SCRIPT = Script(expected=("padding",), train=_train, changes=("pad_to_longest",))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from faults.repositories import VOCABULARY, get_batch, nano
 
 
@@ -57,6 +57,7 @@ class AtOnce(nn.Module):
         return mixed.transpose(1, 2).flatten(2)
 
 
+@script("launch_bound", changes=("one_operator",))
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     mix = [nn.Sequential(AtOnce() if fixed else Heads(), nn.Linear(WIDTH, WIDTH)) for _ in "ab"]
@@ -64,6 +65,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         nn.Embedding(VOCABULARY, WIDTH), *mix, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
     )
     nano(out, model, [get_batch(8, BLOCK)] * 60)
-
-
-SCRIPT = Script(expected=("launch_bound",), train=_train, changes=("one_operator",))

@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Classifier
 
 
@@ -30,12 +30,10 @@ class Watched(Classifier):
         self.log_dict(norms)
 
 
+@script("callbacks")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(128, 128), nn.ReLU()) for _ in range(16)]
     model = Watched(nn.Sequential(*layers, nn.Linear(128, 10)))
     model.every = 50 if fixed else 1
     train(out / "run", model, ready(60, 128), logger=CSVLogger(out / "logs"))
-
-
-SCRIPT = Script(expected=("callbacks",), train=_train)

@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Classifier
 
 
@@ -29,6 +29,7 @@ class WeightHistograms(Callback):
                 logger.experiment.add_histogram(name, weight, trainer.global_step)
 
 
+@script("callbacks")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(192, 192), nn.ReLU()) for _ in range(6)]
@@ -36,6 +37,3 @@ def _train(out: Path, *, fixed: bool) -> None:
     histograms = WeightHistograms(50 if fixed else 1)
     logger = TensorBoardLogger(out / "board", name="", version="")
     train(out / "run", model, ready(60, 192, 512), callbacks=[histograms], logger=logger)
-
-
-SCRIPT = Script(expected=("callbacks",), train=_train)

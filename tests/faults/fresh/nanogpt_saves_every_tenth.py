@@ -5,10 +5,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script
+from faults.base import script
 from faults.repositories import Gpt, get_batch, nano
 
 
+@script("slow_steps")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     out.mkdir(parents=True, exist_ok=True)
@@ -21,6 +22,3 @@ def _train(out: Path, *, fixed: bool) -> None:
     model = Gpt()
     model.unused_head = nn.Embedding(40_000, 64)  # as large as a vocabulary is
     nano(out / "run", model, [get_batch()] * 100, after=save)
-
-
-SCRIPT = Script(expected=("slow_steps",), train=_train)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 
 
@@ -58,6 +58,7 @@ class Mean(nn.Module):
         return x.mean(1)
 
 
+@script("attention")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     blocks = [Block(96, fused=fixed) for _ in range(2)]
@@ -65,6 +66,3 @@ def _train(out: Path, *, fixed: bool) -> None:
     batch = (torch.randn(6, 196, 48), torch.randint(0, 10, (6,)))
     whole: Any = [batch] * 60
     train(out, model, DataLoader(whole, batch_size=None))
-
-
-SCRIPT = Script(expected=("attention",), train=_train)

@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import nn
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 
 
@@ -32,9 +32,6 @@ class Average(Callback):
             torch._foreach_lerp_(list(self.kept.parameters()), list(now), 0.1)
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train(out, Classifier(), ready(80, WIDTH, 512), callbacks=[Average()])
-
-
-SCRIPT = Script(train=_train)

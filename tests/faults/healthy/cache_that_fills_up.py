@@ -5,13 +5,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script
+from faults.base import script
 from faults.loops import STEPS, plain
 from trainperf.loop import LoopMonitor
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     cache: dict[int, Tensor] = {}
 
     def remember(monitor: LoopMonitor, model: nn.Module, step: int) -> None:
@@ -19,6 +19,3 @@ def _train(out: Path, *, fixed: bool) -> None:
             cache[step] = torch.ones(2**19)
 
     plain(out, after=remember)
-
-
-SCRIPT = Script(train=_train)

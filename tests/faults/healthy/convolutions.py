@@ -4,13 +4,13 @@ from pathlib import Path
 
 from torch import nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import ready
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     layers = [
         part
         for _ in range(2)
@@ -18,6 +18,3 @@ def _train(out: Path, *, fixed: bool) -> None:
     ]
     body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
     train(out, Classifier(body), ready(50, 128, 8, 8, size=4))
-
-
-SCRIPT = Script(train=_train)

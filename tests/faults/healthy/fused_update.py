@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import WIDTH, Classifier, perceptron
 from faults.operators import adamw, ready
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train(out, Classifier(perceptron(), adamw(fused=True)), ready(50, WIDTH, size=256))
-
-
-SCRIPT = Script(train=_train)

@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import AtOnce, Fields, Nap, Paced, fit, loader
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     dataset = AtOnce(Nap(0.150), steps=34)
     fit(out, loader(dataset, num_workers=3), module=Fields(Paced(0.110)))
-
-
-SCRIPT = Script(train=_train)

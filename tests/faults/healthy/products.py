@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train(out, Classifier(), ready(80, WIDTH))
-
-
-SCRIPT = Script(train=_train)

@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import Fields, InTurn, Paced, fit, loader
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     fit(out, loader(InTurn()), module=Fields(Paced(0.030)))
-
-
-SCRIPT = Script(train=_train)

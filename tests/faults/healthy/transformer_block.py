@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import adamw, fused, ready
 
@@ -47,9 +47,6 @@ class Pooled(nn.Module):
         return scores
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train(out, Classifier(Pooled(), adamw(fused=True)), ready(50, 128, 256, size=4))
-
-
-SCRIPT = Script(train=_train)

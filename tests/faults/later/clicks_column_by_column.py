@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import fit
 
 
@@ -71,10 +71,8 @@ class Ranker(pl.LightningModule):
         return torch.optim.Adagrad(self.parameters(), 0.01, fused=True)
 
 
+@script("many_small_tensors")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     loader = DataLoader(Clicks(together=fixed), batch_size=ROWS)
     fit(out, loader, module=Ranker())
-
-
-SCRIPT = Script(expected=("many_small_tensors",), train=_train)

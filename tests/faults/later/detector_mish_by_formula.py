@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import ready
 
@@ -35,6 +35,7 @@ def _layer(into: int, out: int, *, stride: int, single: bool) -> nn.Sequential:
     )
 
 
+@script("elementwise_chain")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     backbone = nn.Sequential(
@@ -49,6 +50,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         nn.Linear(32, 10),
     )
     train(out, Classifier(backbone), ready(40, 3, 64, 64, size=8))
-
-
-SCRIPT = Script(expected=("elementwise_chain",), train=_train)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
-from faults.base import Script, train
+from faults.base import script, train
 
 
 HOURS, SERIES, STEPS = 48, 8, 48
@@ -50,10 +50,8 @@ def _windows(number: int, rows: int) -> "DataLoader[Tensor]":
     return DataLoader(whole, batch_size=None)
 
 
+@script("validation")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     every = STEPS if fixed else 8
     train(out, Forecast(), _windows(STEPS, 32), audit_at=None, val_check_interval=every)
-
-
-SCRIPT = Script(expected=("validation",), train=_train)

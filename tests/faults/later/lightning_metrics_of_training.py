@@ -14,7 +14,7 @@ from torchmetrics.classification import (
     MulticlassF1Score,
 )
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Classifier
 
 
@@ -43,11 +43,9 @@ class Watched(Classifier):
         return functional.cross_entropy(scores, labels)
 
 
+@script("metrics_every_batch")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     layers = [nn.Sequential(nn.Linear(384, 384), nn.ReLU()) for _ in range(3)]
     model = Watched(nn.Sequential(*layers, nn.Linear(384, 10)), every=50 if fixed else 1)
     train(out, model, ready(50, 384, 128))
-
-
-SCRIPT = Script(expected=("metrics_every_batch",), train=_train)

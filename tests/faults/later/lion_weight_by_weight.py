@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script
+from faults.base import script
 from faults.operators import ready
 from faults.repositories import nano
 
@@ -70,10 +70,8 @@ class Residual(nn.Module):
         return changed
 
 
+@script("optimizer_not_fused")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(*(Residual(48) for _ in range(24)), nn.Linear(48, 10))
     nano(out, model, ready(50, 48, size=48), optimizer=lambda own: Lion(own, together=fixed))
-
-
-SCRIPT = Script(expected=("optimizer_not_fused",), train=_train)

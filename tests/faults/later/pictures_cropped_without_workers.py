@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 
 
@@ -45,6 +45,7 @@ class Pictures(Dataset[tuple[Tensor, int]]):
         return (picture - mean[:, None, None]) / deviation[:, None, None]
 
 
+@script("data_wait", changes=("more_workers",))
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     layers = (
@@ -63,6 +64,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         Pictures(), batch_size=ROWS, num_workers=workers, persistent_workers=workers > 0
     )
     train(out, Classifier(nn.Sequential(*layers)), loader)
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("more_workers",))

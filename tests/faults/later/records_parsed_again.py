@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from faults.base import Script
+from faults.base import script
 from faults.models import perceptron
 from faults.repositories import nano
 
@@ -48,11 +48,9 @@ def _parse(line: str) -> tuple[Tensor, int]:
     return torch.tensor(values), record["label"]
 
 
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     loader = DataLoader(Records(parsed=fixed), batch_size=ROWS)
     model = torch.nn.Sequential(torch.nn.Linear(FIELDS, 512), torch.nn.ReLU(), perceptron(2))
     nano(out, model, loader)  # type: ignore[arg-type]
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

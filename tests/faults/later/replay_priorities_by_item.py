@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from trainperf.loop import LoopMonitor
 
 
@@ -51,6 +51,7 @@ def _network() -> nn.Sequential:
     )
 
 
+@script("hidden_syncs")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     replay, online, target = Replay(listed=not fixed), _network(), _network()
@@ -70,6 +71,3 @@ def _train(out: Path, *, fixed: bool) -> None:
             update.step()
             replay.update(places, (aim - value).detach())
             monitor.end_step(loss)
-
-
-SCRIPT = Script(expected=("hidden_syncs",), train=_train)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import ready
 
@@ -63,10 +63,8 @@ class Last(nn.Module):
         return heard
 
 
+@script("constant_rebuilt")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     model = Classifier(nn.Sequential(Mel(kept=fixed), Last(), nn.Linear(64, 10)))
     train(out, model, ready(50, 4_000, size=8))
-
-
-SCRIPT = Script(expected=("constant_rebuilt",), train=_train)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from trainperf.loop import LoopMonitor
 
 
@@ -46,6 +46,7 @@ def _batches(*, to: int | None) -> list[dict[str, Tensor]]:
     return batches
 
 
+@script("padding", changes=("pad_less",))
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     batches = _batches(to=None if fixed else SECOND)
@@ -59,6 +60,3 @@ def _train(out: Path, *, fixed: bool) -> None:
             loss.backward()  # type: ignore[no-untyped-call]
             update.step()
             monitor.end_step(loss)
-
-
-SCRIPT = Script(expected=("padding",), train=_train, changes=("pad_less",))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import WIDTH, Classifier
 from faults.operators import ready
 
@@ -27,9 +27,6 @@ class Gated(nn.Module):
         return scores
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train(out, Classifier(Gated()), ready(50, WIDTH, size=128))
-
-
-SCRIPT = Script(train=_train)

@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import Fields, Paced, Samples, fit, loader
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     dataset = Samples(steps=17)
     fit(out, loader(dataset, num_workers=1), max_epochs=2, module=Fields(Paced(0.110)))
-
-
-SCRIPT = Script(train=_train)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 
 
@@ -26,9 +26,6 @@ class Remembering(Classifier):
         return functional.cross_entropy(scores, labels)
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train(out, Remembering(), ready(80, WIDTH, 512))
-
-
-SCRIPT = Script(train=_train)

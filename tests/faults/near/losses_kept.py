@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 
 
@@ -23,9 +23,6 @@ class Keeping(Classifier):
         return loss
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train(out, Keeping(), ready(80, WIDTH, 512))
-
-
-SCRIPT = Script(train=_train)

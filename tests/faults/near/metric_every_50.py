@@ -2,14 +2,11 @@
 
 from pathlib import Path
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.metric import Metered
 from faults.models import WIDTH
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train(out, Metered(every=50), ready(80, WIDTH))
-
-
-SCRIPT = Script(train=_train)

@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.scaled import train_scaled
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train_scaled(out, steps=80, overflows=lambda step: step < 9)
-
-
-SCRIPT = Script(train=_train)

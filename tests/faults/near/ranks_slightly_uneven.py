@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.ranks import Plan, train_ranks
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train_ranks(out, Plan(forward_ms=(28.0, 29.0), steps=50))
-
-
-SCRIPT = Script(train=_train)

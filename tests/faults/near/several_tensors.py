@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import WIDTH, Fields, Paced, Samples, fit, loader
 
 
@@ -27,9 +27,6 @@ class Some(Dataset[Any]):
         return {**{f"part{n}": parts[n] for n in range(FIELDS)}, "label": label}
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     fit(out, loader(Some()), module=Fields(Paced(0.110)))
-
-
-SCRIPT = Script(train=_train)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import Attention, eager, ready
 
@@ -23,9 +23,6 @@ class Wide(nn.Module):
         return scores
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     train(out, Classifier(Wide()), ready(50, 32, 64, size=8))
-
-
-SCRIPT = Script(train=_train)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import Attention, adamw, eager, fused, ready
 
@@ -24,9 +24,7 @@ class Deep(nn.Module):
         return scores
 
 
+@script("attention", "optimizer_not_fused")
 def _train(out: Path, *, fixed: bool) -> None:
     optimizer = adamw(fused=True) if fixed else adamw(fused=False, foreach=False)
     train(out, Classifier(Deep(keeps=not fixed), optimizer), ready(40, 192, 64, size=4))
-
-
-SCRIPT = Script(expected=("attention", "optimizer_not_fused"), train=_train)

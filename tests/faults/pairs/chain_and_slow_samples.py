@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import Ready, Written, by_formula, in_one, ready
 
@@ -27,10 +27,8 @@ class Late:
             yield batch
 
 
+@script("elementwise_chain", "data_wait")
 def _train(out: Path, *, fixed: bool) -> None:
     body = Written(in_one if fixed else by_formula, hidden=2048)
     loader = Late(ready(50, 64, size=128), 0.0 if fixed else 6e-3)
     train(out, Classifier(body), loader)
-
-
-SCRIPT = Script(expected=("elementwise_chain", "data_wait"), train=_train)

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import Collate, Nap, Samples, fit, loader
 
 
 EPOCHS = 8
 
 
+@script("data_wait", "epoch_start", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     source = loader(
         Samples(steps=8),
@@ -17,6 +18,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         persistent_workers=fixed,
     )
     fit(out, source, max_epochs=EPOCHS)
-
-
-SCRIPT = Script(expected=("data_wait", "epoch_start"), train=_train, changes=("cheaper_sample",))

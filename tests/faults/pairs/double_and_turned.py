@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import ready
 
@@ -31,10 +31,8 @@ class Turning(nn.Module):
         return scores
 
 
+@script("matmul_precision", "layout_copies")
 def _train(out: Path, *, fixed: bool) -> None:
     dtype = torch.float32 if fixed else torch.float64
     body = Turning(turns=not fixed).to(dtype)
     train(out, Classifier(body), ready(50, 128, 128, size=8, dtype=dtype))
-
-
-SCRIPT = Script(expected=("matmul_precision", "layout_copies"), train=_train)

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.logs import Logs, Nowhere
 from faults.models import WIDTH
 
@@ -22,6 +22,7 @@ class Both(Logs):
         return loss
 
 
+@script("garbage", "logging", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     model = Logs(20, every=50) if fixed else Both(20)
     steps = 50 if fixed else 1
@@ -33,6 +34,3 @@ def _train(out: Path, *, fixed: bool) -> None:
     finally:
         gc.unfreeze()
         held.clear()
-
-
-SCRIPT = Script(expected=("garbage", "logging"), train=_train, same_work=False)

@@ -8,7 +8,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.loops import LONG
 from faults.models import WIDTH, Classifier
 
@@ -34,8 +34,6 @@ class Slow(Callback):
         time.sleep(0.1)
 
 
+@script("leak", "callbacks", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Classifier(), ready(LONG, WIDTH, 512), callbacks=[Slow(healthy=fixed)])
-
-
-SCRIPT = Script(expected=("leak", "callbacks"), train=_train, same_work=False)

@@ -7,11 +7,12 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from faults.base import Script
+from faults.base import script
 from faults.loops import LONG, plain, slowly
 from trainperf.loop import LoopMonitor
 
 
+@script("leak", "data_wait", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     history: list[npt.NDArray[np.float32]] = []
 
@@ -29,6 +30,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         sample=lambda: time.sleep(0 if fixed else 0.04),
         steps=LONG,
     )
-
-
-SCRIPT = Script(expected=("leak", "data_wait"), train=_train, same_work=False)

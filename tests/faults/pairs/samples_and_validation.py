@@ -5,7 +5,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import AtOnce, Fields, Nap, Paced, Samples, fit, loader
 
 
@@ -21,10 +21,8 @@ class Validated(Fields):
         self.training_step(batch, batch_idx)
 
 
+@script("data_wait", "validation", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     module: pl.LightningModule = Validated(Paced())
     dataset = AtOnce(Nap(0.0 if fixed else 0.010))
     fit(out, loader(dataset), module=module, val_check_interval=60 if fixed else 4)
-
-
-SCRIPT = Script(expected=("data_wait", "validation"), train=_train, changes=("cheaper_sample",))

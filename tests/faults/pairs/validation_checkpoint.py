@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.pauses import STEPS, train_pausing
 
 
+@script("validation", "checkpoint")
 def _train(out: Path, *, fixed: bool) -> None:
     seldom = STEPS if fixed else 5
     train_pausing(
@@ -15,6 +16,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         save_every=seldom,
         save_s=0.01 if fixed else 0.04,
     )
-
-
-SCRIPT = Script(expected=("validation", "checkpoint"), train=_train)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import ready
 
@@ -29,8 +29,6 @@ class Turning(nn.Module):
         return scores
 
 
+@script("layout_copies")
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Classifier(Turning(4, turns=not fixed)), ready(60, 256, 64, size=16))
-
-
-SCRIPT = Script(expected=("layout_copies",), train=_train)

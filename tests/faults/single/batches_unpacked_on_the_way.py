@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.calm import Calm, Ready
 
 
@@ -17,8 +17,6 @@ class Unpacks(Calm):
         return super().transfer_batch_to_device(batch, device, dataloader_idx)
 
 
+@script("transfer")
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Calm() if fixed else Unpacks(), Ready(60), audit_at=None)
-
-
-SCRIPT = Script(expected=("transfer",), train=_train)

@@ -6,7 +6,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Classifier, perceptron
 
 
@@ -34,9 +34,7 @@ class Statistics(Callback):
                 self.latest[f"{name}.grad"] = weight.grad.mean(), weight.grad.std()
 
 
+@script("callbacks")
 def _train(out: Path, *, fixed: bool) -> None:
     callbacks = [Statistics(50 if fixed else 1)]
     train(out, Classifier(perceptron(8, 256)), ready(60, 256, 64), callbacks=callbacks)
-
-
-SCRIPT = Script(expected=("callbacks",), train=_train)

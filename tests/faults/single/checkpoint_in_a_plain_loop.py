@@ -5,11 +5,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from faults.base import Script
+from faults.base import script
 from faults.loops import STEPS, plain
 from trainperf.loop import LoopMonitor
 
 
+@script("checkpoint")
 def _train(out: Path, *, fixed: bool) -> None:
     every = STEPS if fixed else 1
     out.mkdir(parents=True)
@@ -21,6 +22,3 @@ def _train(out: Path, *, fixed: bool) -> None:
                     torch.save({"model": model.state_dict(), "step": number}, out / name)
 
     plain(out, after=save)
-
-
-SCRIPT = Script(expected=("checkpoint",), train=_train)

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.pauses import train_pausing
 
 
+@script("checkpoint")
 def _train(out: Path, *, fixed: bool) -> None:
     train_pausing(out, save_every=20, save_s=0.01 if fixed else 0.3)
-
-
-SCRIPT = Script(expected=("checkpoint",), train=_train)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.compiled import Compiled
 from faults.models import WIDTH
 
@@ -20,9 +20,7 @@ def _slow(graph: torch.fx.GraphModule, given: list[Any]) -> Callable[..., Any]:
     return graph.forward
 
 
+@script("first_step")
 def _train(out: Path, *, fixed: bool) -> None:
     model = Compiled(pause_s=0.015, backend=None if fixed else _slow)
     train(out, model, ready(60, WIDTH, 128))
-
-
-SCRIPT = Script(expected=("first_step",), train=_train)

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 
 
@@ -26,12 +26,10 @@ class Collecting(Classifier):
         return loss
 
 
+@script("garbage")
 def _train(out: Path, *, fixed: bool) -> None:
     gc.freeze()  # what the process has made so far is not looked through
     try:
         train(out, Collecting(collects=not fixed), ready(80, WIDTH))
     finally:
         gc.unfreeze()
-
-
-SCRIPT = Script(expected=("garbage",), train=_train)

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.compiled import Compiled
 from faults.models import WIDTH
 
 
+@script("graph_breaks")
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Compiled(prints=not fixed), ready(60, WIDTH))
-
-
-SCRIPT = Script(expected=("graph_breaks",), train=_train)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier, perceptron
 
 
@@ -23,8 +23,6 @@ class Half(nn.Module):
         return scores.float() if self._loss_in_fp32 else scores
 
 
+@script("half_sensitive")
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Classifier(Half(loss_in_fp32=fixed)), ready(60, WIDTH))
-
-
-SCRIPT = Script(expected=("half_sensitive",), train=_train)

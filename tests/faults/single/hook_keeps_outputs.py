@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 
 
@@ -18,12 +18,10 @@ def _watch(layer: nn.Module, *, detached: bool) -> None:
     layer.register_forward_hook(keep)
 
 
+@script("leak")
 def _train(out: Path, *, fixed: bool) -> None:
     model = Classifier()
     layers = model.body
     assert isinstance(layers, nn.Sequential)
     _watch(layers[2], detached=fixed)
     train(out, model, ready(80, WIDTH, 512))
-
-
-SCRIPT = Script(expected=("leak",), train=_train)

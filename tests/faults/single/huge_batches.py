@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import default_collate
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import Samples, fit, loader
 
 
@@ -18,9 +18,7 @@ def with_originals(samples: list[Any]) -> Any:
     return [*default_collate(samples), PICTURES]
 
 
+@script("data_wait", changes=("send_less",))
 def _train(out: Path, *, fixed: bool) -> None:
     collate = default_collate if fixed else with_originals
     fit(out, loader(Samples(), num_workers=1, collate_fn=collate))
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("send_less",))

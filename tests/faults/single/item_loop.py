@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 
 
@@ -33,8 +33,6 @@ class Looping(Classifier):
         return functional.cross_entropy(scores, labels) + 1e-6 * penalty
 
 
+@script("hidden_syncs")
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Looping(loops=not fixed), ready(60, WIDTH))
-
-
-SCRIPT = Script(expected=("hidden_syncs",), train=_train)

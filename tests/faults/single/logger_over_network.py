@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.calm import Ready, calm
 from faults.logs import Logs, Nowhere
 
@@ -18,11 +18,9 @@ class Slow(Nowhere):
         time.sleep(0.004)
 
 
+@script("loop")
 def _train(out: Path, *, fixed: bool) -> None:
     module: Any = Logs(1)
     module.body = calm()
     every = 50 if fixed else 1
     train(out, module, Ready(80), audit_at=None, logger=Slow(), log_every_n_steps=every)
-
-
-SCRIPT = Script(expected=("loop",), train=_train)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import ready
 
@@ -34,8 +34,6 @@ class Recurrence(nn.Module):
         return state
 
 
+@script("launch_bound")
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Classifier(Recurrence(200, loops=not fixed)), ready(60, 200, 16, size=4))
-
-
-SCRIPT = Script(expected=("launch_bound",), train=_train)

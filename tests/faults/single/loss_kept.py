@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier, perceptron
 
 
@@ -29,8 +29,6 @@ class Reconstruction(Classifier):
         return errors.mean()
 
 
+@script("leak")
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Reconstruction(detached=fixed), ready(80, WIDTH, 512))
-
-
-SCRIPT = Script(expected=("leak",), train=_train)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import ready
 
@@ -35,8 +35,6 @@ def functional_mix(rows: Tensor, mask: Tensor) -> Tensor:
     return rows @ mask.to(rows.dtype) / mask.shape[0]
 
 
+@script("autocast_casts")
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Classifier(Masked(8, converts=not fixed)), ready(60, 512, size=16))
-
-
-SCRIPT = Script(expected=("autocast_casts",), train=_train)

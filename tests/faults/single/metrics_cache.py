@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.loops import LONG
 from faults.models import WIDTH, Slow
 
@@ -34,8 +34,6 @@ class Scores(Callback):
         self.cache[number] = torch.clone(rows.detach())
 
 
+@script("leak", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Slow(), ready(LONG, WIDTH, 512), callbacks=[Scores(bounded=fixed)])
-
-
-SCRIPT = Script(expected=("leak",), train=_train, same_work=False)

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.loops import plain
 
 
+@script("zero_grad")
 def _train(out: Path, *, fixed: bool) -> None:
     plain(out, zero=fixed)
-
-
-SCRIPT = Script(expected=("zero_grad",), train=_train)

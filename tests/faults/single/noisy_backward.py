@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 from faults.stand_in import compute
 
@@ -29,8 +29,6 @@ class Noisy(Classifier):
         compute(self._random.uniform(0, self._most_s))
 
 
+@script("noisy_run", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Noisy(0.0 if fixed else 0.03), ready(80, WIDTH, 128))
-
-
-SCRIPT = Script(expected=("noisy_run",), train=_train, same_work=False)

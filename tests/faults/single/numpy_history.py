@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from faults.base import Script
+from faults.base import script
 from faults.loops import LONG, plain, slowly
 from trainperf.loop import LoopMonitor
 
 
+@script("leak", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     history: list[npt.NDArray[np.float32]] = []
 
@@ -22,6 +23,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         history.append(gradient.numpy().copy())
 
     plain(out, slowly, after=remember, steps=LONG)
-
-
-SCRIPT = Script(expected=("leak",), train=_train, same_work=False)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import ready
 
@@ -18,10 +18,8 @@ def _body(layers: int) -> nn.Sequential:
     return nn.Sequential(*parts, nn.Linear(16, 10))
 
 
+@script("launch_bound", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     # As many samples, and so as many steps fewer: the twin does other work per step.
     size = 32 if fixed else 1
     train(out, Classifier(_body(40)), ready(60, 16, size=size))
-
-
-SCRIPT = Script(expected=("launch_bound",), train=_train, same_work=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 
 
@@ -30,9 +30,7 @@ class Pairwise(Classifier):
         return super().training_step(batch, batch_idx) + alike
 
 
+@script("out_of_memory", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     with contextlib.suppress(RuntimeError):
         train(out, Pairwise(-1 if fixed else 30), ready(50, WIDTH))
-
-
-SCRIPT = Script(expected=("out_of_memory",), train=_train, same_work=False)

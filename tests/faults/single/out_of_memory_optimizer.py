@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Classifier, perceptron
 
 
@@ -34,11 +34,9 @@ class FullMatrix(torch.optim.Optimizer):
         return loss
 
 
+@script("out_of_memory", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     width = 2560
     model = Classifier(perceptron(2, width), optimizer=None if fixed else FullMatrix)
     with contextlib.suppress(RuntimeError):
         train(out, model, ready(4, width, 64), audit_at=None)
-
-
-SCRIPT = Script(expected=("out_of_memory",), train=_train, same_work=False)

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.scaled import train_scaled
 
 
+@script("overflow")
 def _train(out: Path, *, fixed: bool) -> None:
     train_scaled(out, steps=80, overflows=lambda step: step % 4 == 3 and not fixed)
-
-
-SCRIPT = Script(expected=("overflow",), train=_train)

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from faults.operators import adamw, ready, small_layers
 from trainperf.loop import LoopMonitor
 
 
+@script("optimizer_not_fused")
 def _train(out: Path, *, fixed: bool) -> None:
     model = small_layers(30)
     optimizer = adamw(fused=fixed, foreach=None if fixed else False)(model.parameters())
@@ -20,6 +21,3 @@ def _train(out: Path, *, fixed: bool) -> None:
             loss.backward()
             optimizer.step()
             monitor.end_step(loss)
-
-
-SCRIPT = Script(expected=("optimizer_not_fused",), train=_train)

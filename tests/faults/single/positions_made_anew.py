@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import Classifier
 from faults.operators import ready
 
@@ -33,8 +33,6 @@ class Positioned(nn.Module):
         return scores
 
 
+@script("constant_rebuilt")
 def _train(out: Path, *, fixed: bool) -> None:
     train(out, Classifier(Positioned(anew=not fixed)), ready(60, 4096, 128, size=1))
-
-
-SCRIPT = Script(expected=("constant_rebuilt",), train=_train)

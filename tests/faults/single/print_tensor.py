@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import WIDTH, Classifier
 
 
@@ -29,6 +29,7 @@ class Printing(Classifier):
         return functional.cross_entropy(scores, labels)
 
 
+@script("python_in_step")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.set_printoptions(threshold=10_000)
     try:
@@ -36,6 +37,3 @@ def _train(out: Path, *, fixed: bool) -> None:
             train(out, Printing(prints=not fixed), ready(40, WIDTH))
     finally:
         torch.set_printoptions(profile="default")
-
-
-SCRIPT = Script(expected=("python_in_step",), train=_train)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import ROWS, Samples, fit, loader
 
 
@@ -29,9 +29,7 @@ class FromFile(Samples):
         return rows[key % ROWS], key % 10
 
 
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     fit(out, loader(FromFile(out / "rows.npz", cached=fixed)))
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

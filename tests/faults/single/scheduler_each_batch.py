@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.calm import Calm, Ready
 
 
@@ -21,6 +21,7 @@ class Scheduled(Calm):
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1000)]
 
 
+@script("scheduler_per_micro_batch")
 def _train(out: Path, *, fixed: bool) -> None:
     def step_it(module: Calm, batch: int) -> None:
         if not fixed or (batch + 1) % MICRO_BATCHES == 0:
@@ -28,6 +29,3 @@ def _train(out: Path, *, fixed: bool) -> None:
 
     module = Scheduled(after_batch=step_it)
     train(out, module, Ready(150), accumulate_grad_batches=MICRO_BATCHES, audit_at=None)
-
-
-SCRIPT = Script(expected=("scheduler_per_micro_batch",), train=_train)

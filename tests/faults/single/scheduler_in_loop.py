@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from faults.calm import Ready, calm
 from trainperf.loop import LoopMonitor
 
@@ -13,6 +13,7 @@ from trainperf.loop import LoopMonitor
 MICRO_BATCHES = 4
 
 
+@script("scheduler_per_micro_batch")
 def _train(out: Path, *, fixed: bool) -> None:
     model = calm(0.002)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, fused=True)
@@ -32,6 +33,3 @@ def _train(out: Path, *, fixed: bool) -> None:
                 monitor.end_step(loss)
             if complete or not fixed:
                 scheduler.step()
-
-
-SCRIPT = Script(expected=("scheduler_per_micro_batch",), train=_train)

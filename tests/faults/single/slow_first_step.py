@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.calm import Calm, Ready, calm
 
 
@@ -24,9 +24,7 @@ class Prepares(nn.Module):
         return rows
 
 
+@script("first_step")
 def _train(out: Path, *, fixed: bool) -> None:
     body = calm() if fixed else nn.Sequential(Prepares(), *calm())
     train(out, Calm(body), Ready(80), audit_at=None)
-
-
-SCRIPT = Script(expected=("first_step",), train=_train)

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from faults.calm import ROWS, WIDTH, calm
 from trainperf.loop import LoopMonitor
 from trainperf.recording.probes.base import Batch, Probe
@@ -23,6 +23,7 @@ class Slow(Probe):
         time.sleep(0.001)
 
 
+@script("own_cost")
 def _train(out: Path, *, fixed: bool) -> None:
     model = calm()
     optimizer = torch.optim.SGD(model.parameters(), 1e-4, fused=True)
@@ -38,6 +39,3 @@ def _train(out: Path, *, fixed: bool) -> None:
             with monitor.phase("optimizer"):
                 optimizer.step()
             monitor.end_step(loss.detach())
-
-
-SCRIPT = Script(expected=("own_cost",), train=_train)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.models import WIDTH, Classifier
 
 
@@ -26,9 +26,7 @@ class Slow(Dataset[tuple[Tensor, int]]):
         return self._rows[number % 256], number % 10
 
 
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     dataset = Slow(0.0 if fixed else 100e-6)
     train(out, Classifier(), DataLoader(dataset, batch_size=256))
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

@@ -5,11 +5,12 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import Nap, Paced, Samples, loader
 from trainperf.loop import LoopMonitor
 
 
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     model = Paced()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -24,6 +25,3 @@ def _train(out: Path, *, fixed: bool) -> None:
             with monitor.phase("optimizer"):
                 optimizer.step()
             monitor.end_step(loss)
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import Samples, fit, loader
 
 
@@ -11,8 +11,6 @@ def transform() -> int:
     return sum(number * number for number in range(4_000))
 
 
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(Samples(None if fixed else transform)))
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

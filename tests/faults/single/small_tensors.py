@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import ROWS, STEPS, Fields, Paced, Samples, fit, loader
 
 
@@ -30,8 +30,6 @@ class Apart(Dataset[Any]):
         return {**{f"field{n}": row[n : n + 1] for n in range(FIELDS)}, "label": label}
 
 
+@script("many_small_tensors")
 def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(Apart(together=fixed)), module=Fields(Paced(width=FIELDS)))
-
-
-SCRIPT = Script(expected=("many_small_tensors",), train=_train)

@@ -5,12 +5,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from faults.base import Script
+from faults.base import script
 from faults.loops import ROWS, STEPS, plain
 from faults.models import WIDTH
 from trainperf.loop import LoopMonitor
 
 
+@script("validation")
 def _train(out: Path, *, fixed: bool) -> None:
     every = STEPS if fixed else 10
     held_out = [torch.randn(ROWS, WIDTH) for _ in range(20)]
@@ -21,6 +22,3 @@ def _train(out: Path, *, fixed: bool) -> None:
                 torch.stack([model(rows).mean() for rows in held_out])
 
     plain(out, after=evaluate)
-
-
-SCRIPT = Script(expected=("validation",), train=_train)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Validated, perceptron
 
 
@@ -15,6 +15,7 @@ class Held(Validated):
         return ready(60, 256, 128)
 
 
+@script("validation")
 def _train(out: Path, *, fixed: bool) -> None:
     train(
         out,
@@ -23,6 +24,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         audit_at=None,
         val_check_interval=60 if fixed else 15,
     )
-
-
-SCRIPT = Script(expected=("validation",), train=_train)

@@ -5,12 +5,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from faults.base import Script
+from faults.base import script
 from faults.loops import ROWS, plain
 from faults.models import WIDTH
 from trainperf.loop import LoopMonitor
 
 
+@script("validation")
 def _train(out: Path, *, fixed: bool) -> None:
     rows = torch.randn(ROWS, WIDTH)
 
@@ -21,6 +22,3 @@ def _train(out: Path, *, fixed: bool) -> None:
             sum(model(rows).mean() for _ in range(6))
 
     plain(out, after=validate)
-
-
-SCRIPT = Script(expected=("validation",), train=_train)

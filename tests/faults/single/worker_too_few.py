@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import AtOnce, Nap, fit, loader
 
 
+@script("data_wait", changes=("more_workers",))
 def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(AtOnce(Nap(0.016)), num_workers=3 if fixed else 1))
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("more_workers",))

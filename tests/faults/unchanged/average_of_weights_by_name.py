@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.commanded import changed, trained
 
 
@@ -37,9 +37,7 @@ for epoch in range(5):
 """
 
 
+@script("unnamed_time", own_process=True)
 def _train(out: Path, *, fixed: bool) -> None:
     change = "        update_average()", "        averaged.update_parameters(model)"
     trained(out, changed(SOURCE, fixed=fixed, change=change))
-
-
-SCRIPT = Script(expected=("unnamed_time",), train=_train, own_process=True)

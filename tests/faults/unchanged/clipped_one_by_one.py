@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.commanded import changed, trained
 
 
@@ -37,8 +37,6 @@ AT_ONCE = """        norms.append(nn.utils.clip_grad_norm_(model.parameters(), 1
 """
 
 
+@script("unnamed_time", own_process=True)
 def _train(out: Path, *, fixed: bool) -> None:
     trained(out, changed(SOURCE, fixed=fixed, change=(ONE_BY_ONE, AT_ONCE)))
-
-
-SCRIPT = Script(expected=("unnamed_time",), train=_train, own_process=True)

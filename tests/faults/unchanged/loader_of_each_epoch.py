@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.commanded import changed, trained
 
 
@@ -41,8 +41,6 @@ ONCE = """    loader = DataLoader(
 """
 
 
+@script("epoch_start", own_process=True)
 def _train(out: Path, *, fixed: bool) -> None:
     trained(out, changed(SOURCE, fixed=fixed, change=(EACH, ONCE)))
-
-
-SCRIPT = Script(expected=("epoch_start",), train=_train, own_process=True)

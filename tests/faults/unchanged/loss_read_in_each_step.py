@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.commanded import trained
 
 
@@ -30,9 +30,6 @@ for epoch in range(4):
 """
 
 
+@script(own_process=True)
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     trained(out, SOURCE)
-
-
-SCRIPT = Script(train=_train, own_process=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.commanded import BERT, changed, trained
 
 
@@ -14,9 +14,7 @@ train(rows(800, 12, 30), DataCollatorWithPadding(tokenizer, pad_to_multiple_of=1
 )
 
 
+@script("padding", changes=("pad_less",), own_process=True)
 def _train(out: Path, *, fixed: bool) -> None:
     change = ", pad_to_multiple_of=128", ""
     trained(out, changed(SOURCE, fixed=fixed, change=change))
-
-
-SCRIPT = Script(expected=("padding",), train=_train, changes=("pad_less",), own_process=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.commanded import BERT, changed, trained
 
 
@@ -16,9 +16,7 @@ train(
 )
 
 
+@script("recompute", own_process=True)
 def _train(out: Path, *, fixed: bool) -> None:
     change = "gradient_checkpointing=True", "gradient_checkpointing=False"
     trained(out, changed(SOURCE, fixed=fixed, change=change))
-
-
-SCRIPT = Script(expected=("recompute",), train=_train, own_process=True)

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import torch
 
-from faults.base import Script
+from faults.base import script
 from faults.operators import ready, small_layers
 from faults.repositories import nano
 
 
+@script("optimizer_not_fused")
 def _train(out: Path, *, fixed: bool) -> None:
     options = {"fused": True} if fixed else {"foreach": False}
     nano(
@@ -17,6 +18,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         ready(50, 64, size=64),
         optimizer=lambda own: torch.optim.AdamW(own, 1e-4, weight_decay=0.1, **options),
     )
-
-
-SCRIPT = Script(expected=("optimizer_not_fused",), train=_train)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from faults.repositories import Gpt, get_batch, nano
 
 
@@ -20,6 +20,7 @@ def _mask() -> Tensor:
 READY = _mask()
 
 
+@script("constant_rebuilt")
 def _train(out: Path, *, fixed: bool) -> None:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         mask = READY if fixed else _mask()
@@ -27,6 +28,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask[:now, :now])
 
     nano(out, Gpt(attend), [get_batch()] * 40)
-
-
-SCRIPT = Script(expected=("constant_rebuilt",), train=_train)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from faults.base import Script
+from faults.base import script
 from faults.operators import ready, small_layers
 from faults.repositories import nano
 
@@ -25,9 +25,7 @@ def _at_once(model: nn.Module) -> None:
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 
 
+@script("hidden_syncs")
 def _train(out: Path, *, fixed: bool) -> None:
     update = _at_once if fixed else _by_item
     nano(out, small_layers(80), ready(60, 64, size=64), before_update=update)
-
-
-SCRIPT = Script(expected=("hidden_syncs",), train=_train)

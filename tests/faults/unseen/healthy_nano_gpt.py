@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.repositories import Gpt, get_batch, nano
 
 
+@script()
 def _train(out: Path, *, fixed: bool) -> None:
-    del fixed
     nano(out, Gpt(), [get_batch(32, 64)] * 50)
-
-
-SCRIPT = Script(train=_train)

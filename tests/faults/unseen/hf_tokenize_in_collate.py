@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import ROWS, STEPS, WIDTH, fit, loader
 
 
@@ -36,9 +36,7 @@ def _collate(samples: list[Any]) -> Any:
     return torch.stack(rows), torch.tensor([label for _, label in samples])
 
 
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     dataset: Any = Words(ready=fixed)
     fit(out, loader(dataset, collate_fn=_collate))
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Classifier, perceptron
 
 
@@ -32,10 +32,8 @@ class Scored(Classifier):
         return loss
 
 
+@script("metrics_every_batch")
 def _train(out: Path, *, fixed: bool) -> None:
     model = Scored(perceptron(2, 128))
     model.every = 1000 if fixed else 1
     train(out, model, ready(60, 128, 64), audit_at=12)
-
-
-SCRIPT = Script(expected=("metrics_every_batch",), train=_train)

@@ -8,7 +8,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Classifier, perceptron
 
 
@@ -34,9 +34,7 @@ class Average(Callback):
             torch._foreach_lerp_(list(self._mean.values()), list(now.values()), 0.02)
 
 
+@script("callbacks")
 def _train(out: Path, *, fixed: bool) -> None:
     model = Classifier(perceptron(6, 384))
     train(out, model, ready(60, 384, 64), callbacks=[Average(copies=not fixed)])
-
-
-SCRIPT = Script(expected=("callbacks",), train=_train)

@@ -7,7 +7,7 @@ import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.callbacks import Callback
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import Samples, fit, loader
 
 
@@ -27,9 +27,7 @@ class ImageLogger(Callback):
             np.savez_compressed(self._out / "grid.npz", grid=grid)
 
 
+@script("callbacks")
 def _train(out: Path, *, fixed: bool) -> None:
     logger = ImageLogger(out / "images", every=1000 if fixed else 1)
     fit(out, loader(Samples()), callbacks=[logger])
-
-
-SCRIPT = Script(expected=("callbacks",), train=_train)

@@ -7,7 +7,7 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import Samples, fit, loader
 
 
@@ -25,8 +25,6 @@ class Posted(Callback):
             time.sleep(0.007)
 
 
+@script("callbacks")
 def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(Samples()), callbacks=[Posted(50 if fixed else 1)])
-
-
-SCRIPT = Script(expected=("callbacks",), train=_train)

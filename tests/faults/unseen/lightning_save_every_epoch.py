@@ -5,10 +5,11 @@ from pathlib import Path
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Classifier, perceptron
 
 
+@script("checkpoint")
 def _train(out: Path, *, fixed: bool) -> None:
     saver = ModelCheckpoint(out / "saved", every_n_epochs=10 if fixed else 1, save_top_k=-1)
     model = Classifier(perceptron(4, 1024), lambda own: torch.optim.AdamW(own, 1e-4, fused=True))
@@ -21,6 +22,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         max_epochs=10,
         audit_at=None,
     )
-
-
-SCRIPT = Script(expected=("checkpoint",), train=_train)

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from faults.base import Script, ready, train
+from faults.base import ready, script, train
 from faults.models import Classifier, perceptron
 
 
@@ -25,10 +25,8 @@ class Running(Classifier):
         return loss
 
 
+@script("leak")
 def _train(out: Path, *, fixed: bool) -> None:
     model = Running(perceptron(3, 256))
     model.detached = fixed
     train(out, model, ready(80, 256, 64))
-
-
-SCRIPT = Script(expected=("leak",), train=_train)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from faults.base import Script, train
+from faults.base import script, train
 from faults.calm import Calm, Ready
 
 
@@ -14,6 +14,7 @@ class Held(Calm):
         return Ready(15)
 
 
+@script("validation")
 def _train(out: Path, *, fixed: bool) -> None:
     train(
         out,
@@ -23,6 +24,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         check_val_every_n_epoch=8 if fixed else 1,
         audit_at=None,
     )
-
-
-SCRIPT = Script(expected=("validation",), train=_train)

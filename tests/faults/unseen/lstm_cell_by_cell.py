@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script
+from faults.base import script
 from faults.operators import ready
 from faults.repositories import nano
 
@@ -32,8 +32,6 @@ class Reader(nn.Module):
         return state[0]
 
 
+@script("launch_bound")
 def _train(out: Path, *, fixed: bool) -> None:
     nano(out, Reader(loops=not fixed), ready(40, 120, 16, size=8))
-
-
-SCRIPT = Script(expected=("launch_bound",), train=_train)

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from faults.base import Script
+from faults.base import script
 from faults.repositories import Gpt, get_batch, nano
 
 
@@ -20,9 +20,7 @@ def _written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return scores.softmax(dim=-1) @ v
 
 
+@script("attention")
 def _train(out: Path, *, fixed: bool) -> None:
     model = Gpt(None if fixed else _written_out, block=LONG)
     nano(out, model, [get_batch(4, LONG)] * 40)
-
-
-SCRIPT = Script(expected=("attention",), train=_train)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from faults.repositories import nano
 
 
@@ -32,9 +32,7 @@ class Perceptron(nn.Module):
         return scores
 
 
+@script("elementwise_chain")
 def _train(out: Path, *, fixed: bool) -> None:
     batch = (torch.randn(1024, 64), torch.randint(0, 10, (1024,)))
     nano(out, Perceptron(fused=fixed), [batch] * 40)
-
-
-SCRIPT = Script(expected=("elementwise_chain",), train=_train)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from faults.base import Script
+from faults.base import script
 from faults.operators import ready
 from faults.repositories import nano
 
@@ -30,9 +30,7 @@ class Mixer(nn.Module):
         return scores
 
 
+@script("layout_copies")
 def _train(out: Path, *, fixed: bool) -> None:
     torch.manual_seed(0)
     nano(out, Mixer(turns=not fixed), ready(40, 64, 64, 32, size=4))
-
-
-SCRIPT = Script(expected=("layout_copies",), train=_train)

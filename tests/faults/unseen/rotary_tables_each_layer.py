@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from faults.base import Script
+from faults.base import script
 from faults.repositories import Gpt, get_batch, nano
 
 
@@ -28,6 +28,7 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos[:now] + torch.cat([-right, left], -1) * sin[:now]
 
 
+@script("constant_rebuilt")
 def _train(out: Path, *, fixed: bool) -> None:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         cos, sin = READY if fixed else _tables()
@@ -35,6 +36,3 @@ def _train(out: Path, *, fixed: bool) -> None:
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
     nano(out, Gpt(attend), [get_batch()] * 40)
-
-
-SCRIPT = Script(expected=("constant_rebuilt",), train=_train)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import ROWS, STEPS, WIDTH, fit, loader
 
 
@@ -31,8 +31,6 @@ class Archive(Dataset[Any]):
         return np.frombuffer(zlib.decompress(self._packed), np.uint8)
 
 
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(Archive(cached=fixed)))
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

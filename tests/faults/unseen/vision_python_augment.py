@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from faults.base import Script
+from faults.base import script
 from faults.loads import ROWS, STEPS, fit, loader
 
 
@@ -32,8 +32,6 @@ class Images(Dataset[Any]):
         return crop.flatten(), key % 10
 
 
+@script("data_wait", changes=("cheaper_sample",))
 def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(Images(slices=fixed)))
-
-
-SCRIPT = Script(expected=("data_wait",), train=_train, changes=("cheaper_sample",))

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.recorded_by_hand import write_run
 
 
+@script("launch_bound", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     write_run(out, facts={} if fixed else {"lead_forward": 0, "lead_backward": 0})
-
-
-SCRIPT = Script(expected=("launch_bound",), train=_train, same_work=False)

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.recorded_by_hand import write_run
 
 
+@script("data_hidden", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     write_run(out, phases_ms={} if fixed else {"data_wait": 20.0, "backward": 10.0})
-
-
-SCRIPT = Script(expected=("data_hidden",), train=_train, same_work=False)

@@ -2,16 +2,14 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.recorded_by_hand import product, write_run
 
 
+@script("launch_bound", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     if fixed:
         write_run(out, product(((32 * 4096, 1024), (1024, 4096)), calls=6))
     else:
         behind = {"lead_forward": 0, "lead_backward": 0}
         write_run(out, product(((32, 64), (64, 64)), calls=600), facts=behind)
-
-
-SCRIPT = Script(expected=("launch_bound",), train=_train, same_work=False)

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-from faults.base import Script
+from faults.base import script
 from faults.recorded_by_hand import write_run
 
 
+@script("memory_limit", same_work=False)
 def _train(out: Path, *, fixed: bool) -> None:
     full = {"peak_bytes": 39 << 30, "reserved_peak_bytes": (39 << 30) + (1 << 29)}
     write_run(out, facts={} if fixed else full)
-
-
-SCRIPT = Script(expected=("memory_limit",), train=_train, same_work=False)
