@@ -90,10 +90,10 @@ def judged(kind: str, pairs: Pairs, longer: float) -> Outcome:
 def recorded(make: Make, pairs: int = PAIRS) -> Pairs | None:
     """Pairs of identical runs, each run in a process of its own; `None` if one has few steps."""
     steps = [estimated(walls) for _ in range(pairs) for walls in by_turns(make)]
-    known = [step for step in steps if step is not None]
-    if len(known) < len(steps):
+    estimates_ = [step for step in steps if step is not None]
+    if len(estimates_) < len(steps):
         return None
-    return list(zip(known[::2], known[1::2], strict=True))
+    return list(zip(estimates_[::2], estimates_[1::2], strict=True))
 
 
 def by_turns(make: Make) -> list[Walls]:

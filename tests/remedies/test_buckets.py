@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from support.fits import QUIET
 from torch.utils.data import DataLoader
 
 from trainperf.core.errors import ConfigError
@@ -98,14 +99,7 @@ def test_lightning_shuffles_anew_every_epoch() -> None:
     loader = DataLoader(torch.arange(64), batch_sampler=BucketedBatches(LENGTHS[:64], 8))  # type: ignore[arg-type]
     module = Seen()
 
-    Trainer(
-        max_epochs=2,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    ).fit(module, loader)
+    Trainer(**{**QUIET, "max_epochs": 2}).fit(module, loader)
 
     first, second = module.epochs[0], module.epochs[1]
     assert first != second
