@@ -42,7 +42,7 @@ from trainperf.core.readings import (
     STEP_S,
     phase_reading,
 )
-from trainperf.reports.charts.forest import RatioMark, forest
+from trainperf.reports.charts.forest import CAPTION, RatioMark, forest
 from trainperf.reports.layout.document import Chart, Part, Sentence, items, missing, section
 
 
@@ -117,7 +117,7 @@ def _readings(comparison: Comparison) -> list[Part]:
         )
         for change in changes
     ]
-    return [forest(Table(head=_HEAD, rows=rows, end_words=2), marks, 3)]
+    return [forest(Table(head=_HEAD, rows=rows, end_words=2), marks, 3), CAPTION]
 
 
 def _differences(comparison: Comparison) -> list[Part]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import as_fast, duration, plural, share, size, times
-from trainperf.reports.charts.forest import RatioMark, forest
+from trainperf.reports.charts.forest import CAPTION, RatioMark, forest
 from trainperf.reports.layout.document import Heading, Part, Sentence, items, labelled
 from trainperf.reports.layout.finding_view import NEXT, WRITE
 
@@ -57,6 +57,7 @@ def tried(trials: Trials, *, running: bool = False) -> list[Part]:
         *_rows("changes", [trial for trial in changes if not trial.parts], trials),
         *_rows("together", [trial for trial in changes if trial.parts], trials),
         *_rows(CEILINGS, [trial for trial in applied if trial.kind == "ceiling"], trials),
+        *([CAPTION] if applied else []),
         *items(_unavailable(trials), "soft"),
         *items(_notes(trials, running=running)),
         *labelled(NEXT, [_next(trials)], "first"),

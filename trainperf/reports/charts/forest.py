@@ -5,14 +5,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainperf.core.formatting.html.figures import Axis
-from trainperf.core.formatting.html.markup import Markup
+from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.table import Table
-from trainperf.reports.layout.document import Pictured
+from trainperf.reports.layout.document import Chart, Pictured
 
 
-CAPTION = (
-    "Bar: 95 % CI, on a logarithmic axis; dashed line: as before. Green is faster, red slower, "
-    "grey equal, undecided or neither. A ring has no interval."
+CAPTION = Chart(
+    paragraph(
+        "Bar: 95 % CI, on a logarithmic axis; dashed line: as before. Green is faster, red slower, "
+        "grey equal, undecided or neither. A ring has no interval.",
+        "soft small",
+    )
 )
 
 FARTHEST = 10.0

@@ -6,10 +6,10 @@ from itertools import groupby
 from trainperf.core.formatting.html.markup import Markup, bullets, page, paragraph, table, tag, text
 from trainperf.core.formatting.table import Table
 from trainperf.reports.layout.document import Chart, Heading, Part, Pictured, Sentence
-from trainperf.reports.layout.finding_view import DO, NEXT, WHERE, WRITE, FindingView
+from trainperf.reports.layout.finding_view import NEXT, WHERE, WRITE, FindingView
 
 
-_CODE = (NEXT, WHERE, WRITE, DO)
+_CODE = (NEXT, WHERE, WRITE)
 """Labels of lines that are code, or a command."""
 
 _ON_A_LINE = 2
