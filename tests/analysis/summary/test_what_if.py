@@ -10,7 +10,7 @@ from support.runs import MS, RankSpec, make_gap, make_info, make_steps, summary_
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar, Totals
-from trainperf.reports.run.ranks_lost import ranks_lost
+from trainperf.reports.run.ranks import ranks_lost
 from trainperf.reports.run.tables import split_line
 from trainperf.reports.run.text import lines, render
 
