@@ -16,11 +16,10 @@ from support.causes.table import CASES
 from trainperf.analysis import diagnosis
 from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.diagnosis.changes import BY_ID, CHANGES, Change, changes_of
-from trainperf.analysis.diagnosis.offers import OFFERS, offered_trials, trials_of_finding
+from trainperf.analysis.diagnosis.offers import OFFERS, trials_of_finding
 from trainperf.core.findings import DAYS
 from trainperf.core.loop_kind import LOOPS
 from trainperf.core.machine.backends import CUDA, MPS, ROCM, Backend, backend_of
-from trainperf.core.steps.records import RunInfo
 
 
 EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.id)
@@ -117,11 +116,6 @@ def test_a_device_of_amd_is_one_of_torchs_cuda_and_none_of_nvidias() -> None:
     assert backend_of("mps", {}).unified
     assert backend_of("threaded", {}) == Backend(name="threaded")
     assert not ROCM.growing
-    offered = offered_trials(RunInfo(device="cuda", software={"rocm": "7.2"}), None)
-    assert {each.id for each in offered if "cuDNN" in each.why_not} == {
-        "attention_cudnn",
-        "cudnn_benchmark",
-    }
 
 
 def test_a_loaders_options_are_those_of_the_loop() -> None:
