@@ -65,7 +65,10 @@ def _tests(part: Json) -> list[Markup]:
     counts = ", ".join(f"{number} {name}" for name, number in part["counts"].items() if number)
     bad = [case for case in part["cases"] if case["outcome"] == "failed"]
     rows = [(case["name"], case["message"].splitlines()[0]) for case in bad if case["message"]]
-    return [paragraph(counts), table(("test", "said"), rows, words=(0, 1))]
+    values = [
+        f"{name}: {value}" for case in part["cases"] for name, value in case["values"].items()
+    ]
+    return [paragraph(counts), bullets(values), table(("test", "said"), rows, words=(0, 1))]
 
 
 def _roofline(part: Json) -> list[Markup]:
@@ -224,6 +227,7 @@ def _tera(peak: float | None) -> str:
 
 
 _DRAWN: dict[str, Callable[[Json], list[Markup]]] = {
+    "first": _tests,
     "tests": _tests,
     "roofline": _roofline,
     "trace": _trace,

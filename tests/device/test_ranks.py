@@ -1,14 +1,12 @@
 """Collectives are queued on a stream of their own, as NCCL's are."""
 
-import socket
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
 import torch
 from support.device import two_ranks
-from support.fits import read
+from support.ranks import free_port
 from torch import multiprocessing
 
 from trainperf.analysis.run.directory import Run
@@ -27,10 +25,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ranks(attached: None, root: Path) -> list[dict[str, Any]]:
     """What each of two ranks tells."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    multiprocessing.spawn(two_ranks.start, (root, port), nprocs=2)  # type: ignore[no-untyped-call]
+    multiprocessing.spawn(two_ranks.start, (root, free_port()), nprocs=2)  # type: ignore[no-untyped-call]
     return [torch.load(root / f"{rank}.pt", weights_only=False) for rank in range(2)]
 
 
@@ -54,16 +49,13 @@ def test_a_tail_is_the_reduction_and_what_a_rank_waits_for(
     ranks: list[dict[str, Any]], root: Path
 ) -> None:
     """On the late rank the last reduction, which is under way as the gradients are complete."""
-    (run,) = {path.parent for path in root.rglob("steps-rank*.jsonl")}
-    tails = [
-        median(tail or 0.0 for tail in read(run, rank).fact("tail_ns")[two_ranks.SETTLED :]) / 1e6
-        for rank in range(2)
-    ]
+    tails = two_ranks.tails_ms(root, 2)
     assert all(rank["faults"] == {} for rank in ranks)
     loops_own = {"device": two_ranks.MEASURED - two_ranks.SETTLED}
     assert [rank["waits"] for rank in ranks] == [loops_own, loops_own]
     assert tails[1] > 0.7 * two_ranks.REDUCE_MS
     assert tails[0] - tails[1] > 0.6 * two_ranks.LATE_MS
+    (run,) = {path.parent for path in root.rglob("steps-rank*.jsonl")}
     points = {point.point: point for point in summarize(Run.open(run)).synchronisation}
     first, second = points["backward"].wait_s
     assert first - second > 0.6e-3 * two_ranks.LATE_MS

@@ -70,6 +70,7 @@ class Moved(Model):
         return loss
 
 
+@pytest.mark.first
 @pytest.mark.real_clock
 def test_a_slow_loader_before_an_idle_device_stalls_it(tmp_path: Path) -> None:
     """The device waits as long as the loader sleeps: nearly all of it, and not more."""
@@ -80,6 +81,7 @@ def test_a_slow_loader_before_an_idle_device_stalls_it(tmp_path: Path) -> None:
     assert 0.8 <= median(shares) <= 1.3
 
 
+@pytest.mark.first
 @pytest.mark.real_clock
 def test_a_slow_loader_behind_queued_work_stalls_nothing(tmp_path: Path) -> None:
     """The same sleep, with the device a step or more behind: the wait costs nothing."""

@@ -60,6 +60,7 @@ def batch() -> dict[str, torch.Tensor]:
     return {"x": torch.ones(8, 4).pin_memory(), "attention_mask": mask.pin_memory()}
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("made", [plain, scaled, accumulated])
 def test_a_measured_fit_never_waits_for_the_device(
     made: Callable[[], tuple[Model, dict[str, Any]]], tmp_path: Path

@@ -112,6 +112,7 @@ def test_masks_on_the_device_give_exact_tokens(name: str, accumulate: int, tmp_p
     assert sum(ran.totals.sequence_lengths.values()) == 8 * 60
 
 
+@pytest.mark.first
 def test_the_loss_of_every_step_is_the_one_that_was_computed(tmp_path: Path) -> None:
     """To the seven digits that a float32 has, over more than two groups of steps."""
     model = Remembering()
@@ -135,6 +136,7 @@ def test_nothing_more_is_held_on_the_device_after_the_first_steps(tmp_path: Path
     assert set(held[100:]) == {held[100]}
 
 
+@pytest.mark.first
 def test_memory_peaks_are_those_of_the_allocator(tmp_path: Path) -> None:
     """A large tensor, gone after the third step, stands in the peaks to the byte."""
     backend().empty_cache()

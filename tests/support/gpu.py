@@ -5,7 +5,7 @@ Work of a known length, slow hosts and copies, waits that raise, and a measured 
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -78,6 +78,24 @@ def slow_copies(ms: float) -> None:
     """Let a copy take much longer than its launch; on a GPU one of many MiB does."""
     if SIMULATED:
         plants.slow_copies(latency_ms=ms)
+
+
+class Graph:
+    """What is queued inside `capture()`, to be replayed."""
+
+    def __init__(self) -> None:
+        self._graph: Any = plants.Graph() if SIMULATED else torch.cuda.CUDAGraph()
+
+    def capture(self) -> AbstractContextManager[None]:
+        """In it nothing runs, and nobody may ask the device."""
+        captured: AbstractContextManager[None] = (
+            self._graph.capture() if SIMULATED else torch.cuda.graph(self._graph)
+        )
+        return captured
+
+    def replay(self) -> None:
+        """Run it again, as one launch."""
+        self._graph.replay()
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def start_two(script: Path, root: Path) -> None:
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
+        "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": "2",
         "LOCAL_WORLD_SIZE": "2",
         "GROUP_RANK": "0",
@@ -44,7 +44,8 @@ def start_two(script: Path, root: Path) -> None:
     assert codes == [0, 0], logs
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

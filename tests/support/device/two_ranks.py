@@ -1,7 +1,9 @@
 """What each of two ranks does in the tests of collectives: in processes of their own."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -16,6 +18,8 @@ from support.device.plants import (
     unplant,
     work,
 )
+from support.fits import read
+from support.gpu import DeviceWork
 from torch import nn
 
 from trainperf.loop import LoopMonitor
@@ -35,8 +39,12 @@ def start(rank: int, root: Path, port: int) -> None:
     attach()
     collectives.register()
     dist.init_process_group(collectives.BACKEND, rank=rank, world_size=2)
-    told = reduce_behind_work(rank) | train(rank) | train_measured(rank, root)
-    torch.save(told, root / f"{rank}.pt")
+    told = reduce_behind_work(rank) | train(rank)
+    slow_operator(ALLREDUCE, REDUCE_MS)
+    with counted_synchronisations() as counts:
+        faults = train_measured(rank, root, f"{NAME}:0", work)
+    unplant()
+    torch.save({**told, "waits": counts, "faults": faults}, root / f"{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
 
@@ -77,21 +85,34 @@ def train(rank: int) -> Told:
     return {"weight": weight, "counts": counts, "streams": reduced}
 
 
-def train_measured(rank: int, root: Path) -> Told:
-    """Train under a monitor: reductions last, and the device of one rank is slower."""
-    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1).to(NAME))
+def start_nccl(rank: int, root: Path, port: int) -> None:
+    """Do the last of it on GPUs: as many ranks as there are, two at most."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.cuda.set_device(rank)
+    size = min(2, torch.cuda.device_count())
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+    faults = train_measured(rank, root, f"cuda:{rank}", DeviceWork().queue)
+    torch.save({"faults": faults}, root / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+def train_measured(
+    rank: int, root: Path, device: str, queue_work: Callable[[float], None]
+) -> dict[str, str]:
+    """Train under a monitor, the device of the second rank slower; what was switched off."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1).to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
-    scaler = torch.amp.GradScaler(NAME)
-    slow_operator(ALLREDUCE, REDUCE_MS)
+    kind = device.partition(":")[0]
+    scaler = torch.amp.GradScaler(kind)
     monitor = LoopMonitor(root / "run", report=False).watch(model, optimizer, scaler)
-    with counted_synchronisations() as counts, monitor:
+    with monitor:
         for number, inputs in enumerate(monitor.batches([torch.ones(2, 4)] * MEASURED)):
-            if number == SETTLED:  # DDP builds its buckets anew before, with copies to the host
+            if number == SETTLED and kind == NAME:  # DDP builds its buckets anew before
                 extension().reset_sync_counts()
             with monitor.phase("h2d"):
-                rows = inputs.to(NAME, non_blocking=True)
-            with monitor.phase("forward"), torch.autocast(NAME, dtype=torch.float16):
-                work(LATE_MS * rank)
+                rows = inputs.to(device, non_blocking=True)
+            with monitor.phase("forward"), torch.autocast(kind, dtype=torch.float16):
+                queue_work(LATE_MS * rank)
                 loss = model(rows).square().mean()
             with monitor.phase("backward"):
                 scaler.scale(loss).backward()
@@ -101,5 +122,11 @@ def train_measured(rank: int, root: Path) -> Told:
                 optimizer.zero_grad()
             monitor.end_step(loss)
             torch.accelerator.synchronize()  # so that what a rank waits for is seen in its step
-    unplant()
-    return {"waits": counts, "faults": dict(monitor.monitor.guard.faults)}
+    return dict(monitor.monitor.guard.faults)
+
+
+def tails_ms(root: Path, ranks: int) -> list[float]:
+    """The median tail of each rank, once DDP has settled."""
+    (run,) = {path.parent for path in root.rglob("steps-rank*.jsonl")}
+    known = [read(run, rank).fact("tail_ns")[SETTLED:] for rank in range(ranks)]
+    return [median(tail for tail in tails if tail is not None) / 1e6 for tails in known]
