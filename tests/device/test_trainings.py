@@ -1,6 +1,5 @@
 """A full training through each door on the device, and what its report says."""
 
-import io
 import math
 import os
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from support.device.plants import (
 from support.device.trainings import DOORS, INIT_SCALE, STEPS
 from support.fits import Ran, read
 from torch import nn
-from trainperf.reports.run.formats import rendered
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -30,6 +28,8 @@ from trainperf.core.phases import Gap
 from trainperf.core.readings import DATA_STALL_FRACTION, HOST_BOUND_FRACTION, OVERFLOW_RATE
 from trainperf.loop import LoopMonitor
 from trainperf.remedies import DevicePrefetcher
+from trainperf.reports.layout.text import as_text
+from trainperf.reports.run.document import run_document
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def known_to_accelerate(device: torch.device) -> Iterator[None]:
 def report_of(run: Path) -> tuple[Summary, str]:
     """What was measured, and the text that a user sees."""
     summary = summarize(Run.open(run))
-    return summary, rendered(summary, io.StringIO(), full=True)
+    return summary, as_text(run_document(summary))
 
 
 def value(summary: Summary, name: str) -> float:
