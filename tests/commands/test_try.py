@@ -111,10 +111,11 @@ def test_a_trial_that_ends_the_script_costs_only_itself(tmp_path: Path) -> None:
     assert len([path for path in (tmp_path / "runs/try").iterdir() if path.is_dir()]) == 1
 
 
-def test_what_can_be_tried_is_listed_and_what_applies_to_a_run(tmp_path: Path) -> None:
+def test_what_can_be_tried_is_listed_and_what_did_not_apply_to_a_run(tmp_path: Path) -> None:
     """Nothing is started; a script is refused, because only its training knows."""
     script = written(tmp_path)
-    assert command(tmp_path, "--only", "no_update", script).returncode == 0
+    chosen = ("--only", "no_update", "--only", "no_reduction")
+    assert command(tmp_path, *chosen, script).returncode == 0
     (run,) = (tmp_path / "runs").rglob("trainperf")
 
     all_of_them = command(tmp_path, "--list")
@@ -123,7 +124,7 @@ def test_what_can_be_tried_is_listed_and_what_applies_to_a_run(tmp_path: Path) -
 
     assert "    autocast_bf16      AMP in bf16" in all_of_them.stdout
     why = {each["id"]: each["why_not"] for each in here}
-    assert why["no_reduction"] == "one rank reduces nothing"
+    assert why["no_reduction"] == "one rank has nothing to reduce"
     assert why["no_update"] == ""
     assert refused.returncode == 2
     assert "give a run directory of it" in refused.stderr
