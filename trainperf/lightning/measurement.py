@@ -10,16 +10,15 @@ from typing import Any, ClassVar
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 
-from trainperf.core.steps.records import FINISHED, INTERRUPTED
+from trainperf.core.launch_environment import TrialsOver
+from trainperf.core.steps.records import FINISHED, INTERRUPTED, ended_by
 from trainperf.lightning.session import Session
-from trainperf.lightning.trials import tunes
-from trainperf.loop.fit import Fit, reason_of
+from trainperf.loop.fit import Fit
 from trainperf.loop.options import FitOptions
 from trainperf.meters import Measure
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.profiling.options import ScheduledProfile
-from trainperf.trials.batch_source import TrialsOver
 
 
 _USED = frozenset({"setup", "teardown", "on_exception", "on_save_checkpoint", "on_load_checkpoint"})
@@ -91,18 +90,16 @@ class Measurement(Callback):
     ) -> None:
         """Files are closed, the profiler is restored, and the numbers so far are reported."""
         del trainer, pl_module
-        self._end(reason_of(type(exception)))
+        self._end(ended_by(type(exception)))
 
     def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """The fit is over."""
-        del pl_module
+        del trainer, pl_module
         session = self.session
         if stage == "fit":
             self._end(FINISHED)
-        if session is None or session.fit.trials is None:
-            return
-        if session.fit.monitor.started or not tunes(trainer):
-            raise TrialsOver  # the fit was over first
+        if session is not None and session.fit.tries and session.fit.monitor.started:
+            raise TrialsOver  # the fit was over first; that of a tuner never began
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction, demand_mask
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.recording.sinks.base import Sink
-from trainperf.trials import Trial, TrialOptions
 
 
 log = logging.getLogger("trainperf")
@@ -66,7 +65,7 @@ class FitOptions:
     """Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading."""
     aggregate: bool = False
     """Whether loggers get readings over all ranks, too, while training."""
-    trials: Sequence[Trial] = ()
+    trials: Sequence[object] = ()
     """Changes of your own (`trainperf.trials.Trial`) that `trainperf try` switches on and off
     before the built-in ones.  In a training that goes on nothing is tried."""
 
@@ -83,8 +82,14 @@ class FitOptions:
             raise ConfigError(f"audit_at={self.audit_at}: steps count from 0; try audit_at=20")
         own = Extensions.of(self.meters, self.sinks, self.probes)
         self.meters, self.sinks, self.probes = own.meters, own.sinks, own.probes
-        TrialOptions.of(self.trials)
-        if self.trials and LaunchOptions.of_this_process().trials is None:
+        if self.trials:
+            self._demand_trials()
+
+    def _demand_trials(self) -> None:
+        from trainperf.loop.trials import demanded  # noqa: PLC0415 it loads every change there is
+
+        demanded(self.trials)
+        if LaunchOptions.of_this_process().trials is None:
             log.warning("trainperf: %s", NOTHING_TRIED)
 
     @property
