@@ -28,26 +28,15 @@ from torch import nn, optim
 from torch.utils.data import DataLoader, TensorDataset
 from typing_extensions import Self
 
+from trainperf.core.launch_environment import TrialsOver
 from trainperf.core.phases import Gap, Phase
-from trainperf.core.steps.records import FINISHED, ended_by
+from trainperf.core.steps.records import ended_by
 from trainperf.loop import FitOptions
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import optimizers_in
 from trainperf.loop.monitor import device_of, no_device_copy
 from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.process_objects import UntracedHook
-from trainperf.trials.batch_source import TrialsOver
-from trainperf.trials.training import Training
-
-
-class UnendingTraining(Training):
-    """Of which changes are tried without its batches, under `trainperf try`."""
-
-    over = False
-
-    def end(self) -> None:
-        """What follows would save what the trials have trained: the next fetch raises."""
-        self.over = True
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -75,7 +64,6 @@ class TrainPerfHandlers(FitOptions):
             device=device, module=model, optimizers=optimizers_in(optimizer), scaler=scaler
         )
         self._model, self._trainer = model, trainer
-        self._training: UnendingTraining | None = None
         self._open = ""
         """The phase that goes on; none between two."""
         self._fit = Fit(self)
@@ -109,8 +97,7 @@ class TrainPerfHandlers(FitOptions):
 
         No handler of EXCEPTION_RAISED does: an engine with one takes the exception for handled.
         """
-        over = kind is not None and issubclass(kind, TrialsOver)
-        self._fit.end(FINISHED if over else ended_by(kind))
+        self._fit.end(ended_by(kind))
 
     # -- events -------------------------------------------------------------------------------
 
@@ -164,14 +151,8 @@ class TrainPerfHandlers(FitOptions):
             micro_batches=self.gradient_accumulation_steps,
             period=state.epoch_length or 0,
             reasons=no_device_copy(objects.device),
-            training=self._trials,
+            takes_batches=False,
         )
-
-    def _trials(self, _: object) -> Training:
-        objects = self._objects
-        training = UnendingTraining(self._model, objects.optimizers, objects.device, None)
-        self._training = training
-        return training
 
     # -- the timeline -------------------------------------------------------------------------
 
@@ -186,7 +167,7 @@ class TrainPerfHandlers(FitOptions):
 
     def _asks_for_batch(self) -> None:
         self._move()
-        if self._training is not None and self._training.over:
+        if self._fit.tried:
             raise TrialsOver
         self._fit.phases.fetch_begins()
 

@@ -74,6 +74,14 @@ def test_the_offline_tower_loads_no_torch(module: str) -> None:
     assert not loaded_by(f"import {module}") & set(HEAVY)
 
 
+def test_what_a_training_loads_is_neither_trials_nor_advice() -> None:
+    """They are for a process of its own, and for the report; and scipy is for statistics."""
+    loaded = loaded_by("import trainperf.lightning, trainperf.huggingface, trainperf.loop")
+    rest = ("trainperf.trials", "trainperf.analysis", "trainperf.reports", "trainperf.comparison")
+
+    assert [name for name in loaded if name.startswith(rest)] == []
+
+
 def test_the_package_can_be_imported_where_there_is_no_unix() -> None:
     """What only Unix has is imported where it is used, behind a question whether it is there."""
     for path in (ROOT / "trainperf").rglob("*.py"):

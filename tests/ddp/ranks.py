@@ -18,10 +18,9 @@ from support.fits import At, Loader, Model, Sleeper, awake, trainer
 from torch.autograd import Variable
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from trainperf.core.launch_environment import VARIABLE, LaunchOptions, TrialLaunch
+from trainperf.core.launch_environment import VARIABLE, LaunchOptions, TrialLaunch, TrialsOver
 from trainperf.lightning import TrainPerf
 from trainperf.trials import Trial
-from trainperf.trials.batch_source import TrialsOver
 
 
 RANK = int(os.environ["RANK"])

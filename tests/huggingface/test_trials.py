@@ -12,9 +12,9 @@ from transformers import TrainerCallback
 
 from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.errors import ConfigError
+from trainperf.core.launch_environment import TrialsOver
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.trials import Trial
-from trainperf.trials.batch_source import TrialsOver
 
 
 def nothing() -> None:

@@ -16,8 +16,9 @@ from support.live import micro_batch_done
 from trainperf.core.phases import PHASES, Phase, Tag
 from trainperf.core.steps.records import GapRecord
 from trainperf.lightning.boundaries import Boundaries
-from trainperf.recording.guard import Guard
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.loop import FitOptions
+from trainperf.loop.fit import Fit
+from trainperf.recording.recorder import Draft
 from trainperf.testing import FakeClock
 
 
@@ -37,9 +38,9 @@ class Replayed:
 
     def __init__(self, log: str, passing: Passing, **settings: bool) -> None:
         self.clock = FakeClock()
-        self.recorder = Recorder(self.clock)
-        self.guard = Guard()
-        self.boundaries = Boundaries(self.recorder, self.guard)
+        fit = Fit(FitOptions(), self.clock)
+        self.recorder, self.guard = fit.recorder, fit.guard
+        self.boundaries = Boundaries(fit)
         for name, value in settings.items():
             setattr(self.boundaries, name, value)
         self._brackets: dict[str, Any] = {}

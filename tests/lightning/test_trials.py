@@ -22,12 +22,11 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.core.errors import ConfigError
-from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
+from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, TrialsOver
 from trainperf.core.phases import Tag
 from trainperf.lightning import TrainPerf
-from trainperf.lightning.trials import ModuleLog
+from trainperf.lightning.trials import LightningTraining
 from trainperf.trials import Trial
-from trainperf.trials.batch_source import TrialsOver
 from trainperf.trials.builtin.free_loader import free_loader
 from trainperf.trials.training import Training
 
@@ -344,19 +343,22 @@ def test_a_learning_rate_is_found_before_anything_is_tried(process: TrialRun) ->
 
 def test_what_the_module_logs_is_dropped_as_told_and_comes_back() -> None:
     """Whether it is logged by itself or in a dictionary."""
-    model = pl.LightningModule()
     logged: list[str] = []
-    model.log = lambda name, *_, **__: logged.append(name)  # type: ignore[assignment, method-assign]
-    rare = ModuleLog(model)
-    del model.__dict__["log"]
 
-    rare.set_interval(3)
+    class Logs(pl.LightningModule):
+        def log(self, name: str, *_: Any, **__: Any) -> None:
+            logged.append(name)
+
+    model, rare = Logs(), LightningTraining.__new__(LightningTraining)
+    rare.module, rare._steps = model, 0
+
+    rare.set_values_interval(3)
     for step in range(7):
+        rare._steps = step
         model.log(f"loss{step}", 0.0)
-        rare.step_ended()
-    rare.set_interval(0)
+    rare.set_values_interval(0)
     model.log("never", 0.0)
-    rare.set_interval(1)
+    rare.set_values_interval(1)
 
     assert logged == ["loss0", "loss3", "loss6"]
     assert "log" not in model.__dict__

@@ -1,12 +1,14 @@
 """After the fit: rank 0 waits for the others' last line, writes the summary, prints the report."""
 
-import json
 import time
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from support.live import HostFit
 
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
 from trainperf.core.run_directory import record_file
 from trainperf.core.steps.records import RunInfo
@@ -16,6 +18,12 @@ from trainperf.recording.sinks.base import Outputs
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.run.document import run_document
+
+
+def closed(run: Path, ranks: int = 1, writer: Any = None) -> Summary:
+    """What is written when a fit is closed that prints nothing."""
+    close_run(run, ranks=ranks, aloud=False, outputs=Outputs(run=run, writer=writer))
+    return msgspec.json.decode((run / "summary.json").read_bytes(), type=Summary)
 
 
 def ended(run: Path, rank: int = 0, attempt: int = 0) -> None:
@@ -28,10 +36,10 @@ def test_the_summary_is_written_and_the_report_printed(
 ) -> None:
     """With the directory it can be read from again."""
     ended(tmp_path)
-    summary = close_run(tmp_path, ranks=1, aloud=True)
+    close_run(tmp_path, ranks=1, aloud=True)
     out = capsys.readouterr().out
 
-    assert json.loads((tmp_path / "summary.json").read_text())["readings"]
+    summary = msgspec.json.decode((tmp_path / "summary.json").read_bytes(), type=Summary)
     assert summary.readings["step_s"].value == pytest.approx(0.001, rel=0.002)
     assert out.startswith("\ntrainperf ·")
     assert out.endswith(f"{tmp_path}\n")
@@ -114,7 +122,7 @@ def test_a_writer_gets_the_report_as_markdown(tmp_path: Path) -> None:
     """As Lightning's TensorBoard logger does; the curves of one rank are there already."""
     ended(tmp_path)
     board = Board()
-    summary = close_run(tmp_path, ranks=1, aloud=False, outputs=Outputs(run=tmp_path, writer=board))
+    summary = closed(tmp_path, writer=board)
 
     assert board.texts == {"trainperf/summary": (as_markdown(run_document(summary)), 40)}
     assert board.scalars == {}
@@ -130,8 +138,7 @@ def test_a_writer_without_texts_is_left_alone(tmp_path: Path) -> None:
         add_scalar = Board.add_scalar
         add_custom_scalars = Board.add_custom_scalars
 
-    outputs = Outputs(run=tmp_path, writer=Scalars())
-    assert close_run(tmp_path, ranks=1, aloud=False, outputs=outputs).run.steps == 40
+    assert closed(tmp_path, writer=Scalars()).run.steps == 40
 
 
 def test_of_several_ranks_the_readings_of_all_come_last(tmp_path: Path) -> None:
@@ -141,6 +148,6 @@ def test_of_several_ranks_the_readings_of_all_come_last(tmp_path: Path) -> None:
         parts = RunParts(info=RunInfo(rank=rank, world_size=2))
         HostFit(sinks=sinks, parts=parts).steps(40).finish()
     board = Board()
-    summary = close_run(tmp_path, ranks=2, aloud=False, outputs=Outputs(run=tmp_path, writer=board))
+    summary = closed(tmp_path, 2, board)
 
     assert board.scalars["trainperf/step_s"] == (summary.readings["step_s"].value, 40)

@@ -7,7 +7,6 @@ from trainperf.core.phases import Phase
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import ProbeSet
-from trainperf.recording.timeline import PhaseBracket
 
 
 def on_device() -> tuple[DeviceFit, PhaseContexts]:
@@ -84,4 +83,4 @@ def test_without_a_device_a_phase_is_the_cheapest_bracket(name: str) -> None:
     fit = DeviceFit()
     brackets = PhaseContexts(fit.monitor.recorder, fit.monitor.guard, ProbeSet())
 
-    assert isinstance(brackets[name], PhaseBracket)
+    assert brackets[name].__exit__ == fit.monitor.recorder.leave

@@ -19,11 +19,16 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import Trials
-from trainperf.core.launch_environment import LaunchOptions, LaunchSignal, TrialLaunch, signals_in
+from trainperf.core.launch_environment import (
+    LaunchOptions,
+    LaunchSignal,
+    TrialLaunch,
+    TrialsOver,
+    signals_in,
+)
 from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
 from trainperf.plugins.outside_updates import ProcessUpdates
-from trainperf.trials.batch_source import TrialsOver
 
 
 __all__ = ["one_thread", "updates"]

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.live import micro_batch_done
@@ -145,7 +147,8 @@ def test_a_device_stalls_for_the_loader_alone(loop: Loop) -> None:
     marks: list[tuple[Mark, int]] = []
     loop.fetch(20)
     loop.forward()
-    loop.waits.brackets.mark = lambda mark: marks.append((mark, loop.now_ns))
+    probe: Any = SimpleNamespace(name="marks", mark=lambda mark: marks.append((mark, loop.now_ns)))
+    loop.waits.phases = PhaseContexts(loop.recorder, Guard(), ProbeSet(marks=probe))
     loop.update()
     begun_ns = loop.now_ns
     loop.spend(5)

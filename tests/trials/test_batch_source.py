@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from trainperf.core.errors import ConfigError
-from trainperf.trials.batch_source import BatchSource, Rearrangement, TrialsOver
+from trainperf.core.launch_environment import TrialsOver
+from trainperf.trials.batch_source import BatchSource, Rearrangement
 
 
 def loader(samples: int = 12, **settings: object) -> "DataLoader[tuple[torch.Tensor, ...]]":

@@ -51,6 +51,13 @@ class TrialLaunch:
     """Ids of the trials that ended one, each with what happened."""
 
 
+class TrialsOver(SystemExit):
+    """The run was started for its trials, and they are over."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlan:
     """Which step of a fit is audited."""

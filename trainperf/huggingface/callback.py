@@ -8,12 +8,12 @@ from pathlib import Path
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from typing_extensions import Self, override
 
-from trainperf.core.steps.records import FINISHED, INTERRUPTED
+from trainperf.core.launch_environment import TrialsOver
+from trainperf.core.steps.records import FINISHED, INTERRUPTED, ended_by
+from trainperf.huggingface.disposable import without_end, without_reports
 from trainperf.huggingface.session import MeasuredTraining
-from trainperf.huggingface.trials import without_end, without_reports
-from trainperf.loop.fit import Fit, reason_of
+from trainperf.loop.fit import Fit
 from trainperf.loop.options import FitOptions
-from trainperf.trials.batch_source import TrialsOver
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -48,7 +48,7 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End a training that raised, with the name of what it raised."""
-        self._end(INTERRUPTED if kind is None else reason_of(kind))
+        self._end(INTERRUPTED if kind is None else ended_by(kind))
 
     @property
     def run(self) -> Path | None:
@@ -84,7 +84,7 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
         """Model, optimizer and loader exist."""
         self._end(INTERRUPTED)
         begun, self._begun = self._begun or Fit(self), None
-        if begun.trials is not None:
+        if begun.tries:
             without_reports(self)
         self.training = MeasuredTraining(begun, self, args, state, kwargs)
         # No event tells of a training that raised: its hooks go with the Trainer at the latest.
@@ -100,7 +100,7 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
     ) -> None:
         """The training is over."""
         self._end()
-        if self.training is not None and self.training.fit.trials is not None:
+        if self.training is not None and self.training.fit.tries:
             raise TrialsOver
 
     def _end(self, reason: str = FINISHED) -> None:

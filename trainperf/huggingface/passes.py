@@ -12,11 +12,10 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from trainperf.core.phases import FIRST_GAP, Phase
+from trainperf.core.phases import FIRST_GAP
 from trainperf.huggingface import moves
 from trainperf.huggingface.moves import MOVES
 from trainperf.loop.fit import Fit
-from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.process_objects import UntracedHook, batch_of, living, nothing
 
 
@@ -24,7 +23,8 @@ Hears = Callable[..., object]
 Place = tuple[Callable[[Hears], object], Hears]
 """What puts a function to where it is called, and the function: it may be timed there."""
 
-_NEITHER, _FORWARD, _BACKWARD = -1, MOVES[moves.FORWARD].slot, MOVES[moves.BACKWARD].slot
+_FORWARD, _BACKWARD = MOVES[moves.FORWARD].slot, MOVES[moves.BACKWARD].slot
+_PASSES = (_FORWARD, _BACKWARD)
 _LOOP = int(MOVES[moves.BACKWARD].next_phase)
 
 
@@ -40,8 +40,6 @@ class Passes:
     def __init__(self, fit: Fit) -> None:
         self.backward_unseen = False
         """Whether a forward was not followed by Accelerate's `backward`."""
-        self.now = _NEITHER
-        """The pass that goes on, as a phase."""
         self.batch: object = None
         """What the model was called with in this micro-batch."""
         self.loss: object = None
@@ -69,13 +67,6 @@ class Passes:
             (partial(setattr, self, "backward_ends"), self._backward_ends),
         ]
 
-    def end(self) -> None:
-        """Forward is over, and no backward was heard of."""
-        self.now = _NEITHER
-        self.backward_unseen = True
-        self._recorder.rest(Phase.OTHER)
-        self._fit.phases.mark(Mark.FORWARD_ENDS)
-
     def _bracketed(self, backward: Callable[..., object]) -> Callable[..., object]:
         """Accelerate's `backward` with its phase around it."""
 
@@ -89,35 +80,24 @@ class Passes:
         return measured
 
     def _backward_begins(self, loss: torch.Tensor) -> None:
-        recorder = self._recorder
-        if recorder.draft is None or recorder.slot >= FIRST_GAP:
-            return
-        self.now = _BACKWARD
-        recorder.rest(_BACKWARD)
-        self.loss = loss.detach()
-        if self._fit.phases.watches_backward:
-            self._fit.phases.mark(Mark.FORWARD_ENDS)
+        if self._recorder.slot < FIRST_GAP:
+            self._fit.phases.rest(_BACKWARD)
+            self.loss = loss.detach()
 
     def _backward_ends(self) -> None:
-        if self.now != _BACKWARD:
-            return
-        self.now = _NEITHER
-        if self._fit.phases.watches_backward:
-            self._fit.phases.mark(Mark.BACKWARD_ENDS)
-            self._fit.phases.tail_ends()
-        self._recorder.rest(_LOOP)
+        if self._recorder.slot == _BACKWARD:
+            self._fit.phases.rest(_LOOP)
 
     def _forward_begins(
         self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         """A forward that is trained; further ones of the micro-batch are part of it."""
-        recorder = self._recorder
-        trains = module.training and torch.is_grad_enabled() and recorder.draft is not None
-        if self.now >= 0 or not trains or recorder.slot >= FIRST_GAP:
+        slot = self._recorder.slot
+        trains = module.training and torch.is_grad_enabled()
+        if slot in _PASSES or slot >= FIRST_GAP or not trains:
             return
-        self.now = _FORWARD
         self.batch = batch_of(args, kwargs)
-        recorder.rest(_FORWARD)
+        self._fit.phases.rest(_FORWARD)
         if self._fit.audit is not None:
             self._fit.begin_batch()
 

@@ -13,22 +13,21 @@ import torch
 import transformers
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from trainperf.core.launch_environment import TrialsOver
 from trainperf.core.loop_kind import HUGGING_FACE
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.phases import Gap, Tag
+from trainperf.core.phases import Gap
 from trainperf.huggingface import moves
 from trainperf.huggingface.moves import MOVES
 from trainperf.huggingface.passes import Passes, Place
 from trainperf.huggingface.run_info import configuration, objects, writer_of
-from trainperf.huggingface.trials import HuggingFaceTraining
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.prepared_loaders import ACCELERATED, BracketedBatches, carried
 from trainperf.recording.hook_cost import HookCost, HookPrice
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.sinks.loggers import CurveSink
-from trainperf.trials.batch_source import BatchSource, TrialsOver
-from trainperf.trials.training import Training
 
 
 _DATA_WAIT, _OPTIMIZER = MOVES[moves.BATCH].slot, MOVES["on_pre_optimizer_step"].slot
@@ -65,7 +64,6 @@ class MeasuredTraining:
         self._callback, self._args = callback, args
         # The Trainer alone holds its state, so that the end of one is that of the other.
         self._state: TrainerState = weakref.proxy(state)
-        self._trained: HuggingFaceTraining | None = None
         self._batches: BracketedBatches | None = None
         self._under: int | None = None
         """What goes on after a pause that nobody announced."""
@@ -88,17 +86,17 @@ class MeasuredTraining:
             loader=given.get("train_dataloader"),
             config=configuration(args, self._objects),
             software={"transformers": transformers.__version__},
-            writer=None if fit.trials else fit.guard.run(CurveSink.name, make),
+            writer=None if fit.tries else fit.guard.run(CurveSink.name, make),
             log_every=max(1, int(state.logging_steps or 50)),
             notes=self._notes,
-            training=self._training,
+            micro_batches=args.gradient_accumulation_steps,
+            trials=self._trials,
         )
 
-    def _training(self, source: BatchSource | None) -> Training:
-        self._trained = HuggingFaceTraining(
-            self._objects, source, self._args, self._state, self._callback
-        )
-        return self._trained
+    def _trials(self, fit: Fit, facts: FitFacts) -> Probe:
+        from trainperf.huggingface.trials import HuggingFaceTraining  # noqa: PLC0415 it loads every change there is
+
+        return HuggingFaceTraining(fit, facts, self._args, self._state, self._callback).probe()
 
     def _listen(self, given: Mapping[str, object]) -> None:
         """Hear of events, of the loader, the model and the Accelerator, until the end."""
@@ -112,17 +110,14 @@ class MeasuredTraining:
         self._places += self._passes.attach(self._objects.module, optimizer, fit.undo)
         if hasattr(loader, ACCELERATED):
             self._wrap(loader)
-        self._cost = fit.cost = HookCost(
-            monotonic_ns, fit.guard, HookPrice(monotonic_ns, passes=False)
-        )
-        fit.on_settled = self._hear
-        self._hear()
+        price = HookPrice(monotonic_ns, passes=False)
+        fit.time(HookCost(monotonic_ns, fit.guard, price), self._hear)
 
     def _wrap(self, loader: object) -> None:
         fit, inner, phases = self.fit, getattr(loader, ACCELERATED), self.fit.phases
         copied = partial(phases[MOVES[moves.COPY].phase.label].__exit__, None, None, None)
         carry = carried(loader, fit.guard.bracket(Fit.hooks, self._copies, copied))
-        self._batches = batches = BracketedBatches(inner, nothing, nothing, carry, fit.source)
+        self._batches = batches = BracketedBatches(inner, nothing, nothing, carry, fit.through)
         self._places.append((partial(setattr, batches, "begins"), phases.fetch_begins))
         self._places.append((partial(setattr, batches, "ends"), phases.fetch_ends))
         setattr(loader, ACCELERATED, batches)
@@ -131,9 +126,8 @@ class MeasuredTraining:
 
     def _hear(self) -> None:
         """Have everything called in its place, timed as long as its cost is not settled."""
-        cost = self.fit.cost
         for put, hears in self._places:
-            put(hears if cost is None else cost.timed(hears))
+            put(self.fit.timed(hears))
 
     @property
     def _unseen(self) -> bool:
@@ -151,7 +145,7 @@ class MeasuredTraining:
         """All batches of the next step are there."""
         if not self._unseen:
             return
-        if self._trained is not None and self._trained.over:
+        if self.fit.tried:
             raise TrialsOver
         phases, recorder = self.fit.phases, self.recorder
         if recorder.awaits_batch:
@@ -169,7 +163,7 @@ class MeasuredTraining:
         if scaler is not None:
             for optimizer in self._objects.optimizers:
                 scaler.attempt(optimizer)
-        self.recorder.rest(_OPTIMIZER)
+        self.fit.phases.rest(_OPTIMIZER)
 
     def on_optimizer_step(self, *_: object) -> None:
         """It has returned."""
@@ -211,7 +205,7 @@ class MeasuredTraining:
 
     def _keep_trying(self, control: TrainerControl) -> None:
         """Nothing is evaluated or saved of a training that is thrown away."""
-        if self._trained is not None:
+        if self.fit.tries:
             control.should_evaluate = control.should_save = False
 
     # -- the loader ---------------------------------------------------------------------------
@@ -224,22 +218,12 @@ class MeasuredTraining:
     # -- the step -----------------------------------------------------------------------------
 
     def _micro_batch(self, *, complete: bool) -> None:
-        fit, passes, draft = self.fit, self._passes, self.recorder.draft
-        if passes.now >= 0:
-            passes.end()
+        passes = self._passes
         batch, loss = passes.batch, passes.loss
         passes.batch = passes.loss = None
-        self.recorder.rest(_CALLBACKS if complete else _OTHER)
-        accumulated = self._args.gradient_accumulation_steps
-        if complete and draft is not None and draft.micro_batches + 1 < accumulated:
-            draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
-        begun = monotonic_ns()
-        fit.micro_batch(batch, loss, complete=complete, begun=begun)
-        if fit.cost is not None:
-            self._cost.forward()
-            self._cost.without(begun)  # the monitor counts itself, and an audit is no usual cost
-            if complete:
-                fit.settle_cost()
+        passes.backward_unseen |= loss is None and batch is not None
+        self.fit.phases.rest(_CALLBACKS if complete else _OTHER)
+        self.fit.micro_batch(batch, loss, complete=complete, begun=monotonic_ns())
 
     # -- pauses -------------------------------------------------------------------------------
 

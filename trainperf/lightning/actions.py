@@ -127,12 +127,6 @@ MOVES: Mapping[Role, Move] = {
 """What the actions of a role move; the other roles move nothing."""
 
 
-def overrides(owner: object, base: type, hook: str) -> bool:
-    """Whether a hook is more than the no-op of its base."""
-    function = getattr(owner, hook, None)
-    return getattr(function, "__func__", function) is not getattr(base, hook, None)
-
-
 def role_of(action: Action, *, overridden: bool) -> Role:
     """What an action means; *overridden* says whether the hook is more than the base's no-op."""
     role = ROLES.get((action.kind, action.hook)) or ROLES.get(("*", action.hook))

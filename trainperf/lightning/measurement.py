@@ -10,24 +10,20 @@ from typing import Any, ClassVar
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 
-from trainperf.core.steps.records import FINISHED, INTERRUPTED
+from trainperf.core.launch_environment import TrialsOver
+from trainperf.core.steps.records import FINISHED, INTERRUPTED, ended_by
 from trainperf.lightning.session import Session
-from trainperf.lightning.trials import tunes
-from trainperf.loop.fit import Fit, reason_of
+from trainperf.loop.fit import Fit
 from trainperf.loop.options import FitOptions
 from trainperf.meters import Measure
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import ScheduledProfile
-from trainperf.trials.batch_source import TrialsOver
 
 
-_USED = frozenset({"setup", "teardown", "on_exception", "on_save_checkpoint", "on_load_checkpoint"})
-_HOOKS = tuple(
-    name
-    for name in vars(Callback)
-    if (name.startswith("on_") or name in ("setup", "teardown")) and name not in _USED
-)
+_USED = frozenset({"on_train_start", "on_exception", "on_save_checkpoint", "on_load_checkpoint"})
+_HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_") and name not in _USED)
 """Hooks that Lightning skips, bracket and all, while the attribute is `None`."""
 
 
@@ -63,7 +59,7 @@ class Measurement(Callback):
             next((each for each in attached if isinstance(each, ScheduledProfile)), None),
         )
         # Lightning has no action of its own around the sanity check: our empty hooks bring one.
-        self._listen("on_sanity_check_start", "on_sanity_check_end", "on_train_start")
+        self._listen(on_sanity_check_start=nothing, on_sanity_check_end=nothing)
 
     def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Model, optimizers and loaders exist."""
@@ -74,35 +70,35 @@ class Measurement(Callback):
         earlier = str(self._restored.get("run", ""))
         session.totals = dict(self._restored.get("totals", {}))
         session.continues = earlier
-        self._listen()
         if not session.start(pl_module):
             self._end("failed")
             return
-        guard = session.fit.guard
-        self._hear("on_train_batch_end", guard.wrap(Monitor.part, session.on_train_batch_end))
-        if session.fit.audit is not None:
-            self._hear("on_train_batch_start", self._batch_begins)
+        fit = session.fit
+        hooks: dict[str, Callable[..., object]] = {
+            "on_train_batch_end": fit.guard.wrap(Monitor.part, session.on_train_batch_end)
+        }
+        if fit.audit is not None:
+            hooks["on_train_batch_start"] = self._batch_begins
         if session.hears_updates:
-            hears = guard.wrap(Fit.hooks, session.on_before_optimizer_step)
-            self._hear("on_before_optimizer_step", hears)
+            hears = fit.guard.wrap(Fit.hooks, session.on_before_optimizer_step)
+            hooks["on_before_optimizer_step"] = hears
+        self._listen(**hooks)
 
     def on_exception(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException
     ) -> None:
         """Files are closed, the profiler is restored, and the numbers so far are reported."""
         del trainer, pl_module
-        self._end(reason_of(type(exception)))
+        self._end(ended_by(type(exception)))
 
     def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """The fit is over."""
-        del pl_module
+        del trainer, pl_module
         session = self.session
         if stage == "fit":
             self._end(FINISHED)
-        if session is None or session.fit.trials is None:
-            return
-        if session.fit.monitor.started or not tunes(trainer):
-            raise TrialsOver  # the fit was over first
+        if session is not None and session.fit.tries and session.fit.monitor.started:
+            raise TrialsOver  # the fit was over first; that of a tuner never began
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -119,42 +115,32 @@ class Measurement(Callback):
         """A batch is about to be trained, until no further step will be audited."""
         fit = None if self.session is None else self.session.fit
         if fit is None or fit.audit is None:
-            self._mute("on_train_batch_start")
+            self._hear("on_train_batch_start", None)
         else:
             fit.begin_batch()
 
-    def _listen(self, *hooks: str) -> None:
-        """Be called at these hooks only: each one costs the loop a bracket."""
+    def _listen(self, **hooks: Callable[..., object]) -> None:
+        """Be called at these hooks, and at those of a subclass: each costs the loop a bracket."""
         for name in _HOOKS:
-            if name in hooks:
-                self.__dict__.pop(name, None)
-            else:
-                self._mute(name)
+            self._hear(name, hooks.get(name))
 
-    def _mute(self, name: str) -> None:
-        """Let Lightning skip the hook, unless it is that of a subclass."""
-        if self._is_users(name):
-            self.__dict__.pop(name, None)
-        else:
-            self.__dict__[name] = None
+    def _hear(self, name: str, hook: Callable[..., object] | None) -> None:
+        """Have Lightning call *hook* as if it were a method, before that of a subclass.
 
-    def _hear(self, name: str, hook: Callable[..., object]) -> None:
-        """Have Lightning call *hook* as if it were a method, before the one of a subclass."""
-        if not self._is_users(name):
-            self.__dict__[name] = hook
-            return
-        self.__dict__.pop(name, None)
-        users = getattr(self, name)
+        Where there is neither, it skips it.
+        """
+        own = vars(self)
+        own.pop(name, None)
+        if getattr(type(self), name) is getattr(Measurement, name):
+            own[name] = hook
+        elif hook is not None:
+            hears, users = hook, getattr(self, name)
 
-        def both(*arguments: object) -> None:
-            hook(*arguments)
-            users(*arguments)
+            def both(*arguments: object) -> None:
+                hears(*arguments)
+                users(*arguments)
 
-        self.__dict__[name] = both
-
-    def _is_users(self, name: str) -> bool:
-        """Whether a subclass has a hook of its own there."""
-        return getattr(type(self), name) is not getattr(Measurement, name)
+            own[name] = both
 
     @staticmethod
     def _attached(trainer: "pl.Trainer") -> "list[Measurement]":

@@ -35,7 +35,7 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
         super().setup(trainer, pl_module, stage)
 
     def _demand_alone(self, trainer: "pl.Trainer") -> None:
-        theirs = trainer.profiler
+        theirs: object = trainer.profiler
         while isinstance(theirs, ProfilerRelay):
             theirs = theirs.inner
         if isinstance(theirs, PyTorchProfiler):

@@ -31,11 +31,14 @@ class _Brackets(dict[str, Bracket]):
         return bracket
 
 
-class ProfilerRelay(Profiler):
-    """Stands in for the trainer's profiler between our `setup` and `teardown`."""
+class ProfilerRelay:
+    """Stands in for the trainer's profiler between our `setup` and `teardown`.
+
+    What it does not bracket itself is the inner one's.  It is no `Profiler`, which would tear that
+    down as it goes away.
+    """
 
     def __init__(self, inner: Profiler, bracket: Callable[[str], Bracket | None]) -> None:
-        super().__init__(dirpath=inner.dirpath, filename=inner.filename)
         self.inner = inner
         self._make = bracket
         self._ours = _Brackets(self._own)
@@ -45,7 +48,7 @@ class ProfilerRelay(Profiler):
         # Looked up and called some sixty times every step: without a Python call in between.
         self.__dict__["profile"] = self._brackets.__getitem__
 
-    def profile(self, action_name: str) -> Bracket:  # type: ignore[override]
+    def profile(self, action_name: str) -> Bracket:
         """The bracket of an action."""
         return self._brackets[action_name]
 
@@ -71,21 +74,6 @@ class ProfilerRelay(Profiler):
         if name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)
-
-    def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
-        """Forwarded."""
-        self.inner.setup(stage, local_rank, log_dir)
-
-    def teardown(self, stage: str | None) -> None:
-        """Not forwarded: `Profiler.__del__` calls it, long after the user's profiler went on."""
-
-    def describe(self) -> None:
-        """Forwarded."""
-        self.inner.describe()
-
-    def summary(self) -> str:
-        """Forwarded."""
-        return self.inner.summary()
 
     @property
     def _lightning_module(self) -> "pl.LightningModule | None":
@@ -137,11 +125,12 @@ def install(trainer: "pl.Trainer", bracket: Callable[[str], Bracket | None]) -> 
     """Put a relay in the trainer's profiler's place; a stale one is unwrapped first."""
     restore(trainer)
     relay = ProfilerRelay(trainer.profiler, bracket)
-    trainer.profiler = relay
+    trainer.profiler = cast("Profiler", relay)
     return relay
 
 
 def restore(trainer: "pl.Trainer") -> None:
     """Give the trainer its own profiler back, if a relay stands in for it."""
-    while isinstance(trainer.profiler, ProfilerRelay):
-        trainer.profiler = trainer.profiler.inner
+    profiler: object = trainer.profiler
+    while isinstance(profiler, ProfilerRelay):
+        trainer.profiler = profiler = profiler.inner

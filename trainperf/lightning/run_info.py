@@ -10,8 +10,7 @@ if it goes away, nothing is said of them.
 """
 
 import math
-from collections.abc import Iterable
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import lightning.pytorch as pl
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -90,27 +89,6 @@ def _schedulers(trainer: "pl.Trainer") -> dict[str, Scalar]:
     }
 
 
-class Kept(Protocol):
-    """What is used of one logged result."""
-
-    meta: "Meta"
-
-
-class Meta(Protocol):
-    """How it was logged."""
-
-    name: str
-    prog_bar: bool
-    on_step: bool
-    sync: "Sync"
-
-
-class Sync(Protocol):
-    """Whether it is reduced over the ranks."""
-
-    should: bool
-
-
 class LoggedProbe(Probe):
     """Names of the metrics that `self.log` shows or reduces in every batch.
 
@@ -129,13 +107,7 @@ class LoggedProbe(Probe):
         results = getattr(self._trainer.fit_loop.epoch_loop, "_results", None)
         if not isinstance(results, dict):
             return {}
-        kept: list[Kept] = list(results.values())
-        each = [result.meta for result in kept if result.meta.on_step]
-        return {
-            "prog_bar_metrics": _named(meta for meta in each if meta.prog_bar),
-            "sync_dist_metrics": _named(meta for meta in each if meta.sync.should),
-        }
-
-
-def _named(metrics: Iterable[Meta]) -> str:
-    return ", ".join(dict.fromkeys(meta.name for meta in metrics))
+        each = [result.meta for result in results.values() if result.meta.on_step]
+        shown = dict.fromkeys(meta.name for meta in each if meta.prog_bar)
+        reduced = dict.fromkeys(meta.name for meta in each if meta.sync.should)
+        return {"prog_bar_metrics": ", ".join(shown), "sync_dist_metrics": ", ".join(reduced)}

@@ -1,25 +1,24 @@
 """One fit of a Trainer under measurement: its actions, updates and batches as those of a `Fit`."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import lightning.pytorch as pl
 import torch.distributed as dist
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.optim import Optimizer
 
 from trainperf.core import spool
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.phases import Tag
 from trainperf.core.places import AnyPath
 from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
-from trainperf.lightning.actions import Action, overrides
+from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
-from trainperf.lightning.optimizer_updates import Updates
 from trainperf.lightning.run_info import (
     LoggedProbe,
     configuration,
@@ -27,16 +26,15 @@ from trainperf.lightning.run_info import (
     objects,
     period,
 )
-from trainperf.lightning.trials import DisposableTrainer, LightningTraining
 from trainperf.loop.fit import PATIENCE, Fit, FitFacts
+from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.meters import Measure
 from trainperf.recording.bracket_cost import BracketCost
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.recording.shared_run import written
-from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.training import Training
 
 
 BATCH_IS_STEP = f"no optimizer step in {PATIENCE} batches, so every batch counts as a step"
@@ -70,25 +68,24 @@ class Session:
     ) -> None:
         self.fit = fit
         self.recorder = fit.recorder
-        self.boundaries = Boundaries(self.recorder, fit.guard)
+        self.boundaries = Boundaries(fit)
         self.continues = ""
         self.totals: dict[str, int] = {}
         self._measures, self._mask, self._profile = measures, mask, profile
         self._trainer = trainer
-        self._updates = Updates(trainer)
-        self._training: LightningTraining | None = None
+        self._count: Callable[[], int] = int
+        """Updates so far, as Lightning counts them."""
         self._step = 0
         self._batch_is_step = self._manual = False
-        self._accumulation = 1
         self._attempt: Callable[[Optimizer], object] = nothing
         """Tells the scaler's probe of an update that is due."""
-        self._disposable: DisposableTrainer | None = None
-        if fit.trials is not None:
-            self._disposable = DisposableTrainer(trainer)
-            fit.closing.callback(self._disposable.remove_files)
+        self._before_update: Callable[[Optimizer], object] = nothing
+        """Tells a training under trial."""
+        self._stand_ins: Sequence[Logger] = ()
+        if fit.tries:
+            self._dispose()
         self.relay = relays.install(trainer, fit.guard.wrap(Fit.hooks, self._bracket))
         fit.undo.callback(relays.restore, trainer)
-        fit.undo.callback(self._updates.detach)
         self.boundaries.counts = False  # a tuner may train before the fit proper starts
 
     @property
@@ -98,10 +95,7 @@ class Session:
 
     def start(self, module: "pl.LightningModule") -> bool:
         """Model, optimizers and loaders exist; whether the fit could be started."""
-        fit, trainer = self.fit, self._trainer
-        if self._disposable is not None:
-            self._disposable.save_nothing()
-        self._accumulation = trainer.accumulate_grad_batches
+        fit = self.fit
         if not fit.start(lambda: self._facts(module)):
             return False
         fit.guard.run(Fit.hooks, lambda: self._connect(module))
@@ -110,21 +104,20 @@ class Session:
     def _connect(self, module: "pl.LightningModule") -> None:
         """Have the probes hear the loop; what it is like is known only now."""
         fit, trainer, boundaries = self.fit, self._trainer, self.boundaries
-        marks, tail = fit.chosen.marks, fit.chosen.tail
-        if marks is not None:
-            boundaries.mark = fit.guard.wrap(marks.name, marks.mark)
-        if tail is not None:
-            boundaries.after_backward = tail.ending(fit.guard)
         self._manual = boundaries.manual = not module.automatic_optimization
         boundaries.fetches_inside = _takes_iterator(module)
-        boundaries.accumulates = self._manual or self._accumulation > 1
+        boundaries.accumulates = self._manual or fit.micro_batches > 1
         boundaries.counts = True
-        fit.cost, fit.on_settled = BracketCost(monotonic_ns), self.relay.renew
-        self.relay.renew()  # marks and the loop's kind are known only now
-        self._updates.start(trainer, module)
-        self._step = self._updates.counter.completed
-        if self._manual:
-            self._updates.hear(trainer.optimizers, boundaries, fit.guard)
+        fit.time(BracketCost(monotonic_ns), self.relay.renew)
+        self._count = _updates(trainer, module)
+        self._step = self._count()
+        for optimizer in trainer.optimizers if self._manual else ():
+            begins, ends = boundaries.optimizer_begins, boundaries.optimizer_ends
+            for register, hears in (
+                (optimizer.register_step_pre_hook, begins),
+                (optimizer.register_step_post_hook, ends),
+            ):
+                fit.undo.callback(register(fit.guard.hook(Fit.hooks, hears)).remove)
         scaler = fit.chosen.scaler
         if scaler is not None:
             self._attempt = fit.guard.wrap(scaler.name, scaler.attempt)
@@ -137,30 +130,22 @@ class Session:
         if batch is None or self.boundaries.exhausted:
             self.fit.pause_audit()
             return  # nothing ran: Lightning has skipped it, or there was none
-        step = self._updates.counter.completed + self._updates.hooked
+        step = self._count() + self.boundaries.updates
         complete = step != self._step or self._batch_is_step
         self._step = step
         if not complete:
             self._assume_batch_is_step()
             complete = self._batch_is_step
-        # Our own bracket was the last to switch: what Lightning took to call us is ours, too.
-        fit, begun = self.fit, self.recorder.switched_ns
-        fit.micro_batch(batch, outputs, complete=complete, begun=begun)
-        draft = self.recorder.draft
-        if not complete or draft is None:
-            return
-        if fit.cost is not None:
-            fit.settle_cost()
         accumulation = self._trainer.accumulate_grad_batches
-        if draft.micro_batches < accumulation:
-            draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
-        if accumulation != self._accumulation:
+        if accumulation != self.fit.micro_batches:
             self._rescale(accumulation)
+        # Our own bracket was the last to switch: what Lightning took to call us is ours, too.
+        self.fit.micro_batch(batch, outputs, complete=complete, begun=self.recorder.switched_ns)
 
     @property
     def hears_updates(self) -> bool:
         """Whether `on_before_optimizer_step` has anything to do."""
-        return self.fit.chosen.scaler is not None or self._training is not None
+        return self.fit.chosen.scaler is not None or self.fit.tries
 
     def on_before_optimizer_step(
         self, trainer: object, module: object, optimizer: Optimizer
@@ -170,8 +155,7 @@ class Session:
         # In automatic optimization a `training_step` that returned None ends here too.
         if self._manual or self.boundaries.backward_seen:
             self._attempt(optimizer)
-        if self._training is not None:
-            self._training.before_update(optimizer)
+        self._before_update(optimizer)
 
     def state(self) -> dict[str, object]:
         """Totals of this fit and of those it continued; no clock values."""
@@ -205,11 +189,11 @@ class Session:
             notes=self._notes,
             reasons=_iterator_reasons(module),
             actions_ns=self.boundaries.hooks_ns,
-            training=self._training_of,
+            trials=self._trials,
             totals=self.totals,
             continues=self.continues,
             steps_before=trainer.global_step,
-            micro_batches=self._accumulation,
+            micro_batches=trainer.accumulate_grad_batches,
             period=period(trainer),
             announce=partial(rank_zero_info, "%s"),
         )
@@ -221,14 +205,23 @@ class Session:
         shared: AnyPath | None = trainer.strategy.broadcast(chosen)
         return shared
 
-    def _training_of(self, source: BatchSource | None) -> Training:
-        loggers = self._disposable and self._disposable.loggers
-        self._training = LightningTraining(self._trainer, source, loggers or ())
-        return self._training
+    def _dispose(self) -> None:
+        from trainperf.lightning.trials import DisposableTrainer  # noqa: PLC0415 see `_trials`
+
+        disposable = DisposableTrainer(self._trainer)
+        self._stand_ins = disposable.loggers
+        self.fit.closing.callback(disposable.remove_files)
+
+    def _trials(self, fit: Fit, facts: FitFacts) -> Probe:
+        from trainperf.lightning.trials import LightningTraining  # noqa: PLC0415 it loads every change there is
+
+        training = LightningTraining(fit, facts, self._trainer, self._stand_ins)
+        self._before_update = training.before_update
+        return training.probe()
 
     def _rescale(self, accumulation: int) -> None:
         """A scheduler has changed what Lightning divides the loss by, before the open step."""
-        self._accumulation = accumulation
+        self.fit.micro_batches = accumulation
         self.boundaries.accumulates = True
         self.relay.renew()
         if self.fit.chosen.loss is not None:
@@ -252,7 +245,7 @@ class Session:
         action = Action.parse(name)
         owners = [each for each in self._trainer.callbacks if each.state_key == action.owner]
         bracket = self.boundaries.bracket(
-            name, overridden=self._overridden(action, owners), ours=any(map(_is_ours, owners))
+            name, overridden=self._overridden(action, owners), ours=any(map(is_ours, owners))
         )
         cost = self.fit.cost
         return bracket if bracket is None or cost is None else cost.bracket(bracket)
@@ -280,6 +273,16 @@ def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
     return dict.fromkeys((*facts, H2D_S, PHASE_H2D_S), ITERATOR_TAKES_OVER)
 
 
-def _is_ours(callback: "pl.Callback") -> bool:
-    """Whether a callback is, or inherits from, one of trainperf's."""
-    return any(base.__module__.startswith("trainperf.") for base in type(callback).__mro__)
+def _updates(trainer: "pl.Trainer", module: "pl.LightningModule") -> Callable[[], int]:
+    """The counter that `trainer.global_step` reads six levels down, once the loops exist."""
+    loop = trainer.fit_loop.epoch_loop
+    try:
+        counter = (
+            loop.automatic_optimization.optim_progress.optimizer.step.total
+            if module.automatic_optimization
+            else loop.manual_optimization.optim_step_progress.total
+        )
+        exact = counter.completed == trainer.global_step
+    except AttributeError:  # another version of Lightning
+        exact = False
+    return partial(getattr, counter, "completed") if exact else lambda: trainer.global_step

@@ -6,7 +6,7 @@ validation, no scheduler.  Nothing is saved, and nothing of it is logged where p
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,46 +15,26 @@ from typing import Any, Protocol, cast
 
 import lightning.pytorch as pl
 import torch
-from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
-from lightning.pytorch.callbacks import (
-    BatchSizeFinder,
-    Checkpoint,
-    LearningRateFinder,
-    ProgressBar,
-    Timer,
-)
+from lightning.pytorch.callbacks import Checkpoint, ProgressBar, Timer
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.loggers.logger import DummyLogger
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.loop_kind import LIGHTNING
-from trainperf.lightning.actions import overrides
-from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.training import Mutable, Training, outermost_layers
+from trainperf.loop.fit import Fit, FitFacts
+from trainperf.loop.trials import FitTraining
+from trainperf.trials.training import Mutable
 
 
 log = logging.getLogger("trainperf")
 
 MANY = 10**9
 """Batches of an epoch that never ends; progress bars divide by it, and cannot by infinity."""
-
-_TUNERS = (BatchSizeFinder, LearningRateFinder)
-"""They save and load a checkpoint of their own before the first step, or in place of one."""
-
-_STEP_HOOKS = (
-    "on_train_batch_start",
-    "on_train_batch_end",
-    "on_before_zero_grad",
-    "on_before_backward",
-    "on_after_backward",
-    "on_before_optimizer_step",
-)
 
 _FILES = (TensorBoardLogger, CSVLogger)
 """Loggers that write files, which can as well be written elsewhere, at equal cost."""
@@ -72,143 +52,88 @@ class DisposableTrainer:
 
     def __init__(self, trainer: "pl.Trainer") -> None:
         _demand_own_process(trainer)
-        self._own = list(trainer.loggers)
         self._folder = TemporaryDirectory(prefix="trainperf-trials-")
-        self.loggers = [self._stand_in(place) for place in range(len(self._own))]
+        own = list(trainer.loggers)
+        self.loggers = [self._stand_in(str(place), logger) for place, logger in enumerate(own)]
         """What is logged to."""
         # The stand-ins of a tuner's fit are still there in the one after it.
         heard = (*_FILES, DummyLogger)
-        silent = [type(logger).__name__ for logger in self._own if type(logger) not in heard]
+        silent = [type(logger).__name__ for logger in own if type(logger) not in heard]
         if silent:
             log.warning("trainperf: nothing more is logged to %s in this run", ", ".join(silent))
         trainer.loggers = self.loggers
-        self._writes = trainer.is_global_zero
-        self._remove_own()
+        for logger in own if trainer.is_global_zero else ():
+            _remove_files(logger)
         # Nothing is saved, or removed because another was; no clock ends the fit.
         trainer.callbacks = [
             each for each in trainer.callbacks if not isinstance(each, Checkpoint | Timer)
         ]
-        self._strategy = trainer.strategy
-        if not tunes(trainer):
-            self.save_nothing()
-
-    def save_nothing(self) -> None:
-        """Its first step comes: no checkpoint is written any more."""
-        strategy = self._strategy
-        if isinstance(strategy, SingleDeviceStrategy | DDPStrategy):  # others save in their own way
-            strategy.checkpoint_io = ReadsOnly(strategy.checkpoint_io)
 
     def remove_files(self) -> None:
         """The fit is over: remove what was written in it."""
         for logger in self.loggers:
             logger.finalize("")
         self._folder.cleanup()
-        self._remove_own()
 
-    def _remove_own(self) -> None:
-        for logger in self._own if self._writes else ():
-            _remove_files(logger)
-
-    def _stand_in(self, place: int) -> Logger:
-        own, folder = self._own[place], self._folder.name
+    def _stand_in(self, place: str, own: Logger) -> Logger:
         if type(own) is TensorBoardLogger:
-            return TensorBoardLogger(folder, name=str(place), version="")
+            return TensorBoardLogger(self._folder.name, name=place, version="")
         if type(own) is CSVLogger:
             every = getattr(own, "_flush_logs_every_n_steps", 100)
-            return CSVLogger(folder, name=str(place), version="", flush_logs_every_n_steps=every)
+            return CSVLogger(self._folder.name, place, "", flush_logs_every_n_steps=every)
         return DummyLogger()
 
 
-class ReadsOnly(CheckpointIO):
-    """Checkpoints can be read, and none is written or removed.
-
-    Args:
-        inner: Reads them.
-    """
-
-    def __init__(self, inner: CheckpointIO) -> None:
-        self._inner = inner
+class SavesNothing(TorchCheckpointIO):
+    """No checkpoint is written or removed."""
 
     @override
-    def save_checkpoint(
-        self, checkpoint: object, path: object, storage_options: object = None
-    ) -> None:
+    def save_checkpoint(self, *_: object, **__: object) -> None:
         """Nothing is written."""
 
     @override
-    def load_checkpoint(self, path: Any, *args: Any, **options: Any) -> Any:
-        """As the one inside."""
-        return self._inner.load_checkpoint(path, *args, **options)
-
-    @override
-    def remove_checkpoint(self, path: object) -> None:
+    def remove_checkpoint(self, *_: object) -> None:
         """Nothing is removed."""
 
 
-class ModuleLog:
-    """`self.log` of a module, which can be had as rarely as is tried: else it does nothing.
-
-    Args:
-        module: Whose it is.
-    """
-
-    def __init__(self, module: "pl.LightningModule") -> None:
-        self._module = module
-        self._own: Callable[..., object] = module.log
-        self._every = 1
-        self._step = 0
-
-    def step_ended(self) -> None:
-        """Another step begins.  Runs every step."""
-        self._step += 1
-
-    def set_interval(self, steps: int) -> None:
-        """Log in every so many steps only; in none where it is 0."""
-        self._every = steps
-        if steps == 1:
-            self._module.__dict__.pop("log", None)
-        else:
-            self._module.__dict__["log"] = self._log
-
-    def _log(self, *args: object, **options: object) -> None:
-        if self._every and self._step % self._every == 0:
-            self._own(*args, **options)
-
-
-class LightningTraining(Training):
+class LightningTraining(FitTraining):
     """The fit of a Trainer.
 
     Args:
-        trainer: Whose fit it is; its loaders and optimizers exist.
-        source: Its batches, if they can be taken over.
+        fit: Which it is.
+        facts: What it consists of; its loaders and optimizers exist.
+        trainer: Whose it is.
         loggers: What is logged to.
     """
 
-    kind = LIGHTNING
     autocast_line = 'Trainer(precision="bf16-mixed")'
+    base = pl.Callback
+    step_hooks = (
+        "on_train_batch_start",
+        "on_train_batch_end",
+        "on_before_zero_grad",
+        "on_before_backward",
+        "on_after_backward",
+        "on_before_optimizer_step",
+    )
 
     def __init__(
-        self, trainer: "pl.Trainer", source: BatchSource | None, loggers: Sequence[Logger]
+        self, fit: Fit, facts: FitFacts, trainer: "pl.Trainer", loggers: Sequence[Logger]
     ) -> None:
-        scaler = getattr(trainer.precision_plugin, "scaler", None)
-        super().__init__(
-            trainer.lightning_module,
-            trainer.optimizers,
-            trainer.strategy.root_device,
-            None if no_source(trainer) else source,
-            trainer.accumulate_grad_batches,  # 1 where the module optimizes by itself
-            others=[config.scheduler for config in trainer.lr_scheduler_configs]
-            + ([scaler] if scaler is not None else []),
-        )
+        super().__init__(fit, facts)
+        self.module: pl.LightningModule = trainer.lightning_module
+        # `training_step` may take `dataloader_iter` and fetch by itself; several loaders may be
+        # combined to a batch.
+        if hasattr(_fetcher(trainer), "iterator_wrapper") or len(iterators_of(trainer)) != 1:
+            self.source = None
         self._trainer = trainer
         self._loggers = loggers
-        self._module_log = ModuleLog(trainer.lightning_module)
-        self._callbacks: list[pl.Callback] = list(trainer.callbacks)
-        self._muted: list[pl.Callback] = []
         self._hidden: list[ProgressBar] = []
         self._precision = trainer.precision_plugin
         self._mixed: dict[torch.dtype, MixedPrecision] = {}
         self._drops_gradients = False
+        self._steps = 0
+        self.mute_callbacks_of([cast("Any", trainer)])
         self._run_without_end()
         self.step_ended()
 
@@ -217,13 +142,13 @@ class LightningTraining(Training):
     @override
     def step_ended(self) -> None:
         """Be between the loop and its loader: each epoch has an iterator of its own."""
-        self._module_log.step_ended()
+        self._steps += 1
         iterators = iterators_of(self._trainer)
         if self.source is not None and iterators and iterators[0] is not self.source:
             iterators[0] = self.source.over(iterators[0])
 
     def _run_without_end(self) -> None:
-        """No limit on steps and epochs, no validation, and no step of a scheduler, with its limit.
+        """No limit on steps and epochs, no validation, no checkpoint, no step of a scheduler.
 
         Between two steps it would be too late: Lightning may have a batch in hand by then.
         """
@@ -233,15 +158,17 @@ class LightningTraining(Training):
         trainer.limit_val_batches = 0
         for config in trainer.lr_scheduler_configs:
             config.frequency = MANY
+        if isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+            trainer.strategy.checkpoint_io = SavesNothing()  # others save in their own way
         if fetcher.length is None and hasattr(fetcher, "batches"):
             fetcher.batches = []  # a switch between two steps must hold from the next batch on
         fetcher.length, fetcher.done = None, False
 
     @override
     def end(self) -> None:
+        super().end()
         if self.source is not None:
             self.step_ended()
-            self.source.end()
             return
         self._trainer.fit_loop.min_epochs = 0
         self._trainer.fit_loop.epoch_loop.min_steps = None
@@ -295,21 +222,8 @@ class LightningTraining(Training):
 
     @override
     def values_logged(self) -> Mutable:
-        silence = self._module_log.set_interval
-        return Mutable("self.log", partial(silence, 0), partial(silence, 1))
-
-    @override
-    def callbacks(self) -> list[Mutable]:
-        """Those of the user's that do something in a step; progress bars are among them."""
-        return [
-            Mutable(
-                type(callback).__name__,
-                partial(self._mute, callback, mute=True),
-                partial(self._mute, callback, mute=False),
-            )
-            for callback in self._trainer.callbacks
-            if not type(callback).__module__.startswith("trainperf.") and _acts_in_steps(callback)
-        ]
+        every = self.set_values_interval
+        return Mutable("self.log", partial(every, 0), partial(every, 1))
 
     @override
     def logging_interval(self) -> int | None:
@@ -321,7 +235,17 @@ class LightningTraining(Training):
 
     @override
     def set_values_interval(self, steps: int) -> None:
-        self._module_log.set_interval(steps)
+        """Have the module's `log` do something in every so many steps; in none where it is 0."""
+        own = vars(self.module)
+        own.pop("log", None)
+        logs = self.module.log
+
+        def rarely(*args: Any, **options: Any) -> None:  # noqa: ANN401 its own
+            if steps and self._steps % steps == 0:
+                logs(*args, **options)
+
+        if steps != 1:
+            own["log"] = rarely
 
     @property
     @override
@@ -329,34 +253,28 @@ class LightningTraining(Training):
         model = self._trainer.model
         return model if isinstance(model, DistributedDataParallel) else None
 
-    @override
-    def parts_to_compile(self) -> list[nn.Module]:
-        return outermost_layers(self.module)
-
     def _log_to(self, place: int, logger: Logger) -> None:
         # A model may log by itself, so that there must be something to log to.
         loggers = list(self._trainer.loggers)
         loggers[place] = logger
         self._trainer.loggers = loggers
 
-    def _mute(self, callback: "pl.Callback", *, mute: bool) -> None:
-        if isinstance(callback, ProgressBar):  # its thread looks for it among the callbacks
-            self._hide(callback, hide=mute)
-            return
-        if mute:
-            self._muted.append(callback)
-        elif callback in self._muted:
-            self._muted.remove(callback)
-        self._trainer.callbacks = [c for c in self._callbacks if c not in self._muted]
+    @override
+    def _mute(self, callback: object) -> None:
+        if not isinstance(callback, ProgressBar):
+            super()._mute(callback)
+        # The thread of one looks for it among the callbacks; one that shows nothing, as on all
+        # ranks but the first, does not begin to.
+        elif getattr(callback, "is_enabled", True):
+            callback.disable()
+            self._hidden.append(callback)
 
-    def _hide(self, bar: ProgressBar, *, hide: bool) -> None:
-        """One that shows nothing, as on all ranks but the first, does not begin to."""
-        if hide and getattr(bar, "is_enabled", True):
-            bar.disable()
-            self._hidden.append(bar)
-        elif not hide and bar in self._hidden:
-            self._hidden.remove(bar)
-            bar.enable()
+    @override
+    def _unmute(self, callback: object) -> None:
+        super()._unmute(callback)
+        if isinstance(callback, ProgressBar) and callback in self._hidden:
+            self._hidden.remove(callback)
+            callback.enable()
 
 
 def _demand_own_process(trainer: "pl.Trainer") -> None:
@@ -366,23 +284,6 @@ def _demand_own_process(trainer: "pl.Trainer") -> None:
             "trainperf try cannot end a script whose ranks are spawned or forked by the Trainer; "
             'try Trainer(strategy="ddp")'
         )
-
-
-def tunes(trainer: "pl.Trainer") -> bool:
-    """Whether something is tuned in its fit, which may be over without a step of its own."""
-    return any(isinstance(each, _TUNERS) for each in trainer.callbacks)
-
-
-def no_source(trainer: "pl.Trainer") -> str:
-    """Why the Trainer's batches cannot be taken over; empty if they can."""
-    if hasattr(_fetcher(trainer), "iterator_wrapper"):
-        return "training_step takes dataloader_iter and fetches by itself"
-    loaders = len(iterators_of(trainer))
-    return "" if loaders == 1 else f"{loaders} loaders are combined to a batch"
-
-
-def _acts_in_steps(callback: "pl.Callback") -> bool:
-    return any(overrides(callback, pl.Callback, hook) for hook in _STEP_HOOKS)
 
 
 class Fetcher(Protocol):

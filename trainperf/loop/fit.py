@@ -6,32 +6,34 @@ decides nothing else.
 
 import atexit
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from typing_extensions import ParamSpec
 
-from trainperf.audit.chip_cache import note_chip
 from trainperf.core import run_directory, spool
 from trainperf.core.interleaving import directory
 from trainperf.core.loop_kind import PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
 from trainperf.core.machine.processes import this_process
+from trainperf.core.phases import Tag
 from trainperf.core.places import AnyPath, RemotePath, path_of
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED, RunInfo, Scalar, Totals, ended_by
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import PhaseContexts
-from trainperf.loop.prepared_loaders import holds_ahead, loader_under
-from trainperf.loop.report import close_run, first_answer, nobody_waits
+from trainperf.loop.report import close_run, first_answer, note_chip
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
 from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.early_lines import EARLY_LINES
+from trainperf.recording.hook_cost import HookCost
 from trainperf.recording.machine.probe import is_first_of_host, machine_probe
 from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.audit import AuditProbe
@@ -55,11 +57,10 @@ from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Writer
 from trainperf.recording.upload import Upload
-from trainperf.trials import TrialOptions
-from trainperf.trials.batch_source import BatchSource, TrialsOver
-from trainperf.trials.state import Stateful
-from trainperf.trials.training import Training
 
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 PATIENCE = 64
 """Batches without an optimizer step from which on a batch is taken to be a step."""
@@ -117,8 +118,10 @@ class FitFacts:
     """Exclusive host time of each user hook."""
     coarse: Callable[[], bool] = bool
     """Whether it has turned out by now that data wait is not the loader's alone."""
-    training: Callable[[BatchSource | None], Training] | None = None
-    """What trials may touch; by default what they may of a plain loop."""
+    trials: "Callable[[Fit, FitFacts], Probe] | None" = None
+    """What takes the training through its trials; by default as much of it as of a plain loop."""
+    takes_batches: bool = True
+    """Whether its batches go through `Fit.through`, by which changes of them are tried."""
     profile: ScheduledProfile | None = None
     """What is traced, unless the user has said."""
     steps_before: int = 0
@@ -127,6 +130,7 @@ class FitFacts:
     """Steps, samples and tokens of earlier fits that this one continues."""
     continues: str = ""
     micro_batches: int = 1
+    """Of a step, as the fit begins."""
     period: int = 0
     """Batches after which validation or an epoch comes back; 0 if that is not known."""
     announce: Callable[[str], object] = _print
@@ -143,6 +147,10 @@ class Fit:
 
     part = "start of the fit"
     hooks = "hooks of the loop"
+    micro_batches = 1
+    """Of a step; one that has fewer is a partial group."""
+    tried = False
+    """Whether all changes were: the loop is to be ended."""
     _ranks = 1
 
     def __init__(self, options: FitOptions, clock: HostClock = monotonic_ns) -> None:
@@ -154,12 +162,11 @@ class Fit:
         self.chosen = ProbeSet()
         self.audit: AuditProbe | None = None
         """Until no further step is audited."""
-        self.source: BatchSource | None = None
-        """Through which its batches come, where changes are tried."""
+        self.through: Callable[[Iterator[Any]], Iterator[Any]] = iter
+        """Through which its batches go; something else than nothing where changes are tried."""
         self.cost: BracketCost | None = None
         """Times what an adapter runs in every step, until it is clear what that costs."""
-        self.on_settled: Callable[[], object] = nothing
-        """Called once, when nothing is to be timed any more."""
+        self._renew: Callable[[], object] = nothing
         self.on_end: Callable[[str], object] = nothing
         """Called first as the fit ends, with the reason."""
         self.reason_at_exit = NOT_CLOSED
@@ -169,9 +176,8 @@ class Fit:
         self.closing = ExitStack()
         """What is closed when the report is written."""
         self.launch = options.launched()
-        launched = self.launch.trials
-        self.trials = None if launched is None else TrialOptions.of(options.trials, launched)
-        """What is tried, in a process that ends with the last trial; `None` anywhere else."""
+        self.tries = self.launch.trials is not None
+        """Whether changes are tried in it, and the process ends with the last of them."""
         self.phases = PhaseContexts(self.recorder, self.guard, self.chosen)
         """Its brackets; others once it has started, and once it is clear what these cost."""
         self._upload: Upload | None = None
@@ -205,7 +211,7 @@ class Fit:
         address = share(base)
         self.run = written(address, spool.local)
         objects.run = self.run if rank == 0 else None
-        on_rank_0 = rank == 0 and self.trials is None
+        on_rank_0 = rank == 0 and not self.tries
         self._outputs = Outputs(
             run=self.run,
             rank=rank,
@@ -232,6 +238,7 @@ class Fit:
     def _measure(self, facts: FitFacts) -> None:
         """Choose the probes and start the monitor."""
         objects, trains = facts.objects, facts.kind.trains
+        self.micro_batches = facts.micro_batches
         chosen = choose(objects, facts.measures if trains else facts.measures - OF_TRAINING)
         self.chosen = chosen
         chosen.probes += [*facts.probes, *self._looks(facts), *self.options.probes]
@@ -289,15 +296,11 @@ class Fit:
 
     def _trials(self, facts: FitFacts) -> list[Probe]:
         """What takes the training through its trials, in a process that ends with them."""
-        objects = facts.objects
-        trains = isinstance(objects.module, torch.nn.Module)
-        if self.trials is None or self.run is None or not trains:
+        trains = isinstance(facts.objects.module, torch.nn.Module)
+        if not self.tries or self.run is None or not trains:
             return []
         self.reason_at_exit = FINISHED
-        self.source = BatchSource(loader_under(facts.loader), holds_ahead(facts.loader))
-        make = facts.training or partial(plain_training, objects)
-        training = make(self.source)
-        return [self.trials.probe(training, objects.run, self.guard)]
+        return [(facts.trials or _trials)(self, facts)]
 
     def _info(self, facts: FitFacts) -> RunInfo:
         objects, rank = facts.objects, self._outputs.rank
@@ -365,14 +368,22 @@ class Fit:
     ) -> None:
         """A forward-backward pass is over; *complete* with the update.  Runs every micro-batch.
 
-        *begun* is the host time from which on the loop waits for us, by default now.
+        Args:
+            batch: What it was of.
+            loss: Its loss.
+            complete: Whether a step is.
+            begun: The host time from which on the loop waits for us, by default now.
         """
-        audit = self.audit
+        audit, cost, draft = self.audit, self.cost, self.recorder.draft
         if audit is not None:
             audit.pause()  # our own work is no part of it
         self.monitor.micro_batch(batch, loss, complete=complete, begun=begun)
         if audit is not None:
             audit.settle()
+        if complete and draft is not None and draft.micro_batches < self.micro_batches:
+            draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
+        if cost is not None:
+            self._settle_cost(cost, complete=complete, begun=begun)
 
     def begin_batch(self) -> None:
         """A batch is about to be trained: where `audit` is there, its step may begin."""
@@ -387,15 +398,33 @@ class Fit:
         if self.audit is not None:
             self.audit.pause()
 
-    def settle_cost(self) -> None:
-        """A step is complete: time no more once it is clear what one costs.  In the first steps."""
-        cost, draft = self.cost, self.recorder.draft
-        if cost is None or draft is None:
+    def time(self, cost: BracketCost, renew: Callable[[], object]) -> None:
+        """Have what an adapter runs in every step timed for a while.
+
+        Args:
+            cost: Times it.
+            renew: Puts functions anew to where they are called, each as `timed` gives it.
+        """
+        self.cost, self._renew = cost, renew
+        renew()
+
+    def timed(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, whose time is counted as long as it is not clear what that comes to."""
+        return function if self.cost is None else self.cost.timed(function)
+
+    def _settle_cost(self, cost: BracketCost, *, complete: bool, begun: int | None) -> None:
+        """Of the first steps."""
+        draft = self.recorder.draft
+        if isinstance(cost, HookCost):
+            cost.forward()
+            if begun is not None:
+                cost.without(begun)  # the monitor counts itself, and an audit is no usual cost
+        if not complete or draft is None:
             return
         switch_ns = cost.step_over(draft, traced=self.recorder.listener is not None)
         if switch_ns is not None:
             self.cost, self.monitor.switch_ns = None, switch_ns
-            self.on_settled()
+            self._renew()
 
     def renew_phases(self, kind: LoopKind = PLAIN) -> None:
         """Make the brackets anew: probes, or what is timed, have changed."""
@@ -432,7 +461,7 @@ class Fit:
 
     def _report(self, run: Path, *, finished: bool) -> None:
         """Where this is rank 0; it waits for the files of the others if the fit came to its end."""
-        self.guard.run("chip", lambda: note_chip(run, measure=nobody_waits(finished=finished)))
+        self.guard.run("chip", lambda: note_chip(run, finished=finished))
         ranks = self._ranks if finished else 1
         close = partial(
             close_run, run, ranks=ranks, aloud=self.options.report, outputs=self._outputs
@@ -444,26 +473,13 @@ class Fit:
         if error is None or error is self._error_before:
             self.end(self.reason_at_exit)
         else:
-            self.end(reason_of(type(error)))
+            self.end(ended_by(type(error)))
 
 
-def reason_of(raised: type[BaseException] | None) -> str:
-    """Reason of a fit in which this was raised; `None` for nothing."""
-    over = raised is not None and issubclass(raised, TrialsOver)
-    return FINISHED if over else ended_by(raised)
+def _trials(fit: Fit, facts: FitFacts) -> Probe:
+    from trainperf.loop.trials import FitTraining  # noqa: PLC0415 it loads every change there is
 
-
-def plain_training(objects: FitObjects, source: BatchSource | None) -> Training:
-    """What trials may touch of a plain loop."""
-    module = objects.module
-    assert isinstance(module, torch.nn.Module)  # noqa: S101 nothing else is tried
-    return Training(module, objects.optimizers, objects.device, source, others=stateful(objects))
-
-
-def stateful(objects: FitObjects) -> list[Stateful]:
-    """Schedulers and scaler, as far as their state can be put back."""
-    candidates = (*objects.schedulers, objects.scaler)
-    return [each for each in candidates if isinstance(each, Stateful)]
+    return FitTraining(fit, facts).probe()
 
 
 def _configuration(facts: FitFacts) -> dict[str, Scalar]:

@@ -1,6 +1,6 @@
-"""Optimizers and schedulers that Accelerate or Fabric has prepared: the user's, which they wrap.
+"""Objects of frameworks: prepared optimizers and schedulers, and callbacks.
 
-Hooks and counters are on those.
+What Accelerate or Fabric has prepared wraps the user's own; hooks and counters are on those.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,6 +48,17 @@ def stepped_optimizer(given: Optimizer | None, watched: Sequence[Optimizer]) -> 
 def schedulers_in(given: LRScheduler | Iterable[LRScheduler]) -> list[LRScheduler]:
     """As `optimizers_in`."""
     return [cast("LRScheduler", _inside(each, "scheduler")) for each in _several(given)]
+
+
+def overrides(owner: object, base: type, hook: str) -> bool:
+    """Whether a callback's hook is more than the no-op of its base."""
+    function = getattr(owner, hook, None)
+    return getattr(function, "__func__", function) is not getattr(base, hook, None)
+
+
+def is_ours(callback: object) -> bool:
+    """Whether a callback is, or inherits from, one of trainperf's."""
+    return any(base.__module__.startswith("trainperf.") for base in type(callback).__mro__)
 
 
 def _several(given: object) -> list[object]:

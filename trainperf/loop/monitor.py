@@ -26,8 +26,8 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.loop_kind import INFERENCE, PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.phases import Phase
-from trainperf.core.steps.records import FINISHED, NOT_CLOSED
-from trainperf.loop.fit import PATIENCE, Fit, FitFacts, reason_of
+from trainperf.core.steps.records import FINISHED, NOT_CLOSED, ended_by
+from trainperf.loop.fit import PATIENCE, Fit, FitFacts
 from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepped_optimizer
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import END_STEP, MOVES
@@ -154,7 +154,7 @@ class LoopMonitor(FitOptions):
             for batch in loader:  # `yield from` would close a loader that is a generator
                 yield batch
             return
-        iterator = batches_of(loader, fit.phases[Phase.H2D.label], fit.source)
+        iterator = batches_of(loader, fit.phases[Phase.H2D.label], fit.through)
         self._left = True
         try:
             while True:
@@ -215,7 +215,7 @@ class LoopMonitor(FitOptions):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.close(reason_of(kind))
+        self.close(ended_by(kind))
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -224,9 +224,9 @@ class LoopMonitor(FitOptions):
         fit = self._fit
         if not self.monitor.started and not self.monitor.finished:
             fit.start(lambda: self._facts(loader))
-            if self.clock is monotonic_ns:
-                fit.cost, fit.on_settled = BracketCost(monotonic_ns), self._renew_phases
             self._renew_phases()
+            if self.clock is monotonic_ns:
+                fit.time(BracketCost(monotonic_ns), self._renew_phases)
         return fit.measured and not fit.recorder.inside_gap
 
     def _facts(self, loader: object) -> FitFacts:
@@ -246,20 +246,15 @@ class LoopMonitor(FitOptions):
 
     def _renew_phases(self) -> None:
         self._fit.renew_phases(self._kind)
+        self._enter = self._fit.timed(self._fit.recorder.enter)
 
     def _batch_ended(self, loss: object, *, complete: bool) -> None:
         fit, batch = self._fit, self._batch
         self._batch = _NO_BATCH
         self._attempted.clear()
-        recorder, cost = fit.recorder, fit.cost
-        if cost is None:
-            recorder.enter(_CALLBACKS)
-        else:
-            cost.timed(recorder.enter)(_CALLBACKS)
-        fit.micro_batch(batch, loss, complete=complete, begun=recorder.switched_ns)
-        if cost is not None and complete:
-            fit.settle_cost()
-        recorder.last_hook_left()
+        self._enter(_CALLBACKS)
+        fit.micro_batch(batch, loss, complete=complete, begun=fit.recorder.switched_ns)
+        fit.recorder.last_hook_left()
 
     def _unended_batch(self) -> None:
         """The loop went on without ending the step: more of its batches follow."""

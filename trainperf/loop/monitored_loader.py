@@ -1,15 +1,16 @@
 """A loader for frameworks whose own loop iterates over it: its epochs go through a monitor."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 from trainperf.loop.monitor import LoopMonitor
+from trainperf.loop.prepared_loaders import StandIn
 
 
 T = TypeVar("T")
 
 
-class MonitoredLoader(Generic[T]):
+class MonitoredLoader(StandIn[T]):
     """A loader that is handed to a framework in place of the user's.
 
     Everything but iteration is the user's loader's own.
@@ -20,16 +21,8 @@ class MonitoredLoader(Generic[T]):
     """
 
     def __init__(self, monitor: LoopMonitor, loader: Iterable[T]) -> None:
-        self.loader = loader
+        super().__init__(loader)
         self._monitor = monitor
 
     def __iter__(self) -> Iterator[T]:
         return self._monitor.batches(self.loader)
-
-    def __len__(self) -> int:
-        return len(self.loader)  # type: ignore[arg-type]  # it raises where there is no length
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 whatever the loader has
-        if name == "loader":  # while it is copied or unpickled there is none
-            raise AttributeError(name)
-        return getattr(self.loader, name)

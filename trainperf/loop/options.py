@@ -14,7 +14,6 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction, demand_mask
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.recording.sinks.base import Sink
-from trainperf.trials import Trial, TrialOptions
 
 
 log = logging.getLogger("trainperf")
@@ -71,7 +70,7 @@ class FitOptions:
     """Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading."""
     aggregate: bool = False
     """Has no effect any more: `trainperf watch` shows all ranks while they train."""
-    trials: Sequence[Trial] = ()
+    trials: Sequence[object] = ()
     """Changes of your own (`trainperf.trials.Trial`) that `trainperf try` switches on and off
     before the built-in ones.  In a training that goes on nothing is tried."""
 
@@ -90,8 +89,14 @@ class FitOptions:
         self.meters, self.sinks, self.probes = own.meters, own.sinks, own.probes
         if self.aggregate:
             log.warning("trainperf: %s", ALL_RANKS)
-        TrialOptions.of(self.trials)
-        if self.trials and LaunchOptions.of_this_process().trials is None:
+        if self.trials:
+            self._demand_trials()
+
+    def _demand_trials(self) -> None:
+        from trainperf.loop.trials import demanded  # noqa: PLC0415 it loads every change there is
+
+        demanded(self.trials)
+        if LaunchOptions.of_this_process().trials is None:
             log.warning("trainperf: %s", NOTHING_TRIED)
 
     @property

@@ -5,14 +5,14 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.phases import Gap, Phase
+from trainperf.core.phases import FIRST_GAP, Gap, Phase
 from trainperf.loop.moves import Move
 from trainperf.recording.bracket_cost import BracketCost
-from trainperf.recording.guard import Guard
+from trainperf.recording.guard import Guard, NoBracket
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import ProbeSet
 from trainperf.recording.recorder import Recorder
-from trainperf.recording.timeline import PhaseBracket
+from trainperf.recording.timeline import DirectBracket
 
 
 _PHASES = {
@@ -21,6 +21,17 @@ _PHASES = {
 }
 _TRAINING = (Phase.BACKWARD.label, Phase.OPTIMIZER.label)
 """Which an inference loop has not."""
+
+_DATA_WAIT, _BACKWARD = int(Phase.DATA_WAIT), int(Phase.BACKWARD)
+
+_BEGINNINGS = {_DATA_WAIT: Mark.FETCH_BEGINS, int(Phase.H2D): Mark.COPY_BEGINS}
+_ENDS = {
+    _DATA_WAIT: Mark.FETCH_ENDS,
+    int(Phase.H2D): Mark.COPY_ENDS,
+    int(Phase.FORWARD): Mark.FORWARD_ENDS,
+    _BACKWARD: Mark.BACKWARD_ENDS,
+}
+"""Marks of a device as a phase begins, and as it ends."""
 
 _GAPS = {gap.label: gap for gap in (Gap.VALIDATION, Gap.CHECKPOINT)}
 
@@ -60,21 +71,26 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         self._trains = trains
         self._guard = guard
         self._cost = cost
-        self._on_device = chosen.marks is not None
         self.fetch_begins: Callable[[], object] = recorder.fetch
         """The loop asks for a batch.  Runs every micro-batch, as the next."""
         self.fetch_ends: Callable[[], object] = recorder.leave
-        self.mark: Callable[[Mark], object] = _nothing
+        self.enter: Callable[[int], object] = recorder.enter
+        """A phase begins, and pauses the one around it."""
+        self.leave: Callable[..., object] = recorder.leave
+        """The innermost phase ends."""
+        self.rest: Callable[[int], object] = recorder.rest
+        """A phase takes the place of all that are open."""
+        self.mark: Callable[[Mark], object] = NoBracket.__exit__
         """Puts a mark into the queue of the device, where there is one."""
-        self.tail_ends: Callable[[], object] = _nothing
-        """Backward is over, and what a parallel wrapper waits for in it."""
-        self.watches_backward = self._on_device or chosen.tail is not None
-        """Whether there is anything to be told around backward but its time."""
+        self._tail_ends: Callable[[], object] = NoBracket.__enter__
         if chosen.marks is not None:
             self.mark = guard.wrap(chosen.marks.name, chosen.marks.mark)
-            self.fetch_begins, self.fetch_ends = self._fetch_begins, self._fetch_ends
+            self.fetch_begins = self._fetch_begins
         if chosen.tail is not None:
-            self.tail_ends = chosen.tail.ending(guard)
+            self._tail_ends = chosen.tail.ending(guard)
+        if chosen.marks is not None or chosen.tail is not None:
+            self.enter, self.leave, self.rest = self._enter, self._leave, self._rest
+            self.fetch_ends = self._leave
         if cost is not None:
             self.fetch_begins = cost.timed(self.fetch_begins)
             self.fetch_ends = cost.timed(self.fetch_ends)
@@ -87,47 +103,40 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
     def _make(self, name: str) -> AbstractContextManager[None]:
         recorder = self._recorder
         if name in _GAPS:
-            gap = _GAPS[name]
-            return self._guard.bracket(
-                self.part, lambda: recorder.enter_gap(gap), recorder.leave_gap
-            )
+            begins = partial(recorder.enter_gap, _GAPS[name])
+            return self._guard.bracket(self.part, begins, recorder.leave_gap)
         phases = [name for name in _PHASES if self._trains or name not in _TRAINING]
         if name not in phases:
             names = ", ".join((*phases, *_GAPS))
             raise ConfigError(f"phase {name!r}: no such phase; use one of {names}")
-        phase = _PHASES[name]
-        if phase is Phase.BACKWARD and self.watches_backward:
-            begins = partial(recorder.enter, Phase.BACKWARD)
-            return self._guard.bracket(self.part, begins, self._backward_ends)
-        if phase in (Phase.H2D, Phase.FORWARD) and self._on_device:
-            return self._guard.bracket(
-                self.part, lambda: self._begins(phase), lambda: self._ends(phase)
-            )
-        return PhaseBracket(recorder, phase)
+        return self.bracket(_PHASES[name])
+
+    def bracket(self, phase: Phase) -> AbstractContextManager[None]:
+        """Around a phase.  Needs no guard: it adds integers and moves one slot."""
+        return DirectBracket(partial(self.enter, int(phase)), self.leave)
+
+    # -- where there is a device, or a tail ------------------------------------------------------
 
     def _fetch_begins(self) -> None:
         self._recorder.boundary()
-        self.mark(Mark.FETCH_BEGINS)
-        self._recorder.enter(Phase.DATA_WAIT)
+        self._enter(_DATA_WAIT)
 
-    def _fetch_ends(self) -> None:
-        self._recorder.leave()
-        self.mark(Mark.FETCH_ENDS)
-
-    def _begins(self, phase: Phase) -> None:
-        if phase is Phase.H2D:
-            self.mark(Mark.COPY_BEGINS)
+    def _enter(self, phase: int) -> None:
+        if phase in _BEGINNINGS and self._recorder.slot < FIRST_GAP:
+            self.mark(_BEGINNINGS[phase])
         self._recorder.enter(phase)
 
-    def _ends(self, phase: Phase) -> None:
-        self._recorder.leave()
-        self.mark(Mark.COPY_ENDS if phase is Phase.H2D else Mark.FORWARD_ENDS)
-
-    def _backward_ends(self) -> None:
-        self.mark(Mark.BACKWARD_ENDS)
-        self.tail_ends()
+    def _leave(self, *_: object) -> None:
+        self._ends(self._recorder.slot)
         self._recorder.leave()
 
+    def _rest(self, slot: int) -> None:
+        self._ends(self._recorder.slot)
+        self._recorder.rest(slot)
 
-def _nothing(*_: object) -> None:
-    pass
+    def _ends(self, phase: int) -> None:
+        """What the device and a parallel wrapper are asked as a phase is over."""
+        if phase in _ENDS:
+            self.mark(_ENDS[phase])
+        if phase == _BACKWARD:
+            self._tail_ends()

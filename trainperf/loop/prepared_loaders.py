@@ -7,32 +7,53 @@ What stands between such a loader and the one underneath tells the copy from the
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from trainperf.audit.loader.probe_loader import OF_FABRIC
-from trainperf.trials.batch_source import BatchSource
+from trainperf.recording.process_objects import nothing
 
+
+T = TypeVar("T")
 
 Copies = AbstractContextManager[None]
+Through = Callable[[Iterator[Any]], Iterator[Any]]
+"""What batches go through; `iter`, which gives an iterator as it is, for nothing."""
 Mover = Callable[..., object]
 
 ACCELERATED = "base_dataloader"
 """Under which name a loader of Accelerate's has the one underneath; Fabric's has `OF_FABRIC`."""
 
 
-class BracketedBatches:
-    """A loader that says when a batch is fetched, and when it has come.
+class StandIn(Generic[T]):
+    """In place of a loader: everything but iteration is the loader's own.
 
-    Everything but iteration is the loader's own.
+    Args:
+        loader: The user's.
+    """
+
+    def __init__(self, loader: Iterable[T]) -> None:
+        self.loader = loader
+
+    def __len__(self) -> int:
+        return len(self.loader)  # type: ignore[arg-type]  # it raises where there is no length
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 whatever the loader has
+        if name == "loader":  # while it is copied or unpickled there is none
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+
+class BracketedBatches(StandIn[object]):
+    """A loader that says when a batch is fetched, and when it has come.
 
     Args:
         loader: The one underneath.
         begins: Called when a batch is fetched.
         ends: Called when it has come, or when there is no other.
         carry: Makes what is handed on in its place.
-        source: Through which the batches come, where changes are tried.
+        through: What the batches go through.
     """
 
     def __init__(
@@ -41,9 +62,9 @@ class BracketedBatches:
         begins: Callable[[], object],
         ends: Callable[[], object],
         carry: Callable[[object], object] | None = None,
-        source: BatchSource | None = None,
+        through: Through = iter,
     ) -> None:
-        self.loader = loader
+        super().__init__(loader)
         self.in_use = False
         """Whether an epoch has begun, or goes on, that takes its batches here."""
         self.silent = False
@@ -52,14 +73,11 @@ class BracketedBatches:
         """May be replaced while an epoch goes on, and so may the next."""
         self.ends = ends
         self._carry = carry
-        self._source = source
+        self._through = through
 
     def __iter__(self) -> Iterator[object]:
         self.in_use = True
-        iterator = iter(self.loader)
-        if self._source is not None:
-            iterator = self._source.over(iterator)
-        carry = self._carry
+        iterator, carry = self._through(iter(self.loader)), self._carry
         while True:
             if self.silent:
                 yield from iterator
@@ -72,14 +90,6 @@ class BracketedBatches:
             finally:
                 self.ends()
             yield batch if carry is None else carry(batch)
-
-    def __len__(self) -> int:
-        return len(self.loader)  # type: ignore[arg-type]  # it raises where there is no length
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 whatever the loader has
-        if name == "loader":  # while it is copied or unpickled there is none
-            raise AttributeError(name)
-        return getattr(self.loader, name)
 
 
 class CarriedBatch:
@@ -112,20 +122,19 @@ def carried(loader: object, copies: Copies) -> Callable[[object], object] | None
     return lambda batch: CarriedBatch(batch, move, copies)
 
 
-def batches_of(loader: Iterable[Any], copies: Copies, source: BatchSource | None) -> Iterator[Any]:
+def batches_of(loader: Iterable[Any], copies: Copies, through: Through) -> Iterator[Any]:
     """The batches of an epoch, whose copy is bracketed where the loader makes it.
 
     Args:
         loader: The user's, prepared or not.
         copies: Around each copy.
-        source: Through which they come, where changes are tried.
+        through: What they go through.
     """
     name = next((name for name in (ACCELERATED, OF_FABRIC) if name in _attributes(loader)), "")
     carry = carried(loader, copies) if name else None
-    if not name or (carry is None and source is None):
-        iterator = iter(loader)
-        return iterator if source is None else source.over(iterator)
-    return _prepared(loader, name, carry, source)
+    if not name or (carry is None and through is iter):
+        return through(iter(loader))
+    return _prepared(loader, name, carry, through)
 
 
 def loader_under(loader: object) -> object:
@@ -145,10 +154,10 @@ def _prepared(
     loader: Iterable[Any],
     name: str,
     carry: Callable[[object], object] | None,
-    source: BatchSource | None,
+    through: Through,
 ) -> Iterator[Any]:
     inner = getattr(loader, name)
-    setattr(loader, name, BracketedBatches(inner, _nothing, _nothing, carry, source))
+    setattr(loader, name, BracketedBatches(inner, nothing, nothing, carry, through))
     try:
         yield from loader
     finally:
@@ -173,7 +182,3 @@ def _mover(loader: object) -> Mover | None:
 
 def _attributes(loader: object) -> dict[str, Any]:
     return getattr(loader, "__dict__", {})
-
-
-def _nothing() -> None:
-    pass

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.core.interleaving import this_participant
 from trainperf.core.machine.clocks import monotonic_ns
@@ -60,7 +59,7 @@ def first_answer(
     )
 
 
-def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = None) -> Summary:
+def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = None) -> None:
     """Write `summary.json` and `report.html` once every rank has ended.
 
     The report is printed if *aloud*.
@@ -102,12 +101,13 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
             add_text = getattr(board, "add_text", None)
             if callable(add_text):
                 add_text(f"{PREFIX}summary", as_markdown(run_document(summary)), step)
-    return summary
 
 
-def nobody_waits(*, finished: bool) -> bool:
-    """Whether there is time for a benchmark: of a fit that ended, or that `prove` has ended."""
-    return finished or this_participant() is not None
+def note_chip(run: Path, *, finished: bool) -> None:
+    """Note what this chip can do; measured if there is time: after an end, or one by `prove`."""
+    from trainperf.audit import chip_cache  # noqa: PLC0415
+
+    chip_cache.note_chip(run, measure=finished or this_participant() is not None)
 
 
 def draw(outputs: Outputs, values: Mapping[str, float], step: int) -> None:

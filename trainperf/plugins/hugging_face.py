@@ -5,7 +5,7 @@ from typing_extensions import override
 
 from trainperf.core.steps.records import INTERRUPTED
 from trainperf.huggingface import TrainPerfCallback
-from trainperf.huggingface.trials import handlers_of
+from trainperf.huggingface.disposable import handlers_of
 from trainperf.recording.monitor import Monitor
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from trainperf.core.launch_environment import TrialsOver
 from trainperf.core.loop_kind import OUTSIDE
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.steps.records import FINISHED
@@ -24,14 +25,12 @@ from trainperf.plugins.outside_facts import OutsideProbe
 from trainperf.plugins.outside_loader import LoaderCalls
 from trainperf.plugins.outside_modules import ThreadHook, TrainedModules
 from trainperf.plugins.outside_moves import FETCH, FIRST_GRADIENT, FORWARD, MOVES, UPDATE
-from trainperf.plugins.outside_trials import OutsideTraining
 from trainperf.plugins.outside_waits import BatchWaits
 from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.process_objects import UntracedHook, batch_of, hear_gradient, nothing
-from trainperf.trials.batch_source import TrialsOver
 
 
 _SLOTS = {event: move.slot for event, move in MOVES.items()}
@@ -39,9 +38,6 @@ _OTHER = int(MOVES[UPDATE].next_phase)
 
 # As DDP does: there is no public way.
 _queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
-
-_ignored = "".format
-"""Takes whatever it is given, and runs no Python code."""
 
 _WAIT, _FORWARD, _LOSS, _BACKWARD, _BETWEEN, _UPDATE, _APART = range(7)
 """Where a loop stands.
@@ -78,9 +74,8 @@ class OutsideLoop:
         """In the order in which they were met."""
         self._closer = optimizer
         """Whose update ends a step."""
-        self._formed = self._tried = False
-        """Whether the first one came round again, so that all are known; whether the process ends,
-        which was started for trials."""
+        self._formed = False
+        """Whether the first one came round again, so that all are known."""
         self._stranger: Optimizer | None = None
         """Whose update was the last one, unless it is one of them."""
         self._over = over
@@ -134,36 +129,28 @@ class OutsideLoop:
             probes=(OutsideProbe(modules[0], device.type, self.waits),),
             reasons=no_device_copy(device),
             coarse=self.waits.coarse,
-            training=lambda _: OutsideTraining(objects, module, self._end_trials),
+            takes_batches=False,
         )
 
     def _listen(self) -> None:
         fit = self.fit
-        watched = fit.phases.mark, fit.phases.tail_ends
-        self._mark, self._tail_ends = (
-            watched if fit.phases.watches_backward else (_ignored, _ignored)
-        )
         self._modules.add(self._optimizers)
-        self.waits.brackets = fit.phases
+        self.waits.phases = fit.phases
         # Only now: hooks are timed as they are called, so brackets inside them are not.
-        self._cost = fit.cost = HookCost(
-            monotonic_ns, fit.guard, HookPrice(monotonic_ns, passes=True)
+        fit.time(
+            HookCost(monotonic_ns, fit.guard, HookPrice(monotonic_ns, passes=True)), self._hear
         )
-        fit.on_settled = self._hear
-        self._hear()
         fit.undo.callback(LoaderCalls(*self._loaders).stop)
         self.waits.begin_step()
 
     def _hear(self) -> None:
         """Have hooks call what cannot hurt the training, timed as long as that is not settled."""
+        fit, self._rest = self.fit, self.fit.phases.rest
         for hook, function in self._hooks.items():
-            hook.act = self._guarded(function)
+            hook.act = fit.timed(fit.guard.hook(Fit.hooks, function))
         # DDP waits for its buckets in a callback of its own, which is queued later than ours.
-        self._at_end = partial(_queue, self._guarded(self._backward_ends))
-
-    def _guarded(self, function: Callable[..., None]) -> Callable[..., None]:
-        guarded, cost = self.fit.guard.hook(Fit.hooks, function), self.fit.cost
-        return guarded if cost is None else cost.timed(guarded)
+        backward_ends = fit.guard.hook(Fit.hooks, self._backward_ends)
+        self._at_end = partial(_queue, fit.timed(backward_ends))
 
     def _silence(self) -> None:
         for hook in self._hooks:
@@ -173,12 +160,12 @@ class OutsideLoop:
 
     def _called(self, module: nn.Module, *_: object) -> None:
         """A module is called."""
-        state, recorder = self._state, self.recorder
+        state = self._state
         if state == _BACKWARD or not self._modules.await_return(module):
             return
         if state in (_FORWARD, _LOSS):  # another one, before backward
             self._state = _FORWARD
-            recorder.rest(_SLOTS[FORWARD])
+            self._rest(_SLOTS[FORWARD])
             return
         if not torch.is_grad_enabled() or (self._modules.modes and not module.training):
             self._evaluates()
@@ -188,9 +175,9 @@ class OutsideLoop:
         if self._batch is not None:
             self._micro_batch_over()
         self._state = _FORWARD
-        if recorder.slot == _SLOTS[FETCH]:
+        if self.recorder.slot == _SLOTS[FETCH]:
             self.fit.phases.fetch_ends()
-        recorder.rest(_SLOTS[FORWARD])
+        self._rest(_SLOTS[FORWARD])
         if self.fit.audit is not None:
             self.fit.begin_batch()
 
@@ -228,15 +215,14 @@ class OutsideLoop:
                     self._loss = head.detach()
                     self._state = _LOSS if head.requires_grad else _FORWARD
         if self._state == _LOSS:
-            self.recorder.rest(_OTHER)
+            self._rest(_OTHER)
 
     def _backward_begins(self, *_: object) -> None:
         """A gradient of what was returned is there."""
         if self._state in (_FORWARD, _LOSS):
             self._state = _BACKWARD
             self._modules.pause()  # checkpointed layers are called once more
-            self._mark(Mark.FORWARD_ENDS)
-            self.recorder.rest(_SLOTS[FIRST_GRADIENT])
+            self._rest(_SLOTS[FIRST_GRADIENT])
             _queue(self._at_end)
 
     def _backward_ends(self) -> None:
@@ -245,10 +231,8 @@ class OutsideLoop:
         if self._state == _BACKWARD:
             self._state = _BETWEEN
             self.waits.before = None
-            self._mark(Mark.BACKWARD_ENDS)
-            self._tail_ends()
-            self._mark(Mark.FETCH_BEGINS)
-            self.recorder.rest(_OTHER)
+            self._rest(_OTHER)
+            self.fit.phases.mark(Mark.FETCH_BEGINS)
 
     # -- updates ------------------------------------------------------------------------------
 
@@ -262,13 +246,11 @@ class OutsideLoop:
         if optimizer not in self._optimizers:
             return
         self._formed = self._formed or optimizer is self._optimizers[0]
-        if state == _FORWARD:  # no gradient of it was seen
-            self._mark(Mark.FORWARD_ENDS)
         if state == _WAIT:  # nothing was called since then, and nothing tells what the time was for
             self.waits.end(_OTHER)
         if self.fit.chosen.scaler is not None:
             self.fit.chosen.scaler.attempt(optimizer)
-        self.recorder.rest(_SLOTS[UPDATE])
+        self._rest(_SLOTS[UPDATE])
 
     def _update_ends(self, optimizer: Optimizer, *_: object) -> None:
         """It has returned: a step is over, unless other optimizers follow."""
@@ -279,18 +261,16 @@ class OutsideLoop:
         usual = self._stranger is None and Monitor.starts == self._starts
         if not (usual and optimizer in self._optimizers) and not self._takes_turns(optimizer):
             return
-        self.recorder.rest(_OTHER)
+        self._rest(_OTHER)
         if optimizer is not self._closer:
             self._batch = self._loss = None
             return
+        self._modules.pause()  # what hooks cost is looked at without ours
         self._tell(complete=True)
-        if self.fit.cost is not None:
-            self._modules.pause()
-            self.fit.settle_cost()
-            self._modules.listen()
+        self._modules.listen()
         self._state = _WAIT
         self.waits.begin_step()
-        if self._tried:
+        if self.fit.tried:
             raise TrialsOver
 
     def _takes_turns(self, optimizer: Optimizer) -> bool:
@@ -311,9 +291,6 @@ class OutsideLoop:
                 self.fit.chosen.scaler.adopt(joins)
         return True
 
-    def _end_trials(self) -> None:
-        self._tried = True
-
     # -- inside -------------------------------------------------------------------------------
 
     def _micro_batch_over(self) -> None:
@@ -327,12 +304,8 @@ class OutsideLoop:
         self.waits.begin_step()
 
     def _tell(self, *, complete: bool) -> None:
-        begun = monotonic_ns()
-        self.fit.micro_batch(self._batch, self._loss, complete=complete, begun=begun)
+        self.fit.micro_batch(self._batch, self._loss, complete=complete, begun=monotonic_ns())
         self._batch = self._loss = None
-        if self.fit.cost is not None:
-            self._cost.forward()
-            self._cost.without(begun)  # which counts itself
 
 
 def _heads(output: object) -> Sequence[object]:

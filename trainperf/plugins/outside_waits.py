@@ -24,12 +24,12 @@ class BatchWaits:
 
     Args:
         recorder: Of the fit.
-        brackets: Of the fit, as long as it has not begun.
+        phases: Of the fit, as long as it has not begun.
     """
 
-    def __init__(self, recorder: Recorder, brackets: PhaseContexts) -> None:
+    def __init__(self, recorder: Recorder, phases: PhaseContexts) -> None:
         self._recorder = recorder
-        self.brackets = brackets
+        self.phases = phases
         """Of the fit, once it has begun."""
         self.calls = 0
         """Whether a loader is at work: 2 for one that has asked another one meanwhile."""
@@ -65,16 +65,14 @@ class BatchWaits:
             self.before = recorder.moment()
         if recorder.slot == _DATA_WAIT:
             recorder.rest(_OTHER, since_last=True)
-        self.brackets.mark(Mark.FETCH_BEGINS)
-        recorder.enter(_DATA_WAIT)
+        self.phases.enter(_DATA_WAIT)
         self.calls, self._heard = 1, True
 
     def ends(self, *_: object) -> None:
         """It has answered."""
         if not self.calls or (self.calls > 1 and calls_under_way() > 1):
             return
-        self._recorder.leave()
-        self.brackets.mark(Mark.FETCH_ENDS)
+        self.phases.leave()
         self.calls = 0
 
     def settle(self) -> None:
@@ -92,9 +90,9 @@ class BatchWaits:
         self.before = None
         if self._usual:
             self._recorder.boundary()
-            self.brackets.mark(Mark.FETCH_BEGINS)
+            self.phases.mark(Mark.FETCH_BEGINS)
         else:
-            self.brackets.fetch_begins()
+            self.phases.fetch_begins()
 
     def end(self, unheard: int = _DATA_WAIT) -> None:
         """What follows is there.
@@ -112,7 +110,7 @@ class BatchWaits:
         slot = _OTHER if divided else unheard
         if recorder.slot != slot:
             recorder.rest(slot, since_last=True)
-            self.brackets.mark(Mark.FETCH_ENDS)
+            self.phases.mark(Mark.FETCH_ENDS)
 
     def validate(self) -> None:
         """All since the wait began is part of a validation, its batches too."""

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from trainperf.audit.loader.probe_loader import order
 from trainperf.core.errors import ConfigError
+from trainperf.core.launch_environment import TrialsOver
 
 
 HELD = 16
@@ -28,13 +29,6 @@ class Rearrangement:
     make: Callable[[list[Any]], list[Any]]
     """From *pool* batches to batches that hold the same samples."""
     pool: int = 1
-
-
-class TrialsOver(SystemExit):
-    """The run was started for its trials, and they are over."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
 
 
 class BatchSource:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from trainperf.core.launch_environment import TrialsOver
 from trainperf.core.phases import PHASES
 
 
@@ -258,7 +259,7 @@ NOT_CLOSED = "not closed"
 
 def ended_by(raised: type[BaseException] | None) -> str:
     """Reason of a fit in which this was raised; `None` for nothing."""
-    if raised is None:
+    if raised is None or issubclass(raised, TrialsOver):
         return FINISHED
     return INTERRUPTED if issubclass(raised, KeyboardInterrupt) else raised.__name__
 

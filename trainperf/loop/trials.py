@@ -1,0 +1,121 @@
+"""Training of a fit as trials see it, whatever loop it is: in a process that is thrown away.
+
+Loaded there, and where somebody has trials of their own: with it comes every change that is tried.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol, cast
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from typing_extensions import override
+
+from trainperf.core.launch_environment import TrialLaunch
+from trainperf.loop.fit import Fit, FitFacts
+from trainperf.loop.framework_objects import is_ours, overrides
+from trainperf.loop.prepared_loaders import holds_ahead, loader_under
+from trainperf.recording.probes.base import Probe
+from trainperf.trials import Trial, TrialOptions
+from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.state import Stateful
+from trainperf.trials.training import Mutable, Training, outermost_layers
+
+
+class HasCallbacks(Protocol):
+    """A trainer of a framework, or who calls its callbacks."""
+
+    callbacks: list[Any]
+
+
+class FitTraining(Training):
+    """The training of a fit.
+
+    Args:
+        fit: Whose it is; its batches go through the source of the trials from now on.
+        facts: What it consists of.
+    """
+
+    base: type = object
+    """Class of its callbacks."""
+    step_hooks: Sequence[str] = ()
+    """Which of their hooks run in a step."""
+    essential: tuple[type, ...] = ()
+    """Those that are never muted."""
+
+    def __init__(self, fit: Fit, facts: FitFacts) -> None:
+        objects, source = facts.objects, None
+        if facts.takes_batches:
+            source = BatchSource(loader_under(facts.loader), holds_ahead(facts.loader))
+            fit.through = source.over
+        states = [each for each in (*objects.schedulers, objects.scaler) if each is not None]
+        super().__init__(
+            cast("nn.Module", objects.module),  # nothing else is tried
+            objects.optimizers,
+            objects.device,
+            source,
+            facts.micro_batches,
+            [each for each in states if isinstance(each, Stateful)],
+        )
+        self.kind = facts.kind
+        self._fit, self._run = fit, objects.run
+        self._owners: list[tuple[HasCallbacks, list[Any]]] = []
+        self._muted: list[object] = []
+
+    def probe(self) -> Probe:
+        """What takes it through its trials."""
+        return demanded(self._fit.options.trials, self._fit.launch.trials).probe(
+            self, self._run, self._fit.guard
+        )
+
+    @override
+    def end(self) -> None:
+        self._fit.tried = True
+        super().end()
+
+    @override
+    def parts_to_compile(self) -> list[nn.Module]:
+        """Not a model that the loop calls under our hooks, which tell forward from the rest."""
+        if self.kind.own:
+            return super().parts_to_compile()
+        module = self.module
+        return outermost_layers(
+            module.module if isinstance(module, DistributedDataParallel) else module
+        )
+
+    def mute_callbacks_of(self, owners: Sequence[HasCallbacks]) -> None:
+        """The callbacks of these can be muted: each is left out of the list for a while."""
+        self._owners = [(owner, list(owner.callbacks)) for owner in owners]
+
+    @override
+    def callbacks(self) -> list[Mutable]:
+        """The user's that do something in a step; a progress bar is among them."""
+        return [
+            Mutable(type(each).__name__, partial(self._mute, each), partial(self._unmute, each))
+            for _, callbacks in self._owners
+            for each in callbacks
+            if not (is_ours(each) or isinstance(each, self.essential))
+            and any(overrides(each, self.base, hook) for hook in self.step_hooks)
+        ]
+
+    def _mute(self, callback: object) -> None:
+        self._muted.append(callback)
+        self._leave_out()
+
+    def _unmute(self, callback: object) -> None:
+        self._muted = [each for each in self._muted if each is not callback]
+        self._leave_out()
+
+    def _leave_out(self) -> None:
+        muted = set(map(id, self._muted))
+        for owner, callbacks in self._owners:
+            owner.callbacks = [each for each in callbacks if id(each) not in muted]
+
+
+def demanded(trials: Sequence[object], launch: TrialLaunch | None = None) -> TrialOptions:
+    """What is tried, the user's first.
+
+    Raises:
+        ConfigError: A member is no trial, or two have the same name.
+    """
+    return TrialOptions.of(cast("Sequence[Trial]", trials), launch)
