@@ -48,10 +48,11 @@ CUDA = Backend(
 ROCM = Backend(name="rocm", no_waits=_NO_WAITS, graphs=_GRAPHS, graphs_option=_GRAPHS_OPTION)
 MPS = Backend(name="mps", unified=True)
 
+_BY_TYPE = {"": CUDA, "cpu": CUDA, "mps": MPS}
+
 
 def backend_of(device: str, software: Mapping[str, str]) -> Backend:
     """What a run's device is: by its type and the versions that were written with it."""
     if device == "cuda":
         return ROCM if "rocm" in software else CUDA
-    known = {"": CUDA, "cpu": CUDA, "mps": MPS}
-    return known.get(device) or Backend(name=device)
+    return _BY_TYPE.get(device) or Backend(name=device)

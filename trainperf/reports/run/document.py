@@ -77,6 +77,7 @@ def run_document(summary: Summary, charts: RunCharts | None = None) -> list[Part
     findings = [finding_view(finding) for finding in summary.findings]
     in_turns = run.state == "running"
     trials = [] if summary.trials is None else tried(summary.trials, running=in_turns)
+    unknown = [] if charts is None else _not_in_ledger(summary)
     unaudited = [] if charts is None else items([not_measured(_audit(summary))], "soft")
     return [
         Heading(" · ".join(filter(None, title)), 1),
@@ -92,7 +93,7 @@ def run_document(summary: Summary, charts: RunCharts | None = None) -> list[Part
         *section("How long the steps took", drawn.steps),
         *section(f"Other measurements over the {run.loop.run_noun}", drawn.others),
         *section("Ranks", ranks_section(summary), drawn.ranks),
-        *section("Memory", _memory(summary) or unaudited, drawn.memory),
+        *section("Memory", _memory(summary) or unaudited, unknown, drawn.memory),
         *section("The machine", of_machine(summary), drawn.machine),
         *section("Speed of light", _light(summary) or unaudited),
         *section("torch.compile", of_compilation(summary)),
@@ -163,11 +164,16 @@ def _memory(summary: Summary) -> list[Part]:
         (float(amount_), place, f"{name} {size(amount_)}")
         for place, (name, amount_) in enumerate(memory_parts(ledger_))
     ]
-    reasons = [
-        (name.removesuffix("_bytes").replace("_", " "), why_)
-        for name, why_ in ledger_.reasons.items()
-    ]
-    return [_bar(drawn, "what fills the memory"), *of_memory(summary), *missing(reasons)]
+    return [_bar(drawn, "what fills the memory"), *of_memory(summary)]
+
+
+def _not_in_ledger(summary: Summary) -> list[Part]:
+    """What of the memory is not known, and why."""
+    reasons = {} if summary.memory is None else summary.memory.reasons
+    names = (
+        (name.removesuffix("_bytes").replace("_", " "), each) for name, each in reasons.items()
+    )
+    return missing(list(names))
 
 
 def _bar(parts: Sequence[tuple[float, int, str]], label: str) -> Chart:
