@@ -9,7 +9,7 @@ from trainperf.analysis.doctor import MEASURE_IT, Case, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.importers import recognise
 from trainperf.importers.writing import write_run
-from trainperf.reports.html.run import load_page_data
+from trainperf.reports.run.page import load_page_data
 
 
 TEXTS = {

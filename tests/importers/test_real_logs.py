@@ -11,7 +11,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.importers import recognise
 from trainperf.importers.writing import write_run
-from trainperf.reports.html.run import load_page_data, render
+from trainperf.reports.run.page import load_page_data, render
 
 
 REAL = Path(__file__).parent / "real"
