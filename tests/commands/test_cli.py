@@ -72,7 +72,6 @@ def test_a_trace_is_not_kept_waiting_by_what_other_commands_need(trace: Path) ->
 
     assert "numpy" in loaded
     assert not loaded & {
-        "rich",
         "tensorboard",
         "trainperf.analysis.run.directory",
         "trainperf.analysis.summarize",

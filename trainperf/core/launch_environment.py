@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-import msgspec
-
 
 VARIABLE = "TRAINPERF_RUN"
 
@@ -94,7 +92,9 @@ class LaunchOptions:
         paths = [path for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
         if str(ENTRY_POINTS) not in paths:
             paths.append(str(ENTRY_POINTS))
-        own = {"PYTHONPATH": os.pathsep.join(paths), VARIABLE: msgspec.json.encode(self).decode()}
+        from msgspec.json import encode  # noqa: PLC0415 a command's help needs none of it
+
+        own = {"PYTHONPATH": os.pathsep.join(paths), VARIABLE: encode(self).decode()}
         return {**given, **own}
 
     @property
@@ -139,7 +139,9 @@ class LaunchOptions:
         Raises:
             msgspec.DecodeError: It is not JSON, or an option is of the wrong kind.
         """
-        return msgspec.json.decode(text, type=cls)
+        from msgspec.json import decode  # noqa: PLC0415 as above
+
+        return decode(text, type=cls)
 
     @classmethod
     def of_this_process(cls) -> "LaunchOptions":
