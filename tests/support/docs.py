@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
@@ -142,6 +143,11 @@ def make_world(place: Path) -> None:
     longer = SCRIPT.replace("max_steps=40", "max_steps=120")  # enough steady ones for an interval
     for folder, script in ((".", SCRIPT), ("main", longer), ("pull-request", longer)):
         (place / folder / "train.py").write_text(script, encoding="utf-8")
+    for name in ("old", "new"):  # two environments that are one
+        python = place / name / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+        python.chmod(0o755)
     for name, trace in TRACED.items():
         source = TRACES / trace
         if source.is_dir():
