@@ -9,10 +9,11 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.benchmark import BenchmarkComparison, StepBenchmark
 from trainperf.core.errors import SmokeFailure
-from trainperf.core.formatting.table import text_table
+from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.wrap import WIDTH, paragraphs
-from trainperf.reports.layout.finding_view import finding_text, finding_view
-from trainperf.reports.run.tables import tables
+from trainperf.reports.layout.finding_view import finding_view
+from trainperf.reports.layout.text import finding_lines as lines_of
+from trainperf.reports.run.document import run_document
 from trainperf.reports.run.text import render
 
 
@@ -68,8 +69,7 @@ def _findings(run: Path, names: Sequence[str]) -> tuple[str, ...]:
     lines: list[str] = []
     for finding in summary.findings:
         if finding.id in names:
-            title, rest = finding_text(1, finding_view(finding), WIDTH - 4)
-            lines += [*title, *rest]
+            lines += [line.plain for line in lines_of(1, finding_view(finding), WIDTH - 4)]
     return tuple(map(_portable, lines))
 
 
@@ -86,8 +86,8 @@ def report_lines(run: Path) -> tuple[str, ...]:
 def table_lines(run: Path, title: str) -> tuple[str, ...]:
     """The tables of the full report whose title begins so."""
     lines: list[str] = []
-    for table in tables(summarize(Run.open(run))):
-        if table.title.startswith(title):
+    for table in run_document(summarize(Run.open(run))):
+        if isinstance(table, Table) and table.title.startswith(title):
             lines += [table.title, *text_table(table, WIDTH - 4)]
             lines += paragraphs(table.notes, WIDTH - 4)
     return tuple(lines)

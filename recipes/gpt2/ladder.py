@@ -17,8 +17,8 @@ from trainperf.core.formatting.html.figures import WIDE, Axis, Lane, bar, keys, 
 from trainperf.core.formatting.html.markup import Markup, paragraph, table, tag, text
 from trainperf.core.formatting.units import duration
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACES
-from trainperf.reports.html.components import meter
-from trainperf.reports.run.run_view import run_view
+from trainperf.reports.run.document import meter
+from trainperf.reports.run.rows import phase_rows
 from trainperf.traces.capture_files import CaptureReport, decode_report
 from trainperf.traces.results import TraceLane
 
@@ -55,18 +55,16 @@ def ladder(outcomes: Sequence[StageOutcome]) -> Markup:
 
 def steps(before: Path, after: Path) -> Markup:
     """Where the mean step goes, before and after, on one scale."""
-    views = [run_view(summarize(Run.open(run))) for run in (before, after)]
-    whole = max(sum(row.seconds for row in view.phases) for view in views)
+    sides = [phase_rows(summarize(Run.open(run))) for run in (before, after)]
+    whole = max(sum(row.seconds for row in rows) for rows in sides)
     parts = []
-    for name, view in zip(("before", "after"), views, strict=True):
+    for name, rows in zip(("before", "after"), sides, strict=True):
         drawn = [
-            (row.seconds, row.phase, f"{row.label}: {row.time}")
-            for row in view.phases
-            if row.seconds
+            (row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows if row.seconds
         ]
-        total = duration(sum(row.seconds for row in view.phases))
+        total = duration(sum(row.seconds for row in rows))
         parts.append(tag("p", text(f"{name}: {total} per step")) + bar(drawn, name, whole))
-    names = {row.label: f"b{row.phase}" for view in views for row in view.phases if row.seconds}
+    names = {row.label: f"b{row.phase}" for rows in sides for row in rows if row.seconds}
     return Markup("".join(parts) + keys(names.items()))
 
 

@@ -35,7 +35,7 @@ from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.core.stats.sequential import ASSUMED_SPREAD, Looks
-from trainperf.reports.run.run_view import headline
+from trainperf.reports.run.headline import headline
 
 
 def walkthrough(

@@ -21,7 +21,8 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.loop import LoopMonitor
 from trainperf.recording.profiling.options import ScheduledProfile
-from trainperf.reports.trace.view import trace_text
+from trainperf.reports.capture.document import capture_document
+from trainperf.reports.layout.text import as_text
 from trainperf.traces.job_report import report
 from trainperf.traces.results import AnalysisOptions
 
@@ -88,7 +89,7 @@ def main() -> None:
         "report": msgspec.to_builtins(analysis),
     }
     write_json(given.json, {**written, "trace": figures})
-    print(trace_text(analysis))
+    print(as_text(capture_document(analysis)))
 
 
 if __name__ == "__main__":

@@ -24,12 +24,13 @@ from trainperf.core.errors import ConfigError, RunError
 from trainperf.core.stats.verdict import verdict_of
 from trainperf.reports.bisection import (
     answer,
-    bisection_markdown,
-    bisection_text,
+    bisection_document,
     notes,
     plan_sentence,
 )
-from trainperf.reports.layout.json import bisection_json
+from trainperf.reports.layout.forms import as_json_line
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.layout.text import as_text
 
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="no git")
@@ -321,7 +322,7 @@ def test_the_outputs_say_the_same(sixteen: tuple[Path, list[str]]) -> None:
     result = searched(
         place, (hashes[0], "HEAD"), Planted(lambda number: 0.02 if number < 6 else 0.03)
     )
-    line = bisection_json(result)
+    line = as_json_line(result)
     schema = json.loads((SCHEMAS / "bisection.json").read_text(encoding="utf-8"))
 
     assert answer(result) == (
@@ -330,7 +331,7 @@ def test_the_outputs_say_the_same(sixteen: tuple[Path, list[str]]) -> None:
     )
     assert line.count("\n") == 1
     Draft202012Validator(schema).validate(json.loads(line))
-    for shown in (bisection_text(result), bisection_markdown(result)):
+    for shown in (as_text(bisection_document(result)), as_markdown(bisection_document(result))):
         assert f"git show {hashes[6][:10]}" in shown
         assert all(step.state.title in shown for step in result.steps)
 
@@ -471,9 +472,9 @@ def test_packages_of_two_environments_are_narrowed_down(
     assert result.first_slow is not None
     assert result.first_slow.title == "delta 1.0 → 2.0"
     assert answer(result).startswith("delta 1.0 → 2.0 is the first slow package: slower, 0.67×")
-    assert "5 packages differ" in bisection_text(result)
+    assert "5 packages differ" in as_text(bisection_document(result))
     # What was measured has more than the package that it is named by.
-    rows = bisection_text(result).partition("against good")[2].splitlines()[2:]
+    rows = as_text(bisection_document(result)).partition("against good")[2].splitlines()[2:]
     assert rows
     assert all(row.startswith("  with all up to ") for row in rows)
 

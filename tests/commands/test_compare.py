@@ -42,7 +42,7 @@ def test_the_first_line_is_the_answer(compare: Command, tmp_path: Path) -> None:
     code, out, err = compare(before, after)
 
     assert (code, err) == (0, "")
-    assert out.splitlines()[1].startswith("  b against a: faster, the fit 1.49× as fast (")
+    assert out.startswith("  b against a: faster, the fit 1.49× as fast (")
     assert "one change: num_workers: 0 → 2" in out
     assert "one run each: run-to-run noise 2.0 %, assumed" in out
 

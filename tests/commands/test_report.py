@@ -101,7 +101,7 @@ def test_markdown_is_for_issues(trainperf: Command, run: Path) -> None:
     """A heading and a table."""
     out = trainperf("report", run, "--format=markdown").stdout
 
-    assert out.startswith("### trainperf · gpt2\n")
+    assert out.startswith("### trainperf · gpt2 · ")
     assert "| data wait | 20.0 ms | 40.0 % |" in out
 
 

@@ -9,7 +9,7 @@ from support.runs import RankSpec, make_steps, summary_of
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.escape import encodable
 from trainperf.reports.layout.terminal import MOST_WIDTH
-from trainperf.reports.run.formats import write_report
+from trainperf.reports.run.text import write_report
 
 
 class Terminal(io.StringIO):

@@ -9,8 +9,7 @@ from support.runs import RankSpec, make_info, make_run_dir, make_steps
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.core.steps.records import Scalar
-from trainperf.reports.comparison import notes
-from trainperf.reports.surroundings import surroundings
+from trainperf.reports.comparison import notes, surroundings
 
 
 BEFORE = {"torch": "2.8.0+cu128", "cuda": "12.8", "python": "3.12.1"}

@@ -51,7 +51,7 @@ for form in ("text", "markdown", "html", "json"):
         assert main() == 0
     shown[form] = out.getvalue()
 store = Store([Path(run).parents[1]], lambda: 1_000_000_000.0)
-shown["tab"] = store.run("first/trainperf", View()).body.decode()
+shown["tab"] = store.run("first/trainperf", View()).decode()
 print(json.dumps(shown))
 """
 

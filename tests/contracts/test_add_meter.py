@@ -101,7 +101,7 @@ for form in ("text", "markdown", "html", "json"):
         assert main() == 0
     shown[form] = out.getvalue()
 store = Store([folder / "all"], lambda: 1_000_000_000.0)
-shown["tab"] = store.run(run.relative_to(folder / "all").as_posix(), View()).body.decode()
+shown["tab"] = store.run(run.relative_to(folder / "all").as_posix(), View()).decode()
 shown["docs"] = TABLES["readings"]()
 shown["sink"] = (run / "planted.txt").read_text()
 print(json.dumps(shown))

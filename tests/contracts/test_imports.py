@@ -67,7 +67,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["trainperf.commands", "trainperf.analysis.summarize", "trainperf.reports.run.formats"],
+    ["trainperf.commands", "trainperf.analysis.summarize", "trainperf.reports.run.text"],
 )
 def test_the_offline_tower_loads_no_torch(module: str) -> None:
     """Not even through somebody else's import."""

@@ -27,7 +27,7 @@ OTHER_NAMES = (
     "core/artifacts/",
     "meters/",
     "traces/",
-    "reports/trace/",
+    "reports/capture/",
     "audit/",
 )
 """Where the names are made, and where metrics of traces or fields of files are called alike."""

@@ -6,7 +6,8 @@ import pytest
 from support.cases import CASES
 from support.golden import GOLDEN, MARKDOWN, rendered, summary_of_case
 
-from trainperf.reports.run import markdown
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.run.document import run_document
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -24,7 +25,7 @@ def test_the_markdown_report_is_the_one_that_was_read_and_approved(
     """Every letter."""
     expected = (GOLDEN / f"{name}.md").read_text(encoding="utf-8")
 
-    assert markdown.render(summary_of_case(CASES[name](), tmp_path)) == expected
+    assert as_markdown(run_document(summary_of_case(CASES[name](), tmp_path))) == expected
 
 
 def test_no_golden_file_is_forgotten() -> None:

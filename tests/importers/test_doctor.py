@@ -7,9 +7,9 @@ from support import logs
 
 from trainperf.analysis.doctor import MEASURE_IT, Case, examined
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
 from trainperf.importers import recognise
 from trainperf.importers.writing import write_run
-from trainperf.reports.html.run import load_page_data
 
 
 TEXTS = {
@@ -27,9 +27,7 @@ def test_a_log_fails_only_what_it_shows(tmp_path: Path, name: str) -> None:
     log.write_text(TEXTS[name](), encoding="utf-8")
     run = Run.open(write_run(recognise([log]), [log], tmp_path / "run"))
 
-    checks = {
-        check.id: check for check in examined(Case(evidence=load_page_data(run).evidence)).checks
-    }
+    checks = {check.id: check for check in examined(Case(evidence=examine(run))).checks}
 
     failed = {"loader"} if name == "torchtitan" else set()
     assert {each.id for each in checks.values() if each.status == "fail"} == failed

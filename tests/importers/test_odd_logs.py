@@ -18,8 +18,8 @@ from trainperf.commands import main
 from trainperf.core.errors import LogError
 from trainperf.importers import recognise
 from trainperf.importers.writing import write_run
+from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import progress
-from trainperf.reports.run.run_view import headline
 
 
 def imported(tmp_path: Path, written: str | bytes, name: str = "train.log") -> Summary:

@@ -11,7 +11,8 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.importers import recognise
 from trainperf.importers.writing import write_run
-from trainperf.reports.html.run import load_page_data, render
+from trainperf.reports.charts.small import charts_of
+from trainperf.reports.run.page import load_page_data, render
 
 
 REAL = Path(__file__).parent / "real"
@@ -105,13 +106,13 @@ def test_charts_of_what_a_log_does_not_hold_say_why(imported: Imported, tmp_path
     imported("trainer_state-tokens.json")
     page = load_page_data(Run.open(tmp_path / "run"))
 
-    drawn = {chart.key: chart for chart in page.series.charts}
+    drawn = {chart.key: chart for chart in charts_of(page.groups, page.summary)}
 
     assert drawn["data_wait"].lines == []
-    assert (drawn["data_wait"].absent or "").startswith("not covered: trainer_state.json")
+    assert drawn["data_wait"].absent.startswith("not covered: trainer_state.json")
     assert [line.label for line in drawn["tokens"].lines] == ["with padding"]
-    assert drawn["tokens"].note.startswith("with padding; without: not covered")
-    assert drawn["loss"].lines[0].low is None
+    assert drawn["tokens"].note.startswith("With padding; without: not covered")
+    assert drawn["loss"].lines[0].single is None
 
 
 def test_the_page_asks_for_no_audit_of_a_log(imported: Imported, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from trainperf.core.loop_kind import imported_from
 from trainperf.core.window import RunWindow
 from trainperf.importers import FORMATS, recognise
 from trainperf.importers.writing import write_run
-from trainperf.reports.html.run import load_page_data, render
+from trainperf.reports.run.page import load_page_data, render
 
 
 def imported(tmp_path: Path, *texts: str, name: str = "train.log") -> Summary:

@@ -14,7 +14,8 @@ from trainperf.loop.report import WAIT_NS, close_run
 from trainperf.recording.monitor import RunParts
 from trainperf.recording.sinks.base import Outputs
 from trainperf.recording.sinks.jsonl import JsonlSink
-from trainperf.reports.run import markdown
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.run.document import run_document
 
 
 def ended(run: Path, rank: int = 0, attempt: int = 0) -> None:
@@ -115,7 +116,7 @@ def test_a_writer_gets_the_report_as_markdown(tmp_path: Path) -> None:
     board = Board()
     summary = close_run(tmp_path, ranks=1, aloud=False, outputs=Outputs(run=tmp_path, writer=board))
 
-    assert board.texts == {"trainperf/summary": (markdown.render(summary), 40)}
+    assert board.texts == {"trainperf/summary": (as_markdown(run_document(summary)), 40)}
     assert board.scalars == {}
 
 

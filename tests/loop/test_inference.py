@@ -15,13 +15,13 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import ConfigError
-from trainperf.core.formatting.table import text_table
 from trainperf.core.loop_kind import NO_TRAINING
 from trainperf.loop import LoopMonitor
-from trainperf.reports.html.run import load_page_data
-from trainperf.reports.html.run import render as page
-from trainperf.reports.run import markdown
-from trainperf.reports.run.tables import tables
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.layout.text import as_text
+from trainperf.reports.run.document import run_document
+from trainperf.reports.run.page import load_page_data
+from trainperf.reports.run.page import render as page
 from trainperf.reports.run.text import render
 from trainperf.testing import FakeClock
 from trainperf.trials import Trial
@@ -152,10 +152,12 @@ def test_no_report_of_an_inference_loop_speaks_of_training(tmp_path: Path) -> No
     assert monitor.run is not None
     evidence = examine(Run.open(monitor.run))
     summary = evidence.summary
-    shown = [render(summary), markdown.render(summary)]
-    shown += ["\n".join(text_table(table)) for table in tables(summary)]
-    for check in examined(Case(evidence=evidence)).checks:
-        shown.append(" ".join((check.title, *check.evidence, check.action)))
+    parts = run_document(summary)
+    shown = [render(summary), as_markdown(parts), as_text(parts)]
+    shown += [
+        " ".join((check.title, *check.evidence, check.action))
+        for check in examined(Case(evidence=evidence)).checks
+    ]
     found = {word for words in shown for word in WORDS if word in words.lower()}
 
     assert found == set()

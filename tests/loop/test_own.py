@@ -105,19 +105,16 @@ def test_a_report_made_later_without_the_users_code_shows_the_reading(
     assert "15" in report
 
 
-def test_the_tab_lists_the_reading(tmp_path: Path) -> None:
+def test_the_page_lists_the_reading(tmp_path: Path) -> None:
     """From the run directory alone."""
     from trainperf.analysis.run.directory import Run
-    from trainperf.analysis.summarize import summarize
-    from trainperf.reports.run.run_view import run_view
+    from trainperf.reports.run.page import load_page_data, render
 
     monitor = trained(tmp_path, meters=[Lines()], probes=[LineProbe()])
     assert monitor.run is not None
-    words = run_view(summarize(Run.open(monitor.run)))
 
-    assert [reading.value for reading in words.readings if reading.name == "lines_of_batch"] == [
-        "15"
-    ]
+    page = render(load_page_data(Run.open(monitor.run)))
+    assert '<td class="text">lines_of_batch</td><td>15</td>' in page
 
 
 def test_a_meter_whose_fact_was_never_there_says_so(tmp_path: Path) -> None:

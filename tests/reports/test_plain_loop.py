@@ -13,13 +13,15 @@ from support.runs import RankSpec, make_info, make_run_dir, make_steps
 from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.doctor import Case, examined
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
 from trainperf.core.loop_kind import LIGHTNING, PLAIN
-from trainperf.reports.doctor import checkup_text
-from trainperf.reports.html.run import load_page_data
-from trainperf.reports.html.run import render as page
-from trainperf.reports.run import markdown
-from trainperf.reports.run.run_view import run_view
-from trainperf.reports.run.text import full_lines, lines
+from trainperf.reports.doctor import checkup_document
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.layout.text import as_text
+from trainperf.reports.run.document import run_document
+from trainperf.reports.run.page import load_page_data
+from trainperf.reports.run.page import render as page
+from trainperf.reports.run.text import lines
 
 
 ROOT = Path(__file__).parents[2]
@@ -39,14 +41,13 @@ ONLY_UNDER_LIGHTNING = {
 def shown_of(run: Run) -> Iterator[tuple[str, str]]:
     """Every form in which a run is shown."""
     data = load_page_data(run, now_s=0.0)
-    summary = data.evidence.summary
+    summary = data.summary
     yield "text", "\n".join(line.plain for line in lines(summary, 100))
-    yield "full", "\n".join(line.plain for line in full_lines(summary, 100))
-    yield "markdown", markdown.render(summary)
+    yield "full", as_text(run_document(summary))
+    yield "markdown", as_markdown(run_document(summary))
     yield "html", page(data)
-    yield "tab", msgspec.json.encode(run_view(summary)).decode()
-    checkup = examined(Case(evidence=data.evidence))
-    yield "doctor", checkup_text(checkup, "run")
+    checkup = examined(Case(evidence=examine(run, now_s=0.0)))
+    yield "doctor", as_text(checkup_document(checkup, "run"))
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

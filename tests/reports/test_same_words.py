@@ -2,9 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 
 import msgspec
@@ -15,8 +13,6 @@ from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.run.directory import Run
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as escaped
-from trainperf.reports.html.run import PageData, load_page_data
-from trainperf.reports.html.run import render as page
 from trainperf.reports.layout.finding_view import (
     CONFIRM,
     DO,
@@ -26,9 +22,13 @@ from trainperf.reports.layout.finding_view import (
     finding_view,
     first_rows,
 )
-from trainperf.reports.run import markdown
-from trainperf.reports.run.run_view import headline, run_view
-from trainperf.reports.run.text import full_lines, lines
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.layout.text import as_text
+from trainperf.reports.run.document import run_document
+from trainperf.reports.run.headline import headline
+from trainperf.reports.run.page import PageData, load_page_data
+from trainperf.reports.run.page import render as page
+from trainperf.reports.run.text import lines
 
 
 LABELS = [DO, GAIN, CONFIRM]
@@ -58,34 +58,20 @@ def seen(tmp_path: Path) -> PageData:
     specs = [RankSpec(steps=make_steps(100, data_wait=20, forward=30))]
     run = Run.open(make_run_dir(tmp_path / "gpt2" / "trainperf", specs))
     read = load_page_data(run, now_s=0.0)
-    summary = msgspec.structs.replace(read.evidence.summary, findings=FINDINGS)
+    summary = msgspec.structs.replace(read.summary, findings=FINDINGS)
     summary = msgspec.structs.replace(summary, decisions=decisions(summary))
-    return replace(read, evidence=replace(read.evidence, summary=summary))
+    return replace(read, summary=summary)
 
 
 def documents(seen: PageData) -> dict[str, str]:
     """What a reader sees in each renderer that has room for everything, on one line."""
-    summary = seen.evidence.summary
-    full = [*lines(summary, 110), *full_lines(summary, 110)]
+    summary = seen.summary
     shown = {
-        "full text": " ".join(line.plain for line in full),
-        "markdown": markdown.render(summary),
+        "full text": as_text(run_document(summary)),
+        "markdown": as_markdown(run_document(summary)),
         "html": html.unescape(re.sub(r"<[^>]*>", " ", page(seen))),
-        "tab": " ".join(strings(msgspec.to_builtins(run_view(summary)))),
     }
     return {name: re.sub(r"\s+", " ", text) for name, text in shown.items()}
-
-
-def strings(value: object) -> Iterator[str]:
-    """All texts of a JSON value, in order."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from strings(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from strings(part)
 
 
 def test_every_renderer_shows_every_line_of_every_finding_in_the_same_words(seen: PageData) -> None:
@@ -112,7 +98,7 @@ def shown(name: str, text: str) -> str:
 
 def test_every_renderer_begins_with_the_same_sentence(seen: PageData) -> None:
     """The headline has one owner."""
-    sentence = headline(seen.evidence.summary)
+    sentence = headline(seen.summary)
 
     for name, document in documents(seen).items():
         assert shown(name, sentence) in document
@@ -120,7 +106,7 @@ def test_every_renderer_begins_with_the_same_sentence(seen: PageData) -> None:
 
 def test_the_short_report_says_what_to_do_first_in_the_same_words(seen: PageData) -> None:
     """The action and its place; of the other findings the title and the gain."""
-    report = [line.plain.strip() for line in lines(seen.evidence.summary, 110)]
+    report = [line.plain.strip() for line in lines(seen.summary, 110)]
     action, place = first_rows(FINDINGS)
     first, *others = FINDINGS
 
@@ -129,13 +115,3 @@ def test_the_short_report_says_what_to_do_first_in_the_same_words(seen: PageData
     assert f"{WHERE} {place.text}" in report
     for view in map(finding_view, others):
         assert any(line.startswith(f"also  {view.headline}") for line in report)
-
-
-def test_the_tab_script_takes_its_labels_from_the_server() -> None:
-    """It lays out rows; only those with code in them are named there."""
-    script = (files("trainperf.tensorboard") / "static" / "panels.js").read_text(encoding="utf-8")
-
-    assert f'new Set(["{NEXT}", "{WHERE}"])' in script
-    for label in (DO, GAIN, CONFIRM):
-        assert f'rows("{label}"' not in script
-        assert f'["{label}"' not in script

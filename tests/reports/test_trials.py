@@ -1,12 +1,42 @@
-"""What was tried, in words."""
+"""What was tried, in words and on the page."""
+
+import re
+from pathlib import Path
 
 import pytest
+from support.cases import CASES
 from support.golden import GOLDEN
+from support.pages import ELEMENTS, Page
+from support.runs import make_run_dir
 from support.tried import AUTOCAST, FREE_LOADER, FUSED, NOT_FASTER, TRIED, trial, tried
 
-from trainperf.core.artifacts.trials import TrialResult
-from trainperf.reports.layout.trials_view import trials_view
-from trainperf.reports.trials import lines, trials_markdown, trials_text
+from trainperf.analysis.run.directory import Run
+from trainperf.core.artifacts import write_document
+from trainperf.core.artifacts.trials import TrialResult, Trials
+from trainperf.reports.layout.html import as_html
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.layout.text import as_text, text_lines
+from trainperf.reports.run.page import load_page_data, render
+from trainperf.reports.trials import trials_document
+from trainperf.reports.trials import tried as tried_parts
+
+
+BEST = TRIED["best"]
+
+
+def text_of(*results: TrialResult) -> str:
+    """What the terminal shows of these results, on one line."""
+    return " ".join(as_text(trials_document(tried(*results))).split())
+
+
+def drawn(trials: Trials) -> str:
+    """The section of a page."""
+    return as_html(tried_parts(trials))
+
+
+def spots(page: str, kind: str) -> list[float]:
+    """Where estimates of a class are, in per cent of the axis."""
+    return [float(left) for left in re.findall(rf'class="spot {kind}" style="left:([\d.]+)%', page)]
 
 
 @pytest.mark.parametrize("name", TRIED)
@@ -14,27 +44,27 @@ def test_the_text_is_the_one_that_was_read_and_approved(name: str) -> None:
     """Every letter."""
     expected = (GOLDEN / "trials" / f"{name}.txt").read_text(encoding="utf-8")
 
-    assert trials_text(TRIED[name]) == expected
+    assert as_text(trials_document(TRIED[name])) == expected
 
 
 def test_the_markdown_is_the_one_that_was_read_and_approved() -> None:
     """Every letter."""
     expected = (GOLDEN / "trials" / "best.md").read_text(encoding="utf-8")
 
-    assert trials_markdown(TRIED["best"]) == expected
+    assert as_markdown(trials_document(BEST)) == expected
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    """And no figure or verdict is cut."""
-    shown = [line.plain for line in lines(TRIED["best"], width)]
+    """And no figure is cut."""
+    shown = [line.plain for line in text_lines(trials_document(BEST), width)]
 
     assert max(map(len, shown)) <= width
-    assert not any(line.endswith("…") for line in shown)
+    assert any("1.62×  [1.55–1.70]  ▲ faster" in line for line in shown)
 
 
 @pytest.mark.parametrize(
-    ("results", "beginning"),
+    ("results", "text"),
     [
         ((AUTOCAST, FUSED), "Best: AMP in bf16: 1.38× as fast (95 % CI 1.33–1.43), at the same"),
         ((FREE_LOADER, NOT_FASTER[0]), "Nothing that was tried is faster here."),
@@ -42,44 +72,73 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         ((NOT_FASTER[4],), "Nothing was decided: 1 change may be faster or slower."),
         ((NOT_FASTER[2],), "Nothing was measured."),
         ((), "Nothing was tried."),
+        ((FREE_LOADER, NOT_FASTER[0]), "the largest ceiling is batches from memory (at most 1.31×"),
+        ((trial("small", "undecided", 1.01, low=0.98, high=1.04),), "? at most 1.04×"),
     ],
 )
-def test_the_first_line_is_the_answer(results: tuple[TrialResult, ...], beginning: str) -> None:
-    """Honest about what was not decided."""
-    assert trials_view(tried(*results)).answer.startswith(beginning)
+def test_the_answer_is_honest_about_what_was_not_decided(
+    results: tuple[TrialResult, ...], text: str
+) -> None:
+    """And says where to look where nothing is faster."""
+    assert text in text_of(*results)
 
 
 def test_the_lines_to_write_are_those_of_each_part() -> None:
     """Each with its own place."""
-    written = [(line.line, line.where) for line in trials_view(TRIED["best"]).lines]
+    shown = as_text(trials_document(BEST)).splitlines()
 
-    assert written == [('precision="bf16-mixed"', "Trainer(…)"), ("AdamW(…, fused=True)", "")]
+    written = [line.split("write", 1)[1].strip() for line in shown if line.startswith("  write")]
+    assert written == ['precision="bf16-mixed"  (Trainer(…))', "AdamW(…, fused=True)"]
 
 
 def test_a_ceiling_above_the_best_is_named_and_the_most_promising_undecided_change() -> None:
     """A loader that no trial made cheaper is still the largest part of the step."""
     small, vague = trial("small", "faster", 1.05), trial("vague", "undecided", 1.1, low=0.9)
     wide = trial("wide", "undecided", 1.0, low=0.4, high=2.5, kind="ceiling")
-    notes = trials_view(tried(small, FREE_LOADER, NOT_FASTER[4], vague, wide)).notes
+    shown = text_of(small, FREE_LOADER, NOT_FASTER[4], vague, wide)
 
-    assert any(note.startswith("more is left than that: batches from memory, at") for note in notes)
-    assert any(
-        "3 undecided: more time decides them (--minutes 5 --only workers_2)" in n for n in notes
-    )
-    assert not any("more is left" in note for note in trials_view(TRIED["best"]).notes)
+    assert "more is left than that: batches from memory, at most" in shown
+    assert "3 undecided: more time decides them (--minutes 5 --only workers_2)" in shown
+    assert "more is left" not in as_text(trials_document(BEST))
 
 
-def test_a_change_that_can_gain_hardly_anything_is_bounded_and_needs_no_more_time() -> None:
-    """It is not said to be undecided, where more time would change nothing that matters."""
-    shown = trials_view(tried(trial("small", "undecided", 1.01, low=0.98, high=1.04)))
+def test_the_page_of_a_run_shows_what_was_tried_in_it(tmp_path: Path) -> None:
+    """Of elements that are known, and only there."""
+    run = make_run_dir(tmp_path / "gpt2" / "trainperf", CASES["loader_bound"]().ranks)
+    before = render(load_page_data(Run.open(run)))
+    write_document(BEST, run)
+    page = Page(render(load_page_data(Run.open(run))))
 
-    assert shown.changes[0].verdict == "at most 1.04×"
-    assert shown.answer == "Nothing that was tried is faster here."
-    assert not any("more time" in note for note in shown.notes)
+    assert "What was tried" not in before
+    assert "What was tried" in page.words
+    assert page.open == []
+    assert page.names <= ELEMENTS
 
 
-def test_where_nothing_is_faster_the_largest_ceiling_is_named() -> None:
-    """It says where to look."""
-    shown = trials_view(tried(FREE_LOADER, NOT_FASTER[0]))
+def test_a_verdict_can_be_read_without_its_colour_and_is_where_its_number_is() -> None:
+    """A sign before each word; what is beyond the axis is at its edge."""
+    page = drawn(BEST)
+    signs = ("▲ faster", "▼ slower", "= equal", "? undecided", "≠ loss", "✕ failed", "≤ at most")
+    one = float(re.findall(r'class="unity" style="left:([\d.]+)%"', page)[0])
+    far = drawn(tried(trial("a", "faster", 1.3), trial("b", "faster", 60.0)))
 
-    assert "the largest ceiling is batches from memory (at most 1.31×)" in shown.next
+    assert [sign for sign in signs if sign not in Page(page).words] == []
+    assert all(spot > one for spot in spots(page, "good"))
+    assert all(spot < one for spot in spots(page, "bad"))
+    assert max(spots(far, "good")) == 100.0
+
+
+def test_names_are_text() -> None:
+    """Of the user's own trials."""
+    page = drawn(tried(trial("x", "faster", 1.3, title="<img src=x>", apply="<b>", where="<i>")))
+
+    assert "<img" not in page
+    assert "<i>" not in page
+
+
+def test_a_trial_under_way_is_named_as_such() -> None:
+    """While the training runs; afterwards it ended it."""
+    trials = tried(trial("a", "faster", 1.3), trying="b")
+
+    assert "now trying b" in as_html(tried_parts(trials, running=True))
+    assert "ended during b" in drawn(trials)

@@ -13,7 +13,7 @@ from support.machines import plant_machine
 from support.runs import RankSpec, make_run_dir, make_steps
 
 from trainperf.analysis.live import EarlierAttempts, LiveLook, LiveRun
-from trainperf.reports.run.run_view import headline
+from trainperf.reports.run.headline import headline
 from trainperf.reports.watch import APART, NO_STEP, Screen, screen, watch
 
 

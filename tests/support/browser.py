@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -64,16 +64,8 @@ class Tab:
         chosen = "&".join(f"{k}={v}" for k, v in (("run", run), ("beside", beside)) if v)
         self.page.goto(f"{self.address}{PAGE}#{chosen}")
         if run:
-            self.page.wait_for_selector(".steps .main-svg")
+            self.page.wait_for_selector("#report h1")
         return self.page
-
-    def drawn(self, meta: str, place: int = 0) -> Any:
-        """What the step-time breakdown was given to draw of one phase."""
-        return self.page.evaluate(
-            """([meta, place]) => document.querySelectorAll(".plot.steps")[place].data
-                .find((trace) => trace.meta === meta)?.y""",
-            [meta, place],
-        )
 
     def wait_for(self, condition: str) -> None:
         """Wait until the expression is true in the page, whose policy forbids it to ask itself."""

@@ -11,8 +11,11 @@ from support.tried import TRIED
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
-from trainperf.reports.run import markdown, text
-from trainperf.reports.trials import trials_markdown, trials_text
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.layout.text import as_text
+from trainperf.reports.run import text
+from trainperf.reports.run.document import run_document
+from trainperf.reports.trials import trials_document
 
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -40,11 +43,13 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as path:
             (GOLDEN / f"{name}.txt").write_text(rendered(make(), Path(path)), encoding="utf-8")
             if name in MARKDOWN:
-                document = markdown.render(summary_of_case(make(), Path(path)))
+                document = as_markdown(run_document(summary_of_case(make(), Path(path))))
                 (GOLDEN / f"{name}.md").write_text(document, encoding="utf-8")
     for name, trials in TRIED.items():
-        (GOLDEN / "trials" / f"{name}.txt").write_text(trials_text(trials), encoding="utf-8")
-    document = trials_markdown(TRIED["best"])
+        (GOLDEN / "trials" / f"{name}.txt").write_text(
+            as_text(trials_document(trials)), encoding="utf-8"
+        )
+    document = as_markdown(trials_document(TRIED["best"]))
     (GOLDEN / "trials" / "best.md").write_text(document, encoding="utf-8")
     sys.stdout.write(f"{len(CASES) + len(TRIED)} reports in {GOLDEN}: read them\n")
 

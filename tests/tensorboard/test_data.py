@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 from support.cases import CASES
+from support.pages import ELEMENTS, Page
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import a_run, steps_of
 from support.tried import trial, tried
 
+from trainperf.analysis.run.directory import Run
 from trainperf.core.artifacts import write_document
 from trainperf.core.errors import RunError
-from trainperf.tensorboard import data
-from trainperf.tensorboard.data import NotFoundError, Store, View
+from trainperf.reports.run.page import load_page_data, render
+from trainperf.tensorboard.data import MOST_RUNS, NotFoundError, Store, View
 
 
 RUN = "first/trainperf"
@@ -29,30 +31,56 @@ class Clock:
         return self.now_s
 
 
-def test_the_page_says_what_the_report_says(tmp_path: Path) -> None:
-    """The first sentence, the phases, the findings in their order."""
-    make_run_dir(tmp_path / RUN, CASES["loader_bound"]().ranks)
+def html_of(store: Store, view: View | None = None) -> str:
+    """The parts of the page of the run."""
+    html: str = json.loads(store.run(RUN, view or View()))["html"]
+    return html
 
-    words = json.loads(Store([tmp_path], Clock()).run(RUN, View()).body)["words"]
 
-    assert words["headline"].startswith(
-        "Step time 55.2 ms; 37 % of it is data wait. First: "
-        "load in 1 worker — about 1.54×, at most 1.67×."
-    )
-    assert words["phases"][0] == {
-        "key": "data_wait",
-        "label": "data wait",
-        "phase": 0,
-        "seconds": pytest.approx(0.0203, abs=1e-4),
-        "time": "20.3 ms",
-        "share": "36.7 %",
-        "fraction": pytest.approx(0.367, abs=1e-3),
-        "note": "num_workers=0",
-        "absent": "",
+def test_the_page_has_the_parts_of_the_report(tmp_path: Path) -> None:
+    """The first sentence, the phases, the findings in their order, and all charts."""
+    run = make_run_dir(tmp_path / RUN, CASES["loader_bound"]().ranks)
+    shown = Page(html_of(Store([tmp_path], Clock()))).words
+    report = Page(render(load_page_data(Run.open(run)))).words
+
+    answer, _, rest = shown.partition("1 rank")
+    assert answer
+    assert rest.partition("Your code")[0].partition("The whole fit")[0] in report
+    for text in ("Step time 55.2 ms; 37 % of it is data wait. First:", "not applicable (CPU)"):
+        assert text in shown
+
+
+def test_the_page_compares_two_runs_as_the_command_does(tmp_path: Path) -> None:
+    """Before and after, with the verdict first; anew when one of them changes."""
+    runs = {
+        name: a_run(tmp_path, name, steps_of(100, data_wait=ms))
+        for name, ms in (("before", 60.0), ("after", 20.0))
     }
-    assert words["phases"][1]["absent"] == "not applicable (CPU)"
-    assert [finding["id"] for finding in words["findings"]] == ["data_wait", "overflow", "padding"]
-    assert words["findings"][0]["gain"] == "about 1.54×, at most 1.67×"
+    clock = Clock()
+    store = Store([tmp_path], clock)
+    ids = [f"{name}/trainperf" for name in runs]
+    first = store.compare(*ids)
+    a_run(tmp_path, "before", steps_of(100, data_wait=20.0))
+    clock.now_s += 100
+    again = store.compare(*ids)
+
+    assert "after against before: faster" in json.loads(first)["html"]
+    assert "after against before: undecided" in json.loads(again)["html"]
+    with pytest.raises(NotFoundError):
+        store.compare("other", ids[1])
+
+
+def test_a_part_of_the_steps_and_one_rank_can_be_looked_at(tmp_path: Path) -> None:
+    """Both ends included; the words stay those of the whole run."""
+    a_run(tmp_path, steps=steps_of(5000))
+    store = Store([tmp_path], Clock())
+    part = html_of(store, View(first=2000, last=2099, rank=0))
+
+    assert 'data-first="2000" data-last="2100"' in part
+    assert "Each column is one step" in part
+    assert 'data-first="0" data-last="5024"' in html_of(store)
+    assert part.partition("</h1>")[0] == html_of(store).partition("</h1>")[0]
+    assert "no step was recorded" in html_of(store, View(first=9000))
 
 
 def test_nothing_new_has_the_same_mark(tmp_path: Path) -> None:
@@ -78,8 +106,8 @@ def test_a_run_that_grows_is_new(tmp_path: Path) -> None:
     clock.now_s += 100
     after = store.run(RUN, View())
 
-    assert before.etag != after.etag
-    assert len(json.loads(after.body)["series"]["steps"]["begins"]) == 50
+    assert before != after
+    assert 'data-last="50"' in json.loads(after)["html"]
 
 
 def test_what_was_tried_is_there_as_soon_as_it_is_on_disk(tmp_path: Path) -> None:
@@ -87,14 +115,13 @@ def test_what_was_tried_is_there_as_soon_as_it_is_on_disk(tmp_path: Path) -> Non
     run = a_run(tmp_path)
     clock = Clock()
     store = Store([tmp_path], clock)
-    assert json.loads(store.run(RUN, View()).body)["trials"] is None
+    assert "What was tried" not in html_of(store)
 
     for number in (1, 2):
         results = [trial(f"a{place}", "faster", 1.3) for place in range(number)]
         write_document(tried(*results), run)
         clock.now_s += 1000
-        shown = json.loads(store.run(RUN, View()).body)["trials"]
-        assert [(row["value"], row["mark"]) for row in shown["changes"]] == [(1.3, "▲")] * number
+        assert html_of(store).count("▲ faster") == number
 
 
 def test_a_value_that_changes_on_disk_changes_in_the_answer(tmp_path: Path) -> None:
@@ -102,15 +129,16 @@ def test_a_value_that_changes_on_disk_changes_in_the_answer(tmp_path: Path) -> N
     a_run(tmp_path)
     clock = Clock()
     store = Store([tmp_path], clock)
-    before = json.loads(store.run(RUN, View()).body)
+    before = html_of(store)
 
     a_run(tmp_path, steps=steps_of(100, data_wait=40.0))
     clock.now_s += 100
-    after = json.loads(store.run(RUN, View()).body)
+    after = html_of(store)
 
-    assert before["words"]["phases"][0]["time"] == "20.0 ms"
-    assert after["words"]["phases"][0]["time"] == "40.0 ms"
-    assert after["series"]["steps"]["phases"][0]["mean_s"] == [0.04] * 100
+    # In the table, and where somebody points at a step.
+    assert "<td>20.0 ms</td>" in before
+    assert "<td>40.0 ms</td>" in after
+    assert after.count("data wait 40.0 ms") == 100
 
 
 def test_a_run_is_not_read_again_at_once_when_reading_took_long(tmp_path: Path) -> None:
@@ -129,8 +157,8 @@ def test_a_run_is_not_read_again_at_once_when_reading_took_long(tmp_path: Path) 
     clock.now_s += 30
     later = store.run(RUN, View())
 
-    assert soon.etag == before.etag
-    assert later.etag != before.etag
+    assert soon == before
+    assert later != before
 
 
 def test_a_run_that_falls_silent_is_said_to_be_cut_off(tmp_path: Path) -> None:
@@ -140,12 +168,12 @@ def test_a_run_that_falls_silent_is_said_to_be_cut_off(tmp_path: Path) -> None:
     clock = Clock()
     clock.now_s = file.stat().st_mtime + 1
     store = Store([tmp_path], clock)
-    before = json.loads(store.run(RUN, View()).body)
+    before = html_of(store)
 
     clock.now_s += 1000
-    after = json.loads(store.run(RUN, View()).body)
 
-    assert (before["words"]["state"], after["words"]["state"]) == ("running", "killed")
+    assert "still running" in before
+    assert "ended without saying so (killed?)" in html_of(store)
 
 
 @pytest.mark.parametrize("run", ["", ".", "..", "/", "/etc", "../first/trainperf", "first"])
@@ -171,35 +199,37 @@ def test_every_kind_of_run_can_be_shown(tmp_path: Path, name: str) -> None:
     """Without steps, without an end, with names that are markup: valid JSON, no NaN."""
     make_run_dir(tmp_path / RUN, CASES[name]().ranks)
 
-    body = Store([tmp_path], Clock()).run(RUN, View()).body
+    body = Store([tmp_path], Clock()).run(RUN, View())
 
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
-    assert json.loads(body, parse_constant=refuse)["words"]["headline"]
+    page = Page(json.loads(body, parse_constant=refuse)["html"])
+    assert page.open == []
+    assert page.names <= ELEMENTS
 
 
 def test_names_carry_no_control_characters(tmp_path: Path) -> None:
     """Nor marks that make text read backwards; the page shows the rest as text."""
     make_run_dir(tmp_path / RUN, CASES["hostile"]().ranks)
 
-    body = json.loads(Store([tmp_path], Clock()).run(RUN, View()).body)
+    body = json.loads(Store([tmp_path], Clock()).run(RUN, View()))
     said = json.dumps(body, ensure_ascii=False)
 
-    assert "<b>" in said
+    assert "&lt;b&gt;" in said
+    assert "<b>[bold]" not in said
     assert not {"\x1b", "\u202e", "\n", "\x07"} & set(said)
 
 
-def test_runs_that_were_not_looked_at_for_long_are_forgotten_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Memory is bounded: of three runs there is room for two."""
-    monkeypatch.setattr(data, "MOST_HELD_BYTES", 70_000)
-    for name in ("first", "second", "third"):
-        a_run(tmp_path, name, steps_of(200))
+def test_runs_that_were_not_looked_at_for_long_are_forgotten_first(tmp_path: Path) -> None:
+    """Memory is bounded."""
+    names = [f"run{n}" for n in range(MOST_RUNS + 1)]
+    for name in names:
+        a_run(tmp_path, name, steps_of(30))
     store = Store([tmp_path], Clock())
 
-    for name in ("first", "second", "first", "third"):
+    for name in (*names[:-1], names[0], names[-1]):
         store.run(f"{name}/trainperf", View())
 
-    assert list(store._cache) == ["first/trainperf", "third/trainperf"]
+    kept = [*names[2:-1], names[0], names[-1]]
+    assert list(store._cache) == [f"{name}/trainperf" for name in kept]

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from support.traces import Launches, event, table_of
 
 from trainperf.analysis.diagnosis.of_capture import diagnosed
-from trainperf.reports.layout.json import trace_json
-from trainperf.reports.trace.view import trace_markdown, trace_text
+from trainperf.reports.capture.document import capture_document
+from trainperf.reports.layout.forms import as_json
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.layout.text import as_text
 from trainperf.traces.answer import answer
 from trainperf.traces.event_table import Kind
 from trainperf.traces.rank_report import analyse
@@ -68,9 +70,9 @@ def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:
     assert_sound(trace)
     found = TraceReport(ranks=(trace,))
     said = diagnosed(TraceReport(ranks=(trace,), answer=answer(found)))
-    assert trace_text(said)
-    assert trace_markdown(said)
-    assert "NaN" not in trace_json([said])
+    assert as_text(capture_document(said))
+    assert as_markdown(capture_document(said))
+    assert "NaN" not in as_json(said)
 
 
 def assert_sound(trace: RankTrace) -> None:

@@ -1,6 +1,7 @@
 """Comparison of runs on disk, shown in any format: what `compare` and `prove` share."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -33,23 +34,12 @@ from trainperf.core.stats.bootstrap import ASSUMED_NOISE
 from trainperf.core.stats.sequential import Looks
 from trainperf.core.stats.verdict import MARGIN
 from trainperf.core.window import RunWindow
-from trainperf.reports.comparison import (
-    answer,
-    comparison_markdown,
-    comparison_text,
-    loss_sentence,
-)
-from trainperf.reports.html.compare import Pair, read
-from trainperf.reports.html.compare import render as page
-from trainperf.reports.layout.json import comparison_json, comparison_line
+from trainperf.reports.comparison import answer, comparison_document, loss_sentence
+from trainperf.reports.comparison_page import Pair, read
+from trainperf.reports.comparison_page import render as page
+from trainperf.reports.layout.forms import as_json, as_json_line, rendered
 
 
-_RENDER = {
-    "text": comparison_text,
-    "markdown": comparison_markdown,
-    "json": comparison_json,
-    "line": comparison_line,
-}
 _MACHINE_READ = frozenset({"json", "line", "html"})
 """Formats to which no line can be added: the exit code alone says that a gate failed."""
 
@@ -121,7 +111,7 @@ def compare_sides(
         ]
         text = portable(page(pairs))
     else:
-        text = _RENDER[options.form](comparisons)
+        text = _shown(comparisons, options.form)
     if options.form not in _MACHINE_READ and options.ending:
         text += "\n" + "\n".join(wrapped(options.ending, WIDTH, "  ")) + "\n"
     if options.decide:
@@ -134,6 +124,14 @@ def compare_sides(
         shown = map(safe, lines) if options.form == "markdown" else lines
         text += "".join(f"\n{line}\n" for line in shown)
     return CommandResult(text=text, code=code)
+
+
+def _shown(comparisons: Sequence[Comparison], form: str) -> str:
+    """A list for programs; for people one below the other."""
+    if form in ("json", "line"):
+        return (as_json if form == "json" else as_json_line)(comparisons)
+    documents = map(comparison_document, comparisons)
+    return "\n".join(rendered(each, None, form, sys.stdout) for each in documents)
 
 
 def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Comparison:

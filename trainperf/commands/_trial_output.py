@@ -11,11 +11,9 @@ from trainperf.analysis.diagnosis.offers import OfferedTrial
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.core.formatting.escape import encodable, plain
 from trainperf.core.formatting.units import times
-from trainperf.reports import trial_offers
-from trainperf.reports.layout.json import offers_json, trials_json
-from trainperf.reports.layout.terminal import styled, width_of
-from trainperf.reports.trial_offers import offers_markdown
-from trainperf.reports.trials import lines, trials_markdown
+from trainperf.reports.layout.forms import rendered
+from trainperf.reports.trial_offers import offers_document
+from trainperf.reports.trials import trials_document
 
 
 class TrialProgress:
@@ -74,20 +72,12 @@ def trial_progress() -> Iterator[TrialProgress]:
 
 def shown(trials: Trials, form: str) -> str:
     """What was tried, for stdout, in one of the forms of `--format`."""
-    if form == "json":
-        return trials_json(trials)
-    if form == "markdown":
-        return trials_markdown(trials)
-    return styled(lines(trials, width_of(sys.stdout)), sys.stdout)
+    return rendered(trials_document(trials), trials, form, sys.stdout)
 
 
 def listed(offers: Sequence[OfferedTrial], run: str, form: str) -> str:
     """What can be tried, likewise; *run* names the run that was asked about, if one was."""
-    if form == "json":
-        return offers_json(offers)
-    if form == "markdown":
-        return offers_markdown(offers, run)
-    return styled(trial_offers.lines(offers, run, width_of(sys.stdout)), sys.stdout)
+    return rendered(offers_document(offers, run), offers, form, sys.stdout)
 
 
 def _tried(trials: Trials) -> list[TrialResult]:

@@ -1,6 +1,7 @@
 """`trainperf bisect GOOD BAD -- COMMAND`: the first slow commit, or package, between two."""
 
 import argparse
+import sys
 
 from trainperf.commands._options import add_format_option, add_turn_options, check_turns
 from trainperf.commands.cli import Command, CommandResult
@@ -74,11 +75,10 @@ def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._commits import Outside
     from trainperf.commands._looks import ProofOptions
     from trainperf.commands._paired_runs import sigterm_as_interrupt, unused_folder
-    from trainperf.reports.bisection import bisection_markdown, bisection_text
-    from trainperf.reports.layout.json import bisection_json
+    from trainperf.reports.bisection import bisection_document
+    from trainperf.reports.layout.forms import as_json_line, rendered
 
     _check(given)
-    render = {"text": bisection_text, "markdown": bisection_markdown, "json": bisection_json}
     out = unused_folder(local_path(given.out)).absolute()
     with (
         tempfile.TemporaryDirectory(prefix="trainperf-bisect-") as folder,
@@ -95,7 +95,10 @@ def _run(given: argparse.Namespace) -> CommandResult:
         )
         bisection = bisected(subject, words, given.slower, measuring(subject, proof))
     code = _EXIT_CODES.get(bisection.end, 3)
-    return CommandResult(text=render[given.format](bisection), code=code)
+    if given.format == "json":
+        return CommandResult(text=as_json_line(bisection), code=code)
+    shown = rendered(bisection_document(bisection), bisection, given.format, sys.stdout)
+    return CommandResult(text=shown, code=code)
 
 
 def _check(given: argparse.Namespace) -> None:

@@ -68,9 +68,8 @@ def _checked(path: AnyPath, name: str | None, given: argparse.Namespace) -> Comm
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import examine
     from trainperf.analysis.summary.loss_parity import parity
-    from trainperf.reports.doctor import checkup_markdown, lines
-    from trainperf.reports.layout.json import checkup_json
-    from trainperf.reports.layout.terminal import styled, width_of
+    from trainperf.reports.doctor import checkup_document
+    from trainperf.reports.layout.forms import rendered
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     run = Run.open(path)
@@ -84,12 +83,7 @@ def _checked(path: AnyPath, name: str | None, given: argparse.Namespace) -> Comm
         )
     checkup = examined(case)
     title = name or case.summary.run.name
-    if given.format == "json":
-        text = checkup_json(checkup)
-    elif given.format == "markdown":
-        text = checkup_markdown(checkup, title)
-    else:
-        text = styled(lines(checkup, title, width_of(sys.stdout)), sys.stdout)
+    text = rendered(checkup_document(checkup, title), checkup, given.format, sys.stdout)
     return CommandResult(text=text, code=1 if given.strict and checkup.number("fail") else 0)
 
 

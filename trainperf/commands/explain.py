@@ -45,12 +45,10 @@ def _run(given: argparse.Namespace) -> str:
         explained,
         explained_in_run,
         explanations,
-        explanations_markdown,
-        index,
-        lines,
+        explanations_document,
+        index_document,
     )
-    from trainperf.reports.layout.json import explanations_json
-    from trainperf.reports.layout.terminal import styled, width_of
+    from trainperf.reports.layout.forms import rendered
 
     if given.run is not None:
         from trainperf.analysis.run.directory import Run
@@ -60,14 +58,12 @@ def _run(given: argparse.Namespace) -> str:
     else:
         entries = [entry for name in given.name for entry in explained(name)]
     lists = given.run is None and not entries
-    if given.format == "json":
-        return explanations_json(explanations() if lists else entries)
-    if not entries and not lists:
+    if not entries and not lists and given.format != "json":
         return f"{given.run}: no finding; `trainperf report` shows what was measured\n"
-    if given.format == "markdown":
-        return explanations_markdown(explanations() if lists else entries)
-    width = width_of(sys.stdout)
-    return styled(index(width) if lists else lines(entries, width), sys.stdout)
+    shown = explanations() if lists else entries
+    is_index = lists and given.format == "text"
+    parts = index_document() if is_index else explanations_document(shown)
+    return rendered(parts, shown, given.format, sys.stdout)
 
 
 def _schema(name: str) -> str:

@@ -38,17 +38,17 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.summarize import save_summary
     from trainperf.importers import recognise
     from trainperf.importers.writing import write_run
-    from trainperf.reports.html.run import load_page_data, save
-    from trainperf.reports.run.formats import rendered
+    from trainperf.reports.run.page import load_page_data, save
+    from trainperf.reports.run.text import rendered
 
     kind = recognise(given.files, given.format)
     base = given.out or _FOLDER / Path(given.files[0].name.removesuffix(".gz")).stem
     run = Run.open(write_run(kind, given.files, base))
     data = load_page_data(run)
-    save_summary(data.evidence.summary, run.path)
+    save_summary(data.summary, run.path)
     save(data, run.path)
     how = f"  recognised as {kind.title}\n  {run.path}\n"
-    return f"{rendered(data.evidence.summary, sys.stdout)}\n{how}"
+    return f"{rendered(data.summary, sys.stdout)}\n{how}"
 
 
 COMMAND = Command(

@@ -28,14 +28,14 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import merge
     from trainperf.analysis.summarize import save_summary
-    from trainperf.reports.html.run import load_page_data, save
-    from trainperf.reports.run.formats import rendered
+    from trainperf.reports.run.page import load_page_data, save
+    from trainperf.reports.run.text import rendered
 
     run = merge([Run.open(part) for part in given.parts], given.out)
     data = load_page_data(run)
-    save_summary(data.evidence.summary, run.path)
+    save_summary(data.summary, run.path)
     save(data, run.path)
-    return f"{rendered(data.evidence.summary, sys.stdout)}\n  {run.path}\n"
+    return f"{rendered(data.summary, sys.stdout)}\n  {run.path}\n"
 
 
 COMMAND = Command(

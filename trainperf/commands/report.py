@@ -34,7 +34,6 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import joined
     from trainperf.analysis.summarize import summarize
-    from trainperf.reports.run.formats import FORMATS, rendered
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     window = window_of(given)
@@ -42,13 +41,18 @@ def _run(given: argparse.Namespace) -> str:
     run = runs[0] if len(runs) == 1 else joined(runs, window)
     if given.format == "html":
         from trainperf.core.formatting.html.markup import portable
-        from trainperf.reports.html.run import load_page_data, render
+        from trainperf.reports.run.page import load_page_data, render
 
         return portable(render(load_page_data(run, now_s=now_s)))
     summary = summarize(run, now_s=now_s)
     if given.format == "text":
+        from trainperf.reports.run.text import rendered
+
         return rendered(summary, sys.stdout, full=given.full)
-    return FORMATS[given.format](summary)
+    from trainperf.reports.layout import forms
+    from trainperf.reports.run.document import run_document
+
+    return forms.rendered(run_document(summary), summary, given.format, sys.stdout)
 
 
 COMMAND = Command(

@@ -1,6 +1,7 @@
 """`trainperf trace PATH…`: the analysis of profiler traces."""
 
 import argparse
+import sys
 
 from trainperf.commands._engine import add_engine_option
 from trainperf.commands._options import add_format_option
@@ -35,22 +36,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.diagnosis.of_capture import diagnosed
+    from trainperf.reports.capture.document import capture_document
+    from trainperf.reports.layout.forms import as_json, rendered
     from trainperf.traces.job_report import reports
     from trainperf.traces.results import AnalysisOptions
 
     options = AnalysisOptions(lanes=given.lanes, steps=given.steps or (None, None))
     jobs = tuple(map(diagnosed, reports(given.paths, options, given.engine)))
     if given.format == "json":
-        from trainperf.reports.layout.json import trace_json
-
-        return trace_json(jobs)
-    if given.format == "markdown":
-        from trainperf.reports.trace.view import trace_markdown
-
-        return "\n".join(map(trace_markdown, jobs))
-    from trainperf.reports.trace.view import trace_text
-
-    return "\n".join(map(trace_text, jobs))
+        return as_json(jobs[0] if len(jobs) == 1 else jobs)
+    documents = map(capture_document, jobs)
+    return "\n".join(rendered(each, None, given.format, sys.stdout) for each in documents)
 
 
 COMMAND = Command(

@@ -26,7 +26,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="seconds between two looks at the files, at least; a URL needs more (default: 2)",
     )
-    parser.add_argument("--light", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--light", action="store_true", help="nothing any more: the terminal's own colours hold"
+    )
 
 
 def _seconds(text: str) -> float:

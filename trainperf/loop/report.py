@@ -73,19 +73,17 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
     """
     from trainperf.analysis.run.directory import Run  # noqa: PLC0415
     from trainperf.analysis.summarize import save_summary  # noqa: PLC0415
-    from trainperf.reports.html.run import (  # noqa: PLC0415
-        load_page_data,
-        save,
-    )
-    from trainperf.reports.run import markdown  # noqa: PLC0415
-    from trainperf.reports.run.formats import write_report  # noqa: PLC0415
+    from trainperf.reports.layout.markdown import as_markdown  # noqa: PLC0415
+    from trainperf.reports.run.document import run_document  # noqa: PLC0415
+    from trainperf.reports.run.page import load_page_data, save  # noqa: PLC0415
+    from trainperf.reports.run.text import write_report  # noqa: PLC0415
 
     _wait_for(run, ranks)
     if ranks > 1:
         join_captures(run)
     opened = Run.open(run)
     page = load_page_data(opened)
-    summary = page.evidence.summary
+    summary = page.summary
     try:
         save_summary(summary, run)
     finally:  # a disk that is full is no reason to keep the answer back
@@ -103,7 +101,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
         for board in (outputs.writer, *boards):
             add_text = getattr(board, "add_text", None)
             if callable(add_text):
-                add_text(f"{PREFIX}summary", markdown.render(summary), step)
+                add_text(f"{PREFIX}summary", as_markdown(run_document(summary)), step)
     return summary
 
 

@@ -3,11 +3,10 @@
 from typing import Literal, Protocol
 
 from trainperf.comparison.bisection import Bisection, BisectionStep, PackageDifference, State
-from trainperf.core.formatting.escape import markdown as safe
-from trainperf.core.formatting.table import Table, markdown_table, text_table
+from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.core.formatting.wrap import WIDTH, wrapped
 from trainperf.reports.comparison import speed
+from trainperf.reports.layout.document import Part, Sentence, items
 from trainperf.reports.layout.finding_view import NEXT
 
 
@@ -148,7 +147,8 @@ def _next(bisection: Bisection) -> str:
     return ""
 
 
-def _table(bisection: Bisection) -> Table:
+def bisection_document(bisection: Bisection) -> list[Part]:
+    """The answer, what it stands on, and all that was measured."""
     rows = tuple(
         (
             measured_name(bisection, step.state),
@@ -158,25 +158,5 @@ def _table(bisection: Bisection) -> Table:
         )
         for step in bisection.steps
     )
-    return Table(head=_HEAD, rows=rows, words=2)
-
-
-def bisection_text(bisection: Bisection) -> str:
-    """For a terminal."""
-    lines = ["", *wrapped(answer(bisection), WIDTH, "  "), ""]
-    lines += [line for note in notes(bisection) for line in wrapped(note, WIDTH, "  - ")]
-    table = _table(bisection)
-    if table.rows:
-        lines += ["", *(f"  {line}" for line in text_table(table, WIDTH - 2))]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def bisection_markdown(bisection: Bisection) -> str:
-    """For issues and pull requests."""
-    table = _table(bisection)
-    blocks = [
-        f"**{safe(answer(bisection))}**",
-        "\n".join(f"- {safe(note)}" for note in notes(bisection)),
-        markdown_table(table) if table.rows else "",
-    ]
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    table = [Table(head=_HEAD, rows=rows, words=2)] if rows else []
+    return [Sentence(text=answer(bisection), kind="answer"), *items(notes(bisection)), *table]

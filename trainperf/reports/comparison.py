@@ -1,9 +1,10 @@
-"""A comparison in words: sentences and rows for every renderer, laid out as text and markdown."""
+"""A comparison in words: the verdict, what must be known to believe it, and the readings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainperf.analysis.summary.loss_parity import Parity
+from trainperf.comparison.comparability import UNCOMMITTED
 from trainperf.comparison.fit_clock import FIT_SAMPLES_PER_S, FIT_STEP_S, FIT_TOKENS_PER_S
 from trainperf.comparison.results import (
     ClockChange,
@@ -12,10 +13,9 @@ from trainperf.comparison.results import (
     FirstSteps,
     ReadingChange,
     Speedup,
+    TraceDifference,
 )
-from trainperf.core.formatting.escape import markdown as safe
-from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.table import Table, markdown_table, text_table
+from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import (
     as_fast,
     count,
@@ -28,7 +28,6 @@ from trainperf.core.formatting.units import (
     times,
     words,
 )
-from trainperf.core.formatting.wrap import WIDTH, wrapped
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import (
     DATA_WAIT_FRACTION,
@@ -43,7 +42,8 @@ from trainperf.core.readings import (
     STEP_S,
     phase_reading,
 )
-from trainperf.reports.surroundings import setting, surroundings
+from trainperf.reports.charts.forest import CAPTION, RatioMark, forest
+from trainperf.reports.layout.document import Chart, Part, Sentence, items, missing, section
 
 
 _FIRST = (
@@ -70,19 +70,74 @@ PACES = 1.05
 WIDE = 1.25
 """Where an interval allows as much faster and as much slower, its ends are not shown."""
 
+_KINDS = {"faster": "good", "slower": "bad"}
+"""Classes of the style by verdict; the others are neither."""
+
 _HEAD = ("", "before", "after", "after / before", "")
 _UNITS = {"s": duration, "B": size, "B/s": rate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One reading on both sides."""
+class Charts:
+    """What a page has besides."""
 
-    label: str
-    before: str
-    after: str
-    ratio: str
-    verdict: str
+    phases: Sequence[Chart] = ()
+    steps: Sequence[Part] = ()
+    losses: Sequence[Chart] = ()
+
+
+def comparison_document(comparison: Comparison, charts: Charts | None = None) -> list[Part]:
+    """The verdict first, then what it stands on."""
+    drawn = charts or Charts()
+    return [
+        Sentence(text=answer(comparison), kind="answer"),
+        *items(notes(comparison)),
+        *_readings(comparison),
+        *section("Where a step goes", drawn.phases),
+        *section("How long the steps took", drawn.steps),
+        *section("Loss at equal work", drawn.losses),
+        *_differences(comparison),
+        *explained(comparison),
+        *(missing(_one_sided(comparison)) if charts else []),
+    ]
+
+
+def _readings(comparison: Comparison) -> list[Part]:
+    """The readings that both sides have, each with its interval."""
+    changes = compared(comparison)
+    if not changes:
+        return []
+    rows = tuple(_row(change, comparison.margin) for change in changes)
+    marks = [
+        RatioMark(
+            value=change.ratio,
+            low=change.low,
+            high=change.high,
+            kind=_KINDS.get(change.verdict or "", "even"),
+        )
+        for change in changes
+    ]
+    return [forest(Table(head=_HEAD, rows=rows, end_words=2), marks, 3), CAPTION]
+
+
+def _differences(comparison: Comparison) -> list[Part]:
+    """What differs, where that is more than a sentence has room for."""
+    rows = tuple(
+        (each.name, setting(each.before), setting(each.after), each.change)
+        for each in comparison.differences
+    )
+    head = ("", "before", "after", "belongs to")
+    several = len(comparison.changes) > 1
+    return [Table(title="what is different", head=head, rows=rows, words=4)] if several else []
+
+
+def _one_sided(comparison: Comparison) -> list[tuple[str, str]]:
+    """Readings that only one side has, and why."""
+    return [
+        (each.name, f"only {'after' if each.before is None else 'before'}: {each.reason or ''}")
+        for each in comparison.readings
+        if each.before is None or each.after is None
+    ]
 
 
 def answer(comparison: Comparison) -> str:
@@ -182,29 +237,6 @@ def difference(change: Difference) -> str:
     return f"{change.name}: {setting(change.before)} → {setting(change.after)}"
 
 
-def tables(comparison: Comparison) -> list[Table]:
-    """The readings of both sides, and what differs in their traces; without the empty ones."""
-    both = (
-        Table(head=_HEAD, rows=_cells(rows(comparison)), end_words=2),
-        Table(
-            title="per step, in the traces",
-            head=("", "before", "after", "difference", ""),
-            rows=_cells(causes(comparison)),
-            end_words=2,
-        ),
-    )
-    return [table for table in both if table.rows]
-
-
-def _cells(rows: Sequence[Row]) -> tuple[tuple[str, ...], ...]:
-    return tuple((row.label, row.before, row.after, row.ratio, row.verdict) for row in rows)
-
-
-def rows(comparison: Comparison) -> list[Row]:
-    """The readings that both sides have."""
-    return [row(change, comparison.margin) for change in compared(comparison)]
-
-
 def compared(comparison: Comparison) -> list[ReadingChange]:
     """The readings that both sides have, those that people want to see before the others."""
     readings = {
@@ -214,28 +246,35 @@ def compared(comparison: Comparison) -> list[ReadingChange]:
     return [*first, *readings.values()]
 
 
-def causes(comparison: Comparison) -> list[Row]:
-    """By the traces of both, what a step spends other time on."""
-    return [
-        Row(
-            label=difference.name,
-            before=_spent(difference.before_s, below=difference.below == "before"),
-            after=_spent(difference.after_s, below=difference.below == "after"),
-            ratio=f"{'' if difference.below is None else '> '}"
-            f"{'+' if difference.after_s > difference.before_s else '−'}"
-            f"{duration(abs(difference.after_s - difference.before_s))}",
-            verdict="" if difference.kind == "time" else difference.kind,
+def explained(comparison: Comparison) -> list[Part]:
+    """By the traces of both, what a step spends other time on, the largest difference first."""
+    rows = [
+        (
+            difference.name,
+            _spent(difference.before_s, below=difference.below == "before"),
+            _spent(difference.after_s, below=difference.below == "after"),
+            _change(difference),
+            "" if difference.kind == "time" else difference.kind,
         )
         for difference in comparison.explained
     ]
+    head = ("", "before", "after", "difference", "")
+    title = "per step, in the traces"
+    return [Table(title=title, head=head, rows=tuple(rows), end_words=2)] if rows else []
+
+
+def _change(difference: TraceDifference) -> str:
+    sign = "+" if difference.after_s > difference.before_s else "−"
+    least = "" if difference.below is None else "> "
+    return f"{least}{sign}{duration(abs(difference.after_s - difference.before_s))}"
 
 
 def _spent(seconds: float, *, below: bool) -> str:
     return f"< {duration(seconds)}" if below else duration(seconds)
 
 
-def row(change: ReadingChange, margin: float) -> Row:
-    """One of them in words."""
+def _row(change: ReadingChange, margin: float) -> tuple[str, ...]:
+    """One of them in words: label, before, after, ratio with its interval, verdict."""
     stem = change.name.removesuffix("_fraction")
     # Of the same thing there may be seconds, too.
     label = f"{stem} share" if stem != change.name and f"{stem}_s" in NAMES else stem
@@ -244,12 +283,12 @@ def row(change: ReadingChange, margin: float) -> Row:
     if change.low is not None and change.high is not None:
         unresolved = wide(change.low, change.high)
         ratio = "" if unresolved else f"{ratio} [{change.low:.3f}–{change.high:.3f}]"
-    return Row(
-        label=f"{label}/s" if change.name.endswith("_per_s") else label,
-        before=_value(change.name, change.unit, change.before),
-        after=_value(change.name, change.unit, change.after),
-        ratio=ratio,
-        verdict=_verdict(change.verdict or "", margin),
+    return (
+        f"{label}/s" if change.name.endswith("_per_s") else label,
+        _value(change.name, change.unit, change.before),
+        _value(change.name, change.unit, change.after),
+        ratio,
+        _verdict(change.verdict or "", margin),
     )
 
 
@@ -360,39 +399,27 @@ def settings_sentence(comparison: Comparison) -> str:
     return f"{plural(len(changed), 'change')}: the gain cannot be attributed to any one of them"
 
 
-def listed(comparison: Comparison) -> Sequence[str]:
-    """The differences, where they need a list of their own."""
-    return list(map(difference, comparison.differences)) if len(comparison.changes) > 1 else []
+def surroundings(comparison: Comparison) -> list[str]:
+    """What changed besides the code and its settings, the code itself, and what is slow."""
+    changed = [
+        f"{each.name} {setting(each.before)} → {setting(each.after)}"
+        for each in comparison.differences
+        if each.besides_code
+    ]
+    sides = (comparison.before, comparison.after)
+    before, after = (side.code for side in sides)
+    # A single change is named by the sentence on the settings.
+    several = len(comparison.changes) > 1
+    besides = f"besides the code and its settings there changed: {', '.join(changed)}"
+    code = [f"code: {before} → {after}"] if before and after and before != after else []
+    if before == after and before.endswith(UNCOMMITTED):
+        code = [f"code: {before} in both runs, which need not be the same ones"]
+    return [
+        *([besides] if changed and several else []),
+        *code,
+    ]
 
 
-def comparison_text(comparisons: Sequence[Comparison]) -> str:
-    """For a terminal, one below the other: the verdicts first."""
-    return "\n".join(map(_text, comparisons))
-
-
-def _text(comparison: Comparison) -> str:
-    lines = ["", *wrapped(answer(comparison), WIDTH, "  "), ""]
-    lines += [line for note in notes(comparison) for line in wrapped(note, WIDTH, "  - ")]
-    lines += [f"      {plain(change)}" for change in listed(comparison)]
-    for table in tables(comparison):
-        title = [f"  {table.title}"] if table.title else []
-        lines += ["", *title, *(f"  {line}" for line in text_table(table))]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
-    """For a pull request, one below the other; names from users cannot open markup."""
-    return "\n".join(map(_markdown, comparisons))
-
-
-def _markdown(comparison: Comparison) -> str:
-    lines = [f"**{safe(answer(comparison))}**", ""]
-    lines += [f"- {safe(note)}" for note in notes(comparison)]
-    lines += [f"  - {safe(change)}" for change in listed(comparison)]
-    for table in tables(comparison):
-        lines += [
-            "",
-            *([f"*{safe(table.title)}*", ""] if table.title else []),
-            markdown_table(table),
-        ]
-    return "\n".join(lines) + "\n"
+def setting(value: object) -> str:
+    """The value of a setting."""
+    return "not known" if value is None else str(value)

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Literal
 
 import msgspec
-from rich.text import Text
 
 from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.diagnosis.changes import Change, changes_of
@@ -21,16 +20,15 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.docstrings import CONFIRM, WRONG, documented
 from trainperf.core.errors import ConfigError
 from trainperf.core.findings import Finding
-from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.units import share
-from trainperf.core.formatting.wrap import WIDTH, wrapped
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase
 from trainperf.core.readings import ALLREDUCE_SKEW_S, FLOPS_PER_S, HFU, MFU
 from trainperf.core.steps.records import FACTS
 from trainperf.meters import METERS, Meter
 from trainperf.meters.phases import PhaseTime
+from trainperf.reports.layout.document import Heading, Part, Sentence, labelled, section
 from trainperf.reports.layout.finding_view import FindingRow
-from trainperf.reports.run.effort_view import answers
+from trainperf.reports.run.effort import answers
 
 
 Subject = Literal["finding", "reading", "check", "phase", "gap", "trial"]
@@ -318,11 +316,19 @@ def _trials() -> Iterator[Explanation]:
         )
 
 
-def rows(entry: Explanation) -> list[tuple[str, str]]:
-    """Label and text, in the order of every renderer, without those that say nothing."""
+def explanations_document(entries: Sequence[Explanation]) -> list[Part]:
+    """Each name with what is known of it, line by line."""
+    parts: list[Part] = []
+    for entry in entries:
+        parts.append(Heading(f"{entry.id} · {_HEADINGS[entry.kind]}", 1))
+        parts += [part for label, text in _rows(entry) for part in labelled(label, [text])]
+    return parts
+
+
+def _rows(entry: Explanation) -> list[tuple[str, str]]:
     better = f"; {entry.better} is better" if entry.better else ""
     tries = " ".join(f"--only {trial}" for trial in entry.trials)
-    lines = (
+    return [
         ("means", entry.means),
         ("unit", f"{entry.unit}{better}" if entry.unit else ""),
         ("measured", entry.measured),
@@ -333,39 +339,13 @@ def rows(entry: Explanation) -> list[tuple[str, str]]:
         ("try", f"trainperf try {tries} SCRIPT" if tries else ""),
         ("findings", ", ".join(entry.rules)),
         ("page", f"docs/{entry.page}"),
-    )
-    return [(label, text) for label, text in lines if text]
+    ]
 
 
-_LABEL = 13
-
-
-def lines(entries: Sequence[Explanation], width: int = WIDTH) -> list[Text]:
-    """For a terminal; styles are Rich's."""
-    out: list[Text] = []
-    for entry in entries:
-        out += [Text()] if out else []
-        out.append(Text(f"{entry.id} · {_HEADINGS[entry.kind]}", style="bold cyan"))
-        for label, text in rows(entry):
-            out += map(Text, wrapped(text, width, f"  {label:<{_LABEL}}"))
-    return out
-
-
-def explanations_markdown(entries: Sequence[Explanation]) -> str:
-    """For issues and pull requests."""
-    blocks = []
-    for entry in entries:
-        listed = [f"- **{label}**: {safe(text)}" for label, text in rows(entry)]
-        heading = f"### {safe(entry.id)} · {_HEADINGS[entry.kind]}"
-        blocks.append("\n".join([heading, "", *listed]))
-    return "\n\n".join(blocks) + "\n"
-
-
-def index(width: int = WIDTH) -> list[Text]:
+def index_document() -> list[Part]:
     """All names, by kind."""
-    out = [Text("trainperf explain · names", style="bold cyan")]
+    parts: list[Part] = [Heading("trainperf explain · names", 1)]
     for kind, heading in _HEADINGS.items():
         names = [entry.id for entry in explanations() if entry.kind == kind]
-        out += [Text(), Text(f"  {heading}")]
-        out += map(Text, wrapped(", ".join(names), width, "    "))
-    return out
+        parts += section(heading, [Sentence(text=", ".join(names))])
+    return parts

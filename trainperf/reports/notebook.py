@@ -22,21 +22,21 @@ from trainperf.comparison import compare as comparing
 from trainperf.comparison.clocks import decision_of
 from trainperf.comparison.results import Comparison
 from trainperf.core.errors import ConfigError
-from trainperf.core.formatting.html.markup import fragment, section
+from trainperf.core.formatting.html.markup import fragment
 from trainperf.core.places import RemotePath, path_of
-from trainperf.reports.comparison import comparison_text
-from trainperf.reports.html.compare import Pair, read, sections
-from trainperf.reports.html.run import breakdown, findings, first, fit
-from trainperf.reports.html.tried import tried
+from trainperf.reports.comparison import comparison_document
+from trainperf.reports.comparison_page import Pair, pair_document, read
+from trainperf.reports.layout.html import as_html
+from trainperf.reports.layout.text import as_text
 from trainperf.reports.run import text
-from trainperf.reports.run.run_view import run_view
+from trainperf.reports.run.document import run_document
 
 
 Place = str | Path | RemotePath
 
 
 class RunReport:
-    """A run, shown by a notebook as the top of its `report.html`."""
+    """A run, shown by a notebook as its `report.html` without the charts."""
 
     def __init__(self, summary: Summary) -> None:
         self.summary = summary
@@ -45,14 +45,7 @@ class RunReport:
         return text.render(self.summary)
 
     def _repr_html_(self) -> str:
-        view, running = run_view(self.summary), self.summary.run.state == "running"
-        return fragment(
-            first(view),
-            section("Where a step goes", breakdown(view)),
-            section("What to change", findings(view)),
-            section("What was tried", tried(self.summary.trials, running=running)),
-            section(f"The whole {view.whole}", fit(view)),
-        )
+        return fragment(as_html(run_document(self.summary)))
 
 
 class ComparisonReport:
@@ -67,10 +60,10 @@ class ComparisonReport:
         return self._pair.comparison
 
     def __repr__(self) -> str:
-        return comparison_text([self.comparison])
+        return as_text(comparison_document(self.comparison))
 
     def _repr_html_(self) -> str:
-        return fragment(*sections(self._pair))
+        return fragment(as_html(pair_document(self._pair)))
 
 
 def report(*runs: Place) -> RunReport:

@@ -1,13 +1,9 @@
-"""List of the built-in trials, for a terminal and for markdown: what each does, and where not."""
+"""List of the built-in trials: what each does, and where not."""
 
-from collections.abc import Iterator, Sequence
-
-from rich.text import Text
+from collections.abc import Sequence
 
 from trainperf.analysis.diagnosis.offers import OfferedTrial
-from trainperf.core.formatting.escape import markdown as safe
-from trainperf.core.formatting.table import Table, markdown_table
-from trainperf.core.formatting.wrap import WIDTH, wrapped
+from trainperf.reports.layout.document import Heading, Part, Sentence, section
 from trainperf.reports.layout.finding_view import NEXT
 
 
@@ -20,38 +16,15 @@ _LATER = (
 _NEXT = "trainperf try SCRIPT tries what applies; --only ID and --without ID choose"
 
 
-def lines(offers: Sequence[OfferedTrial], run: str = "", width: int = WIDTH) -> list[Text]:
-    """Line by line; *run* names the run that was asked about, if one was."""
-    out = [Text(_title(run), style="bold cyan")]
-    room = max(len(offer.id) for offer in offers) + 2
+def offers_document(offers: Sequence[OfferedTrial], run: str = "") -> list[Part]:
+    """By kind, and those that do not apply; *run* names the run that was asked about, if any."""
+    about = f"what can be tried in {run}" if run else "what it tries"
+    parts: list[Part] = [Heading(f"trainperf try · {about}", 1)]
     for kind, title in SECTIONS.items():
-        out += [Text(), Text(f"  {title}")]
-        for offer in offers:
-            if offer.kind == kind and offer.applies is not False:
-                out += map(Text, wrapped(offer.does, width, f"    {offer.id:<{room}}"))
+        shown = [offer for offer in offers if offer.kind == kind and offer.applies is not False]
+        parts += section(title, [Sentence(text=offer.does, label=offer.id) for offer in shown])
     absent = [offer for offer in offers if offer.applies is False]
-    if absent:
-        out += [Text(), Text(f"  {NOT_HERE}")]
-        for offer in absent:
-            for line in wrapped(offer.why_not, width, f"    {offer.id:<{room}}"):
-                out.append(Text(line, "dim"))
-    out.append(Text())
-    if run:
-        out += [Text(line, "dim") for line in wrapped(_LATER, width, "  ")]
-    return [*out, *(Text(line, "bold") for line in wrapped(_NEXT, width, f"  {NEXT}   "))]
-
-
-def offers_markdown(offers: Sequence[OfferedTrial], run: str = "") -> str:
-    """For issues and pull requests."""
-    table = Table(head=("trial", "what it does", ""), rows=tuple(_cells(offers)), words=3)
-    return f"### {safe(_title(run))}\n\n{markdown_table(table)}\n"
-
-
-def _cells(offers: Sequence[OfferedTrial]) -> Iterator[tuple[str, str, str]]:
-    for offer in offers:
-        why = f"{NOT_HERE}: {offer.why_not}" if offer.applies is False else ""
-        yield offer.id, offer.does, why
-
-
-def _title(run: str) -> str:
-    return f"trainperf try · what can be tried in {run}" if run else "trainperf try · what it tries"
+    whys = [Sentence(text=offer.why_not, label=offer.id, kind="soft") for offer in absent]
+    parts += section(NOT_HERE, whys)
+    later = [Sentence(text=_LATER, kind="soft")] if run else []
+    return [*parts, *section("then", later, [Sentence(text=_NEXT, label=NEXT, kind="first")])]

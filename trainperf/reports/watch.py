@@ -14,8 +14,8 @@ from trainperf.core.formatting.units import duration, plural
 from trainperf.core.formatting.wrap import words_of
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
-from trainperf.reports.layout.terminal import flow
-from trainperf.reports.run.machine_view import machine_line
+from trainperf.reports.layout.text import flow
+from trainperf.reports.run.machine import machine_line
 from trainperf.reports.run.rows import about, ending
 from trainperf.reports.run.text import body
 

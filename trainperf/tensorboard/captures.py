@@ -13,6 +13,9 @@ import msgspec
 
 from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.html.figures import Axis, Frame, Lane, Unit, keys, lanes
+from trainperf.core.formatting.html.markup import Markup, paragraph
+from trainperf.core.formatting.html.palette import KINDS
 from trainperf.core.formatting.units import duration, step_range
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACE_SUFFIXES, TRACES, CaptureName
 from trainperf.tensorboard.runs import Stamp, stamp
@@ -57,11 +60,10 @@ class CaptureEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Captures:
-    """The captures of one run; an analysis is decoded again only when its file has changed."""
+    """The captures of one run."""
 
     def __init__(self, run: Path) -> None:
         self._folder = run / TRACES
-        self._cache: dict[str, tuple[Stamp, TraceReport | str]] = {}
 
     def listing(self) -> TraceListing:
         """What is there now."""
@@ -89,11 +91,7 @@ class Captures:
 
     def report(self, name: str, listing: TraceListing) -> TraceReport | str:
         """An analysis that was found, or why it cannot be read."""
-        now = listing.analyses[name]
-        entry = self._cache.get(name)
-        if entry is None or entry[0] != now:
-            entry = self._cache[name] = (now, _decoded(self._folder / name, now))
-        return entry[1]
+        return _decoded(self._folder / name, listing.analyses[name])
 
     def trace(self, file: str, listing: TraceListing) -> Path | None:
         """Where a trace that was found is; `None` for any other name."""
@@ -195,43 +193,26 @@ MOST_LANES = 24
 """More do not fit on a page; the first are the ones the analysis found most worth it."""
 
 
-class LanePicture(msgspec.Struct, frozen=True, kw_only=True):
-    """One lane; the lists have one length."""
-
-    name: str
-    start_s: list[float]
-    end_s: list[float]
-    share: list[float]
-    """Of each slice's time: less than 1 where short ones were joined and there is room between."""
-    names: list[str]
-    kinds: list[str]
-
-
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """The lanes of one rank between two moments, in seconds as the analysis counts them."""
-
-    first_s: float
-    last_s: float
-    """Ends of the whole trace."""
-    lanes: list[LanePicture]
-    note: str = ""
-    """What was left out."""
-
-
-def picture(rank: RankTrace, first_s: float | None, last_s: float | None) -> Picture:
-    """What is to be drawn of a rank from *first_s* to *last_s*; of all of it by default."""
+def picture(rank: RankTrace, first_s: float | None, last_s: float | None) -> Markup:
+    """What a rank did from *first_s* to *last_s*, lane by lane; in all of it by default."""
     slices = [piece for lane in rank.lanes for piece in lane.slices]
-    whole = (
-        min((piece.start_s for piece in slices), default=0.0),
-        max((piece.end_s for piece in slices), default=0.0),
-    )
-    window = (whole[0] if first_s is None else first_s, whole[1] if last_s is None else last_s)
+    if not slices:
+        return Markup("")
+    begin_s = min(piece.start_s for piece in slices) if first_s is None else first_s
+    end_s = max(piece.end_s for piece in slices) if last_s is None else last_s
+    across = Axis(low=begin_s, high=end_s, unit=Unit.of_seconds(end_s - begin_s))
+    frame = Frame(across=across, up=Axis(low=0.0, high=1.0, say=lambda _: ""), height=2)
+    rows = [_lane(lane, frame) for lane in rank.lanes[:MOST_LANES]]
     left_out = len(rank.lanes) - MOST_LANES
-    return Picture(
-        first_s=whole[0],
-        last_s=whole[1],
-        lanes=[_lane(lane, *window) for lane in rank.lanes[:MOST_LANES]],
-        note=f"{left_out} more lanes are in the trace itself" if left_out > 0 else "",
+    note = f"{left_out} more lanes are in the trace itself" if left_out > 0 else ""
+    kinds = sorted({kind for row in rows for kind in row.kinds})
+    return Markup(
+        f'<div data-first="{begin_s:.9f}" data-last="{end_s:.9f}">'
+        + lanes(rows)
+        + frame.picture("time in the trace", [])
+        + keys((kind, f"kind-{kind}") for kind in kinds)
+        + (paragraph(note, "soft small") if note else "")
+        + "</div>"
     )
 
 
@@ -250,8 +231,8 @@ class _Block:
 
     def name(self) -> str:
         if self.many == 1:
-            return plain(self.first.name)
-        return f"{self.many} × {plain(self.first.kind)}, together {duration(self.covered_s)}"
+            return self.first.name
+        return f"{self.many} × {self.first.kind}, together {duration(self.covered_s)}"
 
     def take(self, piece: Slice) -> None:
         self.many += 1
@@ -261,17 +242,17 @@ class _Block:
         self.end_s = max(self.end_s, piece.end_s)
 
 
-def _lane(lane: TraceLane, first_s: float, last_s: float) -> LanePicture:
+def _lane(lane: TraceLane, frame: Frame) -> Lane:
+    first_s, last_s = frame.across.low, frame.across.high
     inside = [piece for piece in lane.slices if piece.end_s >= first_s and piece.start_s <= last_s]
     blocks = _blocks(inside, (last_s - first_s) / MOST_SLICES)
-    return LanePicture(
-        name=plain(lane.name),
-        start_s=[block.first.start_s for block in blocks],
-        end_s=[block.end_s for block in blocks],
-        share=[block.covered_s / block.long_s if block.long_s > 0 else 1.0 for block in blocks],
-        names=[block.name() for block in blocks],
-        kinds=[plain(block.first.kind) for block in blocks],
-    )
+    marks = []
+    for block in blocks:
+        left, right = frame.x(block.first.start_s), frame.x(block.end_s)
+        label = f"{block.name()}: {duration(block.long_s)} from {duration(block.first.start_s)}"
+        marks.append((left, right - left, label))
+    kinds = tuple(block.first.kind if block.first.kind in KINDS else "other" for block in blocks)
+    return Lane(name=lane.name, marks=tuple(marks), kinds=kinds)
 
 
 def _blocks(slices: list[Slice], least_s: float) -> list[_Block]:

@@ -5,7 +5,6 @@ answered is kept until then.
 """
 
 import contextlib
-import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,32 +15,38 @@ import msgspec
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
-from trainperf.analysis.summary.schema import Summary
+from trainperf.comparison.compare import compare
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
+from trainperf.core.formatting.html.markup import Markup
 from trainperf.core.loop_kind import LOOPS
 from trainperf.core.machine.processes import has_died
 from trainperf.core.run_directory import rank_and_attempt
-from trainperf.reports.layout.trials_view import TrialsView, trials_view
-from trainperf.reports.run.run_view import RunView, run_view
-from trainperf.reports.series.columns import Groups, SeriesFold
-from trainperf.reports.series.machine import MachineTracks
-from trainperf.reports.series.steps import Series, series
-from trainperf.reports.trace.view import trace_view
+from trainperf.reports.capture.document import capture_document
+from trainperf.reports.charts.columns import Groups, SeriesFold
+from trainperf.reports.charts.machine import MachineTracks
+from trainperf.reports.comparison_page import Pair, pair_document, read
+from trainperf.reports.layout.document import Chart
+from trainperf.reports.layout.html import as_html
+from trainperf.reports.run.page import (
+    MOST_GROUPS,
+    MOST_RANKS,
+    PageData,
+    load_page_data,
+    page_document,
+)
 from trainperf.tensorboard.captures import CaptureEntry, Captures, picture
-from trainperf.tensorboard.runs import FoundRun, HeldRun, Stamp, find_runs, stamp
+from trainperf.tensorboard.runs import FoundRun, Stamp, find_runs, stamp
 from trainperf.traces.results import TraceReport
 
-
-MOST_HELD_BYTES = 512 << 20
-"""Of decoded steps of all runs together; a run that is larger by itself is not kept at all."""
 
 _REST = 20
 """Times as long as reading took, before it is done again: at most 5 % of one core."""
 
 _MOST_ANSWERS = 16
+MOST_RUNS = 8
+"""That are remembered, those that were looked at last."""
 
 READER = "trainperf-read-ahead"
 """Name of the thread that reads a run before somebody asks for it."""
@@ -60,14 +65,6 @@ class View:
     first: int | None = None
     last: int | None = None
     """Steps, both ends included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """JSON, and a mark that is another one when the JSON is."""
-
-    body: bytes
-    etag: str
 
 
 class RunItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,28 +97,26 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the page shows of a run but the captures' contents."""
 
-    words: RunView
-    series: Series
+    html: str
+    """The parts of `report.html`, with charts of the steps that are looked at."""
+    ranks: list[int]
     captures: list[CaptureEntry]
-    trials: TrialsView | None
-    """What was tried in it; `None` where nothing was."""
 
 
 @dataclass(slots=True)
 class _Remembered:
     """What is remembered of a run."""
 
-    held: HeldRun
+    run: Run
+    page: PageData
     captures: Captures
-    version: tuple[Stamp, ...] = ()
+    version: tuple[Stamp, ...]
     rest_until_s: float = 0.0
-    run: Run | None = None
-    summary: Summary | None = None
-    answers: dict[object, Answer] = field(default_factory=dict)
+    answers: dict[object, bytes] = field(default_factory=dict)
 
 
 class Store:
-    """The runs below the log directories.  Safe to ask from several threads.
+    """The runs below the log directories.  Safe to ask from several threads; all answers are JSON.
 
     Args:
         roots: Log directories.
@@ -145,36 +140,43 @@ class Store:
             self._prepared = True
             threading.Thread(target=self._read_ahead, name=READER, daemon=True).start()
 
-    def runs(self) -> Answer:
+    def runs(self) -> bytes:
         """`RunList`."""
         runs = find_runs(self._roots).values()
         items = [RunItem(id=run.id, name=run.name) for run in runs]
         where = [str(root) for root in self._roots]
-        return _answer(RunList(runs=items, where=where, attach=ATTACH))
+        return msgspec.json.encode(RunList(runs=items, where=where, attach=ATTACH))
 
-    def run(self, run_id: str, view: View) -> Answer:
+    def run(self, run_id: str, view: View) -> bytes:
         """`RunPage`; raises `RunError` with the sentence to show."""
         with self._lock:
-            cached = self._current(run_id)
-            key = (cached.version, view)
-            if key not in cached.answers:
-                cached.answers[key] = _answer(_viewed(cached, view))
-                for old in list(cached.answers)[:-_MOST_ANSWERS]:
-                    del cached.answers[old]
-            return cached.answers[key]
+            return self._kept(self._current(run_id), view, lambda cached: _viewed(cached, view))
 
-    def capture(self, run_id: str, key: str) -> Answer:
-        """`TraceView` of an analysis."""
-        return _answer(trace_view(self._report(run_id, key)))
+    def compare(self, before_id: str, after_id: str) -> bytes:
+        """`{"html": …}`: the comparison of two runs, as `trainperf compare` makes it."""
+        with self._lock:
+            before, after = self._current(before_id), self._current(after_id)
+            key = (before_id, before.version)
+            return self._kept(after, key, lambda cached: _compared(before, cached))
+
+    def capture(self, run_id: str, key: str) -> bytes:
+        """`{"html": …}`: an analysis, with a picture of each rank."""
+        report = self._report(run_id, key)
+        ranks = [
+            Chart(Markup(f'<div data-place="{place}">{picture(rank, None, None)}</div>'))
+            for place, rank in enumerate(report.ranks[:MOST_RANKS])
+        ]
+        _, *parts = capture_document(report, MOST_RANKS)
+        return _fragment(as_html([*parts[:1], *ranks, *parts[1:]]))
 
     def picture(
         self, run_id: str, key: str, place: int, window: tuple[float | None, float | None]
-    ) -> Answer:
-        """`Picture` of one rank of an analysis in a window of time."""
+    ) -> bytes:
+        """`{"html": …}`: the picture of one rank of an analysis in a window of time."""
         ranks = self._report(run_id, key).ranks
         if not 0 <= place < len(ranks):
             raise NotFoundError(f"rank {place}: the analysis has {len(ranks)}")
-        return _answer(picture(ranks[place], *window))
+        return _fragment(picture(ranks[place], *window))
 
     def trace(self, run_id: str, file: str) -> Path:
         """Where an original trace is."""
@@ -191,13 +193,11 @@ class Store:
                 self.run(run_id, View())
 
     def _report(self, run_id: str, key: str) -> TraceReport:
-        path = self._find(run_id).path
-        with self._lock:
-            captures = self._cache[run_id].captures if run_id in self._cache else Captures(path)
-            captured = captures.listing()
-            if key not in captured.analyses:
-                raise NotFoundError(f"{key}: no such analysis in this run")
-            report = captures.report(key, captured)
+        captures = Captures(self._find(run_id).path)
+        captured = captures.listing()
+        if key not in captured.analyses:
+            raise NotFoundError(f"{key}: no such analysis in this run")
+        report = captures.report(key, captured)
         if isinstance(report, str):
             raise RunError(report)
         return report
@@ -208,37 +208,39 @@ class Store:
             raise NotFoundError(f"{run_id}: no such run below the log directory")
         return run
 
+    def _kept(
+        self, cached: _Remembered, key: object, answer: Callable[[_Remembered], bytes]
+    ) -> bytes:
+        """What was answered, or is by now: then the run is left alone for a while."""
+        if key not in cached.answers:
+            begun_s = self._now_s()
+            cached.answers[key] = answer(cached)
+            for old in list(cached.answers)[:-_MOST_ANSWERS]:
+                del cached.answers[old]
+            self._rest(cached, begun_s)
+        return cached.answers[key]
+
+    def _rest(self, cached: _Remembered, begun_s: float) -> None:
+        now_s = self._now_s()
+        cached.rest_until_s = max(cached.rest_until_s, now_s + _REST * (now_s - begun_s))
+
     def _current(self, run_id: str) -> _Remembered:
         """A run as it is now, read again if it changed and was not read just before."""
-        path = self._find(run_id).path
+        path, now_s = self._find(run_id).path, self._now_s()
         cached = self._cache.pop(run_id, None)
-        if cached is None or cached.held.path != path:
-            cached = _Remembered(HeldRun(path, MOST_HELD_BYTES), Captures(path))
+        if cached is None or now_s >= cached.rest_until_s:
+            captures = Captures(path)
+            version = _version(path, captures)
+            if cached is None or version != cached.version or _may_be_dead(cached, now_s):
+                run = Run.open(path)
+                page = load_page_data(run, now_s=now_s)
+                cached = _Remembered(run, page, captures, version)
+                self._rest(cached, now_s)
         # The one asked for last is the last to be forgotten.
         self._cache[run_id] = cached
-        now_s = self._now_s()
-        if cached.summary is None or now_s >= cached.rest_until_s:
-            self._refresh(cached, now_s)
-            self._forget()
+        for old in list(self._cache)[:-MOST_RUNS]:
+            del self._cache[old]
         return cached
-
-    def _refresh(self, cached: _Remembered, now_s: float) -> None:
-        version = _version(cached.held.path, cached.captures)
-        if version == cached.version and not _may_be_dead(cached, now_s):
-            return
-        run = cached.held.read()
-        cached.summary = summarize(run, now_s=now_s)
-        cached.run, cached.version = run, version
-        cached.answers.clear()
-        after_s = self._now_s()
-        cached.rest_until_s = after_s + _REST * (after_s - now_s)
-
-    def _forget(self) -> None:
-        while len(self._cache) > 1 and self._held_bytes() > MOST_HELD_BYTES:
-            del self._cache[next(iter(self._cache))]
-
-    def _held_bytes(self) -> int:
-        return sum(cached.held.held_bytes for cached in self._cache.values())
 
 
 def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
@@ -250,49 +252,50 @@ def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
     ]
     captured = captures.listing()
     traces = [(file, 0, size, 0) for file, size in captured.traces.items()]
-    return (*map(stamp, records), *captured.analyses.values(), *traces)
+    return (str(directory), 0, 0, 0), *map(stamp, records), *captured.analyses.values(), *traces
 
 
 def _may_be_dead(cached: _Remembered, now_s: float) -> bool:
     """Whether a run may have died since: nothing changes on disk when one does."""
-    if cached.summary is None or cached.run is None or cached.summary.run.state != "running":
+    summary = cached.page.summary
+    if summary.run.state != "running":
         return False
     silent = now_s - cached.run.last_write_s() > SILENT_S
-    listed = {end.rank for end in cached.summary.run.ended_otherwise}
+    listed = {end.rank for end in summary.run.ended_otherwise}
     others = (file for file in cached.run.attempts[-1] if file.rank not in listed)
     died = (has_died(file.info.process) for file in others)
     return any(silent if gone is None else gone for gone in died)
 
 
-def _viewed(cached: _Remembered, view: View) -> RunPage:
-    assert cached.run is not None  # noqa: S101 it was read just before
-    assert cached.summary is not None  # noqa: S101 likewise
-    ranks = cached.summary.run.ranks
-    rank = view.rank if view.rank in ranks else None
-    groups = _groups(cached.run, None if rank is None else ranks.index(rank), view)
-    return RunPage(
-        words=run_view(cached.summary),
-        series=series(groups, cached.summary, rank),
+def _viewed(cached: _Remembered, view: View) -> bytes:
+    page, ranks = cached.page, cached.page.summary.run.ranks
+    lead = ranks.index(view.rank) if view.rank in ranks else None
+    groups = page.groups if view == View() else _groups(cached.run, lead, view)
+    data = PageData(summary=page.summary, captures=None, groups=groups, walls=page.walls)
+    shown = RunPage(
+        html=str(as_html(page_document(data))),
+        ranks=list(ranks),
         captures=cached.captures.listed(cached.captures.listing()),
-        trials=_tried(cached.summary),
     )
+    return msgspec.json.encode(shown)
 
 
-def _tried(summary: Summary) -> TrialsView | None:
-    if summary.trials is None:
-        return None
-    return trials_view(summary.trials, running=summary.run.state == "running")
+def _compared(before: _Remembered, after: _Remembered) -> bytes:
+    old, new = read([[before.run], [after.run]])
+    comparison = compare(old.runs, new.runs)
+    document = pair_document(Pair(comparison=comparison, before=old, after=new))
+    return _fragment(as_html(document))
 
 
 def _groups(run: Run, lead: int | None, view: View) -> Groups:
     replay = Replay(run)
     beside = MachineTracks(replay).columns
-    fold = SeriesFold(lead, first=max(0, view.first or 0), last=view.last, beside=beside)
+    first = max(0, view.first or 0)
+    fold = SeriesFold(lead, first=first, last=view.last, most=MOST_GROUPS, beside=beside)
     for blocks in replay.blocks():
         fold.observe(JobBlock.of(blocks))
     return fold.groups
 
 
-def _answer(value: msgspec.Struct) -> Answer:
-    body = msgspec.json.encode(value)
-    return Answer(body, hashlib.blake2b(body, digest_size=12).hexdigest())
+def _fragment(html: Markup) -> bytes:
+    return msgspec.json.encode({"html": str(html)})

@@ -6,7 +6,7 @@ page.  Loading this module must stay cheap and must not fail: every TensorBoard 
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 
 from tensorboard.plugins.base_plugin import FrontendMetadata, TBContext, TBPlugin
@@ -28,7 +28,6 @@ _KINDS: Mapping[str, str] = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
 }
-_PLOTLY = "plotly.min.js"
 _PAGE = "index.html"
 
 
@@ -61,47 +60,48 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
 
     def get_plugin_apps(self) -> dict[str, Callable[..., object]]:
         """Every route below `/data/plugin/trainperf`."""
-        routes: dict[str, Handler] = {
-            "/runs": lambda request: responses.json(request, self._store.runs()),
+        data: dict[str, Callable[[Request], bytes]] = {
+            "/runs": lambda _: self._store.runs(),
             "/run": self._run,
-            "/capture": self._capture,
+            "/compare": lambda query: self._store.compare(
+                _text(query, "before"), _text(query, "after")
+            ),
+            "/capture": lambda query: self._store.capture(_text(query, "run"), _text(query, "key")),
             "/picture": self._picture,
-            "/trace": self._trace,
-            f"/{_PLOTLY}": _plotly,
-            "/palette.css": _palette,
         }
-        for path in sorted(STATIC.iterdir()):
-            if path.suffix in _KINDS:
-                routes[f"/{path.name}"] = _file(path)
-        routes[f"/{_PAGE}"] = self._page
+        files: dict[str, Handler] = {
+            f"/{path.name}": partial(_file, path)
+            for path in sorted(STATIC.iterdir())
+            if path.suffix in _KINDS
+        }
+        routes: dict[str, Handler] = {
+            **{route: partial(_json, answer) for route, answer in data.items()},
+            **files,
+            f"/{_PAGE}": self._page,
+            "/page.css": _style,
+            "/trace": self._trace,
+        }
         return {route: _app(handler) for route, handler in routes.items()}
 
     def _page(self, request: Request) -> Response:
         """The page; the run that it will ask for is read while the browser builds it."""
         self._store.prepare()
-        return responses.static(request, STATIC / _PAGE, _KINDS[".html"])
+        return _file(STATIC / _PAGE, request)
 
-    def _run(self, request: Request) -> Response:
-        view = View(
-            rank=_whole(request, "rank"),
-            first=_whole(request, "first"),
-            last=_whole(request, "last"),
-        )
-        return responses.json(request, self._store.run(_text(request, "run"), view))
+    def _run(self, request: Request) -> bytes:
+        rank, first, last = (request.args.get(name, type=int) for name in ("rank", "first", "last"))
+        view = View(rank=rank, first=first, last=last)
+        return self._store.run(_text(request, "run"), view)
 
-    def _capture(self, request: Request) -> Response:
+    def _picture(self, request: Request) -> bytes:
+        place = request.args.get("place", type=int) or 0
+        ends = (request.args.get(name, type=float) for name in ("first_s", "last_s"))
         run, key = _text(request, "run"), _text(request, "key")
-        return responses.json(request, self._store.capture(run, key))
-
-    def _picture(self, request: Request) -> Response:
-        run, key = _text(request, "run"), _text(request, "key")
-        place = _whole(request, "place") or 0
-        window = (_number(request, "first_s"), _number(request, "last_s"))
-        return responses.json(request, self._store.picture(run, key, place, window))
+        return self._store.picture(run, key, place, (next(ends), next(ends)))
 
     def _trace(self, request: Request) -> Response:
         path = self._store.trace(_text(request, "run"), _text(request, "file"))
-        return responses.download(path)
+        return responses.download(request, path)
 
 
 def log_directories(context: TBContext) -> list[Path]:
@@ -133,36 +133,18 @@ def _app(handler: Handler) -> Callable[..., object]:
     return app
 
 
-def _file(path: Path) -> Handler:
-    def handler(request: Request) -> Response:
-        return responses.static(request, path, _KINDS[path.suffix])
-
-    return handler
+def _json(answer: Callable[[Request], bytes], request: Request) -> Response:
+    return responses.answered(request, answer(request), responses.JSON)
 
 
-def _palette(request: Request) -> Response:
-    """The colours, the same as those of the pages."""
-    return responses.generated(request, tab_style().encode(), _KINDS[".css"])
+def _file(path: Path, request: Request) -> Response:
+    return responses.answered(request, path.read_bytes(), _KINDS[path.suffix])
 
 
-def _plotly(request: Request) -> Response:
-    """Plotly's script, from the installed package: nothing is fetched from a network."""
-    spec = find_spec("plotly")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    for place in places:
-        path = Path(place) / "package_data" / _PLOTLY
-        if path.is_file():
-            return responses.static(request, path, _KINDS[".js"])
-    return responses.problem("the Python package plotly is not installed: no charts", 404)
+def _style(request: Request) -> Response:
+    """The style sheet of the pages."""
+    return responses.answered(request, tab_style().encode(), _KINDS[".css"])
 
 
 def _text(request: Request, name: str) -> str:
     return request.args.get(name, "")
-
-
-def _whole(request: Request, name: str) -> int | None:
-    return request.args.get(name, type=int)
-
-
-def _number(request: Request, name: str) -> float | None:
-    return request.args.get(name, type=float)

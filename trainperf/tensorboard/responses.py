@@ -6,16 +6,14 @@ markup could neither run nor fetch anything, even if it became markup.
 
 import gzip
 import hashlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+from werkzeug.utils import send_file
 from werkzeug.wrappers import Request, Response
 
-from trainperf.tensorboard.data import Answer
 
-
-# Plotly writes its own rules into a style element, hence the one exception.
+# Pictures place their marks by style attributes, hence the one exception.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -28,62 +26,33 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_JSON = "application/json"
+JSON = "application/json"
 _WORTH_PACKING = 4096
-_CHUNK_BYTES = 1 << 16
 
 
-def json(request: Request, answer: Answer) -> Response:
-    """An answer; *not modified* without a body if the browser has it already."""
+def answered(request: Request, body: bytes, kind: str) -> Response:
+    """A body of a content type; *not modified* without one if the browser has it already."""
+    etag = hashlib.blake2b(body, digest_size=12).hexdigest()
     headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if answer.etag in request.if_none_match:
-        return _response(b"", 304, _JSON, {**headers, "ETag": f'"{answer.etag}"'})
-    body = answer.body
-    if len(body) > _WORTH_PACKING and "gzip" in request.headers.get("Accept-Encoding", ""):
+    packed = "gzip" in request.headers.get("Accept-Encoding", "")
+    if len(body) > _WORTH_PACKING and packed and etag not in request.if_none_match:
         body = gzip.compress(body, 1)
         headers["Content-Encoding"] = "gzip"
-    return _response(body, 200, _JSON, {**headers, "ETag": f'"{answer.etag}"'})
+    response = Response(body, 200, {**_HEADERS, **headers}, content_type=kind)
+    response.set_etag(etag)
+    return response.make_conditional(request.environ)
 
 
 def problem(sentence: str, status: int) -> Response:
     """Why there is no answer: `{"error": …}`."""
     body = msgspec.json.encode({"error": sentence})
-    return _response(body, status, _JSON, {"Cache-Control": "no-store"})
+    headers = {**_HEADERS, "Cache-Control": "no-store"}
+    return Response(body, status, headers, content_type=JSON)
 
 
-def static(request: Request, path: Path, kind: str) -> Response:
-    """A file of the page, asked for again only when it has changed."""
-    status = path.stat()
-    etag = f"{status.st_size:x}-{status.st_mtime_ns:x}"
-    return _cached(request, etag, kind, path.read_bytes)
-
-
-def generated(request: Request, body: bytes, kind: str) -> Response:
-    """A file of the page that is made from the code."""
-    return _cached(request, hashlib.blake2b(body, digest_size=12).hexdigest(), kind, lambda: body)
-
-
-def download(path: Path) -> Response:
+def download(request: Request, path: Path) -> Response:
     """A file to keep, under its own name, as the bytes it has on disk."""
-    response = Response(_chunks(path), 200, content_type="application/octet-stream")
+    kind = "application/octet-stream"
+    response = send_file(path, request.environ, kind, as_attachment=True, conditional=False)
     response.headers.update({**_HEADERS, "Cache-Control": "no-store"})
-    response.headers.set("Content-Disposition", "attachment", filename=path.name)
-    response.content_length = path.stat().st_size
     return response
-
-
-def _cached(request: Request, etag: str, kind: str, body: Callable[[], bytes]) -> Response:
-    headers = {"Cache-Control": "no-cache", "ETag": f'"{etag}"'}
-    if etag in request.if_none_match:
-        return _response(b"", 304, kind, headers)
-    return _response(body(), 200, kind, headers)
-
-
-def _response(body: bytes, status: int, kind: str, headers: dict[str, str]) -> Response:
-    return Response(body, status, {**_HEADERS, **headers}, content_type=kind)
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk

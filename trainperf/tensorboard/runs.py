@@ -1,4 +1,4 @@
-"""The runs below a log directory, each held in memory until it changes.
+"""The runs below a log directory.
 
 A run's id is its path below the directory: the only thing a browser may ask for, and only ids that
 were found here are answered, so no request can name a path of its own.
@@ -6,13 +6,10 @@ were found here are answered, so no request can name a path of its own.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.record_file import held
 from trainperf.core import run_directory
-from trainperf.core.steps.block import StepBlock
 
 
 _DEEPEST = 6
@@ -102,41 +99,6 @@ def _looked_at(directory: Path) -> tuple[list[Path], float | None]:
 
 Stamp = tuple[str, int, int, int]
 """Name, inode, size and time of last change in nanoseconds: changes when the file does."""
-
-
-class HeldRun:
-    """A run directory that can be looked at again and again.
-
-    Args:
-        path: The directory.
-        most_bytes: Record files that are together larger are streamed anew each time, in constant
-            memory: a step takes about as much decoded as on disk.
-    """
-
-    def __init__(self, path: Path, most_bytes: int = 512 << 20) -> None:
-        self.path = path
-        self._most_bytes = most_bytes
-        self.held_bytes = 0
-        """Memory the decoded steps take."""
-
-    def read(self) -> Run:
-        """The run as it is now, its steps in memory.
-
-        Raises:
-            RunError: It is no run directory any more.
-        """
-        run, self.held_bytes = Run.open(self.path), 0
-        if sum(file.size_bytes for files in run.attempts for file in files) > self._most_bytes:
-            return run
-        attempts = tuple(tuple(map(held, files)) for files in run.attempts)
-        self.held_bytes = sum(
-            content.cells().nbytes
-            for files in attempts
-            for file in files
-            for content in file.entries()
-            if isinstance(content, StepBlock)
-        )
-        return replace(run, attempts=attempts)
 
 
 def stamp(path: Path) -> Stamp:

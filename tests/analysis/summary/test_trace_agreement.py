@@ -14,7 +14,9 @@ from trainperf.analysis.summary import captures
 from trainperf.analysis.summary.captures import disagreements
 from trainperf.analysis.summary.schema import Summary
 from trainperf.lightning import ScheduledProfiler, TrainPerf
-from trainperf.reports.run import markdown, text
+from trainperf.reports.layout.markdown import as_markdown
+from trainperf.reports.run import text
+from trainperf.reports.run.document import run_document
 from trainperf.traces.capture_files import CaptureReport
 
 
@@ -61,7 +63,7 @@ def test_a_disagreement_is_a_warning_of_the_report(tmp_path: Path) -> None:
     (warning,) = [warning for warning in summary.warnings if warning.startswith(said)]
     assert warning.endswith("500 ms in the trace")
     assert said in text.render(summary)
-    assert "in the trace" in markdown.render(summary)
+    assert "in the trace" in as_markdown(run_document(summary))
 
 
 def test_a_step_more_or_less_and_nothing_is_compared(tmp_path: Path) -> None:

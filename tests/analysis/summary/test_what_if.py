@@ -10,7 +10,9 @@ from support.runs import MS, RankSpec, make_gap, make_info, make_steps, summary_
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar, Totals
-from trainperf.reports.run.ranks_lost import ranks_lost
+from trainperf.reports.layout.text import as_text
+from trainperf.reports.run.document import run_document
+from trainperf.reports.run.ranks import ranks_lost
 from trainperf.reports.run.tables import split_line
 from trainperf.reports.run.text import lines, render
 
@@ -138,7 +140,8 @@ def test_the_full_report_drops_no_line_and_the_short_one_cuts_none_in_a_word(
     """Also where there is more to say than fits: each prediction whole."""
     summary = job(tmp_path)
     summary = msgspec.structs.replace(summary, warnings=("something to know",) * 12)
-    short, whole = ([line.plain for line in lines(summary, whole=every)] for every in (False, True))
+    short = [line.plain for line in lines(summary)]
+    whole = as_text(run_document(summary)).splitlines()
 
     text = " ".join(" ".join(whole).split())
     for sentence in ranks_lost(summary):

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import msgspec
 
 from trainperf.core.findings import ChangeGain, Finding, Level, MeasuredGain
-from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import at_most, times
-from trainperf.core.formatting.wrap import wrapped
 
 
 NEXT = "next"
 WHERE = "where"
+WRITE = "write"
+"""Label of the lines that make a change."""
 DO, GAIN, CONFIRM = "do", "gain", "confirm"
 
 NO_FINDING = "No waste was seen."
@@ -142,25 +142,3 @@ def to_act_on(findings: Sequence[Finding]) -> list[Finding]:
 def _gains_nothing(finding: Finding) -> bool:
     tried = finding.measured_gain
     return finding.fraction == 0.0 if tried is None else tried.gains_nothing
-
-
-_LABEL = len(CONFIRM) + 2
-
-
-def finding_text(place: int, finding: FindingView, width: int) -> tuple[list[str], list[str]]:
-    """The title after its number; then the evidence, and a line for every label."""
-    number = f"{place}. "
-    hang = " " * len(number)
-    lines = wrapped("; ".join(finding.evidence), width, hang) if finding.evidence else []
-    for row in finding.rows:
-        lines += wrapped(row.text, width, f"{hang}{row.label:<{_LABEL}}")
-    return wrapped(finding.title, width, number), lines
-
-
-def finding_markdown(place: int, finding: FindingView) -> str:
-    """An item of a numbered list."""
-    lines = [f"**{safe(finding.title)}**"]
-    if finding.evidence:
-        lines.append(safe("; ".join(finding.evidence)))
-    lines += [f"{row.label}: {safe(row.text)}" for row in finding.rows]
-    return f"{place}. " + "  \n   ".join(lines)

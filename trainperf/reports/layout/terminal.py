@@ -1,25 +1,20 @@
-"""Output to a terminal, a pipe or a log file: width, styles, and lines of Rich's text."""
+"""Output to a terminal, a pipe or a log file: width and styles."""
 
 import io
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
 from trainperf.core.formatting.escape import encodable
-from trainperf.core.formatting.wrap import WIDTH, filled
+from trainperf.core.formatting.wrap import WIDTH
 
 
 LEAST_WIDTH = 60
 MOST_WIDTH = 110
-
-
-def flow(parts: Iterable[str], width: int, joint: str = " ", style: str = "") -> list[Text]:
-    """Parts set one after the other, broken into lines between parts only."""
-    return [Text(line, style=style) for line in filled(parts, width, joint)]
 
 
 def styled(report: Sequence[Text], stream: TextIO) -> str:

@@ -1,6 +1,6 @@
 """Rows and sentences of every report of a run: the summary's numbers, put into words once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -45,8 +45,6 @@ _SHOWN_ELSEWHERE = frozenset({"tokens", "loss"})
 _MOST_ANSWERS = 3
 """Traces whose answer is repeated here, the latest."""
 
-"""What a loop of one's own spends in hooks."""
-
 _TRAINING = (Phase.BACKWARD, Phase.OPTIMIZER)
 """Phases that an inference loop has not."""
 
@@ -57,7 +55,6 @@ _NOTHING = 0.001
 class PhaseRow(msgspec.Struct, frozen=True, kw_only=True):
     """One phase of the mean step."""
 
-    key: str
     label: str
     phase: int
     """Its place in the order of phases, which is that of their colours."""
@@ -68,22 +65,6 @@ class PhaseRow(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     absent: str
     """Why it has no time of its own; empty where it has."""
-
-
-class NamedValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A number with its name, in words."""
-
-    name: str
-    value: str
-    fraction: float | None = None
-    """Its share of the whole it stands in, for drawing."""
-    first: bool = False
-    """Whether the number stands before its name, as rates do."""
-
-    @property
-    def sentence(self) -> str:
-        """Both, in their order."""
-        return f"{self.value} {self.name}" if self.first else f"{self.name} {self.value}"
 
 
 def about(summary: Summary) -> str:
@@ -103,7 +84,6 @@ def phase_rows(summary: Summary) -> list[PhaseRow]:
     scale = Scale.fine(step_s)
     return [
         PhaseRow(
-            key=phase.label,
             label=words(phase.label),
             phase=int(phase),
             seconds=spent_s,
@@ -125,50 +105,45 @@ def phases_of(summary: Summary) -> str:
     return f"mean of {steps}{' and of all ranks' if len(run.ranks) > 1 else ''}"
 
 
-def facts(summary: Summary) -> list[NamedValue]:
-    """Throughput and the other single numbers that were measured."""
-    entries = (
-        _tokens(summary),
-        _samples(summary),
-        _batches(summary),
-        _fact(summary, readings.PADDING_FRACTION, "padding", fine_share),
-        _lengths(summary),
-        _overflow(summary),
-        # In a window the first step is another one.
-        None
-        if summary.run.window
-        else _fact(summary, readings.FIRST_STEP_S, "first step", duration),
-        *_percentiles(summary),
-        _tail(summary),
-        _fact(summary, readings.HOST_BOUND_FRACTION, "host-bound steps", share),
-        _fact(summary, readings.MEMORY_PEAK_BYTES, "peak memory", size),
-        _fact(summary, readings.RESIDENT_PEAK_BYTES, "peak resident memory", size),
-        _fact(summary, readings.LOSS, readings.LOSS, lambda loss: f"{loss:.4g}"),
-        _fact(
-            summary,
-            readings.OVERHEAD_S,
-            "trainperf overhead",
-            lambda spent: f"{duration(spent)}/step",
-        ),
+def facts(summary: Summary) -> list[str]:
+    """Throughput and the other single numbers that were measured, e.g. `p95 55.3 ms`."""
+    latency = summary.value(readings.LATENCY_S) is not None
+    # An inference loop has the percentiles of its latency; in a window the first step is another.
+    single: tuple[tuple[str, str, Callable[[float], str], bool], ...] = (
+        (readings.FIRST_STEP_S, "first step", duration, not summary.run.window),
+        (readings.STEP_P95_S, "p95", duration, not latency),
+        (readings.STEP_P99_S, "p99", duration, not latency),
+        (readings.ALLREDUCE_TAIL_S, "all-reduce tail", duration, True),
+        (readings.HOST_BOUND_FRACTION, "host-bound steps", share, True),
+        (readings.MEMORY_PEAK_BYTES, "peak memory", size, True),
+        (readings.RESIDENT_PEAK_BYTES, "peak resident memory", size, True),
+        (readings.LOSS, readings.LOSS, "{:.4g}".format, True),
+        (readings.OVERHEAD_S, "trainperf overhead", lambda s: f"{duration(s)}/step", True),
     )
-    others = [entry for entry in entries if entry is not None]
-    titled = _titled(summary)
-    return [*titled, *others] if _answers(summary) else [*others, *titled]
+    numbers = [
+        f"{name} {say(value)}"
+        for reading, name, say, applies in single
+        if applies and (value := summary.value(reading)) is not None
+    ]
+    strategy = tail_not_covered(summary)
+    numbers += [f"all-reduce tail not covered: {strategy}"] if strategy else []
+    others = [*_rates(summary, latency=latency), *_lengths(summary), *_overflow(summary), *numbers]
+    return [*_titled(summary), *others] if latency else [*others, *_titled(summary)]
 
 
-def _answers(summary: Summary) -> bool:
-    """Whether it answers requests, whose latency is what matters."""
-    return summary.value(readings.LATENCY_S) is not None
-
-
-def _percentiles(summary: Summary) -> tuple[NamedValue | None, ...]:
-    """Of the step; an inference loop has those of its latency among the titled readings."""
-    if _answers(summary):
-        return ()
-    return (
-        _fact(summary, readings.STEP_P95_S, "p95", duration),
-        _fact(summary, readings.STEP_P99_S, "p99", duration),
-    )
+def _rates(summary: Summary, *, latency: bool) -> Iterator[str]:
+    """Tokens that count, else samples; of an inference loop the batches, too; and the padding."""
+    mask, padding = summary.run.notes.get("tokens"), summary.value(readings.PADDING_FRACTION)
+    tokens = summary.value(readings.EFFECTIVE_TOKENS_PER_S)
+    samples, step_s = summary.value(readings.SAMPLES_PER_S), summary.value(readings.STEP_MEAN_S)
+    if tokens is not None:
+        yield f"{_whole(tokens)} effective tokens/s{f' ({plain(mask)})' if mask else ''}"
+    elif samples is not None:
+        yield f"{_whole(samples)} {summary.run.loop.samples}/s"
+    if step_s and latency:
+        yield f"{_whole(1 / step_s)} batches/s"
+    if padding is not None:
+        yield f"padding {fine_share(padding)}"
 
 
 def amount(number: float, unit: str, name: str) -> str:
@@ -195,6 +170,20 @@ def ledger(summary: Summary) -> list[tuple[str, float]]:
     order = {gap.label: place for place, gap in enumerate(GAPS)}
     gaps.sort(key=lambda gap: (gap[0] not in order, -gap[1]))
     return [("steps", steps), *((plain(words(slot)), spent_s) for slot, spent_s in gaps)]
+
+
+def fit_sum(summary: Summary) -> list[str]:
+    """The terms of the fit's sum, those that would be shown as zero dropped; none of no time."""
+    fit_s = summary.run.fit_s
+    if not fit_s:
+        return []
+    scale = Scale.of(fit_s)
+    parts = [
+        f"{name} {scale.number(spent_s)}"
+        for name, spent_s in ledger(summary)
+        if name == "steps" or float(scale.number(spent_s).replace(",", ""))
+    ]
+    return [f"{summary.run.loop.run_noun} {scale.say(fit_s)} = {parts[0]}", *parts[1:]]
 
 
 def excluded(summary: Summary) -> str:
@@ -305,56 +294,28 @@ def _loader(summary: Summary) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _tokens(summary: Summary) -> NamedValue | None:
-    rate_per_s, mask = (
-        summary.value(readings.EFFECTIVE_TOKENS_PER_S),
-        summary.run.notes.get("tokens"),
-    )
-    if rate_per_s is None:
-        return None
-    name = f"effective tokens/s{f' ({plain(mask)})' if mask else ''}"
-    return NamedValue(name=name, value=_whole(rate_per_s), first=True)
-
-
-def _samples(summary: Summary) -> NamedValue | None:
-    rate_per_s = summary.value(readings.SAMPLES_PER_S)
-    if rate_per_s is None or summary.value(readings.EFFECTIVE_TOKENS_PER_S) is not None:
-        return None
-    return NamedValue(name=f"{summary.run.loop.samples}/s", value=_whole(rate_per_s), first=True)
-
-
-def _batches(summary: Summary) -> NamedValue | None:
-    """Of an inference loop how many batches it answers."""
-    step_s = summary.value(readings.STEP_MEAN_S)
-    if not step_s or not _answers(summary):
-        return None
-    return NamedValue(name="batches/s", value=_whole(1 / step_s), first=True)
-
-
-def _lengths(summary: Summary) -> NamedValue | None:
+def _lengths(summary: Summary) -> Iterator[str]:
     """Maximum and median of the sequence lengths, each as the upper edge of its bin."""
     lengths = summary.sequence_lengths
     half, below = sum(lengths.values()) / 2, 0
     for edge, number in lengths.items():
         below += number
         if below >= half:
-            longest = f"longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
-            return NamedValue(name="sequences", value=longest)
-    return None
+            yield f"sequences longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
+            return
 
 
-def _overflow(summary: Summary) -> NamedValue | None:
+def _overflow(summary: Summary) -> Iterator[str]:
     overflowed, scale = summary.value(readings.OVERFLOW_RATE), summary.value(readings.LOSS_SCALE)
-    if overflowed is None:
-        return None
-    at = f" (scale {scale_factor(scale)})" if scale is not None else ""
-    return NamedValue(name="overflow", value=fine_share(overflowed) + at)
+    if overflowed is not None:
+        at = f" (scale {scale_factor(scale)})" if scale is not None else ""
+        yield f"overflow {fine_share(overflowed)}{at}"
 
 
-def _titled(summary: Summary) -> list[NamedValue]:
+def _titled(summary: Summary) -> list[str]:
     """Readings that bring a name for people with them, as those of a user's own meters do."""
     return [
-        NamedValue(name=plain(reading.title), value=amount(reading.value, reading.unit, name))
+        f"{plain(reading.title)} {amount(reading.value, reading.unit, name)}"
         for name, reading in summary.readings.items()
         if reading.title and reading.value is not None
     ]
@@ -370,20 +331,6 @@ def tail_not_covered(summary: Summary) -> str:
         return ""
     named = (tail.reason or "").partition(";")[0].partition(f"{NOT_COVERED}: ")[2]
     return plain(named)
-
-
-def _tail(summary: Summary) -> NamedValue | None:
-    strategy = tail_not_covered(summary)
-    if strategy:
-        return NamedValue(name="all-reduce tail", value=f"not covered: {strategy}")
-    return _fact(summary, readings.ALLREDUCE_TAIL_S, "all-reduce tail", duration)
-
-
-def _fact(
-    summary: Summary, reading: str, name: str, say: Callable[[float], str]
-) -> NamedValue | None:
-    number = summary.value(reading)
-    return None if number is None else NamedValue(name=name, value=say(number))
 
 
 def _whole(number: float) -> str:

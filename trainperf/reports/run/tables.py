@@ -3,22 +3,17 @@
 Only what was looked at has a table; why a single figure is missing stands in its cell.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.roofline.roofline import PhaseFloor
 from trainperf.analysis.roofline.speed_of_light import OperatorSpeed, SpeedOfLight
 from trainperf.analysis.roofline.time_split import NAMES, Dimensions
-from trainperf.analysis.summary.schema import PhaseLines, Summary
-from trainperf.core.artifacts.compilation import Compilation
-from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size, times
 from trainperf.core.readings import HFU, MFU
-from trainperf.reports.run.effort_view import of_effort
-from trainperf.reports.run.machine_view import of_machine
-from trainperf.reports.run.ranks_view import of_ranks
 from trainperf.reports.run.rows import tail_not_covered
 
 
@@ -59,40 +54,11 @@ _HELD = 3
 """Containers that are named."""
 
 
-def tables(summary: Summary) -> list[Table]:
-    """All that there are, in the order of the questions: what, how far, why."""
-    return [
-        *of_step(summary),
-        *of_ranks(summary),
-        *of_lines(summary),
-        *of_loader(summary),
-        *of_compilation(summary),
-        *of_memory(summary),
-        *of_machine(summary),
-        *of_effort(summary),
-    ]
-
-
 def of_step(summary: Summary) -> list[Table]:
     """What the step is spent on, and how far it is from the speed of light."""
     spent = [] if summary.dimensions is None else [_dimensions(summary, summary.dimensions)]
     light = summary.light
     return spent if light is None else [*spent, _speed(summary, light), _operators(light)]
-
-
-def of_lines(summary: Summary) -> list[Table]:
-    """Lines of the user's code by phase; empty where none were seen."""
-    return [_lines(summary.lines)] if any(phase.lines for phase in summary.lines) else []
-
-
-def of_loader(summary: Summary) -> list[Table]:
-    """Where the time to make a batch goes; empty where it was not measured."""
-    return [] if summary.loader is None else [_loader(summary.loader)]
-
-
-def of_compilation(summary: Summary) -> list[Table]:
-    """What torch.compile did; empty where nothing was compiled."""
-    return [] if summary.compilation is None else [_compilation(summary.compilation)]
 
 
 def split_line(summary: Summary) -> str:
@@ -212,7 +178,11 @@ def _operator(operator: OperatorSpeed) -> tuple[str, ...]:
     )
 
 
-def _loader(anatomy: LoaderAnatomy) -> Table:
+def of_loader(summary: Summary) -> list[Table]:
+    """Where the time to make a batch goes; empty where it was not measured."""
+    anatomy = summary.loader
+    if anatomy is None:
+        return []
     parts = {
         "samples": anatomy.getitem,
         "collate": anatomy.collate,
@@ -225,7 +195,7 @@ def _loader(anatomy: LoaderAnatomy) -> Table:
     )
     needed = anatomy.workers_needed
     keep_up = "" if needed is None else f"; {needed:,} would keep up with this step"
-    return Table(
+    table = Table(
         title="Time to make a batch",
         head=("", "mean", "p95"),
         rows=tuple(
@@ -235,10 +205,13 @@ def _loader(anatomy: LoaderAnatomy) -> Table:
         ),
         notes=(batch, f"{plural(anatomy.workers, 'worker')}{keep_up}"),
     )
+    return [table]
 
 
-def _lines(phases: Sequence[PhaseLines]) -> Table:
-    return Table(
+def of_lines(summary: Summary) -> list[Table]:
+    """Lines of the user's code by phase; empty where none were seen."""
+    phases = summary.lines
+    table = Table(
         title="Lines of your code",
         head=("", "line", "share of it"),
         rows=tuple(
@@ -252,9 +225,14 @@ def _lines(phases: Sequence[PhaseLines]) -> Table:
             "samples: " + ", ".join(f"{phase.slot} {phase.samples:,}" for phase in phases),
         ),
     )
+    return [table] if table.rows else []
 
 
-def _compilation(compilation: Compilation) -> Table:
+def of_compilation(summary: Summary) -> list[Table]:
+    """What torch.compile did; empty where nothing was compiled."""
+    compilation = summary.compilation
+    if compilation is None:
+        return []
     again, breaks = compilation.recompiled, compilation.breaks
     rows = [("break", brk.where or UNKNOWN, str(brk.times), brk.reason) for brk in breaks[:_MOST]]
     rows += [
@@ -267,7 +245,7 @@ def _compilation(compilation: Compilation) -> Table:
         f"{plural(len(again), 'recompilation')}"
     )
     more = [n - _MOST for n in (len(breaks), len(again)) if n > _MOST]
-    return Table(
+    table = Table(
         title="What torch.compile did",
         head=("", "where", "times / step", "why"),
         rows=tuple(rows),
@@ -278,6 +256,7 @@ def _compilation(compilation: Compilation) -> Table:
             *compilation.reasons.values(),
         ),
     )
+    return [table]
 
 
 def _step(step: int | None) -> str:
@@ -322,6 +301,20 @@ def _moving(ledger: MemoryLedger) -> Iterator[tuple[str, int | None]]:
         yield f"  in {module.module or 'no module'}", module.size_bytes
     yield "workspace", ledger.workspace_bytes
     yield "reserved, not used", ledger.fragmentation_bytes
+
+
+def memory_parts(ledger: MemoryLedger) -> list[tuple[str, int]]:
+    """What is known, in the order of the colours."""
+    every = (
+        ("parameters", ledger.parameters_bytes),
+        ("gradients", ledger.gradients_bytes),
+        ("optimizer", ledger.optimizer_bytes),
+        ("buffers", ledger.buffers_bytes),
+        ("activations", ledger.activations_bytes),
+        ("workspace", ledger.workspace_bytes),
+        ("reserved, not used", ledger.fragmentation_bytes),
+    )
+    return [(name, amount) for name, amount in every if amount]
 
 
 def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:

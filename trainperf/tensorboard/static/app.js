@@ -1,22 +1,21 @@
-// The page: which runs there are, which are shown, and when to ask again.
+// The page: which runs there are, which are shown, and when to ask again. Its parts come drawn from the server.
 
 import { Source } from "./api.js";
-import { Column } from "./column.js";
-import { el, fill, whenChanged } from "./dom.js";
-import { most } from "./lines.js";
-import { onThemeChange } from "./theme.js";
+import { Captures } from "./captures.js";
+import { el, fill, parsed, whenChanged } from "./dom.js";
+import { zoomable } from "./zoom.js";
 
 const EVERY_MS = 3000;
 const NONE = "";
 
-const place = document.getElementById("columns");
-const status = document.getElementById("status");
-const pickers = [document.getElementById("run"), document.getElementById("beside")];
-const empty = el("section", { class: "nothing" });
-const list = new Source();
-const columns = [new Column(draw), new Column(draw)];
+const at = (id) => document.getElementById(id);
+const status = at("status");
+const pickers = [at("run"), at("beside")];
+const captures = new Captures(at("captures"));
+const [list, report, comparison] = [new Source(), new Source(), new Source()];
 let runs = [];
 let chosen = fromAddress();
+let view = {};
 let timer = null;
 
 // The address keeps what is chosen, so that a reload or a bookmark shows it again.
@@ -37,14 +36,15 @@ async function pollRuns() {
   const ids = runs.map((run) => run.id);
   if (!ids.includes(chosen[0])) chosen[0] = ids[0] ?? NONE;
   if (!ids.includes(chosen[1])) chosen[1] = NONE;
-  whenChanged(empty, answer.where, (node) => fill(node,
-    el("h2", {}, "No run here yet"),
-    el("p", {}, "A run appears as soon as its first steps are on disk."),
-    answer.attach.map(({ name, value }) => [el("p", {}, name), el("pre", {}, value)]),
-    el("p", { class: "quiet" }, `Looked at and below ${answer.where.join(", ") || "no log directory"}.`)));
   pickers.forEach((picker, number) => options(picker, number));
   pickers[0].parentElement.hidden = ids.length === 0;
   pickers[1].parentElement.hidden = ids.length < 2;
+  if (ids.length) return;
+  fill(at("report"), el("section", { class: "nothing" },
+    el("h2", {}, "No run here yet"),
+    el("p", {}, "A run appears as soon as its first steps are on disk."),
+    answer.attach.map(({ name, value }) => [el("p", {}, name), el("pre", {}, value)]),
+    el("p", { class: "soft" }, `Looked at and below ${answer.where.join(", ") || "no log directory"}.`)));
 }
 
 function options(picker, number) {
@@ -55,12 +55,10 @@ function options(picker, number) {
 
 async function poll() {
   clearTimeout(timer);
-  let fresh = [];
   if (!document.hidden) {
     try {
       await pollRuns();
-      arrange();
-      fresh = await Promise.all(columns.map(pollColumn));
+      await Promise.all([pollReport(), pollComparison()]);
       fill(status, "");
       status.classList.remove("lost");
     } catch {
@@ -69,48 +67,65 @@ async function poll() {
     }
   }
   timer = setTimeout(poll, EVERY_MS);
-  // Outside: a fault of ours in drawing is the console's, and not TensorBoard's silence.
-  if (fresh.some(Boolean)) draw();
 }
 
-async function pollColumn(column) {
+async function pollReport() {
+  const [run] = chosen;
+  const asked = view;
+  if (!run) return;
+  const answer = await asking(report, at("report"), "run", { run, ...asked });
+  // Somebody may have chosen another run or window while this one was on its way.
+  if (!answer || run !== chosen[0] || asked !== view) return;
+  fill(at("report"), parsed(answer.html));
+  ranks(answer.ranks);
+  at("whole").hidden = asked.first === undefined;
+  captures.show(run, answer.captures);
+}
+
+async function pollComparison() {
+  const [after, before] = chosen;
+  if (!before || before === after) return fill(at("comparison"));
+  const answer = await asking(comparison, at("comparison"), "compare", { before, after });
+  if (answer && chosen[0] === after && chosen[1] === before) fill(at("comparison"), parsed(answer.html));
+  return null;
+}
+
+// The answer; where there is none, why, in its place.
+async function asking(source, node, route, query) {
   try {
-    return await column.poll();
+    return await source.ask(route, query);
   } catch (error) {
     if (error instanceof TypeError) throw error;
-    column.fail(error.message);
-    return false;
+    source.forget();
+    fill(node, el("section", {}, el("p", { class: "warn" }, error.message)));
+    return null;
   }
 }
 
-function arrange() {
-  columns.forEach((column, number) => column.choose(chosen[number]));
-  const shown = columns.filter((column) => column.run);
-  place.classList.toggle("two", shown.length > 1);
-  whenChanged(place, chosen, () => fill(place, shown.length ? shown.map((column) => column.node) : empty));
+function ranks(numbers) {
+  const picker = at("rank");
+  picker.parentElement.hidden = numbers.length < 2;
+  whenChanged(picker, numbers, () => fill(picker, el("option", { value: NONE }, "the mean of all ranks"),
+    numbers.map((rank) => el("option", { value: rank }, `rank ${rank}`))));
+  picker.value = view.rank ?? NONE;
 }
 
-// Two runs are compared by eye: what both have is drawn to one scale.
-function draw() {
-  const drawn = columns.filter((column) => column.run && column.data);
-  const charts = drawn.flatMap((column) => column.data.series.charts);
-  const shared = {
-    frame_s: Math.max(0, ...drawn.map((column) => column.data.series.steps?.frame_s ?? 0)),
-    drawn: new Set(charts.filter((chart) => chart.lines.length).map((chart) => chart.key)),
-    most: {},
-  };
-  for (const chart of charts) shared.most[chart.key] = Math.max(shared.most[chart.key] ?? 0, most(chart));
-  for (const column of drawn) column.draw(shared);
+function look(change) {
+  view = Object.fromEntries(Object.entries({ ...view, ...change }).filter(([, value]) => value !== undefined));
+  return poll();
 }
 
 pickers.forEach((picker, number) => picker.addEventListener("change", () => {
   chosen[number] = picker.value;
+  view = {};
+  [report, comparison].forEach((source) => source.forget());
   toAddress();
   poll();
 }));
+at("rank").addEventListener("change", () => look({ rank: at("rank").value === NONE ? undefined : at("rank").value }));
+at("whole").addEventListener("click", () => look({ first: undefined, last: undefined }));
+zoomable(at("report"), (_, range) => look(range
+  ? { first: Math.floor(range[0]), last: Math.max(Math.floor(range[0]), Math.ceil(range[1]) - 1) }
+  : { first: undefined, last: undefined }));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
-onThemeChange(() => {
-  draw();
-  columns.forEach((column) => column.redraw());
-});
 poll();

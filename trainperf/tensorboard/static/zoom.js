@@ -1,54 +1,39 @@
-// Gives Plotly what to draw when it is there, and tells which part of a chart somebody has chosen.
+// A part of a picture: somebody drags across it, and the server draws what was chosen.
 
-import { el, fill } from "./dom.js";
+const LEAST_PX = 4;
 
-const listened = new WeakSet();
-
-let plotly = null;
-
-// Plotly takes a second to start, in which nothing else is drawn: it is asked for with the first chart, and
-// begins when the words next to that chart have been painted.
-function loaded() {
-  plotly ??= new Promise((done) => {
-    const script = el("script", { src: "plotly.min.js", charset: "utf-8" });
-    script.addEventListener("load", () => done(globalThis.Plotly));
-    script.addEventListener("error", () => done(null));
-    requestAnimationFrame(() => setTimeout(() => document.head.append(script)));
+// `choose(picture, range)`: `picture` has `data-first` and `data-last`; `range` is null for the whole.
+export function zoomable(root, choose) {
+  let begin = null;
+  root.addEventListener("pointerdown", (event) => {
+    const area = event.target.closest("[data-first] .area");
+    if (!area || event.button) return;
+    const mark = document.createElement("div");
+    mark.className = "chosen";
+    area.append(mark);
+    begin = { area, mark, x: event.clientX };
+    event.preventDefault();
   });
-  return plotly;
-}
-
-export function isThere() {
-  return Boolean(globalThis.Plotly);
-}
-
-// Charts are drawn one after the other, and each can be seen before the next one is begun.
-let last = Promise.resolve();
-
-export function draw(node, traces, layout, config, onZoom) {
-  const mine = last.then(() => drawn(node, traces, layout, config, onZoom));
-  last = mine.catch(() => null).then(() => new Promise((done) => { setTimeout(done); }));
-  return mine;
-}
-
-async function drawn(node, traces, layout, config, onZoom) {
-  const Plotly = await loaded();
-  if (!Plotly) return fill(node, el("p", { class: "quiet" }, "No charts: the Python package plotly is not installed where TensorBoard runs."));
-  await Plotly.react(node, traces, layout, config);
-  if (listened.has(node)) return null;
-  listened.add(node);
-  node.on("plotly_relayout", (event) => {
-    const [from, to] = [event["xaxis.range[0]"], event["xaxis.range[1]"]];
-    if (from !== undefined && to !== undefined) onZoom([Number(from), Number(to)]);
+  document.addEventListener("pointermove", (event) => {
+    if (!begin) return;
+    const { left } = begin.area.getBoundingClientRect();
+    begin.mark.style.left = `${Math.min(begin.x, event.clientX) - left}px`;
+    begin.mark.style.width = `${Math.abs(event.clientX - begin.x)}px`;
   });
-  node.on("plotly_doubleclick", () => onZoom(null));
-  return null;
-}
-
-// Puts words where a chart was.
-export async function clear(node, write) {
-  // What is still being drawn there comes first.
-  await last;
-  if (listened.delete(node)) (await loaded()).purge(node);
-  write();
+  document.addEventListener("pointerup", (event) => {
+    if (!begin) return;
+    const { area, mark, x } = begin;
+    begin = null;
+    mark.remove();
+    if (Math.abs(event.clientX - x) < LEAST_PX) return;
+    const { left, width } = area.getBoundingClientRect();
+    const picture = area.closest("[data-first]");
+    const [first, last] = [Number(picture.dataset.first), Number(picture.dataset.last)];
+    const value = (at) => first + Math.min(1, Math.max(0, (at - left) / width)) * (last - first);
+    choose(picture, [x, event.clientX].map(value).sort((a, b) => a - b));
+  });
+  root.addEventListener("dblclick", (event) => {
+    const picture = event.target.closest("[data-first]");
+    if (picture) choose(picture, null);
+  });
 }

@@ -202,6 +202,8 @@ class Lane:
     name: str
     marks: tuple[tuple[float, float, str], ...]
     """Where on `WIDE` one begins, how wide it is, and what is said of it."""
+    kinds: tuple[str, ...] = ()
+    """Of slices of a timeline: the kind of each."""
 
 
 def lanes(rows: Iterable[Lane]) -> Markup:
@@ -210,9 +212,10 @@ def lanes(rows: Iterable[Lane]) -> Markup:
     for row in rows:
         middle = height + LANE // 2
         names.append(f'<span style="top:{middle}px">{text(row.name)}</span>')
+        classes = [f"kind-{kind}" for kind in row.kinds] or ["event"] * len(row.marks)
         marks += [
-            box((start, height + 2), (max(wide, 1.5), LANE - 5), "event", label)
-            for start, wide, label in row.marks
+            box((start, height + 2), (max(wide, 1.5), LANE - 5), name, label)
+            for (start, wide, label), name in zip(row.marks, classes, strict=True)
         ]
         height += LANE
     if not height:

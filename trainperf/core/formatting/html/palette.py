@@ -5,7 +5,7 @@ As CSS variables: `--phase-<label>` for the phases of a step, `--line-0` and so 
 pages: `f`, `b`, `d` and a number for the phases in their order; `s`, `g`, `k` and one for lines.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from trainperf.core.phases import PHASES
@@ -47,7 +47,7 @@ _LINES = (
     ("#58738f", "#93acc6"),
     ("#8a6a4f", "#c2a184"),
 )
-_KINDS = {
+KINDS = {
     "step": ("#c3c9d6", "#454d5e"),
     "compute": ("#3a76d6", "#5b95ee"),
     "communication": ("#ec9a3c", "#e9a655"),
@@ -81,7 +81,7 @@ def variables() -> str:
     colours = {f"--{name}": pair for name, pair in NEUTRALS.items()}
     colours |= {phase_variable(place): pair for place, pair in enumerate(_PHASES)}
     colours |= {f"--line-{place}": pair for place, pair in enumerate(_LINES)}
-    colours |= {f"--kind-{name}": pair for name, pair in _KINDS.items()}
+    colours |= {f"--kind-{name}": pair for name, pair in KINDS.items()}
     light, dark = (
         " ".join(f"{name}: {pair[mode]};" for name, pair in colours.items()) for mode in (0, 1)
     )
@@ -92,12 +92,13 @@ def variables() -> str:
 
 
 def tab_style() -> str:
-    """The tab's colours: the variables, and a class for each part of a fit."""
-    parts = (
-        f".part-{n} {{ background: var({phase_variable(place)}); }}\n"
-        for n, place in enumerate(FIT_PARTS)
-    )
-    return variables() + "".join(parts)
+    """The style sheet of the tab: that of a page, and a class for each kind of slice."""
+    kinds = (f".kind-{kind} {{ fill: {c}; background: {c}; }}\n" for kind, c in _kind_colours())
+    return page_style() + "".join(kinds)
+
+
+def _kind_colours() -> Iterator[tuple[str, str]]:
+    return ((kind, f"var(--kind-{kind})") for kind in KINDS)
 
 
 def page_style() -> str:

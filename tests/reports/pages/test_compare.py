@@ -1,0 +1,184 @@
+"""The page of a comparison: the verdict first, every ratio with its interval, nothing loaded."""
+
+import html
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.doctor import Planted
+from support.pages import ELEMENTS, Page, asks_for_something
+from support.runs import make_step
+
+from trainperf.commands._comparison import ComparisonOptions, compare_sides
+from trainperf.comparison.compare import compare
+from trainperf.comparison.compared_run import read_run
+from trainperf.comparison.results import TraceDifference
+from trainperf.core.phases import Tag
+from trainperf.core.steps.records import Scalar
+from trainperf.reports.comparison import comparison_document, loss_sentence, settings_sentence
+from trainperf.reports.comparison_page import Pair, RunSide, render
+from trainperf.reports.layout.text import as_text
+
+
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A run to compare: what its steps take, and what they lose."""
+
+    forward_ms: float
+    loss: float = 4.0
+    """Of the first step; each next one has a hundredth less."""
+    workers: Scalar = 0
+
+    def write(self, path: Path) -> Path:
+        """The directory above it."""
+        steps = [
+            make_step(
+                index,
+                tags=int(Tag.WARMUP) if index < 10 else 0,
+                forward=self.forward_ms,
+                backward=10,
+                facts={"samples": 8, "loss": self.loss - index / 100},
+            )
+            for index in range(200)
+        ]
+        Planted(steps=steps, config={"num_workers": self.workers}).write(path / "trainperf")
+        return path
+
+
+def page_of(*sides: Path, gate: float | None = None) -> str:
+    """What `trainperf compare … --format html` prints."""
+    return compare_sides(
+        [[side] for side in sides], ComparisonOptions(form="html", most_slower=gate)
+    ).text
+
+
+def headings(page: str) -> list[str]:
+    """What is read first, of each comparison."""
+    return [html.unescape(one) for one in re.findall(r"<h1[^>]*>(.*?)</h1>", page)]
+
+
+def test_the_verdict_is_the_heading(tmp_path: Path) -> None:
+    """In the words of the other formats, with its interval."""
+    before = Learned(forward_ms=20).write(tmp_path / "a")
+    page = page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))
+
+    (first,) = headings(page)
+    assert first.startswith("b against a: faster, the fit 1.50× as fast (")
+    assert Page(page).open == []
+    assert Page(page).names <= ELEMENTS
+    assert asks_for_something(page) == []
+
+
+def test_every_ratio_is_drawn_where_it_is(tmp_path: Path) -> None:
+    """On a logarithmic axis: half as long is as far from no change as twice the rate."""
+    before = Learned(forward_ms=30).write(tmp_path / "a")
+    page = page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))
+
+    spots = {
+        label: float(left)
+        for label, left in re.findall(
+            r'<tr><td class="text">([^<]*)</td>.*?class="spot [^"]*" style="left:([\d.]+)%', page
+        )
+    }
+    unity = float(re.findall(r'class="unity" style="left:([\d.]+)%', page)[0])
+    assert spots["phase backward"] == unity
+    assert spots["step"] < unity < spots["samples/s"]
+    assert unity - spots["step"] == pytest.approx(spots["samples/s"] - unity, abs=0.5)
+
+
+def test_a_loss_that_differs_stands_in_the_heading_and_in_the_figure(tmp_path: Path) -> None:
+    """Whatever the speed; the curves are drawn over the samples both have seen."""
+    before = Learned(forward_ms=20).write(tmp_path / "a")
+    page = page_of(before, Learned(forward_ms=10, loss=5.0).write(tmp_path / "b"))
+
+    assert headings(page)[0].startswith("b against a: loss differs")
+    assert ": different (tolerance" in Page(page).words
+    assert 'class="curve s3"' in page
+    assert 'class="curve s0"' in page
+    assert 'class="range"' in page
+
+
+def test_loss_and_settings_read_as_in_the_text(tmp_path: Path) -> None:
+    """Among the notes and in their sections, also of several changes and nothing comparable."""
+    sides = [tmp_path / "a", tmp_path / "b"]
+    for side, workers, precision in zip(sides, (0, 2), ("32-true", "16-true"), strict=True):
+        config = {"num_workers": workers, "precision": precision}
+        Planted(steps=[make_step(0, forward=10)], config=config).write(side / "trainperf")
+    comparison = compare(*([read_run(side)] for side in sides))
+    words = Page(page_of(*sides)).words
+
+    assert comparison.verdict == "not comparable"
+    for sentence in (loss_sentence(comparison.parity), settings_sentence(comparison)):
+        assert sentence in as_text(comparison_document(comparison)).replace("\n    ", " ")
+        assert sentence in words
+
+
+def test_an_operator_of_which_only_the_most_is_known_says_so(tmp_path: Path) -> None:
+    """It is not among the longest of the trace before: at most a millisecond, not just that."""
+    sides = [Learned(forward_ms=ms).write(tmp_path / str(ms)) for ms in (20, 10)]
+    members = [read_run(side) for side in sides]
+    operator = TraceDifference(
+        kind="operator", name="aten::mm", before_s=0.001, after_s=0.003, below="before"
+    )
+    found = compare(*([one] for one in members))
+    pair = Pair(
+        comparison=msgspec.structs.replace(found, explained=(operator,)),
+        before=RunSide(runs=[members[0]], walls=[]),
+        after=RunSide(runs=[members[1]], walls=[]),
+    )
+    words = Page(render([pair])).words
+
+    assert "< 1.00 ms" in words
+    assert "> +2.00 ms" in words
+
+
+def test_names_and_settings_cannot_become_markup(tmp_path: Path) -> None:
+    """A run is called as its directory, a setting holds whatever its owner wrote."""
+    before = Learned(forward_ms=20).write(tmp_path / "a")
+    after = Learned(forward_ms=10, workers=EVIL).write(tmp_path / "<b>&amp;")
+    page = page_of(before, after)
+
+    assert Page(page).names <= ELEMENTS
+    assert EVIL in Page(page).words
+    assert "<b>&amp; against a: faster" in Page(page).words
+
+
+def test_several_runs_are_listed_above_their_comparisons(tmp_path: Path) -> None:
+    """Each with its verdict, in the order in which they were given."""
+    sides = [
+        Learned(forward_ms=ms).write(tmp_path / name)
+        for name, ms in zip("abc", (20, 10, 40), strict=True)
+    ]
+    page = page_of(*sides)
+
+    first, *others = headings(page)
+    assert first == "2 runs against a"
+    assert [one.split(",")[0] for one in others] == [
+        "b against a: faster",
+        "c against a: slower",
+    ]
+
+
+def test_a_gate_that_fails_leaves_the_page_a_page(tmp_path: Path) -> None:
+    """Nothing is written behind its end."""
+    before = Learned(forward_ms=10).write(tmp_path / "a")
+    after = Learned(forward_ms=40).write(tmp_path / "b")
+
+    said = compare_sides([[before], [after]], ComparisonOptions(form="html", most_slower=0.05))
+
+    assert said.code == 1
+    assert said.text.endswith("</html>\n")
+
+
+def test_what_is_printed_survives_any_encoding(tmp_path: Path) -> None:
+    """A page that is sent through a pipe of another alphabet still says `×`."""
+    before = Learned(forward_ms=20).write(tmp_path / "a")
+    page = page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))
+
+    assert page.isascii()
+    assert "1.50× as fast" in Page(page).words

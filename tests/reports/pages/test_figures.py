@@ -1,0 +1,233 @@
+"""What the figures of a page hold: exact counts, exact places, and why a figure is not there."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.doctor import Planted, make_capture
+from support.pages import Page
+from support.runs import RankSpec, make_info, make_run_dir, make_step, make_steps
+from support.tab import a_run, steps_of
+
+from scripts.simulation import records
+from scripts.simulation.arrivals import Job, Plant
+from trainperf.analysis.run.directory import Run
+from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.formatting.html.figures import Axis, Unit, moment, short
+from trainperf.core.phases import Tag
+from trainperf.core.stats.quantiles import Distribution
+from trainperf.core.steps.records import StepRecord
+from trainperf.reports.charts.step_times import Bins, histogram
+from trainperf.reports.run.page import MOST_GROUPS, PageData, load_page_data, render
+from trainperf.traces.results import TraceTotals
+
+
+def seen_of(path: Path, steps: Sequence[StepRecord]) -> PageData:
+    """A run of these steps, read for its page."""
+    return load_page_data(Run.open(a_run(path, steps=steps)))
+
+
+def words_of(page: str) -> str:
+    """What a reader reads; what is said where somebody points included."""
+    return Page(page).words
+
+
+IN_MS = Unit.of_seconds(0.0557)
+IN_GIB = Unit.of_bytes(2.0**30)
+
+
+@pytest.mark.parametrize(
+    ("axis", "ticks"),
+    [
+        (Axis(low=0.0, high=0.0557, unit=IN_MS), "0, 20 ms, 40 ms"),
+        (Axis(low=0.0, high=3 * 2.0**30, unit=IN_GIB), "0, 1 GiB, 2 GiB, 3 GiB"),
+        (Axis(low=0.0, high=0.4, unit=Unit.of_shares()), "0, 10 %, 20 %, 30 %, 40 %"),
+        (Axis(low=1e-3, high=1e3, logarithmic=True, say=short), "0.001, 0.1, 10, 1 k"),
+        (Axis(low=0.09, high=1.1, logarithmic=True, say=moment), "100 ms, 200 ms, 500 ms, 1 s"),
+        (Axis(low=0.0, high=1.0, whole=True), "0, 1"),
+    ],
+)
+def test_ticks_are_round_in_the_unit_they_are_written_in(axis: Axis, ticks: str) -> None:
+    """Durations in milliseconds, bytes in powers of two, a wide range in powers of ten."""
+    assert ", ".join(axis.written(value) for value in axis.ticks()) == ticks
+
+
+def test_a_value_beyond_an_axis_is_drawn_at_its_end() -> None:
+    """Nothing is drawn outside of a picture."""
+    linear = Axis(low=0.0, high=10.0)
+    wide = Axis(low=0.01, high=100.0, logarithmic=True)
+
+    assert [linear.at(value) for value in (-1.0, 0.0, 2.5, 10.0, 99.0)] == [0, 0, 0.25, 1, 1]
+    assert [wide.at(value) for value in (0.0, 0.01, 1.0, 1e9)] == [0, 0, 0.5, 1]
+
+
+def test_bins_count_every_step_once() -> None:
+    """However few bins there are, and whatever the two distributions share."""
+    one, other = (Distribution.of(np.full(7, 0.050))), Distribution.of(np.geomspace(0.05, 5, 90))
+    assert one is not None
+    assert other is not None
+    bins = Bins([one, other], 40)
+
+    assert len(bins.edges_s) <= 41
+    assert (bins.counts(one).sum(), bins.counts(other).sum()) == (7, 90)
+    place = int(np.flatnonzero(bins.counts(one))[0])
+    assert bins.edges_s[place] <= 0.050 * 1.002
+    assert bins.edges_s[place + 1] >= 0.050 / 1.002
+
+
+def test_steady_steps_are_bars_and_those_left_out_stand_in_rows_by_their_reason(
+    tmp_path: Path,
+) -> None:
+    """Each step is in the picture once, under what the summary counts it under."""
+    (found,) = (part.picture for part in histogram(seen_of(tmp_path, steps_of(100)).walls))
+    said = re.findall(r"([\d,]+) steps? of [^<]*", found)
+    after = re.findall(r"(\d+) steps? of [^<]*: after validation", found)
+    warm = re.findall(r"(\d+) steps? of [^<]*: warm-up", found)
+
+    assert sum(map(int, said)) == 100
+    assert (sum(map(int, after)), sum(map(int, warm))) == (1, 12)
+
+
+def test_a_step_beyond_the_picture_is_marked_and_said(tmp_path: Path) -> None:
+    """One of 9 s among steps of 50 ms must neither flatten them nor be lost."""
+    steps = steps_of(1000)
+    steps[700] = make_step(700, data_wait=9000, facts=steps[700].facts)
+    page = render(seen_of(tmp_path, steps))
+
+    assert "step 700: 9.00 s, beyond the picture" in page
+    assert "slowest 9.00 s (step 700)" in page
+
+
+def test_columns_of_a_long_run_are_decimated_and_keep_their_slowest_step(tmp_path: Path) -> None:
+    """At most so many columns; the page of a run does not grow with it."""
+    steps = steps_of(3000)
+    steps[2222] = make_step(2222, data_wait=60, facts=steps[2222].facts)
+    seen = seen_of(tmp_path, steps)
+    wall = seen.groups.span("wall")
+    assert wall is not None
+
+    assert MOST_GROUPS // 2 <= len(seen.groups.begins()) <= MOST_GROUPS
+    assert wall.high.max() == pytest.approx(0.060)
+    assert 2222 in wall.high_at
+    assert len(render(seen).encode()) < 400_000
+
+
+def test_twenty_steps_on_eight_ranks_have_a_page(tmp_path: Path) -> None:
+    """One rank waits for nobody at the all-reduce: it is the coloured one, and the others wait."""
+    ranks = []
+    for rank in range(8):
+        last = rank == 3
+        steps = [
+            make_step(
+                index,
+                tags=int(Tag.WARMUP) if index < 4 else 0,
+                data_wait=30 if last else 10,
+                forward=10,
+                backward=20 if last else 40,
+                facts={"tail_ns": (2 if last else 22) * 1_000_000},
+            )
+            for index in range(20)
+        ]
+        ranks.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=8)))
+    page = render(load_page_data(Run.open(make_run_dir(tmp_path / "eight" / "trainperf", ranks))))
+    part = page.split("rank by rank")[1].split("</table>")[0]
+    rows = [re.sub("<[^>]*>", " ", row).split("  ") for row in part.split("<tr>")[2:]]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+
+    assert [row[0] for row in cells] == ["typical", *map(str, range(8))]
+    assert cells[1][-4:-2] == ["█ 22.0 ms", "–"]
+    assert cells[4][-4:-2] == ["2.0 ms", "█ 20.0 ms"]
+
+
+def test_the_page_of_many_ranks_is_no_larger_than_that_of_some(tmp_path: Path) -> None:
+    """A row for the one that is late."""
+    plant = Plant(ranks=(37,), piece="data_wait", delay_ms=30)
+    pages = {}
+    for ranks in (256, 512):
+        records.write(Job(ranks=ranks, steps=40, plants=(plant,)), tmp_path / str(ranks))
+        pages[ranks] = render(load_page_data(Run.open(tmp_path / str(ranks))))
+
+    assert len(pages[512]) < 1.05 * len(pages[256])
+    assert "of 512 ranks the 1 that differ most" in pages[512]
+    assert '<td class="text">37</td>' in pages[512]
+
+
+def test_the_speed_of_light_needs_an_audit_and_says_so(tmp_path: Path) -> None:
+    """With how to get one."""
+    page = render(seen_of(tmp_path, steps_of(30)))
+
+    assert "not measured: needs an audit of one step: " in words_of(page)
+
+
+def test_the_ledger_is_a_bar_and_its_rows(tmp_path: Path) -> None:
+    """With the bytes of each part, and the reason of what is not known."""
+    ledger = MemoryLedger(
+        device="cpu",
+        parameters_bytes=4 << 20,
+        gradients_bytes=4 << 20,
+        optimizer_state_bytes={"exp_avg": 4 << 20, "exp_avg_sq": 4 << 20},
+        parameters=1 << 20,
+        activations_bytes=16 << 20,
+        reasons={"workspace_bytes": "not known here"},
+    )
+    run = Planted(documents=[ledger]).write(tmp_path / "trainperf")
+    page = render(load_page_data(run))
+    bar = page.split("<h2>Memory")[1].split("What fills the memory")[0]
+    wide = [float(part) for part in re.findall(r'width="([\d.]+)"', bar)]
+
+    assert wide == [125.0, 125.0, 250.0, 500.0]
+    assert "optimizer 8.00 MiB" in words_of(page)
+    assert "workspace: not known here" in words_of(page)
+
+
+def test_a_capture_is_shown_with_its_answer_and_its_figures(tmp_path: Path) -> None:
+    """What was not measured stands together, with the reason."""
+    capture = make_capture(TraceTotals(steps=3, step_s=0.05, gpu_busy_fraction=0.61))
+    run = Planted(capture=capture).write(tmp_path / "trainperf")
+    words = words_of(render(load_page_data(run)))
+
+    assert "Steps 100–102" in words
+    assert "What the planted trace says." in words
+    assert "GPU busy61.0 %" in words
+
+
+def test_a_chart_that_one_group_would_flatten_is_cut_off_and_says_so(tmp_path: Path) -> None:
+    """The tail of the audited step is a hundred times that of the others."""
+    ranks = [
+        RankSpec(
+            steps=[
+                make_step(
+                    index,
+                    forward=10,
+                    backward=20,
+                    facts={"tail_ns": (900 if index == 20 else 5 + rank) * 1_000_000},
+                )
+                for index in range(100)
+            ],
+            info=make_info(rank=rank, world_size=2),
+        )
+        for rank in range(2)
+    ]
+    page = render(load_page_data(Run.open(make_run_dir(tmp_path / "two" / "trainperf", ranks))))
+
+    assert "Beyond the picture: up to 900 ms." in words_of(page)
+
+
+def test_a_reading_without_a_value_is_named_with_its_reason(tmp_path: Path) -> None:
+    """Those of one reason together; none of them as a zero."""
+    steps = make_steps(40, forward=10, backward=20)
+    words = words_of(render(seen_of(tmp_path, steps)))
+
+    assert "overflow_rate" in words
+    assert "not measured: nothing recorded attempts" in words
+
+
+def test_without_a_steady_step_the_picture_says_so(tmp_path: Path) -> None:
+    """The rows of those left out still have their axis."""
+    (found,) = (part.picture for part in histogram(seen_of(tmp_path, steps_of(8)).walls))
+
+    assert "no steady step" in found
+    assert "warm-up" in found
+    assert 'class="g0"' not in found

@@ -1,0 +1,1 @@
+"""The report of a capture: the traces of one rank or of all, in words."""

@@ -1,0 +1,120 @@
+"""Charts of the machine beside the loop: what it did at each step, over all hosts and devices.
+
+A step has the value of the sample that speaks of its middle.  Of several devices the lowest clock
+and the highest temperature are drawn, and the power of all; of several hosts the one that is worst
+off.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from trainperf.analysis.run.machine import MachineSeries, attempt_ns
+from trainperf.analysis.run.replay import Replay
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.steps.block import Column, StepBlock
+from trainperf.reports.charts.columns import Groups
+from trainperf.reports.charts.small import SmallChart, mean_line
+
+
+_CHARTS = (
+    (
+        "machine_clock",
+        "GPU clock",
+        "Of the multiprocessors, MHz; of several GPUs the lowest.",
+        "",
+        {"sm_mhz": "MHz"},
+    ),
+    (
+        "machine_heat",
+        "GPU temperature",
+        "Degrees Celsius; of several GPUs the hottest.",
+        "",
+        {"celsius": "°C"},
+    ),
+    ("machine_power", "GPU power", "Of all sampled GPUs, watts.", "", {"power_w": "W"}),
+    (
+        "machine_cpus",
+        "CPUs busy",
+        "Of the host, with this training and with others.",
+        "",
+        {"cpu_own": "this training", "others_cpus": "others"},
+    ),
+    (
+        "machine_waits",
+        "Waiting on the host",
+        "Share of the time in which the training thread had no CPU, or some task waited.",
+        "1",
+        {
+            "waited": "training thread without a CPU",
+            "memory_pressure": "some task waits for memory",
+            "io_pressure": "some task waits for a disk",
+        },
+    ),
+)
+"""Key, title, what is drawn, unit, and the columns with their labels."""
+
+MACHINE_KEYS = frozenset(key for key, *_ in _CHARTS)
+_OF_DEVICES: dict[str, Callable[[list[Column]], Column]] = {
+    "sm_mhz": np.fmin.reduce,
+    "celsius": np.fmax.reduce,
+    "power_w": lambda columns: np.sum(columns, axis=0),
+}
+_OF_HOSTS = ("cpu_own", "others_cpus", "waited", "memory_pressure", "io_pressure")
+
+
+class MachineTracks:
+    """What the machine did at each step, as columns for `SeriesFold`.
+
+    Args:
+        replay: The pass that the steps come from: it knows their attempt.
+    """
+
+    def __init__(self, replay: Replay) -> None:
+        self._series, _ = replay.machines
+        self._replay = replay
+        self._restarts, self._last_ns = 0, -np.inf
+
+    def columns(self, block: StepBlock) -> dict[str, Column]:
+        """Values at these steps, NaN where nothing was sampled."""
+        # Of many ranks the steps come from elsewhere: their times begin anew with an attempt.
+        self._restarts += int(block.start_ns[0] < self._last_ns)
+        self._last_ns = float(block.start_ns[-1])
+        attempt = max(self._replay.attempt, self._restarts)
+        if not self._series:
+            return {}
+        middle = block.start_ns + block.wall_ns / 2 + attempt_ns(attempt)
+        columns: dict[str, Column] = {
+            f"machine:{name}": np.fmax.reduce(
+                [_at(middle, series, series.column(name)) for series in self._series]
+            )
+            for name in _OF_HOSTS
+        }
+        for name, combined in _OF_DEVICES.items():
+            of_devices = [
+                _at(middle, series, series.device(device, name))
+                for series in self._series
+                for device in range(len(series.header.devices))
+            ]
+            if of_devices:
+                columns[f"machine:{name}"] = combined(of_devices)
+        return columns
+
+
+def machine_charts(groups: Groups, summary: Summary) -> Iterable[SmallChart]:
+    """Those for which something was sampled; none of a run without a machine."""
+    if summary.machine is None:
+        return
+    for key, title, what, unit, columns in _CHARTS:
+        lines = [
+            line
+            for name, label in columns.items()
+            if (line := mean_line(groups, f"machine:{name}", label, spread=False)) is not None
+        ]
+        if lines:
+            yield SmallChart(key=key, title=title, what=what, unit=unit, lines=lines)
+
+
+def _at(moments_ns: Column, series: MachineSeries, values: Column) -> Column:
+    place = series.place_of(moments_ns)
+    return np.where(place >= 0, values[place], np.nan)

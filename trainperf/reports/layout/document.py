@@ -1,0 +1,93 @@
+"""The document of every report: a list of parts, which text, Markdown and HTML lay out.
+
+A subject (a run, a comparison, a capture, …) is one function that makes the list.  Texts of parts
+are as they are in the files: what cannot stand in a terminal or in markup is escaped by the layout.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from trainperf.core.formatting.html.markup import Markup
+from trainperf.core.formatting.table import Table
+from trainperf.reports.layout.finding_view import FindingView
+
+
+Kind = Literal["", "answer", "item", "line", "facts", "first", "soft", "warn", "good", "bad"]
+"""How it is set: a `line` is cut where it is too long, `facts` are numbers between dots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """Level 1 is the name of what is reported, 2 begins a section, 3 is inside of one."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """A paragraph, an item of a list, or a line with a label before it."""
+
+    text: str
+    label: str = ""
+    kind: Kind = ""
+    joint: str = " "
+    """What lies between the parts of the text that are better not broken, e.g. ` · `."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pictured:
+    """A table with a column of pictures."""
+
+    table: Table
+    place: int
+    """The column that they become."""
+    head: Markup
+    cells: tuple[Markup, ...]
+    blocks: tuple[str, ...] = ()
+    """The same for a terminal, of one width; nothing is drawn there without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture, for a browser alone."""
+
+    picture: Markup
+    small: bool = False
+    """Whether it stands in a grid of such charts."""
+
+
+Part: TypeAlias = Heading | Sentence | Table | Pictured | FindingView | Chart
+
+
+def section(title: str, *parts: Iterable[Part], level: int = 2) -> list[Part]:
+    """A heading and what belongs to it; nothing if that is empty."""
+    inside = [part for group in parts for part in group]
+    return [Heading(title, level), *inside] if inside else []
+
+
+def items(sentences: Iterable[str], kind: Kind = "item") -> list[Part]:
+    """A list, or paragraphs of another *kind*."""
+    return [Sentence(text=sentence, kind=kind) for sentence in sentences if sentence]
+
+
+def labelled(label: str, sentences: Iterable[str], kind: Kind = "") -> list[Part]:
+    """Lines with one label."""
+    return [Sentence(text=sentence, label=label, kind=kind) for sentence in sentences if sentence]
+
+
+def missing(reasons: Sequence[tuple[str, str]]) -> list[Part]:
+    """What there is nothing to show of, each with why; those of one reason together."""
+    names: dict[str, list[str]] = {}
+    for name, why in reasons:
+        names.setdefault(why, []).append(name)
+    return [
+        Sentence(text=f"{', '.join(several)}: {not_measured(why)}", kind="soft")
+        for why, several in names.items()
+    ]
+
+
+def not_measured(why: str) -> str:
+    """Says that something is missing where the reason does not."""
+    return why if why.startswith("not ") else f"not measured: {why}"

@@ -1,0 +1,186 @@
+"""Ranks of a run in words: the map of those that matter, who was late, and what that cost."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from trainperf.analysis.summary.late_ranks import lateness
+from trainperf.analysis.summary.ranks import RankColumn, RankMap, notably_late, rank_map
+from trainperf.analysis.summary.schema import Summary, SyncPoint, WhatIf
+from trainperf.core.formatting.table import UNKNOWN, Table
+from trainperf.core.formatting.units import (
+    Scale,
+    confidence_interval,
+    duration,
+    plural,
+    ranks_named,
+    share,
+    words,
+)
+from trainperf.core.loop_kind import meeting_place
+from trainperf.core.readings import (
+    ALLREDUCE_SKEW_S,
+    ALLREDUCE_TAIL_S,
+    PHASE_DATA_WAIT_S,
+    STEP_MEAN_S,
+)
+from trainperf.reports.layout.document import Part, Sentence, labelled, missing
+
+
+HOTTEST = 0.25
+"""Share of the step by which a cell has its full shade."""
+
+_SHADES = " ░▒▓█"
+
+_NAMED = 0.005
+"""Share of the step from which being late is worth a number."""
+
+MOST_LATE = 2
+"""Ranks that are named so in the short report."""
+
+_POINTS = {"backward": "at the all-reduce, in backward", "loop": "before every fetch, in the loop"}
+
+
+def rank_sentences(summary: Summary) -> list[Part]:
+    """How far the ranks are apart, who is late and how often, and what that cost."""
+    if len(summary.run.ranks) < 2:
+        return []
+    spreads = [
+        _spread(summary, PHASE_DATA_WAIT_S, "data wait"),
+        _spread(summary, ALLREDUCE_TAIL_S, "tail"),
+    ]
+    skew = summary.readings[ALLREDUCE_SKEW_S]
+    if skew.value is not None:
+        interval = confidence_interval(skew.value, skew.low, skew.high)
+        spreads.append(f"skew {duration(skew.value)}{interval}")
+    apart = " · ".join(filter(None, spreads))
+    late = [lateness(point, summary.run.config) for point in summary.synchronisation if point.late]
+    return [
+        *([Sentence(text=apart, label="ranks", joint=" · ")] if apart else []),
+        *(Sentence(text=text, label="skew", kind="bad", joint="; ") for text in late),
+        *labelled("often", _often_late(summary), "bad"),
+        *(Sentence(text=text, label="lost", joint=", ") for text in ranks_lost(summary)),
+    ]
+
+
+def _spread(summary: Summary, name: str, label: str) -> str:
+    values = [
+        (value, rank)
+        for value, rank in zip(summary.readings[name].per_rank, summary.run.ranks, strict=False)
+        if value is not None
+    ]
+    if not values:
+        return ""
+    (least, _), (most, rank) = min(values), max(values)
+    scale = Scale.of(most)
+    return f"{label} {scale.number(least)}–{scale.say(most)} (rank {rank})"
+
+
+def _often_late(summary: Summary) -> list[str]:
+    """Ranks that are notably often late where none is always."""
+    lines = [
+        f"rank {rank:,} late at {meeting_place(point.point, summary.run.config)} in "
+        f"{share(fraction)} of {plural(point.n, 'step')}"
+        for point in summary.synchronisation
+        if not point.late
+        for rank, fraction in notably_late(point).items()
+    ]
+    return lines[:MOST_LATE]
+
+
+def ranks_lost(summary: Summary) -> list[str]:
+    """The step without late ranks, in a sentence; none for a single rank."""
+    predicted = summary.what_if
+    return [] if predicted is None or len(summary.run.ranks) < 2 else [_without(predicted)]
+
+
+def _without(predicted: WhatIf) -> str:
+    """E.g. `up to 17.5 ms per step: 82.5 ms instead of 100 ms if rank 3 is as fast as …`.
+
+    It is the most that can be saved: devices at work may cover a part of the delay, and ranks that
+    no longer wait take caches and CPUs from each other.
+    """
+    step_s, without_s = predicted.step_s, predicted.even_s
+    who = "every rank is as fast as the median one"
+    if predicted.ranks:
+        verb = "is" if len(predicted.ranks) == 1 else "are"
+        who = f"{ranks_named(predicted.ranks)} {verb} as fast as the others"
+        without_s = predicted.without_ranks_s
+    lost = f"up to {duration(step_s - without_s)} per step"
+    return f"{lost}: {duration(without_s)} instead of {duration(step_s)} if {who}"
+
+
+def ranks_section(summary: Summary) -> list[Part]:
+    """What each rank does and waits for; for a single rank why there is nothing."""
+    if len(summary.run.ranks) < 2 and summary.run.world_size < 2:
+        return []
+    why = summary.readings[ALLREDUCE_TAIL_S].reason or "not measured in this run"
+    nothing = [] if summary.synchronisation else missing([("All-reduce tail", why)])
+    points = (Sentence(text=_point(point, summary)) for point in summary.synchronisation)
+    return [*rank_sentences(summary), *points, *nothing, *of_ranks(summary)]
+
+
+def _point(point: SyncPoint, summary: Summary) -> str:
+    place = meeting_place(point.point, summary.run.config)
+    where = _POINTS.get(point.point, f"at {place}")
+    # Elsewhere a phase's own work is in the least time that any rank spends there.
+    least = "waits" if point.point in _POINTS else "spends"
+    what = " for the transfer" if point.point in _POINTS else " there, waiting or not"
+    return (
+        f"Wait {where}: every rank {least} {duration(point.transfer_s)}{what}; the first "
+        f"to arrive waits another {duration(point.lost_s)} for the last, on average over "
+        f"{plural(point.n, 'steady step')}."
+    )
+
+
+def of_ranks(summary: Summary) -> list[Table]:
+    """The map of the ranks as a table; empty for a single rank."""
+    of = rank_map(summary)
+    if of is None:
+        return []
+    scales = [Scale.of(max(1e-9, float(np.nanmax(column.values_s)))) for column in of.columns]
+    columns = list(zip(of.columns, scales, strict=True))
+    typical = (
+        UNKNOWN if column.kind == "late" else scale.say(column.typical_s)
+        for column, scale in columns
+    )
+    rows = [
+        (f"{summary.run.ranks[place]:,}", *(_cell(place, *each) for each in columns))
+        for place in of.shown
+    ]
+    ranks = Table(
+        title="A steady step, rank by rank",
+        head=("rank", *map(_head, of.columns)),
+        rows=(("typical", *typical), *rows),
+        notes=tuple(_notes(summary, of)),
+    )
+    return [ranks]
+
+
+def _head(column: RankColumn) -> str:
+    name = words(column.name)
+    return {"phase": name, "wait": f"wait at {name}", "late": f"late at {name}"}[column.kind]
+
+
+def _cell(place: int, column: RankColumn, scale: Scale) -> str:
+    """The figure of a rank, shaded by how far it is beyond the typical rank's."""
+    seconds, excess = float(column.values_s[place]), float(column.excess[place])
+    if math.isnan(seconds) or (column.kind == "late" and excess < _NAMED):
+        return UNKNOWN
+    heat = 0.0 if math.isnan(excess) else min(1.0, max(0.0, excess / HOTTEST))
+    shade = _SHADES[math.ceil(heat * (len(_SHADES) - 1) - 0.5)]
+    return f"{shade} {scale.say(seconds)}".strip()
+
+
+def _notes(summary: Summary, of: RankMap) -> Iterator[str]:
+    if len(of.shown) < len(summary.run.ranks):
+        number = plural(len(summary.run.ranks), "rank")
+        which = f"the {len(of.shown)} that differ most" if of.shown else "none differs notably"
+        yield f"of {number} {which}"
+    step = duration(summary.value(STEP_MEAN_S) or 0.0)
+    yield f"means of a steady step, {step}; typical is the median rank, and late is after it"
+    yield "backward is without the wait in it"
+    if any(point.point == "other" for point in summary.synchronisation):
+        yield f"at other: at {meeting_place('other', summary.run.config)}"
+    yield f"{_SHADES[1:]} beyond the typical rank by up to {share(HOTTEST)} of the step"
