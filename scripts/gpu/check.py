@@ -39,7 +39,7 @@ INSTALL_S, FACTS_S, PAGE_S = 40.0, 40.0, 20.0
 # In a process of its own: a CUDA context of ours would count with those that are measured.
 FACTS = """
 import importlib.metadata, json, platform, torch
-packages = ("torch", "lightning", "transformers", "numpy", "scipy", "msgspec", "psutil", "rich",
+packages = ("torch", "lightning", "transformers", "numpy", "msgspec", "psutil", "rich",
             "typer", "pytest")
 versions = {"python": platform.python_version()}
 for name in packages:

@@ -75,7 +75,7 @@ def test_the_offline_tower_loads_no_torch(module: str) -> None:
 
 
 def test_what_a_training_loads_is_neither_trials_nor_advice() -> None:
-    """They are for a process of its own, and for the report; and scipy is for statistics."""
+    """They are for a process of its own, and for the report."""
     loaded = loaded_by("import trainperf.lightning, trainperf.huggingface, trainperf.loop")
     rest = ("trainperf.trials", "trainperf.analysis", "trainperf.reports", "trainperf.comparison")
 

@@ -12,7 +12,6 @@ from typing import Literal
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import JobBlock
@@ -20,6 +19,7 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.run_facts import diverged
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, share
+from trainperf.core.stats.student import student_quantile
 
 
 TOLERANCE = 0.02
@@ -217,7 +217,7 @@ def _intervals(ours: _Column, theirs: _Column) -> tuple[float, float]:
 def _student(samples: Sequence[_Column]) -> tuple[float, float]:
     freedom = sum(len(values) - 1 for values in samples)
     error = math.sqrt(sum(float(values.var(ddof=1)) / len(values) for values in samples))
-    return float(stdtrit(freedom, 0.975)) * error, float(stdtrit(freedom, 0.995)) * error
+    return student_quantile(freedom, 0.975) * error, student_quantile(freedom, 0.995) * error
 
 
 def _pieces(works: Sequence[_Column]) -> _Column | None:

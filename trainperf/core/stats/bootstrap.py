@@ -15,7 +15,8 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+
+from trainperf.core.stats.student import student_quantile
 
 
 Values = npt.NDArray[np.float64]
@@ -211,7 +212,7 @@ def ratio_interval(
     freedom = len(before) + len(after) - 2
     between, source = _between(before, after, assumed)
     error = math.sqrt(sum(_variance(runs, between, freedom) for runs in (before, after)))
-    quantile = float(stdtrit(freedom, 0.975)) if freedom else Z95
+    quantile = student_quantile(freedom, 0.975) if freedom else Z95
     log_ratio = mean(run.log for run in after) - mean(run.log for run in before)
     return interval_around(log_ratio, quantile * error, noise=math.sqrt(between), source=source)
 
@@ -240,7 +241,7 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     error = math.sqrt((max(per_pair, sampled) + 2 * RESOLUTION**2) / len(pairs))
     return interval_around(
         middle,
-        float(stdtrit(freedom, 0.975)) * error,
+        student_quantile(freedom, 0.975) * error,
         # A difference of two runs scatters more than one of them.
         noise=math.sqrt(variance(log_ratios) / 2),
         source="turns",

@@ -18,12 +18,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import median, variance
+from statistics import NormalDist, median, variance
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, stdtrit
 
 from trainperf.core.stats.bootstrap import (
     RESOLUTION,
@@ -33,6 +32,7 @@ from trainperf.core.stats.bootstrap import (
     sampled_apart,
     trimmed_mean,
 )
+from trainperf.core.stats.student import student_quantile
 
 
 ALPHA = 0.05
@@ -92,7 +92,7 @@ def nominal_levels(looks: int) -> tuple[float, ...]:
         if number > 1:
             density = step @ density
         bound = _bound(grid, density * width, spend)
-        levels.append(float(2 * ndtr(-bound / math.sqrt(number))))
+        levels.append(2 * NormalDist().cdf(-bound / math.sqrt(number)))
         density = density * _inside(grid, bound, width)
     return tuple(levels)
 
@@ -124,7 +124,7 @@ def sequential_interval(
     else:
         spread = max(per_pair, sampled, LEAST_SPREAD**2)
     error = math.sqrt((spread + 2 * RESOLUTION**2) / len(pairs))
-    reach = float(stdtrit(freedom, 1 - level / 2)) * error
+    reach = student_quantile(freedom, 1 - level / 2) * error
     return interval_around(
         middle,
         reach,
@@ -219,10 +219,10 @@ def pair_state(
 
 def _shows_change(estimates: Sequence[tuple[float, float]], level: float, number: int) -> bool:
     """Of any clock, more than two processes are assumed to differ by."""
-    between = float(stdtrit(ASSUMED_FREEDOM, 1 - level / 2)) * ASSUMED_SPREAD
+    between = student_quantile(ASSUMED_FREEDOM, 1 - level / 2) * ASSUMED_SPREAD
     # The level halves with every look, so that all of them together stay below the first pair's.
     share = level * FIRST_LOOK / (2 * number)
-    quantile = float(stdtrit(BATCHES - 1, 1 - share / 2))
+    quantile = student_quantile(BATCHES - 1, 1 - share / 2)
     return any(abs(log) > between + quantile * error for log, error in estimates)
 
 
@@ -252,7 +252,7 @@ def pairs_to_decide(
 def reach_in_spreads(pairs: int, looks: Looks) -> float:
     """Half the interval's width relative to the standard deviation of a pair."""
     freedom = pairs - 1 if pairs > ASSUMED_PAIRS else ASSUMED_FREEDOM
-    return float(stdtrit(freedom, 1 - looks.level(pairs) / 2)) / math.sqrt(pairs)
+    return student_quantile(freedom, 1 - looks.level(pairs) / 2) / math.sqrt(pairs)
 
 
 def _normal(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -9,11 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
 from trainperf.core.artifacts.trials import NEARLY_NOTHING
 from trainperf.core.stats.bootstrap import trimmed_mean
 from trainperf.core.stats.sequential import ALPHA
+from trainperf.core.stats.student import student_quantile
 from trainperf.core.stats.verdict import SpeedVerdict, verdict_of
 
 
@@ -72,7 +71,7 @@ def switched_speedup(off_ns: Sequence[float], on_ns: Sequence[float]) -> Switche
     if number < 2:
         raise ValueError(f"{number} pairs: at least 2 are needed")
     middle, per_pair, freedom = trimmed_mean(log_ratios)
-    quantile = float(stdtrit(freedom, 1 - ALPHA / (len(LOOKS) + 1) / 2))
+    quantile = student_quantile(freedom, 1 - ALPHA / (len(LOOKS) + 1) / 2)
     reach = quantile * math.sqrt(per_pair / number + INSTANCE**2)
     return SwitchedSpeedup(
         speedup=math.exp(middle),

@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import stdtrit
-
 from trainperf.core.stats.bootstrap import TRIMMED, Z95
+from trainperf.core.stats.student import student_quantile
 
 
 SpeedVerdict = Literal["faster", "slower", "equal", "undecided"]
@@ -62,7 +61,7 @@ class Repeated:
         freedom = self.before + self.after - 2
         if self.in_turns:
             freedom = self.before - 2 * int(TRIMMED * self.before) - 1
-        quantile = float(stdtrit(freedom, 0.975)) if freedom else Z95
+        quantile = student_quantile(freedom, 0.975) if freedom else Z95
         return quantile * math.sqrt(1 / self.before + 1 / self.after)
 
 
