@@ -12,7 +12,16 @@ from trainperf.analysis.roofline.time_split import NAMES, Dimensions
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
-from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size, times
+from trainperf.core.formatting.units import (
+    count,
+    duration,
+    fine_share,
+    plural,
+    share,
+    size,
+    times,
+    words,
+)
 from trainperf.core.readings import HFU, MFU
 from trainperf.reports.run.rows import tail_not_covered
 
@@ -215,14 +224,14 @@ def of_lines(summary: Summary) -> list[Table]:
         title="Lines of your code",
         head=("", "line", "share of it"),
         rows=tuple(
-            (phase.slot if not place else "", line.name, share(line.fraction))
+            (words(phase.slot) if not place else "", line.name, share(line.fraction))
             for phase in phases
             for place, line in enumerate(phase.lines[:_LINES])
         ),
         words=2,
         notes=(
             "samples of wall time on rank 0; what a library does counts for the line that calls it",
-            "samples: " + ", ".join(f"{phase.slot} {phase.samples:,}" for phase in phases),
+            "samples: " + ", ".join(f"{words(phase.slot)} {phase.samples:,}" for phase in phases),
         ),
     )
     return [table] if table.rows else []
