@@ -14,8 +14,9 @@ from trainperf.analysis.summarize import summarize
 
 __all__ = ["one_thread"]
 
-RELATIVE, ABSOLUTE_S = 0.02, 0.3e-3
-"""Of a planted time, whichever is more."""
+RELATIVE, ABSOLUTE_S = 0.05, 0.3e-3
+"""Of a planted time, whichever is more: after a longer nap what follows finds colder caches, which
+took an Intel Xeon up to 0.6 ms of these 20."""
 
 
 def planted_s(durations: list[float], between_s: float) -> float:
