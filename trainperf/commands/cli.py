@@ -101,7 +101,8 @@ def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> Com
     commands = load(package, arguments[:1] if arguments[0] in names else names)
     name = _top_parser(commands).parse_args(arguments[:1]).command
     command = next(command for command in commands if command.name == name)
-    for option in {argument.partition("=")[0] for argument in arguments} & command.gone.keys():
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    for option in {argument.partition("=")[0] for argument in ours} & command.gone.keys():
         raise ConfigError(f"{option} is gone: {command.gone[option]}")
     parser = parser_of(command)
     if command.takes_command and "--" in arguments:

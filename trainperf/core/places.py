@@ -248,7 +248,12 @@ def listed(directory: AnyPath) -> list[ListedFile]:
 
 
 def first_bytes(paths: Sequence[AnyPath], count: int) -> list[bytes | OSError]:
-    """The beginning of each file, or why it cannot be read; many at a time."""
+    """The beginning of each file, or why it cannot be read; of objects many at a time.
+
+    At the exit of a process, when reports are made too, no thread can be started any more.
+    """
+    if not any(isinstance(path, RemotePath) for path in paths):
+        return [_first_bytes(path, count) for path in paths]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(_first_bytes, paths, repeat(count)))
 

@@ -39,6 +39,8 @@ class EarlySample:
     innermost: CopiedFrame
     loading: bool
     """Whether a module was being loaded."""
+    at_ns: int
+    """Host time."""
     stands_for_us: int
 
 
@@ -82,26 +84,34 @@ class EarlyLines:
         while not self._stop.wait(max(EVERY_NS, (last_ns - began_ns) // LOOKS) / 1e9):
             frame = sys._current_frames().get(watched or 0)  # noqa: SLF001 the documented name
             now_ns = self._clock()
-            if frame is not None:
-                innermost, loading = copied(frame)
+            copy = copied(frame)
+            if copy is not None:
                 stands_for_us = (now_ns - last_ns) // 1000
-                self._samples.append(EarlySample(innermost, loading, stands_for_us))
+                self._samples.append(EarlySample(*copy, now_ns, stands_for_us))
             del frame
             last_ns = now_ns
 
 
-def copied(frame: FrameType) -> tuple[CopiedFrame, bool]:
-    """The stack that ends in this frame without what it holds, and whether it loads a module."""
+def copied(frame: FrameType | None) -> tuple[CopiedFrame, bool] | None:
+    """The stack that ends in this frame without what it holds, and whether it loads a module.
+
+    `None` without a frame, and where one that is being left has lost its code.
+    """
     frames: list[tuple[CodeType, int | None]] = []
-    current: FrameType | None = frame
-    while current is not None and len(frames) < _DEEPEST:
-        frames.append((current.f_code, current.f_lineno))
-        current = current.f_back
+    while frame is not None and len(frames) < _DEEPEST:
+        code = getattr(frame, "f_code", None)
+        if code is None:
+            return None
+        frames.append((code, frame.f_lineno))
+        frame = frame.f_back
     caller: CopiedFrame | None = None
     for code, line in reversed(frames):
         caller = CopiedFrame(code, line, caller)
-    assert caller is not None  # noqa: S101 the frame itself
-    return caller, any(code.co_filename == _LOADING for code, _ in frames)
+    return (
+        None
+        if caller is None
+        else (caller, any(code.co_filename == _LOADING for code, _ in frames))
+    )
 
 
 EARLY_LINES = EarlyLines()

@@ -19,7 +19,7 @@ def student_quantile(freedom: float, probability: float) -> float:
     taken by Gauss and Legendre's rule, and θ found by halving.
 
     Args:
-        freedom: Degrees of freedom, v, above 0; need not be whole.
+        freedom: Degrees of freedom, v, 1 or more; need not be whole.
         probability: From 0.5 on, below 1.
     """
     gammas = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)

@@ -86,15 +86,9 @@ class LinesProbe(Probe):
         self._budget = BUDGET if budget is None else budget
         self._clock = clock
         self._stacks = UserStacks()
-        self._early = [
-            Sample(
-                self._stacks.number(IMPORTS if each.loading else BEFORE_FIT, each.innermost),
-                -1,
-                each.stands_for_us,
-            )
-            for each in early
-        ]
-        self._before_fit_s = (age_s() or 0.0) if early else 0.0
+        self._seen_early = early
+        self._early: list[Sample] = []
+        self._before_fit_s = 0.0
         self._samples: list[Sample] = []
         self._taken, self._every = 0, 1
         self._cost_ns = self._charged_ns = 0
@@ -106,6 +100,7 @@ class LinesProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Begin to sample this thread."""
         super().attach(recorder)
+        self._take_early(recorder.zero_ns)
         self._watched = threading.get_ident()
         self._began_ns = self._last_ns = self._clock()
         self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)
@@ -114,6 +109,22 @@ class LinesProbe(Probe):
         run = self.shield(self._sample_until_stopped)
         self._thread = threading.Thread(target=run, name="trainperf lines", daemon=True)
         self._thread.start()
+
+    def _take_early(self, zero_ns: int) -> None:
+        """What was seen before the fit began: its own start counts in the fit."""
+        age, stacks = age_s(), self._stacks
+        if not self._seen_early or age is None:
+            return
+        self._before_fit_s = max(0.0, age - (self._clock() - zero_ns) / 1e9)
+        self._early = [
+            Sample(
+                stacks.number(IMPORTS if each.loading else BEFORE_FIT, each.innermost),
+                -1,
+                each.stands_for_us,
+            )
+            for each in self._seen_early
+            if each.at_ns <= zero_ns
+        ]
 
     def detach(self) -> None:
         """Stop, and write what was seen."""
