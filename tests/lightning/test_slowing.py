@@ -143,8 +143,9 @@ def test_thread_9_outputs_that_are_kept(tmp_path: Path) -> None:
     finding = slower(fitted(tmp_path, KeepingOutputs()))
 
     assert finding.title.startswith("steps get slower all the time: forward grows from")
-    name = f"KeepingOutputs.training_step ({finding.where})"
-    assert finding.advice == f"Find what {name} goes through more of with every step"
+    # The function, or its line where the loop is seen to run in it anyway.
+    assert finding.where in finding.advice
+    assert finding.advice.endswith("goes through more of with every step")
     file, _, line = finding.where.rpartition(":")
     assert file.endswith(Path(__file__).name)
     gone_through = ("for output in self.outputs", "for part in parts")
