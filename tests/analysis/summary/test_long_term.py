@@ -204,7 +204,10 @@ def test_the_rank_whose_work_drifts_is_named(tmp_path: Path) -> None:
 def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_machine(
     tmp_path: Path,
 ) -> None:
-    """Waiting grows as the step does, and is a fiftieth of it; where it is most of it, it is."""
+    """It is the same share of the step all along, a fiftieth or most of it.
+
+    Where waiting comes to be most of what the step takes longer, it is.
+    """
     summary = summary_with(
         tmp_path / "own",
         steps_with(
@@ -214,6 +217,15 @@ def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_mach
     )
     assert summary.long_term.drift is not None
     assert [moved.fact for moved in summary.long_term.drift.moved] == []
+    assert finding(summary, "slower_since").advice.startswith("Find what forward goes through")
+
+    summary = summary_with(
+        tmp_path / "busy",
+        steps_with(
+            lambda i: {"forward": 200.0 * i / STEPS},
+            facts=lambda i: {"waited_ns": 0.7 * (50.0 + 200.0 * i / STEPS) * MS},
+        ),
+    )
     assert finding(summary, "slower_since").advice.startswith("Find what forward goes through")
 
     summary = summary_with(

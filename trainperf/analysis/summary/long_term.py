@@ -251,9 +251,10 @@ def _moved(before: Levels, after: Levels, before_s: float, after_s: float) -> Se
         early, late = (_median(side[f"mean:{fact}"]) for side in (before, after))
         # Of what was not measured nothing is true.
         along = early > 0 and 2 * (late / early - 1) >= after_s / before_s - 1
-        # A longer step waits longer for a processor whatever made it longer.
+        # A longer step waits longer for a processor whatever made it longer: the same share of it.
         if fact == "waited_ns":
-            along = along and 2 * (late - early) >= (after_s - before_s) * 1e9
+            short_ns, long_ns = (_median(side.walls_s) * 1e9 for side in (before, after))
+            along = along and 2 * (late - early * long_ns / short_ns) >= long_ns - short_ns
         if along:
             moved.append(Moved(fact=fact, before=early, after=late))
     return moved
