@@ -126,8 +126,6 @@ def test_the_latest_minute_is_the_report_of_that_window(tmp_path: Path) -> None:
     assert look.latest.ledger_s == window.ledger_s
     assert look.latest.value(STEP_S) == pytest.approx(0.1, rel=1e-3)
     assert look.whole.value(STEP_S) == pytest.approx(0.05, rel=1e-3)
-    assert look.step_times_s[0] == pytest.approx(0.05)
-    assert look.step_times_s[-1] == pytest.approx(0.1)
 
 
 def test_what_is_read_does_not_grow_with_the_run(tmp_path: Path) -> None:
@@ -234,10 +232,11 @@ def test_a_rank_whose_file_is_written_later_has_steps_with_the_others(tmp_path: 
     run.grow(3_000)
     run.grow(2_500, ranks=[0])
 
-    look = LiveRun(run.path).look(NOW_S)
+    seen = LiveRun(run.path).look(NOW_S).whole.run
 
-    assert look.whole.run.steps > 0
-    assert look.last_step == 2_999
+    assert seen.steps > 0
+    first = seen.window.removeprefix("from step ").removesuffix(" on").replace(",", "")
+    assert int(first or 0) + seen.steps == 3_000
 
 
 def test_a_restart_is_followed(tmp_path: Path) -> None:

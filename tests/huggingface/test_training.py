@@ -105,30 +105,6 @@ def test_a_planted_nap_comes_back_in_its_phase(
         assert sorted(found.phase_s(other)[steps])[4] < NAP_S / 2, other
 
 
-@pytest.mark.real_clock
-def test_evaluation_and_saving_are_pauses_and_no_part_of_a_step(tmp_path: Path) -> None:
-    """Announced by the Trainer's flags, ended by its events."""
-    callback = quiet()
-    trainer(
-        tmp_path,
-        callback,
-        evaluated=Rows(4, nap),
-        eval_strategy="steps",
-        eval_steps=4,
-        save_strategy="steps",
-        save_steps=6,
-        logging_strategy="steps",
-        logging_steps=4,
-    ).train()
-
-    found = written(callback)
-    assert len(found.steps) == 12
-    assert len(found.gap_s("validation")) == 3
-    assert min(found.gap_s("validation")) >= 4 * NAP_S
-    assert len(found.gap_s("checkpoint")) == 2
-    assert [bool(step.tags & Tag.AFTER_VALIDATION) for step in found.steps][4] is True
-
-
 def test_an_evaluation_before_the_first_step_is_a_pause(tmp_path: Path) -> None:
     """`eval_on_start` announces nothing; transformers 5 has another one after the last step."""
     callback = quiet()

@@ -15,53 +15,9 @@ from trainperf.loop.monitor import NEVER_ENDED, NO_BATCHES
 from trainperf.testing import FakeClock
 
 
-PHASES = ("h2d", "forward", "backward", "optimizer", "callbacks")
-
-
 def quiet(path: Path | None, **settings: object) -> LoopMonitor:
     """A monitor that prints nothing."""
     return LoopMonitor(path, report=False, **settings)  # type: ignore[arg-type]
-
-
-@pytest.mark.real_clock
-def test_planted_sleeps_are_found_where_they_were_planted(tmp_path: Path) -> None:
-    """Every phase, the loader, what no phase brackets, and what follows the step."""
-    sleeper, steps = Sleeper(), 12
-    with quiet(tmp_path, lines=False) as monitor:
-        for _ in monitor.batches(Loader(sleeper, steps, ms=12)):
-            for number, phase in enumerate(PHASES):
-                with monitor.phase(phase):
-                    sleeper.sleep(phase, 3 + 3 * number)
-            sleeper.sleep("other", 6)
-            monitor.end_step()
-            sleeper.sleep("loop", 9)
-
-    found = written(monitor)
-    assert len(found.steps) == steps
-    for phase in ("data_wait", "other", "loop", *PHASES):
-        ours = [step.facts["overhead_ns"] or 0 for step in found.steps]
-        own_s = [ns / 1e9 if phase == "callbacks" else 0.0 for ns in ours]
-        spent = [total - own for total, own in zip(found.phase_s(phase), own_s, strict=True)]
-        assert agree(spent, sleeper.naps[phase]), phase
-
-
-def test_steps_and_gaps_are_the_fit(tmp_path: Path) -> None:
-    """To the nanosecond, on a real clock."""
-    sleeper = Sleeper()
-    with quiet(tmp_path) as monitor:
-        for _ in range(2):
-            for _ in monitor.batches(Loader(sleeper, 5, ms=1)):
-                with monitor.phase("forward"):
-                    sleeper.sleep("forward", 1)
-                monitor.end_step()
-            with monitor.phase("validation"):
-                sleeper.sleep("validation", 5)
-
-    found = written(monitor)
-    spent = sum(step.wall_ns for step in found.steps) + sum(g.duration_ns for g in found.gaps)
-    assert spent == found.end.fit_ns
-    assert found.end.reason == "finished"
-    assert found.end.steps == 10
 
 
 @pytest.mark.real_clock
@@ -138,20 +94,6 @@ def test_a_nested_phase_pauses_the_one_around_it() -> None:
 
 
 # -- groups ------------------------------------------------------------------------------------
-
-
-def test_a_group_of_micro_batches_is_one_step(tmp_path: Path) -> None:
-    """`end_step()` once per group; a short last group is tagged."""
-    with quiet(tmp_path) as monitor:
-        for number, _ in enumerate(monitor.batches(Loader(Sleeper(), 8))):
-            if number % 3 == 2:
-                monitor.end_step()
-
-    found = written(monitor)
-    assert [step.micro_batches for step in found.steps] == [3, 3, 2]
-    assert [bool(step.tags & Tag.PARTIAL_GROUP) for step in found.steps] == [False, False, True]
-    assert [step.facts["tokens_effective"] for step in found.steps] == [24, 24, 16]
-    assert [step.facts["samples"] for step in found.steps] == [6, 6, 4]
 
 
 @pytest.mark.parametrize("epoch", [30, 64, 1000])

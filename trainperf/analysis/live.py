@@ -48,12 +48,6 @@ class LiveLook:
     """Of all steps that are held: of a long run those of its end."""
     latest: Summary | None
     """Of the latest minute; `None` before the first step."""
-    step_times_s: tuple[float, ...]
-    """Mean steps of consecutive pieces, on the lowest rank, over the steps that are held."""
-    first_step: int
-    """The first of these steps, which begin when the warm-up is over."""
-    last_step: int
-    """The last of them."""
     silent_s: float
     """Since the run was last written to."""
     earlier: EarlierAttempts
@@ -103,7 +97,6 @@ class LiveRun:
         # The machines are joined with the latest steps alone.
         folds = RunFolds(Replay(end, machine_bytes=0), documents, captures)
         whole, minute = _summary(folds, now_s), None
-        levels = folds.levels.levels(0)
         if whole.run.steps:
             replay = Replay(_latest(end), machine_bytes=EDGE_BYTES)
             # Its traces are those of the whole run.
@@ -112,9 +105,6 @@ class LiveRun:
         return LiveLook(
             whole=whole,
             latest=minute,
-            step_times_s=tuple(levels.walls_s.tolist()),
-            first_step=int(levels["first"][0]) if len(levels) else 0,
-            last_step=int(levels["last"][-1]) if len(levels) else 0,
             silent_s=max(0.0, now_s - run.last_write_s()),
             earlier=EarlierAttempts(
                 number=len(before),

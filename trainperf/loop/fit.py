@@ -69,14 +69,6 @@ _OF_TRAINING = ("optimizer_fused", "optimizer_foreach", "grad_scaler", "gradient
 """Settings that an inference loop has not."""
 
 
-def _nothing_yet() -> dict[str, str]:
-    return {}
-
-
-def _no_actions() -> dict[str, int]:
-    return {}
-
-
 def _print(sentence: str) -> None:
     sys.stdout.write(f"{sentence}\n")
     sys.stdout.flush()
@@ -110,11 +102,11 @@ class FitFacts:
     measures: frozenset[Measure] = EVERYTHING
     probes: tuple[Probe, ...] = ()
     """What tells of this loop what a framework would."""
-    notes: Callable[[], dict[str, str]] = _nothing_yet
+    notes: Callable[[], dict[str, str]] = dict
     """How numbers were obtained, as far as known now."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why facts are missing, beyond what the choice of probes tells."""
-    actions_ns: Callable[[], dict[str, int]] = _no_actions
+    actions_ns: Callable[[], dict[str, int]] = dict
     """Exclusive host time of each user hook."""
     coarse: Callable[[], bool] = bool
     """Whether it has turned out by now that data wait is not the loader's alone."""

@@ -16,7 +16,6 @@ from trainperf.core.errors import TrainPerfError
 from trainperf.core.machine.processes import run_beside_parent
 from trainperf.traces.capture_files import CaptureReport, analysis_file, facts_of, tb_copy, write
 from trainperf.traces.job_report import report
-from trainperf.traces.results import TraceTotals
 from trainperf.traces.tb_profiler_copy import normalise
 
 
@@ -30,17 +29,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("traces", type=Path, nargs="+")
     chosen = parser.parse_args(arguments)
     run_beside_parent(signal.SIGTERM)
-    outcome: dict[str, object]
+    outcome: dict[str, str] = {}
     try:
-        outcome = {"figures": read(chosen.traces)}
+        read(chosen.traces)
     except (TrainPerfError, OSError, MemoryError) as error:
         outcome = {"error": f"{type(error).__name__}: {error}"}
     sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
     return 0
 
 
-def read(traces: Sequence[Path]) -> dict[str, float]:
-    """Write the analysis of these traces and their copies; the first one's key figures.
+def read(traces: Sequence[Path]) -> None:
+    """Write the analysis of these traces and their copies.
 
     Raises:
         TraceError: None of them can be used.
@@ -58,13 +57,6 @@ def read(traces: Sequence[Path]) -> dict[str, float]:
         copy = tb_copy(trace)
         if not copy.exists():
             normalise(trace, copy)
-    return figures(job.ranks[0].totals) if job.ranks else {}
-
-
-def figures(totals: TraceTotals) -> dict[str, float]:
-    """The numbers of a trace that are worth a curve; without those that do not apply."""
-    values = {name: getattr(totals, name) for name in totals.__struct_fields__ if name != "steps"}
-    return {name: float(value) for name, value in values.items() if value is not None}
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from statistics import median
 
 import msgspec
 import psutil
@@ -24,17 +23,6 @@ from trainperf.traces.capture_files import (
     groups,
     read_all,
 )
-
-
-class Shown:
-    """What would be drawn."""
-
-    def __init__(self) -> None:
-        self.figures: dict[int, Mapping[str, float]] = {}
-
-    def __call__(self, step: int, figures: Mapping[str, float]) -> None:
-        """Take it."""
-        self.figures[step] = figures
 
 
 def captured(run: Path, analyst: TraceWorker | None, *, rank: int = 0, repeat: int = 1) -> Captured:
@@ -70,8 +58,7 @@ def _end_all() -> None:
 
 def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
     """With the steps it is of, by both their numbers, and a copy for torch-tb-profiler."""
-    shown = Shown()
-    timeline = captured(tmp_path, TraceWorker(shown))
+    timeline = captured(tmp_path, TraceWorker())
     timeline.finish()
 
     (report,) = read_all(tmp_path)
@@ -79,8 +66,6 @@ def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
     assert [step.step for step in report.ranks[0].steps] == [1003, 1004]
     assert (tmp_path / "traces" / "rank0-step001003-2steps.analysis.json").exists()
     assert (tmp_path / "tb" / "step001003-2steps" / "rank_0.pt.trace.json.gz").exists()
-    assert list(shown.figures) == [1004]
-    assert shown.figures[1004]["step_s"] == median(s.step_s for s in report.ranks[0].steps)
     assert timeline.guard.faults == {}
     assert "captures_unread" not in timeline.probe.notes()
 
@@ -98,17 +83,17 @@ def test_one_process_at_a_time_reads_them_all(tmp_path: Path) -> None:
 
 def test_what_it_takes_to_start_it_and_to_hear_it_is_in_no_step(tmp_path: Path) -> None:
     """Both are the profiler's gap; the accounts still tile the fit."""
-    shown = Shown()
-    timeline = captured(tmp_path, TraceWorker(shown))
+    analyst = TraceWorker()
+    timeline = captured(tmp_path, analyst)
     for _ in range(2000):  # half a second of the timeline's own clock is 83 of its steps
         timeline.train(1)
-        if shown.figures:
+        if not analyst.busy:
             break
         psutil.wait_procs(children(), timeout=0.1)
     dumps = len([gap for gap in timeline.recorder.gaps if gap.gap == Gap.PROFILER_DUMP.label])
     timeline.finish()
 
-    assert list(shown.figures) == [1004]
+    assert not analyst.busy
     assert dumps == 4
     assert timeline.attributed_ns() == timeline.fit_ns
 
@@ -140,7 +125,7 @@ def test_a_trace_that_cannot_be_read_is_said(
     trace.write_text("hello")
     analyst = TraceWorker()
     with caplog.at_level(logging.WARNING):
-        analyst.send(ReadRequest((trace,), 9))
+        analyst.send(ReadRequest((trace,)))
         said = analyst.finish()["captures_unread"]
 
     assert said in caplog.text
@@ -166,7 +151,7 @@ def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
     timeline = captured(tmp_path, None)
     (trace,) = (tmp_path / "traces").iterdir()
     for patience_ns, said in ((1, True), (0, False)):
-        analyst = TraceWorker(None, patience_ns)
+        analyst = TraceWorker(patience_ns)
         analyst.send(ReadRequest((trace,)))
         assert len(children()) == 1
         assert bool(analyst.finish()) == said
@@ -184,7 +169,7 @@ def test_a_process_that_is_ended_takes_its_drafts_along(tmp_path: Path) -> None:
     whole = json.loads(gzip.decompress(trace.read_bytes()))
     whole["traceEvents"] = whole["traceEvents"] * 3000
     trace.write_bytes(gzip.compress(json.dumps(whole).encode(), 1))
-    analyst = TraceWorker(None, 0)
+    analyst = TraceWorker(0)
     analyst.send(ReadRequest((trace,)))
     while not list(tmp_path.rglob("*.tmp")):  # the copy is being written
         assert children(), "it has ended before it could be"
@@ -230,9 +215,9 @@ def test_the_process_is_nice_and_loads_no_torch(tmp_path: Path) -> None:
         [sys.executable, "-c", program, trace], capture_output=True, text=True, check=True
     )
 
-    figures, facts = ran.stdout.splitlines()
+    answer, facts = ran.stdout.splitlines()
     assert facts == "19 False"
-    assert json.loads(figures)["figures"]["step_s"] > 0
+    assert json.loads(answer) == {}
 
 
 def test_a_directory_of_the_user_cannot_stand_in_for_a_library(

@@ -8,7 +8,6 @@ import logging
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,14 +27,10 @@ LOOK_EVERY_NS = 500_000_000
 PATIENCE_NS = 10_000_000_000
 """How long the end of a fit waits for traces that are still being read."""
 
-Show = Callable[[int, Mapping[str, float]], object]
-"""Takes a step and key figures of the trace that ends there."""
-
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
     """What the child says, in one line, when it has read a trace."""
 
-    figures: dict[str, float] = {}
     error: str | None = None
 
 
@@ -44,8 +39,6 @@ class ReadRequest:
     """Traces of one capture, to be read together."""
 
     traces: tuple[Path, ...]
-    last_step: int | None = None
-    """Where their key figures are drawn; `None` draws none."""
 
     def unread(self, why: str) -> str:
         """The traces, and why they were not read."""
@@ -56,12 +49,10 @@ class TraceWorker:
     """Has traces read one after the other; never waits for them while the fit goes on.
 
     Args:
-        show: Is given the key figures of each.
         patience_ns: How long `finish` waits; with 0 others read what is left, and nothing is said.
     """
 
-    def __init__(self, show: Show | None = None, patience_ns: int = PATIENCE_NS) -> None:
-        self._show = show
+    def __init__(self, patience_ns: int = PATIENCE_NS) -> None:
         self._patience_ns = patience_ns
         self._requests: deque[ReadRequest] = deque()
         """The first is being read."""
@@ -124,5 +115,3 @@ class TraceWorker:
             read = Read(error=f"the process that read it ended with {child.returncode}")
         if read.error is not None:
             self._unread.append(request.unread(read.error))
-        elif self._show is not None and read.figures and request.last_step is not None:
-            self._show(request.last_step, read.figures)

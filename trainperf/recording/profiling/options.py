@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainperf.core.errors import ConfigError
-from trainperf.recording.profiling.background_reader import Show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +18,6 @@ class CaptureRank:
     """Type of the device the model is on."""
     offset: int = 0
     """Optimizer steps before this fit: numbers in traces go on from there."""
-    show: Show | None = None
-    """Takes a step and key figures of a trace, for TensorBoard and other loggers."""
 
     @property
     def first(self) -> Path | None:

@@ -65,7 +65,7 @@ class ProfilerProbe(Probe):
         self._request = CaptureRequest(run) if profile.on_demand else None
         # Rank 0 reports on all ranks, and must not wait for what the others still read.
         patience_ns = PATIENCE_NS if place.rank == 0 else 0
-        self.reader = TraceWorker(place.show, patience_ns) if profile.analyse else None
+        self.reader = TraceWorker(patience_ns) if profile.analyse else None
         """Has the traces read; `None` leaves them to the user."""
         self._due = False
         self._attempts = 0
@@ -184,7 +184,7 @@ class ProfilerProbe(Probe):
             if trace is not None:
                 self.traces.append(trace)
                 if self.reader is not None:
-                    self.reader.send(ReadRequest((trace,), first + steps - 1))
+                    self.reader.send(ReadRequest((trace,)))
         self._stop()
         self._attempts = 0
         if trace is None:
