@@ -94,7 +94,11 @@ HOOKS = (
         loops(10, settings={"prog_bar_metrics": "loss"}),
         0.010,
         "log_rarely",
-        (loops(4.9), loops(30, AHEAD)),
+        (
+            loops(4.9),
+            loops(30, AHEAD),
+            loops(30, settings={"callbacks": "ModelSummary", "loggers": ""}),
+        ),
         words=("on the progress bar: loss", "prog_bar=False"),
     ),
     Case(

@@ -1,6 +1,6 @@
 """Detectors of host code: callbacks, logging, threads, modes of debugging, time without a name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import (
@@ -21,6 +21,7 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, words
 from trainperf.core.loop_kind import imported_from
 from trainperf.core.readings import FIRST_STEP_S, GC_S, STEP_S
+from trainperf.core.steps.records import Scalar
 
 
 WRITERS = frozenset({"tensorboard", "tensorboardX", "wandb", "mlflow", "comet_ml", "neptune"})
@@ -115,14 +116,15 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
     """Logging, progress bars and metrics after the last hook take a notable part of the step.
 
     Where a device works on while the host waits there, the wait is not lost: no finding, unless the
-    run is host-bound.
+    run is host-bound.  Nor is there one where nothing logs: a step of the framework has a price.
 
     Wrong where: the time is a wait for the device or for another rank, which the next phase would
     have otherwise.
     To confirm: `trainperf try --only no_logging SCRIPT`; samples of the line in `report --full`.
     """
     claim, threads, owner = of_slots(account, "loop"), _writers(account), facts.owner("loop")
-    if account.share(claim.removes_s) < LIMITS.notable or not account.host_decides:
+    notable = account.share(claim.removes_s) >= LIMITS.notable and account.host_decides
+    if not notable or not _logs(facts.settings):
         return None
     shown, step = facts.settings.get("prog_bar_metrics"), duration(account.step_s)
     return Cause(
@@ -139,6 +141,13 @@ def loop(account: StepAccount, facts: Facts) -> Cause | None:
         where="" if owner is None else owner.where,
         confidence="medium",
     )
+
+
+def _logs(settings: Mapping[str, Scalar]) -> bool:
+    """Whether a trainer has a logger, a progress bar or a metric to reduce, as far as was noted."""
+    shows = "Progress" in str(settings.get("callbacks", ""))
+    logged = (settings.get(key) for key in ("loggers", "prog_bar_metrics", "sync_dist_metrics"))
+    return "callbacks" not in settings or shows or any(logged)
 
 
 def busy_thread(account: StepAccount, facts: Facts) -> Cause | None:
