@@ -26,7 +26,8 @@ from scripts.bench.harness import (
 )
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.recording.probes.lines import BUDGET, LinesProbe
+from trainperf.recording.line_sampler import BUDGET
+from trainperf.recording.probes.lines import LinesProbe
 from trainperf.recording.recorder import Recorder
 
 

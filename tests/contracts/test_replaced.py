@@ -29,7 +29,7 @@ from trainperf.core.launch_environment import LaunchOptions
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor, fit
 from trainperf.plugins import torch_start
-from trainperf.recording.probes.lines import EAGER_SWITCH_S, _EagerSwitches
+from trainperf.recording.line_sampler import EAGER_SWITCH_S, EagerSwitches
 
 
 __all__ = ["one_thread"]
@@ -307,12 +307,12 @@ def test_the_call_of_a_trained_module_is_awaited_in_the_table_of_torch(tmp_path:
 def test_the_switch_interval_is_back_after_a_sample() -> None:
     """And one that somebody has set meanwhile is kept."""
     before = sys.getswitchinterval()
-    with suppress(Planted), _EagerSwitches():
+    with suppress(Planted), EagerSwitches():
         assert sys.getswitchinterval() == pytest.approx(EAGER_SWITCH_S, rel=0.01)
         raise Planted
     assert sys.getswitchinterval() == before
 
-    with _EagerSwitches():
+    with EagerSwitches():
         sys.setswitchinterval(0.01)
     assert sys.getswitchinterval() == pytest.approx(0.01)
     sys.setswitchinterval(before)

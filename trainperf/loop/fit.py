@@ -57,6 +57,7 @@ from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Writer
 from trainperf.recording.upload import Upload
+from trainperf.recording.worker_lines import PART, WORKER_LINES
 
 
 P = ParamSpec("P")
@@ -178,6 +179,8 @@ class Fit:
         self._error_before = last_error()
         self.guard.when_faulty(self.hooks, self.give_up)
         self.guard.when_faulty(Monitor.part, self.give_up)
+        if options.lines:  # before there is a loader: it forks its workers when it is asked first
+            self.guard.run(PART, WORKER_LINES.start)
 
     # -- the start ----------------------------------------------------------------------------
 

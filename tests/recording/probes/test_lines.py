@@ -20,13 +20,14 @@ from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Phase
 from trainperf.recording.guard import Guard
-from trainperf.recording.probes.lines import (
+from trainperf.recording.line_sampler import (
     EAGER_SWITCH_S,
     LEAST_NS,
     MOST_SAMPLES,
-    LinesProbe,
-    _EagerSwitches,
+    EagerSwitches,
+    LineSampler,
 )
+from trainperf.recording.probes.lines import LinesProbe
 from trainperf.recording.probes.user_stacks import (
     FRAMEWORK,
     LIBRARY,
@@ -157,11 +158,11 @@ def test_the_number_of_samples_is_bounded_and_they_stay_spread_over_the_fit(
     """Every so many-th is kept."""
     probe = LinesProbe(tmp_path)
     probe.recorder = recorder_of()
-    probe._watched = threading.get_ident()
+    probe._sampler._watched = threading.get_ident()
     number = 3 * MOST_SAMPLES
     for step in range(number):
         probe.recorder.index = step
-        probe._look(1000)
+        probe._sampler._look(1000)
     document = probe.document()
     steps = [sample.step for sample in document.samples]
     assert len(steps) <= MOST_SAMPLES
@@ -170,17 +171,17 @@ def test_the_number_of_samples_is_bounded_and_they_stay_spread_over_the_fit(
     assert gaps == {document.every}
 
 
-def test_pauses_follow_from_what_a_sample_costs(tmp_path: Path) -> None:
+def test_pauses_follow_from_what_a_sample_costs() -> None:
     """And are never all alike."""
-    probe = LinesProbe(tmp_path, budget=0.001)
-    probe._taken, probe._cost_ns = 100, 100 * 200_000
+    probe = LineSampler(lambda _: (FORWARD, 0), budget=0.001)
+    probe.taken, probe.cost_ns = 100, 100 * 200_000
     pauses = [probe._pause_ns() for _ in range(1000)]
     assert sum(pauses) / 1000 == pytest.approx(200e6, rel=0.01)
     assert len(set(pauses)) > 900  # in step with nothing
-    probe._taken, probe._cost_ns = 50, 50 * 200_000  # a fit of seconds: the credit lasts
+    probe.taken, probe.cost_ns = 50, 50 * 200_000  # a fit of seconds: the credit lasts
     pauses = [probe._pause_ns() for _ in range(1000)]
     assert sum(pauses) / 1000 == pytest.approx(50e6, rel=0.01)
-    probe._cost_ns = 100
+    probe.cost_ns = 100
     assert min(probe._pause_ns() for _ in range(1000)) >= LEAST_NS / 2
 
 
@@ -228,7 +229,7 @@ def test_its_cost_is_charged_to_the_steps(tmp_path: Path) -> None:
     """As overhead of trainperf."""
     probe = started(tmp_path)
     recorder = probe.recorder
-    until(lambda: probe._taken)
+    until(lambda: probe._sampler.taken)
     recorder.boundary()
     micro_batch_done(recorder, complete=True)
     recorder.boundary()
@@ -245,7 +246,7 @@ def test_a_fault_in_the_thread_switches_it_off_and_nothing_else(tmp_path: Path) 
     def broken(slot: str, frame: object) -> int:
         raise ValueError("planted")
 
-    probe._stacks.number = broken  # type: ignore[method-assign]
+    probe._sampler.stacks.number = broken  # type: ignore[method-assign]
     until(lambda: guard.faults)
     assert guard.faults == {"lines": "ValueError: planted"}
     probe.detach()
@@ -255,7 +256,7 @@ def test_a_fault_in_the_thread_switches_it_off_and_nothing_else(tmp_path: Path) 
 def test_a_forked_child_has_no_sampler(tmp_path: Path) -> None:
     """As a worker of a loader is one."""
     probe = started(tmp_path)
-    until(lambda: probe._taken)
+    until(lambda: probe._sampler.taken)
     child = os.fork()
     if child == 0:
         alive = [thread for thread in threading.enumerate() if thread.name == "trainperf lines"]
@@ -278,11 +279,11 @@ def test_no_frame_is_kept(tmp_path: Path) -> None:
 def test_the_switch_interval_is_short_before_a_sample_and_then_what_it_was() -> None:
     """Unless somebody changes it meanwhile."""
     before = sys.getswitchinterval()
-    with _EagerSwitches():
+    with EagerSwitches():
         assert sys.getswitchinterval() == pytest.approx(EAGER_SWITCH_S)
     assert sys.getswitchinterval() == before
     try:
-        with _EagerSwitches():
+        with EagerSwitches():
             sys.setswitchinterval(0.02)
         assert sys.getswitchinterval() == pytest.approx(0.02)
     finally:

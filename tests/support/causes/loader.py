@@ -8,6 +8,7 @@ from support.causes.case import CauseCase as Case
 
 from trainperf.analysis.diagnosis.account import DeviceAccount, LoaderAccount
 from trainperf.analysis.summary.schema import HostShare, RecurringSteps
+from trainperf.core.artifacts.lines import SampledLines, SampledWorker
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
 
@@ -61,7 +62,37 @@ def wants(cause: str, change: str, says: str, sees: Seen, lost_ms: float, *words
     return Case(cause, says, sees, lost_ms / 1e3, change, words=words)
 
 
+def delivering(*making_s: float, iterable: bool = True) -> Seen:
+    """A wait of 60 of 80 ms for workers that made batches for so many of ten seconds."""
+    workers = tuple(
+        SampledWorker(
+            worker=number,
+            of=len(making_s),
+            dataset=1,
+            iterable=iterable,
+            making_s=each,
+            waiting_s=10 - each,
+            samples=40,
+        )
+        for number, each in enumerate(making_s)
+    )
+    lines = SampledLines(
+        taken=0, every=1, sampled_s=10, cost_s=0, places=(), stacks=(), samples=(), workers=workers
+    )
+    account = loading(len(making_s), 80)
+    return waits(60, 20, account, documents={"lines": lines})
+
+
 WAITS = (
+    Case(
+        "idle_workers",
+        "60 of 80 ms, and one worker of four delivers",
+        delivering(10, 0, 0.1, 0),
+        0.060,
+        "share_the_data",
+        (delivering(10, 9, 10, 9), delivering(10, 0, 0, 0, iterable=False)),
+        words=("3 of the loader's 4 workers deliver nothing", "num_shards=4"),
+    ),
     Case(
         "data_wait",
         "60 of 85 ms, and three workers make a batch every 25",

@@ -61,6 +61,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             # Named parts.
             "loader:oversubscription",
             "transfer:many_small_tensors",
+            "loader:idle_workers",
             "loader:data_wait",
             "loader:data_hidden",
             "transfer:transfer",

@@ -23,6 +23,7 @@ from trainperf.analysis.diagnosis.regions import (
     pooled,
     unexplained_s,
 )
+from trainperf.analysis.diagnosis.workers import loader_workers
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
 from trainperf.analysis.summary.schema import Summary, SyncPoint
@@ -260,6 +261,10 @@ def _loader(
     for handing over.
     """
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
+    seen = loader_workers(facts.documents.lines)
+    at_work = workers
+    if seen is not None:
+        workers, at_work = len(seen.making), seen.at_work
     batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
     ran = None if host is None else host.workers_ran
     ran_s = (ran or 0.0) * step_s
@@ -281,7 +286,7 @@ def _loader(
         # compute is what making takes; workers that are waited for otherwise are busy all the time.
         waits = waited_s >= LIMITS.worth * step_s
         hands_over = ran is not None and ran_s < waited_s < HANDED_OVER_S * batches
-        making_s = workers * step_s if waits and not hands_over else ran_s
+        making_s = (at_work or 0) * step_s if waits and not hands_over else ran_s
     return LoaderAccount(
         workers=int(workers),
         making_s=making_s,

@@ -15,6 +15,9 @@ from trainperf.core.artifacts import Document
 BEFORE_FIT, IMPORTS = "before_fit", "imports"
 """Slots of samples from before the fit: the script's own work, and loading modules."""
 
+WORKER_MAKING, WORKER_WAITING = "worker_making", "worker_waiting"
+"""Slots of samples of a loader's worker: it makes a batch, or waits to be asked for the next."""
+
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
     """A line of a function."""
@@ -31,7 +34,7 @@ class SampledStack(msgspec.Struct, frozen=True, array_like=True):
     """Frames of the user's code, one inside the other, in one phase or gap."""
 
     slot: str
-    """Label of the phase or gap, `BEFORE_FIT` or `IMPORTS`."""
+    """Label of the phase or gap, or one of those above."""
     frames: tuple[int, ...]
     """Numbers of places, the outermost first; none where no code of the user was running."""
     outside: int
@@ -54,6 +57,24 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     """Wall time: the pause before it, and how much later than planned it came."""
 
 
+class SampledWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a loader; each epoch may have new ones."""
+
+    worker: int
+    """Its number in the loader, from 0."""
+    of: int
+    """Workers of the loader."""
+    dataset: int
+    """Tells its dataset from those of other loaders; nothing else."""
+    iterable: bool
+    """Whether it goes through an `IterableDataset`: then each worker has a part of its own."""
+    making_s: float
+    """Wall time in which it made batches, from as much as was sampled."""
+    waiting_s: float
+    """Wall time in which it did not."""
+    samples: int
+
+
 class SampledLines(Document, frozen=True, kw_only=True):
     """What was seen of the latest attempt, on rank 0."""
 
@@ -72,5 +93,7 @@ class SampledLines(Document, frozen=True, kw_only=True):
     stacks: tuple[SampledStack, ...]
     samples: tuple[Sample, ...]
     """In their order; those from before the fit are all kept."""
+    workers: tuple[SampledWorker, ...] = ()
+    """Those of loaders that were seen, of all epochs."""
     before_fit_s: float = 0.0
     """From the start of the process to its first fit, where samples tell of it; else 0."""

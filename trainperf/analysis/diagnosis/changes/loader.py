@@ -39,6 +39,15 @@ CHANGES: tuple[Change, ...] = (
         confirm=_WAITS,
     ),
     Change(
+        id="share_the_data",
+        of=("idle_workers",),
+        advice="Give every worker a part of the data",
+        how="in __iter__, info = torch.utils.data.get_worker_info(): go through every "
+        "info.num_workers-th shard or sample from info.id on; of a Hugging Face dataset "
+        "to_iterable_dataset(num_shards={workers}); or num_workers of as many as have a shard",
+        confirm=_WAITS,
+    ),
+    Change(
         id="no_workers",
         of=(_LOADER,),
         advice="Load without workers",

@@ -12,7 +12,9 @@ from trainperf.analysis.diagnosis.law import (
     worker_plan,
     workers_take_s,
 )
+from trainperf.analysis.diagnosis.workers import loader_workers
 from trainperf.analysis.summary.schema import HostShare
+from trainperf.core.artifacts.lines import WORKER_MAKING
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, size
@@ -141,7 +143,8 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     if loader and alone and lost < LIMITS.critical and _is_short(loader):
         return None
     part, line = ("", "") if anatomy is None else _slowest(anatomy)
-    owner = facts.owner("data_wait") if loader is None or alone else None
+    slot, whose = ("data_wait", "it") if loader is None or alone else (WORKER_MAKING, "workers")
+    owner = facts.owner(slot)
     waited, step = duration(account.spent("data_wait")), duration(account.step_s)
     return Cause(
         id="data_wait",
@@ -157,7 +160,8 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
             *_loader_facts(account, facts),
             *(() if anatomy is None else parts(anatomy)),
             *of_evidence(
-                owner and f"{owner.name}: {share(owner.fraction)} of it in {owner.samples} samples",
+                owner
+                and f"{owner.name}: {share(owner.fraction)} of {whose} in {owner.samples} samples",
                 anatomy is None
                 and loader is not None
                 and f"{facts.loop.loader_anatomy} shows which part of a batch is slow",
@@ -169,6 +173,44 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
         confidence="high"
         if account.device is not None and not facts.loop.data_wait_is_bound
         else "medium",
+    )
+
+
+def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
+    """Workers that deliver nothing: an `IterableDataset` has a part for some of them only.
+
+    A dataset of one file, or of fewer shards than there are workers, leaves the others without
+    work: they end at once, and more of them would change nothing.
+
+    Wrong where: those that work keep up, and the wait is for the loop's own code.
+    To confirm: print `get_worker_info().id` in `__iter__`, and what it goes through.
+    """
+    seen, loader = loader_workers(facts.documents.lines), account.loader
+    lost_s = lost_to_loader_s(account)
+    if seen is None or loader is None or not seen.iterable or seen.at_work == len(seen.making):
+        return None
+    if account.share(lost_s) < account.least:
+        return None
+    owner, number = facts.owner(WORKER_MAKING), len(seen.making)
+    shared_s = max(account.step_s - lost_s, loader.making_s / number)
+    made = [f"worker {at}: {share(part)}" for at, part in enumerate(seen.making)]
+    return Cause(
+        id="idle_workers",
+        title=f"{number - seen.at_work} of the loader's {number} workers deliver nothing",
+        evidence=(
+            f"share of the time in which batches were made: {', '.join(made[:8])}",
+            f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} are data wait",
+        ),
+        changes=(
+            Use(
+                change="share_the_data",
+                values={"workers": number},
+                step_s=shared_s,
+                least_s=shared_s,
+            ),
+        ),
+        claim=of_loader(account, lost_s),
+        where="" if owner is None else owner.where,
     )
 
 
