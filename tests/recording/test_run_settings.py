@@ -1,5 +1,6 @@
 """What is read of a fit's set-up, once at its start."""
 
+import cProfile
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -185,3 +186,18 @@ def test_lightnings_own_settings_are_told(tmp_path: Path) -> None:
     assert config["cudnn_benchmark"] is True
     assert "Timer" in str(config["callbacks"])
     assert config["loggers"] == ""
+
+
+def test_who_hears_of_all_python_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profiler and a debugger by their modules; nobody by default."""
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    before, model = of(nn.Linear(2, 2)), nn.Linear(2, 2)
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        found = of(model)
+    finally:
+        profiler.disable()
+    assert found["python_tracer"] == "cProfile"
+    assert found["launch_blocking"] is True
+    assert before["python_tracer"] is None or "cov" in str(before["python_tracer"])

@@ -22,6 +22,8 @@ they do not.  `None` is *not known*, or *has no such thing*.
 | `float32_matmul_precision` | `highest`, `high` or `medium` |
 | `matmul_allow_tf32`, `cudnn_allow_tf32` | TF32 in products and in convolutions |
 | `cudnn_benchmark`, `deterministic`, `detect_anomaly` | torch's own switches |
+| `python_tracer` | module that hears of every call or line of Python: a debugger, `cProfile`, … |
+| `launch_blocking` | whether every kernel is waited for: `CUDA_LAUNCH_BLOCKING=1` |
 | `autograd_profiler` | whether a profiler of the user's records when the fit begins |
 | `convolution_format` | `channels_last` or `contiguous`: the weights of its convolutions |
 | `attention` | how a Hugging Face model attends: `eager`, `sdpa`, … |
@@ -30,6 +32,7 @@ they do not.  `None` is *not known*, or *has no such thing*.
 | `dropout` | largest probability among its dropout modules; 0 without one |
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -37,6 +40,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
+from trainperf.core.machine.surroundings import variables
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.parallelism import SHARDED
 from trainperf.recording.process_objects import is_compiled
@@ -47,6 +51,8 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Dimensions of a convolution's weight to the format in which channels come last."""
 _MIB = 1024**2
+_TOOLS_OF_ALL_CODE = (0, 1, 2)
+"""Numbers that `sys.monitoring` keeps for a debugger, for coverage and for a profiler."""
 
 
 def settings(module: object, optimizers: Sequence[Optimizer], scaler: object) -> dict[str, Scalar]:
@@ -104,8 +110,22 @@ def _switches() -> dict[str, Scalar]:
         "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "detect_anomaly": torch.is_anomaly_enabled(),
+        "python_tracer": _tracer(),
+        "launch_blocking": variables().get("CUDA_LAUNCH_BLOCKING") == "1",
         "autograd_profiler": torch.autograd._profiler_enabled(),  # type: ignore[attr-defined]  # noqa: SLF001 no public name
     }
+
+
+def _tracer() -> str | None:
+    """Module of a tool that this thread tells of all its Python code, or of most of it."""
+    tools: list[object] = [sys.gettrace(), sys.getprofile()]
+    if sys.version_info >= (3, 12):
+        names = map(sys.monitoring.get_tool, _TOOLS_OF_ALL_CODE)
+        tools += [name for name in names if name is not None]
+    heard = next((tool for tool in tools if tool is not None), None)
+    if heard is None or isinstance(heard, str):
+        return heard
+    return str(getattr(heard, "__module__", None) or type(heard).__module__)
 
 
 def _tf32(read: Callable[[], bool]) -> bool | None:

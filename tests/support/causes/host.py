@@ -480,9 +480,12 @@ def threads(number: int, cpus: float, *, workers: int = 0, gpu: bool = False) ->
     return seen(step(forward=50, device=device), host=host, settings=settings)
 
 
-def switched(*rows: Region, **settings: bool) -> Seen:
+def switched(
+    *rows: Region, device: DeviceAccount | None = None, **settings: bool | str | None
+) -> Seen:
     """Steps of 20 + 30 + 10 ms."""
-    return seen(step(*rows, forward=20, backward=30, optimizer=10), settings=settings)
+    account = step(*rows, forward=20, backward=30, optimizer=10, device=device)
+    return seen(account, settings=settings)
 
 
 def collected(paused_s: float, unusual: int = 10, **readings: float) -> Seen:
@@ -557,6 +560,25 @@ SWITCHES = (
         None,
         "no_detect_anomaly",
         words=(" and deterministic are on in training",),
+    ),
+    Case(
+        "debug_modes",
+        "Python is traced",
+        switched(python_tracer="cProfile"),
+        None,
+        "no_python_tracer",
+        (switched(python_tracer=None),),
+        words=("python tracer is on in training", "cProfile is told of every call"),
+        shows={"severity": "high"},
+    ),
+    Case(
+        "debug_modes",
+        "every kernel is waited for, where there are kernels",
+        switched(launch_blocking=True, device=on_gpu()),
+        None,
+        "no_launch_blocking",
+        (switched(launch_blocking=True),),
+        shows={"severity": "high"},
     ),
     Case(
         "debug_modes",

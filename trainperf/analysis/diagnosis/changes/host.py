@@ -183,6 +183,19 @@ CHANGES: tuple[Change, ...] = (
         confirm="phase_backward_s falls",
     ),
     Change(
+        id="no_python_tracer",
+        of=("debug_modes",),
+        advice="Train without a debugger or a profiler of Python",
+        how="start the script plainly: no cProfile, no coverage, no debugger, no sys.settrace; "
+        "py-spy looks at it from another process",
+    ),
+    Change(
+        id="no_launch_blocking",
+        of=("debug_modes",),
+        advice="Let kernels be launched ahead",
+        how="unset that variable of the environment: it is for finding the kernel that fails",
+    ),
+    Change(
         id="no_autograd_profiler",
         of=("debug_modes",),
         advice="Switch the autograd profiler off",

@@ -27,6 +27,9 @@ from trainperf.core.steps.records import Scalar
 WRITERS = frozenset({"tensorboard", "tensorboardX", "wandb", "mlflow", "comet_ml", "neptune"})
 """Packages of loggers: a thread of theirs writes what hooks and loop hand to it."""
 
+_DEAR = ("detect_anomaly", "python_tracer", "launch_blocking")
+"""Switches that cost a good part of a step, or more than that."""
+
 CHECKS = frozenset({"isnan", "_is_any_true"})
 """Operators with which anomaly detection looks at every gradient."""
 
@@ -242,7 +245,7 @@ def _seen_in(facts: Facts, place: str) -> LineShare | None:
 
 
 def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
-    """Switches of torch that slow a step down, by what was recorded when the fit began.
+    """Switches of torch and of Python that slow a step down, as they were when the fit began.
 
     What anomaly detection costs is known where the audit has timed the operators: its looks at the
     gradients, and what passes around the calls, where it keeps their stacks.  Of the others nothing
@@ -253,9 +256,14 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
     """
     switches = {
         "detect_anomaly": "every operator keeps its Python stack, every gradient is read",
+        "python_tracer": f"{facts.settings.get('python_tracer')} is told of every call or line of "
+        "Python",
+        "launch_blocking": "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel it launches",
         "autograd_profiler": "every operator of every step is recorded",
         "deterministic": "kernels that sum in a fixed order instead of the fastest ones",
     }
+    if account.device is None:
+        del switches["launch_blocking"]
     on = [name for name in switches if facts.settings.get(name)]
     cpus, workers = facts.cpus, facts.number("num_workers") or 0.0
     # With fewer cores the loader and the system have use for the others.
@@ -280,7 +288,7 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         changes=tuple(Use(change=f"no_{name}", values={"cpus": cpus}) for name in on),
         claim=claim,
         confidence="medium",
-        severity="high" if on[0] == "detect_anomaly" else "low",
+        severity="high" if on[0] in _DEAR else "low",
     )
 
 
