@@ -90,11 +90,7 @@ def _measure(device: torch.device, budget_s: float) -> Chip:
         memory_bytes_per_s=_bandwidth(device, each_s),
         link_bytes_per_s=None,
         launch_s=_launch(device, each_s),
-        product_s={
-            name: _small_product(dtype)
-            for name, dtype in PRECISIONS.items()
-            if device.type == "cpu"
-        },
+        product_s=_small_products_s() if device.type == "cpu" else {},
         source=SOURCE,
     )
 
