@@ -57,10 +57,11 @@ def time_attention(audit: StepAudit, chip: Chip) -> tuple[AttentionTime, ...]:
 def _pass_s(shapes: Shapes, precision: str) -> float:
     """Seconds of forward and backward in a precision, the shortest of several."""
     ones = partial(torch.ones, dtype=PRECISIONS[precision], device="cpu")
-    given = [ones(shape, requires_grad=True) for shape in shapes]
+    query, key, value = (ones(shape, requires_grad=True) for shape in shapes)
     gradient = ones(*shapes[0][:-1], shapes[2][-1])
 
     def act() -> object:
-        return torch.autograd.grad(scaled_dot_product_attention(*given), given, gradient)
+        mixed = scaled_dot_product_attention(query, key, value)
+        return torch.autograd.grad(mixed, (query, key, value), gradient)
 
     return fastest_s(act, gradient.device, BUDGET_S)

@@ -35,9 +35,7 @@ def work_of(
     if matmul is not None:
         # Attention that keeps no scores computes them again in backward: one of its five products.
         repeated = matmul // 5 if name in _REPEATS else 0
-        return OperatorWork(
-            kind="matmul", flops=matmul, matmul_flops=matmul, repeated_flops=repeated
-        )
+        return OperatorWork(kind="matmul", flops=matmul, repeated_flops=repeated)
     return elementwise(func, args, out)
 
 

@@ -14,6 +14,7 @@ from types import CodeType, FrameType
 from typing import Literal
 
 import torch
+from torch.optim import Optimizer
 from torch.utils.data import IterableDataset
 
 
@@ -66,6 +67,13 @@ def in_closure() -> bool:
         if frame.f_code.co_filename.endswith(_CLOSURE):
             return True
     return False
+
+
+def in_update() -> bool:
+    """Whether an optimizer's `step` goes on in this thread: torch's own wrapper around it."""
+    step = Optimizer.profile_hook_step.__code__.co_filename
+    codes = (frame.f_code for _, frame in frames())
+    return any(code.co_name == "wrapper" and code.co_filename == step for code in codes)
 
 
 def line_of(frame: FrameType) -> str:
