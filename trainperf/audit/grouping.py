@@ -57,7 +57,7 @@ def rows_of(
 
 
 _Moved = tuple[int, int, int]
-"""Bytes of a call behind a cache, what of them a fused chain leaves, and what it hands on inside."""
+"""Bytes of a call behind a cache, what a fused chain leaves of them, what it hands on inside."""
 
 
 def place_of(call: Call, device: str) -> Place:
