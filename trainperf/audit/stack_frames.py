@@ -10,6 +10,7 @@ import sysconfig
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Literal
 
@@ -51,12 +52,10 @@ _NO_UPDATE = ("scale", "apply_scale")
 
 def frames() -> Iterator[tuple[Owner, FrameType]]:
     """The running frames from the innermost one, those of the audit excluded."""
-    frame = inspect.currentframe()
-    while frame is not None:
+    for frame, _ in walk_stack(inspect.currentframe()):
         whose = owner(frame.f_code)
         if whose != "audit":
             yield whose, frame
-        frame = frame.f_back
 
 
 def in_closure() -> bool:
@@ -78,7 +77,7 @@ def in_update() -> bool:
 
 def line_of(frame: FrameType) -> str:
     """`file:line`, the file as `shown_path` has it."""
-    return f"{_shown_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return place(frame.f_code.co_filename, frame.f_lineno)
 
 
 def caller_of(frame: FrameType) -> str | None:
@@ -88,11 +87,9 @@ def caller_of(frame: FrameType) -> str | None:
     """
     if not _in_package(frame.f_code.co_filename):
         return None
-    outer = frame.f_back
-    while outer is not None:
+    for outer, _ in walk_stack(frame):
         if owner(outer.f_code) == "user" and not _in_package(outer.f_code.co_filename):
             return line_of(outer)
-        outer = outer.f_back
     return None
 
 
@@ -168,7 +165,7 @@ _shown_path = lru_cache(maxsize=4096)(shown_path)
 
 def place(file: str, line: int) -> str:
     """`file:line`, the file as `shown_path` has it."""
-    return f"{shown_path(file)}:{line}"
+    return f"{_shown_path(file)}:{line}"
 
 
 def getitem_line(dataset: object) -> str | None:
