@@ -12,7 +12,6 @@ from recipes.cases.verdicts import verdict
 from recipes.claims.bench import Batch, ClaimBench, Training, same, sgd
 from recipes.claims.published import CHECKPOINTING
 from trainperf.audit import Audit
-from trainperf.audit.allocations import memory_use
 
 
 TIMES = 4
@@ -82,7 +81,7 @@ def _bound(training: Training, batch: Batch) -> Callable[[], Tensor]:
 def _activations(model: nn.Module, step: Callable[[], Tensor]) -> int:
     with Audit(model) as audit:
         step()
-    return memory_use(audit.allocations.timeline).activations_bytes or 0
+    return audit.allocations.use().activations_bytes or 0
 
 
 class _Blocks(nn.Module):

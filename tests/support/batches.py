@@ -26,7 +26,6 @@ class Batch:
         return LoaderAnatomy(
             batches=31,
             workers=self.workers,
-            timed_workers=max(1, self.workers),
             kind="map",
             dataset="Images",
             samples=self.samples,
@@ -38,9 +37,7 @@ class Batch:
             pinning=None if self.pinning is None else self._spread(self.pinning),
             packing_s=self.packing / 1e3,
             receiving_s=self.receiving / 1e3,
-            interval_s=None,
             start_s=start_s,
-            took_s=1.0,
             tensor_s=1e-6,
             getitem_line="images.py:12",
             collate_line="images.py:40",

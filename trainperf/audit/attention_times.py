@@ -4,16 +4,16 @@ Its kernels are no matrix products: in bf16 they take from as long as in fp32 to
 long, by the size.  So each size is timed, after the fit, in some tens of milliseconds.
 """
 
-from collections.abc import Callable
+from collections import defaultdict
 from functools import partial
+from heapq import nlargest
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from trainperf.audit.chip_benchmark import PRECISIONS
+from trainperf.audit.chip_benchmark import PRECISIONS, fastest_s
 from trainperf.core.artifacts.audit import AttentionTime, StepAudit
 from trainperf.core.machine.chips import Chip
-from trainperf.core.machine.clocks import monotonic_ns
 
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -21,11 +21,8 @@ Shapes = tuple[tuple[int, ...], ...]
 MOST = 3
 """Sizes: a network has few, and the heaviest decide."""
 
-TURNS = 8
-"""Calls in each precision, in turns: what else runs slows both alike, and rarely all of them."""
-
-LONGEST_NS = 100_000_000
-"""For the turns of a size."""
+BUDGET_S = 0.05
+"""For a size in a precision."""
 
 LONGEST_S = 0.01
 """A forward that takes longer is not repeated for this."""
@@ -39,48 +36,32 @@ def time_attention(audit: StepAudit, chip: Chip) -> tuple[AttentionTime, ...]:
     peaks = chip.flops_per_s
     if audit.device != "cpu" or peaks.get("bf16", 0.0) < 2 * peaks.get("fp32", 0.0):
         return ()
-    spent: dict[Shapes, float] = {}
+    spent_s: dict[Shapes, float] = defaultdict(float)
     for use in audit.of(["forward"]):
         short = (use.busy_s or use.host_s) / use.calls <= LONGEST_S
         shapes = use.shapes[:3]
         # With fewer heads for keys and values it is called in another way.
         usual = len(shapes) == 3 and len({shape[:-2] for shape in shapes}) == 1
         if use.is_fused_attention and use.precision == "fp32" and short and usual:
-            spent[shapes] = spent.get(shapes, 0.0) + use.busy_s
-    heaviest = sorted(spent, key=lambda shapes: -spent[shapes])[:MOST]
+            spent_s[shapes] += use.busy_s
     # Whatever mode the caller of the fit is in.
     with torch.inference_mode(mode=False), torch.enable_grad():
         return tuple(
-            AttentionTime(shapes=shapes, seconds=_fastest_s(shapes, ("fp32", "bf16")))
-            for shapes in heaviest
+            AttentionTime(
+                shapes=shapes, seconds={name: _pass_s(shapes, name) for name in ("fp32", "bf16")}
+            )
+            for shapes in nlargest(MOST, spent_s, key=spent_s.__getitem__)
         )
 
 
-def _fastest_s(shapes: Shapes, precisions: tuple[str, ...]) -> dict[str, float]:
-    """Seconds of forward and backward in each precision, the shortest of several calls."""
-    acts = {precision: _act(shapes, precision) for precision in precisions}
-    times: dict[str, list[int]] = {precision: [] for precision in precisions}
-    for act in acts.values():
-        act()
-    started = monotonic_ns()
-    for _ in range(TURNS):
-        if monotonic_ns() - started > LONGEST_NS:
-            break
-        for precision, act in acts.items():
-            begin = monotonic_ns()
-            act()
-            times[precision].append(monotonic_ns() - begin)
-    return {precision: min(each) / 1e9 for precision, each in times.items()}
-
-
-def _act(shapes: Shapes, precision: str) -> Callable[[], object]:
-    """Forward and backward in a precision."""
+def _pass_s(shapes: Shapes, precision: str) -> float:
+    """Seconds of forward and backward in a precision, the shortest of several."""
     ones = partial(torch.ones, dtype=PRECISIONS[precision], device="cpu")
-    queries, keys, values = (ones(shape, requires_grad=True) for shape in shapes)
+    query, key, value = (ones(shape, requires_grad=True) for shape in shapes)
     gradient = ones(*shapes[0][:-1], shapes[2][-1])
 
     def act() -> object:
-        mixed = scaled_dot_product_attention(queries, keys, values)
-        return torch.autograd.grad(mixed, (queries, keys, values), gradient)
+        mixed = scaled_dot_product_attention(query, key, value)
+        return torch.autograd.grad(mixed, (query, key, value), gradient)
 
-    return act
+    return fastest_s(act, gradient.device, BUDGET_S)

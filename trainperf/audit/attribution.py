@@ -17,7 +17,12 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from torch.optim.optimizer import Optimizer
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.hooks import RemovableHandle
 from typing_extensions import ParamSpec, Self
 
 from trainperf.audit.operator_call import Site
@@ -26,6 +31,7 @@ from trainperf.audit.stack_frames import (
     caller_of,
     frames,
     in_closure,
+    in_update,
     is_torchmetrics,
     line_of,
 )
@@ -49,14 +55,23 @@ def as_it_is(function: Callable[P, None]) -> Callable[P, None]:
 
 
 class Attribution:
-    """Follows modules and the autograd graph while it is entered, and updates that it is told of.
+    """Follows modules, the autograd graph and updates while it is entered.
+
+    PyTorch goes through its hooks around an update while it calls them: one that is taken away
+    meanwhile raises in the user's training.  Amid an update they fall silent only, until `release`.
 
     Args:
         root: Module that the others are named from; by default the outermost one that is called.
         shield: Wraps what torch calls, so that a fault of ours ends the audit only.
+        updated: Called with the optimizer of each update that has been made.
     """
 
-    def __init__(self, root: nn.Module | None = None, shield: Shield = as_it_is) -> None:
+    def __init__(
+        self,
+        root: nn.Module | None,
+        shield: Shield,
+        updated: Callable[[Optimizer], None],
+    ) -> None:
         self._root = root
         self._shield = shield
         self._names: dict[int, tuple[str, nn.Module]] = {}
@@ -69,10 +84,13 @@ class Attribution:
         """Modules, by identity, that are given what needs a gradient."""
         self._held: set[int] = set()
         """Weights, by identity, of the optimizers that stepped."""
+        self._updated_too = updated
         self._updating = 0
         self._sites: dict[int, Site] = {}
         """Sequence number of a graph node to the call that made it."""
         self._hooks = ExitStack()
+        self._update_hooks: list[RemovableHandle] = []
+        self._entered = False
         self.left_ns = math.inf
         """Processor time that looking at operators may still take; below zero they are let pass.
 
@@ -88,11 +106,24 @@ class Attribution:
             register_module_forward_hook(shield(self._leave_module), always_call=True),
         ):
             self._hooks.callback(handle.remove)
+        self.release()
+        self._entered = True
+        self._update_hooks = [
+            register_optimizer_step_pre_hook(shield(self._update)),
+            register_optimizer_step_post_hook(shield(self._updated)),
+        ]
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._hooks.close()
-        self._updating = 0
+        self._updating, self._entered = 0, False
+        if not in_update():
+            self.release()
+
+    def release(self) -> None:
+        """Leave no hook behind; call it outside of any update."""
+        while self._update_hooks:
+            self._update_hooks.pop().remove()
 
     def here(self) -> tuple[Part, Site]:
         """Part and place of the operator call that is being dispatched."""
@@ -168,14 +199,15 @@ class Attribution:
             if id(module) not in self._fed and weights[path] and not weights[path] & self._held
         )
 
-    def update(self, optimizer: Optimizer) -> None:
-        """Take an update that begins."""
-        self._updating += 1
-        self._held.update(id(p) for group in optimizer.param_groups for p in group["params"])
+    def _update(self, optimizer: Optimizer, *_: object) -> None:
+        if self._entered:
+            self._updating += 1
+            self._held.update(id(p) for group in optimizer.param_groups for p in group["params"])
 
-    def updated(self) -> None:
-        """Take the end of one."""
-        self._updating -= 1
+    def _updated(self, optimizer: Optimizer, *_: object) -> None:
+        if self._entered:
+            self._updating = max(0, self._updating - 1)  # entered amid the update, in its closure
+            self._updated_too(optimizer)
 
 
 def _nodes() -> int:

@@ -58,8 +58,7 @@ def probe(device: torch.device, *, budget_s: float = BUDGET_S) -> Chip:
         budget_s: For all of it; less of it is a worse best.
     """
     with torch.no_grad():
-        rounds = [_measure(device, budget_s / _ROUNDS) for _ in range(_ROUNDS)]
-    return best_of(rounds)
+        return best_of([_measure(device, budget_s / _ROUNDS) for _ in range(_ROUNDS)])
 
 
 def best_of(chips: Sequence[Chip]) -> Chip:
@@ -83,25 +82,15 @@ def _of_each(
 
 
 def _measure(device: torch.device, budget_s: float) -> Chip:
-    dtypes = dict(PRECISIONS)
-    if accelerator_of(device).has_tf32:
-        dtypes["tf32"] = torch.float32
-    each_s = budget_s / (len(dtypes) + 2)
-    rates = {}
-    for name, dtype in dtypes.items():
-        with _products_of_fp32("tf32" if name == "tf32" else "ieee"):
-            rates[name] = _product(dtype, device, each_s)
+    names = [*PRECISIONS, *(["tf32"] if accelerator_of(device).has_tf32 else [])]
+    each_s = budget_s / (len(names) + 2)
     return Chip(
         name=device_name(device),
-        flops_per_s=rates,
+        flops_per_s={name: _product(name, device, each_s) for name in names},
         memory_bytes_per_s=_bandwidth(device, each_s),
         link_bytes_per_s=None,
         launch_s=_launch(device, each_s),
-        product_s={
-            name: _small_product(dtype, device)
-            for name, dtype in PRECISIONS.items()
-            if device.type == "cpu"
-        },
+        product_s=_small_products_s() if device.type == "cpu" else {},
         source=SOURCE,
     )
 
@@ -121,28 +110,26 @@ def _products_of_fp32(precision: str) -> Iterator[None]:
         setattr(switch, name, before)
 
 
-def _product(dtype: torch.dtype, device: torch.device, budget_s: float) -> float:
+def _product(name: str, device: torch.device, budget_s: float) -> float:
     """FLOP/s of the fastest square product that the budget allows to be repeated."""
-    best = 0.0
-    size, spent_s = 256, 0.0
-    while spent_s < budget_s and size <= 8192:
-        ones = torch.ones(size, size, dtype=dtype, device=device)
-        product = partial(torch.mm, ones, ones, out=torch.empty_like(ones))
-        least_s, took_s = fastest(product, device, budget_s / 4)
-        best = max(best, 2 * size**3 / least_s)
-        spent_s += took_s
-        # The next one takes eight times as long: it has to fit three times.
-        if 24 * least_s > budget_s - spent_s:
-            break
-        size *= 2
+    best, size, least_s = 0.0, 256, 0.0
+    with _products_of_fp32("tf32" if name == "tf32" else "ieee"):
+        # The next one takes eight times as long as the one before: it has to fit three times.
+        while size <= 8192 and 24 * least_s <= budget_s:
+            dtype = PRECISIONS.get(name, torch.float32)
+            ones = torch.ones(size, size, dtype=dtype, device=device)
+            product = partial(torch.mm, ones, ones, out=torch.empty_like(ones))
+            least_s = fastest_s(product, device, budget_s / 4)
+            best = max(best, 2 * size**3 / least_s)
+            size *= 2
     return best
 
 
-def _small_product(dtype: torch.dtype, device: torch.device) -> float:
-    """Seconds of a product so small that its arithmetic takes next to none of them."""
+def _small_products_s() -> dict[str, float]:
+    """Of products on the CPU so small that their arithmetic takes next to none of the time."""
     # Smaller ones are computed by other kernels than those of a network.
-    small = torch.ones(64, 64, dtype=dtype, device=device)
-    return fastest(partial(torch.mm, small, small), device, 0.01)[0]
+    small = {name: torch.ones(64, 64, dtype=dtype) for name, dtype in PRECISIONS.items()}
+    return {name: fastest_s(partial(torch.mm, x, x), x.device, 0.01) for name, x in small.items()}
 
 
 def _bandwidth(device: torch.device, budget_s: float) -> float:
@@ -150,43 +137,33 @@ def _bandwidth(device: torch.device, budget_s: float) -> float:
     # Beyond the caches; on accelerators more, since they are larger and faster.
     size = 1 << 27 if device.type == "cpu" else 1 << 30
     source = torch.ones(size // 4, device=device)
-    target = torch.empty_like(source)
-    copy_s, _ = fastest(lambda: target.copy_(source), device, budget_s / 2)
-    sum_s, _ = fastest(source.sum, device, budget_s / 2)
+    copy = partial(torch.empty_like(source).copy_, source)
+    copy_s, sum_s = (fastest_s(act, device, budget_s / 2) for act in (copy, source.sum))
     return max(2 * size / copy_s, size / sum_s)
 
 
 def _launch(device: torch.device, budget_s: float) -> float:
-    """Host time of a call that computes next to nothing; the device is not waited for."""
-    tiny = torch.ones(1, device=device)
-
-    def hundred() -> None:
-        for _ in range(100):
-            tiny.add_(1.0)
-
-    return fastest(hundred, device, budget_s / 4)[0] / 100
+    """Host time of a call that computes next to nothing; only the last of many is waited for."""
+    return fastest_s(partial(torch.ones(1, device=device).add_, 1.0), device, budget_s / 4)
 
 
-def fastest(
-    act: Callable[[], object], device: torch.device, budget_s: float
-) -> tuple[float, float]:
-    """The shortest of three runs or more after one to warm up, and what all of them took.
+def fastest_s(act: Callable[[], object], device: torch.device, budget_s: float) -> float:
+    """Seconds of *act* in the fastest of the runs that fit into the budget, after one to warm up.
 
-    Fewer where they take several times the budget.
+    A run is as many calls as reading the clock needs to be small against, and ends on an idle
+    device.
     """
-    drain = accelerator_of(device).synchronize
-    act()
-    begin = monotonic_ns()
-    runs_ns: list[int] = []
-    spent_s = 0.0
-    while spent_s <= 3 * budget_s and (len(runs_ns) < 3 or spent_s < budget_s):
-        drain()
-        start = monotonic_ns()
-        act()
-        drain()
-        runs_ns.append(monotonic_ns() - start)
-        spent_s = (monotonic_ns() - begin) / 1e9
-    return (min(runs_ns) or 1) / 1e9, spent_s
+    from torch.utils.benchmark import Timer  # noqa: PLC0415 a quarter of a second, after the fit
+
+    accelerator = accelerator_of(device)
+
+    def drained_s() -> float:
+        accelerator.synchronize()
+        return monotonic_ns() / 1e9
+
+    threads = torch.get_num_threads()
+    timer = Timer("act()", timer=drained_s, globals={"act": act}, num_threads=threads)
+    return min(timer.blocked_autorange(min_run_time=budget_s).times)
 
 
 _CPUS = Path("/sys/devices/system/cpu")

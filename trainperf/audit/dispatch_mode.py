@@ -1,7 +1,6 @@
 """Dispatch mode that records every operator call of a step, below autograd and autocast."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from threading import get_ident
 
@@ -12,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Self
 
 from trainperf.audit.allocations import Allocations
-from trainperf.audit.attribution import Attribution, Shield, as_it_is
+from trainperf.audit.attribution import Attribution, Shield
 from trainperf.audit.flops import work_of
 from trainperf.audit.nested import tensors_in
 from trainperf.audit.operator_call import (
@@ -41,9 +40,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     supports_higher_order_operators = True
     """Operators that are given functions, such as flex attention, are one call like any other."""
 
-    def __init__(
-        self, where: Attribution, allocations: Allocations, shield: Shield = as_it_is
-    ) -> None:
+    def __init__(self, where: Attribution, allocations: Allocations, shield: Shield) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls: list[Call] = []
         self.views = 0
@@ -52,13 +49,18 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""
         self._constants = Constants()
-        self._between = _Between()
+        self._place: tuple[Part, int] | None = None
+        """Part of the step and thread of the last call."""
+        self._since_ns = 0
+        """When the last operator of them that moves something had been looked at.
+
+        What the audit took for views after it is added: only what passes without it counts."""
         self._observed = shield(self._observe)
 
     def __enter__(self) -> Self:
         """What ran since it was left may have used the memory of any tensor it had seen."""
-        self._constants.forget()
-        self._between = _Between()
+        self._constants = Constants()
+        self._place = None
         super().__enter__()  # type: ignore[no-untyped-call]  # same
         return self
 
@@ -81,18 +83,17 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             if _is_composite(func):
                 with self:
                     return func.decompose(*args, **given)
-        busy, start = thread_ns(), monotonic_ns()
+        busy_ns, start_ns = thread_ns(), monotonic_ns()
         out = func(*args, **given)
-        end, done = monotonic_ns(), thread_ns()
-        took = _Took(
-            host_ns=end - start,
-            busy_ns=done - busy,
-            before_ns=self._between.until(start),
-        )
+        end_ns, done_ns = monotonic_ns(), thread_ns()
+        operators = len(self.calls)
         if not is_traced(out):
-            self._observed(func, args, given, out, took)
-        self._where.left_ns -= thread_ns() - done
-        self._between.since(monotonic_ns())
+            times = (start_ns, end_ns - start_ns, done_ns - busy_ns)
+            self._observed(func, args, given, out, times)
+        self._where.left_ns -= thread_ns() - done_ns
+        looked_ns = monotonic_ns()
+        is_view = len(self.calls) == operators
+        self._since_ns = self._since_ns + looked_ns - end_ns if is_view else looked_ns
         return out
 
     def _observe(
@@ -101,27 +102,25 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         args: Sequence[object],
         kwargs: Mapping[str, object],
         out: object,
-        took: "_Took",
+        times: tuple[int, int, int],
     ) -> None:
+        """Take a call: *times* are when it began, how long it took and computed."""
+        start_ns, host_ns, busy_ns = times
         part, site = self._where.here()
+        if self._place != (part, get_ident()):  # backward may run on a thread of its own
+            self._place, self._since_ns = (part, get_ident()), start_ns
         given, results = tensors_in(args) + tensors_in(kwargs), tensors_in(out)
-        layouts, storages = [], []
-        for tensor in given + results:
-            layout, storage = layout_of(tensor)
-            layouts.append(layout)
-            storages.append(storage)
+        looked = [layout_of(tensor) for tensor in given + results]
+        storages = [storage for _, storage in looked]
         # What a call is, is looked at once: a step has many times as many calls as kinds of them.
         first: dict[int, int] = {}
         aliases = tuple(first.setdefault(key, place) for place, key in enumerate(storages))
-        alike = (func, len(given), aliases, *layouts)
+        alike = (func, len(given), aliases, *(layout for layout, _ in looked))
         like = self._kinds.get(alike)
         if like is None or name_of(func) in _COUNTS_BY_CONTENT:
             like = self._kinds[alike] = _like(func, args, kwargs, out, first)
-        before_ns = self._between.take(part, took, counts=bool(like.places))
-        inputs = set(storages[: len(given)])
-        fresh = [
-            t for t, key in zip(results, storages[len(given) :], strict=True) if key not in inputs
-        ]
+        of_results = zip(results, storages[len(given) :], strict=True)
+        fresh = [tensor for tensor, key in of_results if key not in storages[: len(given)]]
         self._allocations.observe(part, site, fresh)
         if not like.places:
             self.views += 1
@@ -136,9 +135,9 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 site=site,
                 like=like,
                 accesses=accesses,
-                host_ns=took.host_ns,
-                busy_ns=min(took.busy_ns, took.host_ns),
-                before_ns=before_ns,
+                host_ns=host_ns,
+                busy_ns=min(busy_ns, host_ns),
+                before_ns=start_ns - self._since_ns,
                 constant=self._constants.made_by(like, accesses),
             )
         )
@@ -168,45 +167,7 @@ def _like(
         devices=frozenset(_devices(given, results)),
         work=work,
         result_dtype=next((dtype_name(tensor.dtype) for tensor in results), None),
-        channels_last=channels_last(func, given),
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Took:
-    """What a call took of the host."""
-
-    host_ns: int
-    busy_ns: int
-    before_ns: int
-
-
-class _Between:
-    """Adds up what passes between operators; views count as such."""
-
-    def __init__(self) -> None:
-        self._since_ns: int | None = None
-        self._thread = 0
-        self._part: Part | None = None
-        self._views_ns = 0
-
-    def since(self, now_ns: int) -> None:
-        """The audit is done with a call."""
-        self._since_ns, self._thread = now_ns, get_ident()
-
-    def until(self, now_ns: int) -> int:
-        """The next call begins; backward may run on a thread of its own."""
-        if self._since_ns is None or self._thread != get_ident():
-            return 0
-        return now_ns - self._since_ns
-
-    def take(self, part: Part, took: _Took, *, counts: bool) -> int:
-        """The time before this call, if it is no view and not the first of its part."""
-        inside = part == self._part
-        self._part = part
-        passed_ns = (self._views_ns + took.before_ns) if inside else 0
-        self._views_ns = 0 if counts else passed_ns + took.host_ns
-        return passed_ns
 
 
 @lru_cache(maxsize=256)
@@ -256,17 +217,6 @@ def _allows_tf32(convolves: bool) -> bool:  # noqa: FBT001 one caller
     return bool(chosen == "tf32")
 
 
-def channels_last(func: Operator, given: Sequence[torch.Tensor]) -> bool | None:
-    """Whether a convolution over images was given its channels last; `None` for anything else."""
-    if name_of(func) not in ("convolution", "_convolution", "convolution_backward"):
-        return None
-    # Backward is given the gradient first, forward the input; either may come in any layout.
-    image = given[0]
-    if image.dim() != 4 or image.shape[1] == 1:
-        return None
-    return image.is_contiguous(memory_format=torch.channels_last)
-
-
 def _devices(given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> set[str]:
     """Device types involved; a number in a tensor of no dimensions moves nothing between them."""
     wide = [tensor for tensor in given if tensor.dim()] or given
@@ -278,10 +228,6 @@ class Constants:
 
     def __init__(self) -> None:
         self._held: set[int] = set()
-
-    def forget(self) -> None:
-        """Forget everything: memory was used unobserved."""
-        self._held.clear()
 
     def allocated(self, func: Operator, out: object) -> None:
         """A call moved nothing: what it allocated has unknown contents, a view keeps its own."""

@@ -12,7 +12,7 @@ from math import prod
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 from trainperf.audit.nested import tensors_in
 from trainperf.audit.operator_call import Operator, OperatorWork, name_of, names
@@ -35,9 +35,7 @@ def work_of(
     if matmul is not None:
         # Attention that keeps no scores computes them again in backward: one of its five products.
         repeated = matmul // 5 if name in _REPEATS else 0
-        return OperatorWork(
-            kind="matmul", flops=matmul, matmul_flops=matmul, repeated_flops=repeated
-        )
+        return OperatorWork(kind="matmul", flops=matmul, repeated_flops=repeated)
     return elementwise(func, args, out)
 
 
@@ -70,23 +68,18 @@ def _product(args: Sequence[object], first: int) -> int:
 
 def _attention(args: Sequence[object]) -> int:
     """Scores and weighted sum of values; a causal mask saves nothing, as in torch's counts."""
-    return _scores(args[0], args[1]) + _weighted(args[0], args[1], args[2])
+    return int(sdpa_flop_count(*_one_head_each(args[:3])))  # type: ignore[no-untyped-call]
 
 
 def _attention_backward(args: Sequence[object]) -> int:
     """Five products: scores again, and two gradients for each of the two of forward."""
-    _, query, key, value = args[:4]
-    return 3 * _scores(query, key) + 2 * _weighted(query, key, value)
+    return int(sdpa_backward_flop_count(*_one_head_each(args[:4])))  # type: ignore[no-untyped-call]
 
 
-def _scores(query: object, key: object) -> int:
-    *batch, rows, width = _shape(query)
-    return 2 * prod(batch) * rows * width * _shape(key)[-2]
-
-
-def _weighted(query: object, key: object, value: object) -> int:
-    *batch, rows, _ = _shape(query)
-    return 2 * prod(batch) * rows * _shape(key)[-2] * _shape(value)[-1]
+def _one_head_each(tensors: Sequence[object]) -> list[Shape]:
+    """Shapes of attention's tensors as if no heads of queries shared keys and values."""
+    heads = _shape(tensors[0])[:-2]
+    return [(*heads, *_shape(tensor)[-2:]) for tensor in tensors]
 
 
 def _recurrent(args: Sequence[object]) -> int:
@@ -102,6 +95,9 @@ def _cudnn_recurrent(args: Sequence[object]) -> int:
     return 2 * prod(_shape(args[0])[:-1]) * matrices
 
 
+_KERNELS = ("flash_attention_for_cpu", "fused_attention_overrideable")
+"""Those of which torch has the formula, and no entry."""
+
 _CONTRACTIONS: dict[str, Formula] = {
     **dict.fromkeys(("mv", "dot", "vdot"), lambda args: 2 * prod(_shape(args[0]))),
     "addmv": lambda args: 2 * prod(_shape(args[1])),  # (self, matrix, vector)
@@ -113,10 +109,10 @@ _CONTRACTIONS: dict[str, Formula] = {
     "mkldnn_rnn_layer_backward": lambda args: 2 * _recurrent(args),
     "_cudnn_rnn": _cudnn_recurrent,
     "_cudnn_rnn_backward": lambda args: 2 * _cudnn_recurrent(args),
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "_scaled_dot_product_fused_attention_overrideable": _attention,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
-    "_scaled_dot_product_fused_attention_overrideable_backward": _attention_backward,
+    **dict.fromkeys((f"_scaled_dot_product_{kernel}" for kernel in _KERNELS), _attention),
+    **dict.fromkeys(
+        (f"_scaled_dot_product_{kernel}_backward" for kernel in _KERNELS), _attention_backward
+    ),
 }
 
 _REPEATS = names(

@@ -9,9 +9,10 @@ import gc
 import inspect
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import CellType, FrameType, FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +20,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from trainperf.audit.allocations import storage_of
-from trainperf.audit.stack_frames import filled, filled_in
-from trainperf.audit.stack_frames import owner as owner_of_code
+from trainperf.audit.stack_frames import filled, filled_in, frames
 from trainperf.core.artifacts.memory import Holder
 
 
@@ -30,11 +30,8 @@ LEAST = 8
 SHOWN = 3
 """Containers that are named: naming one walks all objects."""
 
-_MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
-_SEQUENCES = frozenset({list, tuple, deque, set})
-_CONTAINERS = _MAPPINGS | _SEQUENCES - {tuple}
-_Sizes = dict[int, int]
-"""Identity of the memory to its size."""
+_CONTAINERS = frozenset({dict, OrderedDict, defaultdict, list, deque, set})
+"""Plain ones: one of another class might compute what it is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +39,9 @@ class _Gathered:
     """A container and what is in it."""
 
     container: object
-    count: int
     graphs: int
-    sizes: _Sizes
+    sizes: dict[int, int]
+    """Identity of the memory to its size."""
 
     @property
     def size_bytes(self) -> int:
@@ -63,34 +60,34 @@ def holders(
     """
     gc.collect()  # garbage is held by nobody
     gatherings = [
-        gathered
+        _gathered(container, named, since)
         for container in gc.get_objects()
         if type(container) in _CONTAINERS and _may_hold(container)
-        for gathered in _gathered(container, named, since)
     ]
+    gatherings = [each for each in gatherings if len(each.sizes) >= LEAST]
     gatherings.sort(key=lambda gathered: (-(gathered.graphs >= LEAST), -gathered.size_bytes))
-    return tuple(_holder(each, line_of) for each in _outermost(gatherings)[:SHOWN])
+    outermost: list[_Gathered] = []
+    for inner in gatherings:
+        if not any(inner.sizes.keys() <= outer.sizes.keys() for outer in outermost):
+            outermost.append(inner)
+    return tuple(_holder(each, line_of) for each in outermost[:SHOWN])
 
 
-def _may_hold(container: object) -> bool:
-    """By its newest element: to look at all of all containers would take seconds."""
-    newest = _newest(container)
-    return _is_data(newest) or any(map(_is_data, _inside(newest)))
+def _may_hold(container: Any) -> bool:  # noqa: ANN401 one of the plain ones
+    """By one element, of a list the newest: to look at all of all containers would take seconds."""
+    if not container:
+        return False
+    ends = isinstance(container, list | deque)
+    element = container[-1] if ends else next(iter(_inside(container)))
+    return _is_data(element) or any(map(_is_data, _inside(element)))
 
 
-def _newest(container: object) -> object:
-    if not isinstance(container, dict | list | deque | set) or not container:
-        return None
-    if isinstance(container, dict):
-        return next(reversed(container.values()))
-    return next(iter(container)) if isinstance(container, set) else container[-1]
-
-
-def _inside(element: object) -> list[object]:
-    """What a plain container holds; one of another class might compute what it is asked for."""
-    if type(element) in _MAPPINGS:
-        return list(element.values())  # type: ignore[attr-defined]  # checked by its exact type
-    return list(element) if type(element) in _SEQUENCES else []  # type: ignore[call-overload]  # same
+def _inside(element: Any) -> Collection[object]:  # noqa: ANN401 anything
+    """What a plain container holds; nothing for anything else."""
+    if type(element) is tuple or type(element) in _CONTAINERS:
+        values: Collection[object] = element.values() if isinstance(element, dict) else element
+        return values
+    return ()
 
 
 def _is_data(value: object) -> bool:
@@ -98,17 +95,17 @@ def _is_data(value: object) -> bool:
     return issubclass(type(value), (Tensor, np.ndarray))
 
 
-def _gathered(container: object, named: Collection[int], since: int) -> Iterator[_Gathered]:
-    sizes: _Sizes = {}
-    count = graphs = 0
-    for element in _elements(container):
-        identity, size = _memory(element)
-        if size and identity not in named and identity not in sizes:
-            sizes[identity] = size
-            count += 1
-            graphs += _number(element) >= since
-    if count >= LEAST:
-        yield _Gathered(container=container, count=count, graphs=graphs, sizes=sizes)
+def _gathered(container: object, named: Collection[int], since: int) -> _Gathered:
+    """Tensors and arrays in it, and one level deeper; what shares memory counts once."""
+    sizes: dict[int, int] = {}
+    graphs = 0
+    for element in list(_inside(container)):
+        for each in (element, *_inside(element)):
+            identity, size = _memory(each) if _is_data(each) else (0, 0)
+            if size and identity not in named and identity not in sizes:
+                sizes[identity] = size
+                graphs += _graph_number(each) >= since
+    return _Gathered(container=container, graphs=graphs, sizes=sizes)
 
 
 def graphs_made() -> int:
@@ -116,188 +113,114 @@ def graphs_made() -> int:
     return int(torch._C._autograd._get_sequence_nr())  # noqa: SLF001 no public name
 
 
-def _number(element: object) -> int:
+def _graph_number(element: object) -> int:
     """Number of the node that made a tensor; negative for what hangs on no graph."""
     node = element.grad_fn if isinstance(element, Tensor) else None
     return -1 if node is None else int(node._sequence_nr())  # noqa: SLF001 same
 
 
-def _elements(container: object) -> Iterator[object]:
-    """Tensors and arrays in it, and one level deeper."""
-    for element in _inside(container):
-        if _is_data(element):
-            yield element
-        else:
-            yield from filter(_is_data, _inside(element))
-
-
-def _memory(element: object) -> tuple[int, int]:
+def _memory(element: Any) -> tuple[int, int]:  # noqa: ANN401 a tensor or an array
     """Identity and size of the memory behind an element; views share it.
 
     0 for what stands for a tensor without its data, as compilers leave some behind.
     """
-    if isinstance(element, Tensor):
-        if element.device.type == "meta" or isinstance(element, FakeTensor):
-            return id(element), 0
-        if element.layout is not torch.strided:
-            return id(element), element.numel() * element.element_size()
-        try:
-            size = element.untyped_storage().nbytes()
-        except NotImplementedError:  # of a wrapper, as in `vmap`: the data is another tensor's
-            return id(element), 0
-        # Another compiler's stand-in has a symbol for its size.
-        return storage_of(element), size if isinstance(size, int) else 0
-    if isinstance(element, np.ndarray):
+    if not isinstance(element, Tensor):
         whole = element.base if isinstance(element.base, np.ndarray) else element
         return id(whole), whole.nbytes
-    return id(element), 0
-
-
-def _outermost(gatherings: list[_Gathered]) -> list[_Gathered]:
-    """Without those whose memory is all in a container before them."""
-    outermost: list[_Gathered] = []
-    for inner in gatherings:
-        if not any(inner.sizes.keys() <= outer.sizes.keys() for outer in outermost):
-            outermost.append(inner)
-    return outermost
+    if element.device.type == "meta" or isinstance(element, FakeTensor):
+        return id(element), 0
+    if element.layout is not torch.strided:
+        return id(element), element.numel() * element.element_size()
+    try:
+        size = element.untyped_storage().nbytes()
+    except NotImplementedError:  # of a wrapper, as in `vmap`: the data is another tensor's
+        return id(element), 0
+    # Another compiler's stand-in has a symbol for its size.
+    return storage_of(element), size if isinstance(size, int) else 0
 
 
 def _holder(gathered: _Gathered, line_of: Callable[[int], str | None]) -> Holder:
-    owner = owner_of(gathered.container) or Owner(name="")
-    kind = type(gathered.container).__name__
+    name, where = next(_owners(gathered.container), ("", ""))
     lines = (line_of(identity) for identity in gathered.sizes)
     return Holder(
-        kind=kind,
-        name=owner.name,
-        where=owner.where,
-        count=gathered.count,
+        kind=type(gathered.container).__name__,
+        name=name,
+        where=where,
+        count=len(gathered.sizes),
         graphs=gathered.graphs,
         size_bytes=gathered.size_bytes,
         made_at=next(filter(None, lines), ""),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """A name for an object, and where that name is filled."""
-
-    name: str
-    where: str = ""
-
-
 _DEEPEST = 3
 """Containers inside containers that are looked through to find a name."""
 
 
-def owner_of(held: object, depth: int = 0) -> Owner | None:
-    """The first of: an attribute, a variable of a running function, a closure, a global."""
+def _owners(held: object, depth: int = _DEEPEST) -> Iterator[tuple[str, str]]:
+    """Names of an object, and where each is filled.
+
+    Attributes and globals first, then variables of running functions, then closures; then those of
+    a container around it.
+    """
     referrers = gc.get_referrers(held)
-    owner = (
-        _first(_attribute(referrer, held) for referrer in referrers)
-        or _variable(held)
-        or _first(_closure(referrer) for referrer in referrers)
-        or _first(_global(referrer, held) for referrer in referrers)
-    )
-    if owner is not None or depth >= _DEEPEST:
-        return owner
     for referrer in referrers:
+        yield from _attribute(referrer, held)
+    yield from _variable(held)
+    for referrer in referrers:
+        if isinstance(referrer, CellType):
+            yield from _closure(referrer)
+    for referrer in referrers if depth else ():
         if type(referrer) in (list, tuple, dict):
-            outer = owner_of(referrer, depth + 1)
-            if outer is not None:
-                return Owner(name=f"{outer.name}[{_key(referrer, held)}]", where=outer.where)
-    return None
+            yield from ((f"{name}[…]", where) for name, where in _owners(referrer, depth - 1))
 
 
-def _first(candidates: Iterable[Owner | None]) -> Owner | None:
-    return next((owner for owner in candidates if owner is not None), None)
-
-
-def _attribute(referrer: object, held: object) -> Owner | None:
-    """Attribute of an instance; since Python 3.11 one may refer to its values without a dict."""
-    if isinstance(referrer, (FrameType, FunctionType, ModuleType, CellType, type)):
-        return None
-    if not isinstance(referrer, dict):
-        return _of_instance(referrer, held)
-    return _first(
-        _of_instance(instance, held)
-        for instance in gc.get_referrers(referrer)
-        if not isinstance(instance, (FrameType, ModuleType, FunctionType, type))
-    )
-
-
-def _of_instance(instance: object, held: object) -> Owner | None:
-    try:
-        own = object.__getattribute__(instance, "__dict__")
-    except AttributeError:
-        return None
-    name = _name_in(own, held)
-    if name is None:
-        return None
-    kind = type(instance)
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    where = filled(file, f".{name}") if file else ""
-    return Owner(name=f"{kind.__qualname__.rpartition('.')[2]}.{name}", where=where)
-
-
-def _variable(held: object) -> Owner | None:
-    """Variable of a running function, which the collector does not know."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        name = _name_in(_variables(frame), held) if owner_of_code(frame.f_code) == "user" else None
-        if name is not None and frame.f_code.co_name == "<module>":
-            return Owner(name=name, where=filled(frame.f_code.co_filename, name))
+def _attribute(referrer: object, held: object) -> Iterator[tuple[str, str]]:
+    """An attribute of an instance, or a global of a module."""
+    if isinstance(referrer, dict) and "__name__" in referrer:
+        name, file = _name_in(referrer, held), referrer.get("__file__")
+        yield from [(name, filled(file or "", name))] if name else []
+        return
+    # Since Python 3.11 an instance may refer to its values without a dictionary.
+    for instance in gc.get_referrers(referrer) if isinstance(referrer, dict) else [referrer]:
+        kind = type(instance)
+        if issubclass(kind, (FrameType, FunctionType, ModuleType, CellType, type)):
+            continue
+        try:
+            name = _name_in(object.__getattribute__(instance, "__dict__"), held)
+        except AttributeError:
+            continue
         if name is not None:
-            return Owner(
-                name=f"{name} in {frame.f_code.co_name}()", where=filled_in(frame.f_code, name)
-            )
-        frame = frame.f_back
-    return None
+            file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+            owner = kind.__qualname__.rpartition(".")[2]
+            yield f"{owner}.{name}", filled(file or "", f".{name}")
 
 
-def _variables(frame: FrameType) -> dict[str, object]:
-    local = frame.f_locals
-    variables = dict(local)
-    # Until Python 3.12 a function keeps that copy, which would hold the user's tensors alive.
-    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(local) is dict:
-        local.clear()
-    return variables
+def _variable(held: object) -> Iterator[tuple[str, str]]:
+    """Variables of running functions, which the collector does not know."""
+    for whose, frame in frames():
+        code = frame.f_code
+        if whose != "user" or not code.co_flags & inspect.CO_OPTIMIZED:
+            continue
+        local = frame.f_locals
+        name = _name_in(dict(local), held)
+        if isinstance(local, dict):
+            # Until Python 3.12 a function keeps that copy, which would hold the user's tensors.
+            local.clear()
+        if name is not None:
+            yield f"{name} in {code.co_name}()", filled_in(code, name)
 
 
-def _closure(referrer: object) -> Owner | None:
-    if not isinstance(referrer, CellType):
-        return None
-    for function in _functions(referrer):
-        cells = function.__closure__ or ()
-        for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-            if cell is referrer:
-                variable = f"{name} in {function.__qualname__.rpartition('.')[2]}()"
-                return Owner(name=variable, where=filled_in(function.__code__, name))
-    return None
-
-
-def _functions(cell: CellType) -> Iterator[FunctionType]:
+def _closure(cell: CellType) -> Iterator[tuple[str, str]]:
     for cells in gc.get_referrers(cell):
-        if type(cells) is tuple:
-            yield from (f for f in gc.get_referrers(cells) if isinstance(f, FunctionType))
+        for function in gc.get_referrers(cells) if type(cells) is tuple else ():
+            if isinstance(function, FunctionType) and function.__closure__ is cells:
+                variables = zip(function.__code__.co_freevars, cells or (), strict=True)
+                name = next(name for name, each in variables if each is cell)
+                owner = function.__qualname__.rpartition(".")[2]
+                yield f"{name} in {owner}()", filled_in(function.__code__, name)
 
 
-def _global(referrer: object, held: object) -> Owner | None:
-    if not isinstance(referrer, dict) or "__name__" not in referrer:
-        return None
-    name = _name_in(referrer, held)
-    if name is None:
-        return None
-    file = referrer.get("__file__")
-    return Owner(name=name, where=filled(file, name) if isinstance(file, str) else "")
-
-
-def _name_in(names: object, held: object) -> str | None:
-    if not isinstance(names, Mapping):
-        return None
+def _name_in(names: Mapping[Any, object], held: object) -> str | None:
     keys = (key for key, value in names.items() if value is held)
     return next((key for key in keys if isinstance(key, str) and key.isidentifier()), None)
-
-
-def _key(container: object, held: object) -> str:
-    items = container.items() if isinstance(container, dict) else ()
-    return next((repr(key) for key, value in items if value is held), "…")

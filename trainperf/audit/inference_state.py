@@ -3,10 +3,11 @@
 Looked at from outside, before and after one forward.  Nothing here waits for a device.
 """
 
+import inspect
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import FunctionType
+from timeit import repeat
 
 import torch
 from torch import Tensor, nn
@@ -54,24 +55,15 @@ def _reads_mode(part: nn.Module) -> bool:
 
 
 def _drops(part: nn.Module) -> bool:
-    """Whether its own code drops something by its mode, with a probability that is not 0."""
-    kinds = type(part).__mro__
-    own = (each for kind in kinds[: kinds.index(nn.Module)] for each in vars(kind).values())
-    codes = [each.__code__ for each in own if isinstance(each, FunctionType)]
-    names = {name for code in codes for name in (*code.co_names, *code.co_varnames)}
+    """Whether its own forward drops something by its mode, with a probability that is not 0."""
+    code = getattr(inspect.unwrap(type(part).forward), "__code__", None)
+    names = () if code is None else (*code.co_names, *code.co_varnames)
     if "training" not in names or not any("drop" in name.lower() for name in names):
         return False
     held = {**vars(part), **dict(part.named_children())}
-    rates = [_rate(value) for name, value in held.items() if "drop" in name.lower()]
-    numbers = [rate for rate in rates if rate is not None]
-    return not numbers or max(numbers) > 0
-
-
-def _rate(value: object) -> float | None:
-    probability = value.p if isinstance(value, _DropoutNd) else value
-    if isinstance(probability, bool) or not isinstance(probability, int | float):
-        return None
-    return float(probability)
+    given = (getattr(value, "p", value) for name, value in held.items() if "drop" in name.lower())
+    rates = [rate for rate in given if type(rate) in (int, float)]
+    return not rates or max(rates) > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +132,9 @@ def node_s() -> float:
     The least of five rounds of 200 calls each, some milliseconds in all.
     """
     value = torch.ones(1, requires_grad=True)
-
-    def call_s(*, on: bool) -> float:
+    call_s = {}
+    for on in (True, False):
         with torch.set_grad_enabled(on):
-            begun = monotonic_ns()
-            for _ in range(_CALLS):
-                value.neg()
-            return (monotonic_ns() - begun) / _CALLS / 1e9
-
-    rounds = [(call_s(on=True), call_s(on=False)) for _ in range(_ROUNDS)]
-    return max(0.0, min(on for on, _ in rounds) - min(off for _, off in rounds))
+            rounds_ns = repeat(value.neg, timer=monotonic_ns, number=_CALLS, repeat=_ROUNDS)
+            call_s[on] = min(rounds_ns) / _CALLS / 1e9
+    return max(0.0, call_s[True] - call_s[False])

@@ -36,16 +36,11 @@ def tensors_in(value: object) -> list[torch.Tensor]:
     """Every tensor of an argument of an operator, lists flattened."""
     if isinstance(value, torch.Tensor):
         return [value]
-    inside: list[torch.Tensor] = []
     if isinstance(value, dict):
-        value = [*value.values()]
-    if isinstance(value, list | tuple):
-        for inner in value:
-            if isinstance(inner, torch.Tensor):
-                inside.append(inner)
-            elif isinstance(inner, list | tuple | dict):
-                inside += tensors_in(inner)
-    return inside
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for inner in value for tensor in tensors_in(inner)]
 
 
 tensors: Callable[[object], Iterable[torch.Tensor]] = walker(torch.Tensor, attributes=True)

@@ -54,8 +54,8 @@ class OperatorWork:
 
     kind: Kind
     flops: int
-    matmul_flops: int = 0
     repeated_flops: int = 0
+    """The part of a contraction's that repeats forward work."""
     counted: bool = True
     """Whether the arithmetic is known; 0 FLOPs otherwise."""
 
@@ -78,8 +78,6 @@ class CallKind:
     work: OperatorWork
     result_dtype: str | None = None
     """Of the first tensor that it returns."""
-    channels_last: bool | None = None
-    """Whether a convolution was given its channels last in memory; `None` for other operators."""
 
 
 @dataclass(slots=True, kw_only=True)

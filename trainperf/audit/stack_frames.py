@@ -10,10 +10,12 @@ import sysconfig
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Literal
 
 import torch
+from torch.optim import Optimizer
 from torch.utils.data import IterableDataset
 
 
@@ -50,12 +52,10 @@ _NO_UPDATE = ("scale", "apply_scale")
 
 def frames() -> Iterator[tuple[Owner, FrameType]]:
     """The running frames from the innermost one, those of the audit excluded."""
-    frame = inspect.currentframe()
-    while frame is not None:
+    for frame, _ in walk_stack(inspect.currentframe()):
         whose = owner(frame.f_code)
         if whose != "audit":
             yield whose, frame
-        frame = frame.f_back
 
 
 def in_closure() -> bool:
@@ -68,9 +68,16 @@ def in_closure() -> bool:
     return False
 
 
+def in_update() -> bool:
+    """Whether an optimizer's `step` goes on in this thread: torch's own wrapper around it."""
+    step = Optimizer.profile_hook_step.__code__.co_filename
+    codes = (frame.f_code for _, frame in frames())
+    return any(code.co_name == "wrapper" and code.co_filename == step for code in codes)
+
+
 def line_of(frame: FrameType) -> str:
     """`file:line`, the file as `shown_path` has it."""
-    return f"{_shown_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return place(frame.f_code.co_filename, frame.f_lineno)
 
 
 def caller_of(frame: FrameType) -> str | None:
@@ -80,11 +87,9 @@ def caller_of(frame: FrameType) -> str | None:
     """
     if not _in_package(frame.f_code.co_filename):
         return None
-    outer = frame.f_back
-    while outer is not None:
+    for outer, _ in walk_stack(frame):
         if owner(outer.f_code) == "user" and not _in_package(outer.f_code.co_filename):
             return line_of(outer)
-        outer = outer.f_back
     return None
 
 
@@ -160,7 +165,7 @@ _shown_path = lru_cache(maxsize=4096)(shown_path)
 
 def place(file: str, line: int) -> str:
     """`file:line`, the file as `shown_path` has it."""
-    return f"{shown_path(file)}:{line}"
+    return f"{_shown_path(file)}:{line}"
 
 
 def getitem_line(dataset: object) -> str | None:

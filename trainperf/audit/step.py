@@ -8,7 +8,6 @@ from contextlib import ExitStack
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 from typing_extensions import Self
 
 from trainperf.audit.allocations import Allocations, gradients
@@ -16,7 +15,6 @@ from trainperf.audit.attribution import Attribution, Shield, as_it_is
 from trainperf.audit.chip_benchmark import cache_bytes, computing, device_name
 from trainperf.audit.dispatch_mode import AuditMode
 from trainperf.audit.grouping import rows_of
-from trainperf.audit.update_hooks import UpdateHooks
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.machine.clocks import monotonic_ns
 
@@ -54,11 +52,10 @@ class Audit:
         *,
         most_ns: int | None = None,
     ) -> None:
-        self._where = Attribution(model, shield)
-        self._where.left_ns = math.inf if most_ns is None else most_ns
         self.allocations = Allocations()
         """The memory that was taken meanwhile."""
-        self._updates = UpdateHooks(shield(self._where.update), shield(self._updated))
+        self._where = Attribution(model, shield, self.allocations.updated)
+        self._where.left_ns = math.inf if most_ns is None else most_ns
         self._mode = AuditMode(self._where, self.allocations, shield)
         self._model = model
         self._entered = ExitStack()
@@ -77,8 +74,6 @@ class Audit:
         self._entered.enter_context(self._where)
         if self._model is not None:
             self.allocations.follow(gradients(self._model))
-        self._updates.attach()
-        self._entered.callback(self._updates.detach)
         self._entered.enter_context(self._mode)
         return self
 
@@ -93,11 +88,7 @@ class Audit:
 
     def release(self) -> None:
         """Leave no hook behind, where `__exit__` came amid an update; call it outside of any."""
-        self._updates.release()
-
-    def _updated(self, optimizer: Optimizer) -> None:
-        self._where.updated()
-        self.allocations.updated(optimizer)
+        self._where.release()
 
     def result(self, *, step: int | None = None, micro_batches: int = 1) -> StepAudit:
         """What was seen; after `__exit__`."""

@@ -8,11 +8,12 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
-from traceback import walk_tb
-from types import FrameType, TracebackType
+from traceback import walk_stack, walk_tb
+from types import FrameType
+from typing import NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -63,103 +64,62 @@ _MASKS = (torch.bool, torch.uint8)
 
 SCALER = "GradScaler.step() reads whether the gradients overflowed"
 
-_TORCH = f"{Path(torch.__file__).parent}{os.sep}"
-_OURS = f"{Path(__file__).parent}{os.sep}"
+_FOREIGN = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parent}{os.sep}", "<frozen")
+"""Torch's files and ours: a line of the user's is in none of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class CodeLocation:
-    """A line of the user's (of the innermost frame outside torch), and the function it is in."""
-
-    file: str
-    line: int
-    function: str
-
-    def __str__(self) -> str:
-        return f"{place(self.file, self.line)} in {self.function}" if self.line else self.file
-
-
-NOWHERE = CodeLocation(file="backward (no Python frame)", line=0, function="")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class Wait(NamedTuple):
     """An operation that waits for the device."""
 
     what: str
-    place: CodeLocation
+    where: str
+    """A line of the user's, and the function it is in."""
     on_host: bool
     """Whether its tensors are in host memory; then it waits on an accelerator only."""
 
 
-class Watch:
-    """Records waits; enter `modes` around the step."""
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
+    """Records waits of operators, also those called from C++; and what `_Called` sees."""
 
-    def __init__(self, allowed: Collection[str] = ()) -> None:
+    def __init__(self, allowed: Collection[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # as above
         self._allowed = allowed
-        self._depth = 0
         self._waits: Counter[Wait] = Counter()
         self._on_device = False
-        self.modes = (_Dispatched(self), _Called(self))
+        self.calling = False
+        """Whether a method runs that was looked at: what it dispatches is its own affair."""
 
     def waits(self) -> list[tuple[Wait, int]]:
         """The waits and their counts, in the order of their first occurrence.
 
         If the step used a device, only those of tensors on it.
         """
-        return [
-            (wait, n) for wait, n in self._waits.items() if not (self._on_device and wait.on_host)
-        ]
+        counted = self._waits.items()
+        return [(wait, n) for wait, n in counted if not (self._on_device and wait.on_host)]
 
-    def note(self, what: str, place: CodeLocation, *, on_host: bool) -> None:
-        """Remember one wait, unless it is in a function that may."""
-        if place.function not in self._allowed:
-            self._waits[Wait(what=what, place=place, on_host=on_host)] += 1
+    def note(self, what: str, lines: Iterable[tuple[FrameType, int]], *, on_host: bool) -> None:
+        """Remember one wait at the first of *lines* that is the user's, unless that one may."""
+        users = ((f, n) for f, n in lines if not f.f_code.co_filename.startswith(_FOREIGN))
+        frame, line = next(users, (None, 0))
+        if frame is None:
+            self._waits[Wait(what, "backward (no Python frame)", on_host)] += 1
+        elif frame.f_code.co_name not in self._allowed:
+            where = f"{place(frame.f_code.co_filename, line)} in {frame.f_code.co_name}"
+            self._waits[Wait(what, where, on_host)] += 1
 
-    def called(self, name: str, arguments: Sequence[object], run: Callable[[], object]) -> object:
-        """A Python call of a tensor method; what it dispatches is its own affair."""
-        if self._depth or name not in _CALLS:
-            return run()
-        self._look(_CALLS[name], arguments)
-        self._depth += 1
-        try:
-            return run()
-        finally:
-            self._depth -= 1
-
-    def dispatched(self, name: str, arguments: Sequence[object]) -> None:
-        """An operator that is about to run."""
-        self._on_device |= _any_on_device(arguments)
-        if not self._depth and name in _OPERATORS and _waits(name, arguments):
-            self._look(_OPERATORS[name], arguments)
-
-    def _look(self, what: str, arguments: Sequence[object]) -> None:
-        frame = sys._getframe()  # noqa: SLF001 the one way to the caller's line
+    def look(self, what: str, arguments: Sequence[object]) -> None:
+        """A read of some tensors."""
+        lines = list(walk_stack(sys._getframe()))  # noqa: SLF001 the one way to the caller's line
+        codes = [frame.f_code for frame, _ in lines]
+        inner = {
+            code.co_name
+            for code in takewhile(lambda code: code.co_filename.startswith(_FOREIGN), codes)
+        }
         on_host = not _any_on_device(arguments)
         self._on_device |= not on_host
-        if on_host and _within(frame, "_get_value"):
+        if on_host and "_get_value" in inner:
             return  # an optimizer's step counter is in host memory on every device
-        if _within(frame, "_maybe_opt_step"):
-            what = SCALER
-        self.note(what, location_of(frame), on_host=on_host)
-
-
-def location_of(frame: FrameType | None) -> CodeLocation:
-    """The innermost frame that is neither torch's nor ours."""
-    while frame is not None:
-        code = frame.f_code
-        if not code.co_filename.startswith((_TORCH, _OURS, "<frozen")):
-            return CodeLocation(file=code.co_filename, line=frame.f_lineno, function=code.co_name)
-        frame = frame.f_back
-    return NOWHERE
-
-
-class _Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has no types here
-    """Sees operators, also those called from C++."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # as above
-        self._watch = watch
+        self.note(SCALER if "_maybe_opt_step" in inner else what, lines, on_host=on_host)
 
     def __torch_dispatch__(
         self,
@@ -170,15 +130,17 @@ class _Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
     ) -> object:
         """Look at the operator, then run it."""
         named = kwargs or {}
-        operator = func._schema.name  # noqa: SLF001 it is nowhere else
-        self._watch.dispatched(operator, (*args, *named.values()))
+        operator, arguments = func._schema.name, (*args, *named.values())  # noqa: SLF001 nowhere else
+        self._on_device |= _any_on_device(arguments)
+        if not self.calling and operator in _OPERATORS and _waits(operator, arguments):
+            self.look(_OPERATORS[operator], arguments)
         return func(*args, **named)
 
 
 class _Called(TorchFunctionMode):
     """Sees calls of tensor methods, also those that dispatch nothing on a CPU."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: _Watch) -> None:
         super().__init__()
         self._watch = watch
 
@@ -190,9 +152,15 @@ class _Called(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Look at the call, then run it."""
-        named = kwargs or {}
-        name = getattr(func, "__name__", "")
-        return self._watch.called(name, (*args, *named.values()), lambda: func(*args, **named))
+        name, named = getattr(func, "__name__", ""), kwargs or {}
+        if self._watch.calling or name not in _CALLS:
+            return func(*args, **named)
+        self._watch.look(_CALLS[name], (*args, *named.values()))
+        self._watch.calling = True
+        try:
+            return func(*args, **named)
+        finally:
+            self._watch.calling = False
 
 
 def _any_on_device(arguments: Sequence[object]) -> bool:
@@ -204,15 +172,6 @@ def _waits(name: str, arguments: Sequence[object]) -> bool:
     if name == "aten::index":
         return any(index.dtype in _MASKS for index in tensors_in(arguments[1:]))
     return name != "aten::repeat_interleave" or not any(isinstance(each, int) for each in arguments)
-
-
-def _within(frame: FrameType | None, function: str) -> bool:
-    """Whether *function* is among torch's own frames, between the user's line and here."""
-    while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _OURS)):
-        if frame.f_code.co_name == function:
-            return True
-        frame = frame.f_back
-    return False
 
 
 _SHOWN = 10
@@ -240,46 +199,29 @@ def assert_no_sync(
 def no_sync(*, allowed: Collection[str] = ()) -> Iterator[None]:
     """The same for a block of code; what is inside is not repeated, so warm up before."""
     __tracebackhide__ = True
-    watch = Watch(allowed)
-    with ExitStack() as around:
-        around.enter_context(_forbidden(watch))
-        for mode in watch.modes:
-            around.enter_context(mode)
-        yield
-    waits = watch.waits()
-    if waits:
-        raise SmokeFailure(_evidence(waits), _advice(waits[0][0].what))
-
-
-@contextmanager
-def _forbidden(watch: Watch) -> Iterator[None]:
-    """On CUDA, make torch raise where it would wait; turn its error into what the watch knows."""
-    accelerator = default_accelerator()
+    watch, accelerator = _Watch(allowed), default_accelerator()
+    # On CUDA torch raises where it would wait.
     with accelerator.raises_at_waits():
         try:
-            yield
+            with watch, _Called(watch):
+                yield
         except RuntimeError as error:
             if not accelerator.raised_at_wait(error):
                 raise
             if not watch.waits():
-                place = _raised_at(error.__traceback__)
+                lines = reversed(list(walk_tb(error.__traceback__)))
                 what = f"an operation that synchronises {accelerator.type.upper()}"
-                watch.note(what, place, on_host=False)
-
-
-def _raised_at(trace: TracebackType | None) -> CodeLocation:
-    """The user's innermost line of a traceback."""
-    last = NOWHERE
-    for frame, line in walk_tb(trace):
-        code = frame.f_code
-        if location_of(frame).file == code.co_filename:
-            last = CodeLocation(file=code.co_filename, line=line, function=code.co_name)
-    return last
+                watch.note(what, lines, on_host=False)
+    waits = watch.waits()
+    if waits:
+        what = waits[0][0].what
+        advice = next((advice for words, advice in _ADVICE.items() if words in what), _ON_DEVICE)
+        raise SmokeFailure(_evidence(waits), advice)
 
 
 def _evidence(waits: list[tuple[Wait, int]]) -> str:
     lines = [
-        f"  {wait.place}: {wait.what}" + (f" ({n} ×)" if n > 1 else "")
+        f"  {wait.where}: {wait.what}" + (f" ({n} ×)" if n > 1 else "")
         for wait, n in waits[:_SHOWN]
     ]
     if len(waits) > _SHOWN:
@@ -287,10 +229,6 @@ def _evidence(waits: list[tuple[Wait, int]]) -> str:
     total = sum(n for _, n in waits)
     where = "waits for the device" if not waits[0][0].on_host else "would wait for an accelerator"
     return f"the step {where} {plural(total, 'time')}:\n" + "\n".join(lines)
-
-
-def _advice(what: str) -> str:
-    return next((advice for words, advice in _ADVICE.items() if words in what), _ON_DEVICE)
 
 
 _KEEP_SIZE = "keep the size fixed: torch.where or a multiplication by the mask, or output_size=."

@@ -495,7 +495,6 @@ def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: 
     anatomy = LoaderAnatomy(
         batches=20,
         workers=0,
-        timed_workers=1,
         kind="map",
         dataset="Fields",
         samples=8.0,
@@ -507,9 +506,7 @@ def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: 
         pinning=None,
         packing_s=None,
         receiving_s=None,
-        interval_s=0.024,
         start_s=0.1,
-        took_s=0.5,
         tensor_s=5e-6,
     )
     small = replace(WAITING, documents=(anatomy,))

@@ -61,7 +61,9 @@ def test_half_the_micro_batch_halves_the_activations() -> None:
 
 def test_a_sharded_optimizer_is_divided_by_the_ranks_there_are() -> None:
     """Master weights are shared out too; of one rank nothing is."""
-    four = savings(ledger(world_size=4, master_bytes=4 * 10**6))
+    state = dict.fromkeys(("exp_avg", "exp_avg_sq", "master weights"), 4 * 10**6)
+
+    four = savings(ledger(world_size=4, optimizer_state_bytes=state))
 
     assert four == {"an optimizer sharded over 4 ranks (ZeRO-1)": 9 * 10**6}
     assert savings(ledger()) == {}

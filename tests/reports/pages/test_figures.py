@@ -170,7 +170,7 @@ def test_the_ledger_is_a_bar_and_its_rows(tmp_path: Path) -> None:
         optimizer_state_bytes={"exp_avg": 4 << 20, "exp_avg_sq": 4 << 20},
         parameters=1 << 20,
         activations_bytes=16 << 20,
-        reasons={"workspace_bytes": "not known here"},
+        reasons={"activations_bytes": "not known here"},
     )
     run = Planted(documents=[ledger]).write(tmp_path / "trainperf")
     page = render(load_page_data(run))
@@ -179,7 +179,7 @@ def test_the_ledger_is_a_bar_and_its_rows(tmp_path: Path) -> None:
 
     assert wide == [125.0, 125.0, 250.0, 500.0]
     assert "optimizer 8.00 MiB" in words_of(page)
-    assert "workspace: not known here" in words_of(page)
+    assert "activations: not known here" in words_of(page)
 
 
 def test_a_capture_is_shown_with_its_answer_and_its_figures(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ def anatomy() -> LoaderAnatomy:
     return LoaderAnatomy(
         batches=20,
         workers=2,
-        timed_workers=1,
         kind="map",
         dataset="Texts",
         samples=8.0,
@@ -38,9 +37,7 @@ def anatomy() -> LoaderAnatomy:
         pinning=None,
         packing_s=0.0002,
         receiving_s=0.0003,
-        interval_s=0.011,
         start_s=0.1,
-        took_s=0.5,
         workers_needed=3,
     )
 

@@ -4,11 +4,9 @@ Batches are taken from a second loader as fast as they come, so none waits for t
 """
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterator
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,10 +19,8 @@ from trainperf.audit.nested import walker
 from trainperf.audit.stack_frames import definition_line, getitem_line
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.errors import ConfigError
-from trainperf.core.machine.clocks import HostClock, monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 
-
-T = TypeVar("T")
 
 _contents = walker(torch.Tensor, np.ndarray, bytes, bytearray, attributes=True)
 """The parts of a batch that take memory."""
@@ -66,111 +62,71 @@ def loader_anatomy(
     begun_ns = monotonic_ns()
     with random_state_kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the first loader has given them already
-        twin = second(first)
-        timed = _timed_batches(twin, batches, limit_s, monotonic_ns)
-    if not timed:
+        parcels = list(_parcels(second(first), batches, limit_s))
+    if not parcels:
         raise ConfigError(f"{type(first.dataset).__qualname__}: it yields no batch")
-    anatomy = _anatomy(first, twin.num_workers, timed, begun_ns, monotonic_ns())
-    if step_s is None:
-        return anatomy
-    return msgspec.structs.replace(anatomy, workers_needed=anatomy.workers_for(step_s))
+    anatomy = _anatomy(first, parcels, begun_ns)
+    needed = None if step_s is None else anatomy.workers_for(step_s)
+    return msgspec.structs.replace(anatomy, workers_needed=needed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TimedBatch:
-    parcel: Parcel
-    """Emptied."""
-    arrived_ns: int
-    tensors: int
-    size_bytes: int
+def _parcels(loader: "DataLoader[Any]", batches: int, limit_s: float) -> Iterator[Parcel]:
+    """So many, each with the sizes of its tensors and of the rest for its batch.
 
-
-def _timed_batches(
-    loader: "DataLoader[Any]", batches: int, limit_s: float, clock: HostClock
-) -> list[_TimedBatch]:
-    timed: list[_TimedBatch] = []
-    for parcel in _arriving(loader):
-        arrived_ns = clock()
-        contents, parcel.batch = list(_contents(parcel.batch)), None
-        timed.append(
-            _TimedBatch(
-                parcel=parcel,
-                arrived_ns=arrived_ns,
-                tensors=sum(isinstance(content, torch.Tensor) for content in contents),
-                size_bytes=sum(map(_size, contents)),
-            )
-        )
-        if len(timed) >= batches or arrived_ns - timed[0].arrived_ns > limit_s * 1e9:
-            break
-    return timed
-
-
-def _arriving(loader: "DataLoader[Any]") -> Iterator[Parcel]:
-    """The batches; in a frame of its own, so that the workers end when it is left."""
-    yield from loader
+    Workers end with the iteration.
+    """
+    first_ns: int | None = None
+    for number, parcel in enumerate(loader, start=1):
+        parcel.arrived_ns = monotonic_ns()
+        first_ns = first_ns or parcel.arrived_ns
+        parcel.batch = [(isinstance(c, torch.Tensor), _size(c)) for c in _contents(parcel.batch)]
+        yield parcel
+        if number >= batches or parcel.arrived_ns - first_ns > limit_s * 1e9:
+            return
 
 
 def _size(content: object) -> int:
-    if isinstance(content, torch.Tensor | np.ndarray):
-        return int(content.nbytes)
-    return len(content) if isinstance(content, bytes | bytearray) else 0
+    return int(content.nbytes) if isinstance(content, torch.Tensor | np.ndarray) else len(content)  # type: ignore[arg-type]
 
 
-def _anatomy(
-    loader: "DataLoader[Any]",
-    timed_workers: int,
-    timed: list[_TimedBatch],
-    begun_ns: int,
-    ended_ns: int,
-) -> LoaderAnatomy:
+def _anatomy(loader: "DataLoader[Any]", parcels: list[Parcel], begun_ns: int) -> LoaderAnatomy:
     """Statistics over the typical batches: a worker's first finds everything cold."""
-    first = {batch.parcel.timing.worker: batch for batch in reversed(timed)}
-    typical = [batch for batch in timed if batch is not first[batch.parcel.timing.worker]] or timed
-    parcels = [batch.parcel for batch in typical]
-    timings = [parcel.timing for parcel in parcels]
-    transports = [parcel.transport for parcel in parcels if parcel.transport is not None]
-    pinnings_ns = [parcel.pinning_ns for parcel in parcels if parcel.pinning_ns is not None]
+    cold = {parcel.worker: parcel for parcel in reversed(parcels)}
+    typical = [parcel for parcel in parcels if parcel is not cold[parcel.worker]] or parcels
+    packing, receiving = _spread(typical, "packing_ns"), _spread(typical, "receiving_ns")
     return LoaderAnatomy(
         batches=len(typical),
         workers=loader.num_workers,
-        timed_workers=timed_workers,
         kind="iterable" if isinstance(loader.dataset, IterableDataset) else "map",
         dataset=type(loader.dataset).__qualname__,
-        samples=fmean(timing.samples for timing in timings),
-        tensors=fmean(batch.tensors for batch in typical),
-        batch_bytes=fmean(batch.size_bytes for batch in typical),
-        getitem=_spread([timing.getitem_ns for timing in timings]),
-        collate=_spread([timing.collate_ns for timing in timings]),
-        transport=_if_any(_spread, [transport.transport_ns for transport in transports]),
-        pinning=_if_any(_spread, pinnings_ns),
-        packing_s=_if_any(_mean_s, [transport.packing_ns for transport in transports]),
-        receiving_s=_if_any(_mean_s, [transport.receiving_ns for transport in transports]),
-        interval_s=_if_any(_mean_s, [b.arrived_ns - a.arrived_ns for a, b in pairwise(typical)]),
-        start_s=(timed[0].arrived_ns - begun_ns) / 1e9,
-        took_s=(ended_ns - begun_ns) / 1e9,
-        tensor_s=_tensor_s(monotonic_ns),
+        samples=fmean(parcel.samples for parcel in typical),
+        tensors=fmean(sum(is_tensor for is_tensor, _ in parcel.batch) for parcel in typical),
+        batch_bytes=fmean(sum(size for _, size in parcel.batch) for parcel in typical),
+        getitem=_spread(typical, "getitem_ns") or Spread(mean_s=0.0, p95_s=0.0),
+        collate=_spread(typical, "collate_ns") or Spread(mean_s=0.0, p95_s=0.0),
+        transport=_spread(typical, "transport_ns"),
+        pinning=_spread(typical, "pinning_ns"),
+        packing_s=None if packing is None else packing.mean_s,
+        receiving_s=None if receiving is None else receiving.mean_s,
+        start_s=(parcels[0].arrived_ns - begun_ns) / 1e9,
+        tensor_s=_tensor_s(),
         getitem_line=getitem_line(loader.dataset),
         collate_line=definition_line(loader.collate_fn),
     )
 
 
-def _tensor_s(clock: HostClock) -> float:
+def _tensor_s() -> float:
     """Mean over some time: a shared processor slows this as much as it slowed the loader."""
-    row, repeats, begun_ns = torch.zeros(_SLICES), 0, clock()
-    while clock() - begun_ns < _CALIBRATED_NS:
+    row, repeats, begun_ns = torch.zeros(_SLICES), 0, monotonic_ns()
+    while monotonic_ns() - begun_ns < _CALIBRATED_NS:
         torch.stack([row[start : start + 1] for start in range(_SLICES)])
         repeats += 1
-    return (clock() - begun_ns) / (repeats * _SLICES) / 1e9
+    return (monotonic_ns() - begun_ns) / (repeats * _SLICES) / 1e9
 
 
-def _spread(durations_ns: list[int]) -> Spread:
-    p95_ns = float(np.quantile(durations_ns, 0.95))
-    return Spread(mean_s=_mean_s(durations_ns), p95_s=p95_ns / 1e9)
-
-
-def _mean_s(durations_ns: list[int]) -> float:
-    return fmean(durations_ns) / 1e9
-
-
-def _if_any(statistic: Callable[[list[int]], T], durations_ns: list[int]) -> T | None:
-    return statistic(durations_ns) if durations_ns else None
+def _spread(parcels: list[Parcel], time: str) -> Spread | None:
+    """Mean and 95th percentile of one time; `None` where no batch has it."""
+    times_ns = [ns for ns in (getattr(parcel, time) for parcel in parcels) if ns is not None]
+    if not times_ns:
+        return None
+    return Spread(mean_s=fmean(times_ns) / 1e9, p95_s=float(np.quantile(times_ns, 0.95)) / 1e9)

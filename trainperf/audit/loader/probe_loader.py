@@ -10,22 +10,23 @@ import io
 import multiprocessing
 import random
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataPipe
+from torch.utils.data import DataLoader, IterableDataset
 
 from trainperf.audit.loader.timed_loader import (
-    Disguise,
     Tally,
-    TimedBatches,
-    TimedCollate,
     TimedItems,
     TimedStream,
+    show_users_process,
+    timed_collate,
 )
 from trainperf.audit.nested import walker
 from trainperf.core.errors import ConfigError
@@ -39,7 +40,7 @@ OF_FABRIC = "_dataloader"
 PATIENCE_S = 60.0
 """A worker that takes longer for a batch is given up."""
 
-_DEPTH, _MEMBERS = 4, 64
+_DEPTH, _MEMBERS = 3, 64
 """How deep, and in how many members of a container, to look for an open file."""
 
 
@@ -55,25 +56,25 @@ def second(loader: "DataLoader[Any]") -> "DataLoader[Any]":
     Raises:
         ConfigError: It would take something from the first; the message says what.
     """
-    workers, context = _workers(loader)
-    _refuse(loader, forked=workers > 0)
     dataset, tally = loader.dataset, Tally()
-    timed: TimedItems | TimedStream
+    workers, context = loader.num_workers, loader.multiprocessing_context
+    if not workers and "fork" in multiprocessing.get_all_start_methods():
+        # Without forks a new interpreter would run the user's script again.
+        workers, context = 1, multiprocessing.get_context("fork")
     if isinstance(dataset, IterableDataset):
-        timed = TimedStream(dataset, tally)
-    elif getattr(dataset, "__getitems__", None):
-        timed = TimedBatches(dataset, tally)
-    else:
-        timed = TimedItems(dataset, tally)
+        _refuse(dataset, workers)
+    kind: Callable[..., TimedItems | TimedStream] = (
+        TimedStream if isinstance(dataset, IterableDataset) else TimedItems
+    )
     make: Callable[..., DataLoader[Any]] = DataLoader
     return make(
-        timed,
+        kind(dataset, tally),
         **order(loader),
         num_workers=workers,
-        collate_fn=TimedCollate(loader.collate_fn, tally),
+        collate_fn=partial(timed_collate, loader.collate_fn, tally),
         pin_memory=bool(loader.pin_memory) and torch.accelerator.is_available(),
         timeout=(loader.timeout or PATIENCE_S) if workers else 0,
-        worker_init_fn=Disguise(loader.worker_init_fn, working=loader.num_workers > 0),
+        worker_init_fn=partial(show_users_process, loader.worker_init_fn, loader.num_workers > 0),
         multiprocessing_context=context,
         generator=torch.Generator().manual_seed(0),
         prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
@@ -92,28 +93,14 @@ def random_state_kept() -> Iterator[None]:
             np.random.set_state(numpy)  # noqa: NPY002 the user's own
 
 
-def _workers(loader: "DataLoader[Any]") -> tuple[int, Any]:
-    """Number of workers and how to start them; one where the loader has none, if forkable."""
-    if loader.num_workers:
-        return loader.num_workers, loader.multiprocessing_context
-    if "fork" in multiprocessing.get_all_start_methods():
-        return 1, multiprocessing.get_context("fork")
-    return 0, None  # a new interpreter would run the user's script again
-
-
-def _refuse(loader: "DataLoader[Any]", *, forked: bool) -> None:
-    dataset = loader.dataset
+def _refuse(dataset: "IterableDataset[Any]", workers: int) -> None:
     name = type(dataset).__qualname__
-    if isinstance(dataset, IterDataPipe | MapDataPipe):
-        raise ConfigError(f"{name}: data pipes cannot be timed; try a Dataset")
-    if not isinstance(dataset, IterableDataset):
-        return
-    if not forked:
+    if not workers:
         raise ConfigError(
             f"{name}: an iterable dataset would lose the samples that are timed, because this "
             "process cannot be forked; try num_workers=1"
         )
-    if _holds_open_file(dataset, _DEPTH, set()):
+    if _holds_open_file(dataset, _DEPTH):
         raise ConfigError(
             f"{name}: holds an open file, whose position all processes share, so it would lose "
             "the samples that are timed; open the file in __iter__"
@@ -141,19 +128,13 @@ def _copied(sampler: object, dataset: object) -> object:
         ) from None
 
 
-def _holds_open_file(value: object, depth: int, visited: set[int]) -> bool:
+def _holds_open_file(value: object, depth: int) -> bool:
     """Whether an open file or socket is reachable from it."""
     if isinstance(value, io.IOBase | socket.socket):
         return not getattr(value, "closed", False)
-    if id(value) in visited or not depth or isinstance(value, type | ModuleType | torch.Tensor):
+    if not depth or isinstance(value, type | ModuleType | torch.Tensor):
         return False
-    visited.add(id(value))
-    return any(_holds_open_file(member, depth - 1, visited) for member in _members(value))
-
-
-def _members(value: object) -> Iterable[object]:
+    members = value if isinstance(value, list | tuple) else getattr(value, "__dict__", {}).values()
     if isinstance(value, Mapping):
-        return list(value.values())[:_MEMBERS]
-    if isinstance(value, list | tuple):
-        return value[:_MEMBERS]
-    return list(getattr(value, "__dict__", {}).values())
+        members = value.values()
+    return any(_holds_open_file(member, depth - 1) for member in islice(members, _MEMBERS))

@@ -7,13 +7,17 @@ of a machine read the same host clock.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from torch.utils.data._utils import worker
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from trainperf.core.machine.clocks import monotonic_ns
+
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -23,145 +27,108 @@ class Tally:
     spent_ns: int = 0
     samples: int = 0
 
-    def add(self, spent_ns: int, samples: int = 1) -> None:
-        """Add the time of some samples."""
-        self.spent_ns += spent_ns
+    def timed(self, read: Callable[[], T], samples: int) -> T:
+        """What *read* returns, its time added to that of some samples."""
+        begun_ns = monotonic_ns()
+        result = read()
+        self.spent_ns += monotonic_ns() - begun_ns
         self.samples += samples
-
-    def take(self) -> tuple[int, int]:
-        """Return nanoseconds and samples, and start over."""
-        total = (self.spent_ns, self.samples)
-        self.spent_ns = self.samples = 0
-        return total
+        return result
 
 
 class TimedItems(Dataset[Any]):
-    """The user's dataset, sample by sample."""
+    """The user's dataset, sample by sample, or all samples of a batch at once."""
 
-    def __init__(self, dataset: Dataset[Any], tally: Tally) -> None:
-        self.dataset = dataset
-        self.tally = tally
+    def __init__(self, dataset: Any, tally: Tally) -> None:  # noqa: ANN401 what a loader may have
+        self.dataset, self.tally = dataset, tally
+        # Torch asks for samples one by one where this is `None`.
+        self.__getitems__ = self._batch if getattr(dataset, "__getitems__", None) else None
 
     def __getitem__(self, key: object) -> object:
-        begun = monotonic_ns()
-        sample: object = self.dataset[key]
-        self.tally.add(monotonic_ns() - begun)
-        return sample
+        return self.tally.timed(lambda: self.dataset[key], 1)
 
-
-class TimedBatches(TimedItems):
-    """The user's dataset, which gives all samples of a batch at once."""
-
-    def __getitems__(self, keys: Sequence[object]) -> object:
-        begun = monotonic_ns()
-        samples: object = self.dataset.__getitems__(keys)  # type: ignore[attr-defined] # it is there
-        self.tally.add(monotonic_ns() - begun, len(keys))
-        return samples
+    def _batch(self, keys: Sequence[object]) -> object:
+        return self.tally.timed(partial(self.dataset.__getitems__, keys), len(keys))
 
 
 class TimedStream(IterableDataset[Any]):
     """The user's dataset, whose samples come in turn."""
 
     def __init__(self, dataset: IterableDataset[Any], tally: Tally) -> None:
-        self.dataset = dataset
-        self.tally = tally
+        self.dataset, self.tally = dataset, tally
 
     def __iter__(self) -> Iterator[Any]:
-        begun = monotonic_ns()
-        samples = iter(self.dataset)
+        samples = self.tally.timed(partial(iter, self.dataset), 0)
         while True:
             try:
-                sample = next(samples)
+                sample = self.tally.timed(partial(next, samples), 1)
             except StopIteration:
                 return
-            self.tally.add(monotonic_ns() - begun)
             yield sample
-            begun = monotonic_ns()
 
 
-@dataclass(frozen=True, slots=True)
-class TimedCollate:
-    """The user's collate function; what it makes is put into a parcel."""
-
-    collate: Callable[[Any], Any]
-    tally: Tally
-
-    def __call__(self, samples: object) -> "Parcel":
-        """Runs for every batch."""
-        begun = monotonic_ns()
-        batch = self.collate(samples)
-        collate_ns = monotonic_ns() - begun
-        info = get_worker_info()
-        worker_id = 0 if info is None else info.id
-        getitem_ns, samples_made = self.tally.take()
-        timing = BatchTiming(
-            worker=worker_id, samples=samples_made, getitem_ns=getitem_ns, collate_ns=collate_ns
-        )
-        return Parcel(batch, timing)
+def timed_collate(collate: Callable[[Any], Any], tally: Tally, samples: object) -> "Parcel":
+    """What the user's collate function makes, in a parcel.  Runs for every batch."""
+    begun_ns = monotonic_ns()
+    batch = collate(samples)
+    parcel = Parcel(
+        batch=batch,
+        worker=getattr(get_worker_info(), "id", 0),
+        samples=tally.samples,
+        getitem_ns=tally.spent_ns,
+        collate_ns=monotonic_ns() - begun_ns,
+    )
+    tally.spent_ns = tally.samples = 0
+    return parcel
 
 
-@dataclass(frozen=True, slots=True)
-class Disguise:
-    """Worker init function: shows the user's code the process that it would normally run in."""
+def show_users_process(init: Callable[[int], object] | None, working: bool, number: int) -> None:  # noqa: FBT001 bound by name
+    """Show the user's code the process that it would normally run in.  Once in every worker.
 
-    init: Callable[[int], object] | None
-    """The user's `worker_init_fn`."""
-    working: bool
-    """Whether the user's loader has workers at all."""
-
-    def __call__(self, number: int) -> None:
-        """Runs once in every worker."""
-        if not self.working:
-            # In a worker the default collate function makes every tensor in shared memory, and a
-            # dataset may take its share only: the training process, which is timed, does neither.
-            worker._worker_info = None  # noqa: SLF001 of this process, which ends with the look
-            return
-        info = get_worker_info()
-        timed = info.dataset if info is not None else None
-        if isinstance(timed, TimedItems | TimedStream):
-            # Read-only for a good reason; but the dataset named there is to be the user's own.
-            object.__setattr__(info, "dataset", timed.dataset)
-        if self.init is not None:
-            self.init(number)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchTiming:
-    """Time to make one batch."""
-
-    worker: int
-    samples: int
-    getitem_ns: int
-    collate_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransportTiming:
-    """Time to bring one batch from its worker."""
-
-    packing_ns: int
-    transport_ns: int
-    receiving_ns: int
+    Args:
+        init: The user's `worker_init_fn`.
+        working: Whether the user's loader has workers at all.
+        number: Of the worker.
+    """
+    info = get_worker_info()
+    if not working or info is None:
+        # In a worker the default collate function makes every tensor in shared memory, and a
+        # dataset may take its share only: the training process, which is timed, does neither.
+        worker._worker_info = None  # noqa: SLF001 of this process, which ends with the look
+        return
+    # Read-only for a good reason; but the dataset named there is to be the user's own.
+    object.__setattr__(info, "dataset", info.dataset.dataset)  # type: ignore[attr-defined]
+    if init is not None:
+        init(number)
 
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """A batch on its way, with its timing so far."""
+    """A batch on its way, with its times so far."""
 
-    batch: object
-    timing: BatchTiming
-    transport: TransportTiming | None = None
+    batch: Any
+    worker: int
+    samples: int
+    getitem_ns: int
+    collate_ns: int
+    packing_ns: int | None = None
+    transport_ns: int | None = None
+    """From the beginning of packing to the end of receiving; `None` where no worker packed it."""
+    receiving_ns: int | None = None
     pinning_ns: int | None = None
+    arrived_ns: int = 0
+    """Host clock, where the batch is taken."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Packed in this order: a moment, the batch, a moment; and unpacked in it."""
-        return _received, (_Moment(), self.batch, self.timing, _Moment())
+        made = (self.worker, self.samples, self.getitem_ns, self.collate_ns)
+        return _received, (_Moment(), self.batch, _Moment(), made)
 
     def pin_memory(self) -> "Parcel":
         """Called by the loader, where it pins."""
-        begun = monotonic_ns()
+        begun_ns = monotonic_ns()
         self.batch = pin_memory(self.batch)  # type: ignore[no-untyped-call] # torch has none there
-        self.pinning_ns = monotonic_ns() - begun
+        self.pinning_ns = monotonic_ns() - begun_ns
         return self
 
 
@@ -177,11 +144,12 @@ def _moments(packed_ns: int) -> tuple[int, int]:
 
 
 def _received(
-    begun: tuple[int, int], batch: object, timing: BatchTiming, ended: tuple[int, int]
+    begun: tuple[int, int], batch: object, ended: tuple[int, int], made: tuple[int, int, int, int]
 ) -> Parcel:
-    transport = TransportTiming(
+    return Parcel(
+        batch,
+        *made,
         packing_ns=ended[0] - begun[0],
         transport_ns=ended[1] - begun[0],
         receiving_ns=ended[1] - begun[1],
     )
-    return Parcel(batch, timing, transport)

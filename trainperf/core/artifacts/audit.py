@@ -75,8 +75,6 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it computes with numbers and such results only: no batch, parameter or buffer."""
     result_dtype: str | None = None
     """Of the first tensor it returns, by the name it has in `dtypes`; `None` if it returns none."""
-    channels_last: bool | None = None
-    """Whether a convolution was given its channels last in memory; `None` for other operators."""
     host_s: float
     """Host time inside the calls, audit excluded: on CPU their run time, elsewhere the launch."""
     busy_s: float = 0.0

@@ -29,8 +29,6 @@ class LoaderAnatomy(Document, frozen=True, kw_only=True):
     """Timed ones: the first of each worker is left out where there are others."""
     workers: int
     """`num_workers` of the loader; 0 makes batches in the training process."""
-    timed_workers: int
-    """Processes in which the batches were timed: one for a loader without workers; 0 is none."""
     kind: Literal["map", "iterable"]
     """Whether samples are asked for by key or come in turn."""
     dataset: str
@@ -54,12 +52,8 @@ class LoaderAnatomy(Document, frozen=True, kw_only=True):
     """Mean of the part of `transport` that keeps the worker from its next batch."""
     receiving_s: float | None
     """Mean of the part that keeps the training process busy: no number of workers hides it."""
-    interval_s: float | None
-    """Between two batches when nothing else runs: what these workers can do together at best."""
     start_s: float
     """Until the first batch, with the start of the workers."""
-    took_s: float
-    """All of the looking."""
     tensor_s: float | None = None
     """To take one small tensor out of another and stack it, on this machine as it was then: the
     least that a tensor of a sample costs."""

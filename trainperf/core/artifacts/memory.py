@@ -15,11 +15,9 @@ Category = Literal[
     "parameters",
     "buffers",
     "gradients",
-    "master weights",
     "optimizer state",
     "activations",
     "temporaries",
-    "workspace",
 ]
 
 
@@ -77,10 +75,9 @@ class MemoryLedger(Document, frozen=True, kw_only=True):
     buffers_bytes: int = 0
     gradients_bytes: int
     """Those there were when the optimizer stepped, else at the end of the fit."""
-    master_bytes: int = 0
-    """Copies of parameters in higher precision, of which the model itself knows nothing."""
     optimizer_state_bytes: dict[str, int]
-    """Per kind of tensor, e.g. `exp_avg`."""
+    """Per kind of tensor, e.g. `exp_avg`; `master weights` are copies of parameters in higher
+    precision that are stepped, of which the model itself knows nothing."""
     parameters: int = 0
     """Elements."""
     trainable_parameters: int = 0
@@ -92,12 +89,6 @@ class MemoryLedger(Document, frozen=True, kw_only=True):
     """Most that all these and the tensors made in the audited step held together."""
     at_peak_bytes: dict[Category, int] = msgspec.field(default_factory=dict)
     """Of what that peak was made; sums to it."""
-    workspace_bytes: int | None = None
-    """Allocated on the device after the step beyond the tensors that were named."""
-    reserved_bytes: int | None = None
-    """Held by the caching allocator after the audited step."""
-    fragmentation_bytes: int | None = None
-    """Reserved and not allocated, after the audited step."""
     capacity_bytes: int | None = None
     """Memory of the device; on a CPU, of the machine."""
     micro_batches: int = 1
@@ -113,7 +104,7 @@ class MemoryLedger(Document, frozen=True, kw_only=True):
     @property
     def optimizer_bytes(self) -> int:
         """Optimizer state and master weights: what a sharded optimizer divides."""
-        return sum(self.optimizer_state_bytes.values()) + self.master_bytes
+        return sum(self.optimizer_state_bytes.values())
 
     @property
     def static_bytes(self) -> int:

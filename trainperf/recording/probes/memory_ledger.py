@@ -62,8 +62,7 @@ class LedgerProbe(Probe):
 
     def audited(self, allocations: Allocations, step: int, micro_batches: int) -> None:
         """A step is complete whose allocations were followed: write what they were."""
-        trained = self._trained
-        ledger = with_step(count(trained), allocations, storages(trained), trained.device)
+        ledger = with_step(count(self._trained), allocations)
         self._audited = msgspec.structs.replace(ledger, step=step, micro_batches=micro_batches)
         self._line_of = allocations.line_of
         write_document(self._audited, self._run)

@@ -297,7 +297,6 @@ def _static(ledger: MemoryLedger) -> Iterator[tuple[str, int]]:
     """What is there whatever the batch."""
     yield "parameters", ledger.parameters_bytes
     yield "gradients", ledger.gradients_bytes
-    yield "master weights", ledger.master_bytes
     for kind, amount in ledger.optimizer_state_bytes.items():
         yield f"optimizer: {kind}", amount
     yield "buffers", ledger.buffers_bytes
@@ -308,8 +307,6 @@ def _moving(ledger: MemoryLedger) -> Iterator[tuple[str, int | None]]:
     yield "activations", ledger.activations_bytes
     for module in ledger.activations[:_MODULES]:
         yield f"  in {module.module or 'no module'}", module.size_bytes
-    yield "workspace", ledger.workspace_bytes
-    yield "reserved, not used", ledger.fragmentation_bytes
 
 
 def memory_parts(ledger: MemoryLedger) -> list[tuple[str, int]]:
@@ -320,8 +317,6 @@ def memory_parts(ledger: MemoryLedger) -> list[tuple[str, int]]:
         ("optimizer", ledger.optimizer_bytes),
         ("buffers", ledger.buffers_bytes),
         ("activations", ledger.activations_bytes),
-        ("workspace", ledger.workspace_bytes),
-        ("reserved, not used", ledger.fragmentation_bytes),
     )
     return [(name, amount) for name, amount in every if amount]
 
