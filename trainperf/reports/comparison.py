@@ -1,7 +1,6 @@
 """A comparison in words: the verdict, what must be known to believe it, and the readings."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.comparability import UNCOMMITTED
@@ -43,7 +42,7 @@ from trainperf.core.readings import (
     phase_reading,
 )
 from trainperf.reports.charts.forest import CAPTION, RatioMark, forest
-from trainperf.reports.layout.document import Chart, Part, Sentence, items, missing, section
+from trainperf.reports.layout.document import Part, Sentence, items, missing, section
 
 
 _FIRST = (
@@ -77,25 +76,17 @@ _HEAD = ("", "before", "after", "after / before", "")
 _UNITS = {"s": duration, "B": size, "B/s": rate}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charts:
-    """What a page has besides."""
-
-    phases: Sequence[Chart] = ()
-    steps: Sequence[Part] = ()
-    losses: Sequence[Chart] = ()
-
-
-def comparison_document(comparison: Comparison, charts: Charts | None = None) -> list[Part]:
-    """The verdict first, then what it stands on."""
-    drawn = charts or Charts()
+def comparison_document(
+    comparison: Comparison, charts: Mapping[str, Sequence[Part]] | None = None
+) -> list[Part]:
+    """The verdict first, then what it stands on; with *charts* what only one side has, too."""
+    drawn = charts or {}
     return [
         Sentence(text=answer(comparison), kind="answer"),
         *items(notes(comparison)),
         *_readings(comparison),
-        *section("Where a step goes", drawn.phases),
-        *section("How long the steps took", drawn.steps),
-        *section("Loss at equal work", drawn.losses),
+        *section("Where a step goes", drawn.get("phases", ())),
+        *section("Loss at equal work", drawn.get("losses", ())),
         *_differences(comparison),
         *explained(comparison),
         *(missing(_one_sided(comparison)) if charts else []),

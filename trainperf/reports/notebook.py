@@ -87,7 +87,7 @@ def compare(before: Place | Sequence[Place], after: Place | Sequence[Place]) -> 
         RunError: There is no run.
     """
     sides = read([_repeats(before), _repeats(after)])
-    comparison = comparing.compare(sides[0].runs, sides[1].runs)
+    comparison = comparing.compare(sides[0], sides[1])
     decided = replace(comparison, decision=decision_of(comparison))
     return ComparisonReport(Pair(comparison=decided, before=sides[0], after=sides[1]))
 

@@ -1,19 +1,15 @@
 """The document of a run: the answer, what to do, and section by section what it stands on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.formatting.html.figures import bar, keys
 from trainperf.core.formatting.html.markup import Markup
-from trainperf.core.formatting.html.palette import FIT_PARTS
 from trainperf.core.formatting.table import Table
-from trainperf.core.formatting.units import Scale, duration, fine_share, size
+from trainperf.core.formatting.units import Scale, duration, fine_share
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.document import (
-    Chart,
     Heading,
     Part,
     Pictured,
@@ -41,7 +37,6 @@ from trainperf.reports.run.rows import (
 )
 from trainperf.reports.run.tables import (
     light_line,
-    memory_parts,
     of_compilation,
     of_lines,
     of_loader,
@@ -56,21 +51,11 @@ _BAR = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCharts:
-    """What a page has besides, section by section."""
-
-    steps: Sequence[Part] = ()
-    others: Sequence[Part] = ()
-    ranks: Sequence[Part] = ()
-    memory: Sequence[Part] = ()
-    machine: Sequence[Part] = ()
-    captures: Sequence[Part] = ()
-
-
-def run_document(summary: Summary, charts: RunCharts | None = None) -> list[Part]:
-    """Everything that is told of a run; with *charts* every reading and setting, too."""
-    drawn, run = charts or RunCharts(), summary.run
+def run_document(
+    summary: Summary, charts: Mapping[str, Sequence[Part]] | None = None
+) -> list[Part]:
+    """Everything that is told of a run; with *charts* by section every reading and setting, too."""
+    drawn, run = charts or {}, summary.run
     # Seconds and the zone, which is UTC, say nothing to a reader.
     when = run.started_at[:16].replace("T", " ")
     title = ("trainperf", run.name, when, about(summary), progress(summary))
@@ -90,14 +75,14 @@ def run_document(summary: Summary, charts: RunCharts | None = None) -> list[Part
         *section("Your code and your loader", of_lines(summary), of_loader(summary)),
         *section("What to change", findings or items([nothing_found(summary)], "soft")),
         *section("What was tried", trials),
-        *section("How long the steps took", drawn.steps),
-        *section(f"Other measurements over the {run.loop.run_noun}", drawn.others),
-        *section("Ranks", ranks_section(summary), drawn.ranks),
-        *section("Memory", _memory(summary) or unaudited, unknown, drawn.memory),
-        *section("The machine", of_machine(summary), drawn.machine),
+        *section("How long the steps took", drawn.get("steps", ())),
+        *section(f"Other measurements over the {run.loop.run_noun}", drawn.get("others", ())),
+        *section("Ranks", ranks_section(summary), drawn.get("ranks", ())),
+        *section("Memory", of_memory(summary) or unaudited, unknown, drawn.get("memory", ())),
+        *section("The machine", of_machine(summary), drawn.get("machine", ())),
         *section("Speed of light", _light(summary) or unaudited),
         *section("torch.compile", of_compilation(summary)),
-        *section("Captures", _captures(summary), drawn.captures),
+        *section("Captures", _captures(summary), drawn.get("captures", ())),
         *section(f"The whole {run.loop.run_noun}", _fit(summary)),
         *(_everything(summary) if charts else []),
     ]
@@ -123,7 +108,6 @@ def phases(summary: Summary) -> list[Part]:
     if not rows:
         return []
     step_s = sum(row.seconds for row in rows)
-    parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows if not row.absent]
     table = Table(
         head=("phase", "time per step", "share", ""),
         rows=tuple(map(_phase, rows)),
@@ -134,7 +118,7 @@ def phases(summary: Summary) -> list[Part]:
     meters = tuple(meter(row.fraction / longest, f"b{row.phase} aside") for row in rows)
     blocks = tuple(" " * _BAR if row.absent else _blocks(row.fraction) for row in rows)
     grid = Pictured(table=table, place=2, head=meter(0.0, "aside"), cells=meters, blocks=blocks)
-    return [Chart(bar(parts, "the mean step")), grid]
+    return [grid]
 
 
 def _phase(row: PhaseRow) -> tuple[str, ...]:
@@ -155,18 +139,6 @@ def _blocks(fraction: float) -> str:
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(_BAR)
 
 
-def _memory(summary: Summary) -> list[Part]:
-    """The ledger as a bar and as tables, or why there is none."""
-    ledger_ = summary.memory
-    if ledger_ is None:
-        return []
-    drawn = [
-        (float(amount_), place, f"{name} {size(amount_)}")
-        for place, (name, amount_) in enumerate(memory_parts(ledger_))
-    ]
-    return [_bar(drawn, "what fills the memory"), *of_memory(summary)]
-
-
 def _not_in_ledger(summary: Summary) -> list[Part]:
     """What of the memory is not known, and why."""
     reasons = {} if summary.memory is None else summary.memory.reasons
@@ -174,12 +146,6 @@ def _not_in_ledger(summary: Summary) -> list[Part]:
         (name.removesuffix("_bytes").replace("_", " "), each) for name, each in reasons.items()
     )
     return missing(list(names))
-
-
-def _bar(parts: Sequence[tuple[float, int, str]], label: str) -> Chart:
-    """Parts of a whole, and beneath them what each colour is."""
-    named = keys((name, f"b{colour}") for _, colour, name in parts)
-    return Chart(Markup(bar(parts, label) + named))
 
 
 def _light(summary: Summary) -> list[Part]:
@@ -216,14 +182,9 @@ def _fit(summary: Summary) -> list[Part]:
     entries = [(name, spent_s) for name, spent_s in ledger(summary) if spent_s and whole_s]
     if not entries:
         return []
-    drawn = [
-        (spent_s, FIT_PARTS[place % len(FIT_PARTS)], f"{name} {duration(spent_s)}")
-        for place, (name, spent_s) in enumerate(entries)
-    ]
     rows = [(name, duration(spent_s), fine_share(spent_s / whole_s)) for name, spent_s in entries]
     whole = (summary.run.loop.run_noun, duration(whole_s), "")
-    table = Table(head=("", "time", "share"), rows=(*rows, whole))
-    return [_bar(drawn, f"the time of the {summary.run.loop.run_noun}"), table]
+    return [Table(head=("", "time", "share"), rows=(*rows, whole))]
 
 
 def _everything(summary: Summary) -> list[Part]:

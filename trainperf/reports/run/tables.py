@@ -312,20 +312,6 @@ def _moving(ledger: MemoryLedger) -> Iterator[tuple[str, int | None]]:
     yield "reserved, not used", ledger.fragmentation_bytes
 
 
-def memory_parts(ledger: MemoryLedger) -> list[tuple[str, int]]:
-    """What is known, in the order of the colours."""
-    every = (
-        ("parameters", ledger.parameters_bytes),
-        ("gradients", ledger.gradients_bytes),
-        ("optimizer", ledger.optimizer_bytes),
-        ("buffers", ledger.buffers_bytes),
-        ("activations", ledger.activations_bytes),
-        ("workspace", ledger.workspace_bytes),
-        ("reserved, not used", ledger.fragmentation_bytes),
-    )
-    return [(name, amount) for name, amount in every if amount]
-
-
 def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:
     if ledger.peak_bytes is not None:
         at_peak = sorted(ledger.at_peak_bytes.items(), key=lambda item: -item[1])
