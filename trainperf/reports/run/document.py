@@ -71,7 +71,7 @@ def run_document(
         *labelled("note", summary.warnings, "warn"),
         *items([" · ".join(facts(summary))], "facts"),
         *labelled("note", remarks(summary), "soft"),
-        *section("Where a step goes", phases(summary), why(summary)[:1]),
+        *section("Where a step goes", phases(summary), why(summary)),
         *section("Your code and your loader", of_lines(summary), of_loader(summary)),
         *section("What to change", findings or items([nothing_found(summary)], "soft")),
         *section("What was tried", trials),
@@ -80,7 +80,7 @@ def run_document(
         *section("Ranks", ranks_section(summary), drawn.get("ranks", ())),
         *section("Memory", of_memory(summary) or unaudited, unknown, drawn.get("memory", ())),
         *section("The machine", of_machine(summary), drawn.get("machine", ())),
-        *section("Speed of light", _light(summary) or unaudited),
+        *section("Speed of light", of_step(summary) or unaudited),
         *section("torch.compile", of_compilation(summary)),
         *section("Captures", _captures(summary), drawn.get("captures", ())),
         *section(f"The whole {run.loop.run_noun}", _fit(summary)),
@@ -148,11 +148,6 @@ def _not_in_ledger(summary: Summary) -> list[Part]:
     return missing(list(names))
 
 
-def _light(summary: Summary) -> list[Part]:
-    """How far the step is from its floor, and what it is spent on."""
-    return [*items([light_line(summary)], "soft"), *of_step(summary)]
-
-
 def _audit(summary: Summary) -> str:
     if imported_from(summary.run.config):
         return "the run was imported from a log"
@@ -161,19 +156,15 @@ def _audit(summary: Summary) -> str:
 
 def _captures(summary: Summary) -> list[Part]:
     """Whether the records agree with the traces."""
-    rows = tuple(
-        (
-            f"{steps_of(each)}, rank {each.rank}",
-            duration(each.recorded_s),
-            duration(each.traced_s),
-            "agree" if each.agree else "disagree",
+    return [
+        Sentence(
+            text=f"{steps_of(each)}, rank {each.rank}: {duration(each.recorded_s)} per step in the "
+            f"records, {duration(each.traced_s)} in the trace: "
+            f"they {'agree' if each.agree else 'disagree'}"
         )
         for each in summary.traces
         if each.recorded_s and each.traced_s
-    )
-    head = ("trace of", "step in the records", "in the trace", "")
-    title = "The same steps, measured twice"
-    return [Table(title=title, head=head, rows=rows, end_words=1)] if rows else []
+    ]
 
 
 def _fit(summary: Summary) -> list[Part]:
