@@ -25,7 +25,6 @@ from trainperf.reports.run.headline import headline, nothing_found
 from trainperf.reports.run.machine import of_machine
 from trainperf.reports.run.ranks import ranks_section
 from trainperf.reports.run.rows import (
-    PhaseRow,
     about,
     amount,
     facts,
@@ -103,28 +102,25 @@ def why(summary: Summary) -> list[Sentence]:
 
 
 def phases(summary: Summary) -> list[Part]:
-    """The mean step, phase by phase, as a bar and as rows."""
+    """The mean step, phase by phase, as rows with their bars."""
     rows = phase_rows(summary)
     if not rows:
         return []
-    step_s = sum(row.seconds for row in rows)
+    step_s, longest = sum(row.seconds for row in rows), max(row.fraction for row in rows)
+    cells = tuple(
+        (row.label, "", " " * _BAR, "", row.absent)
+        if row.absent
+        else (row.label, row.time, _blocks(row.fraction), row.share, row.note)
+        for row in rows
+    )
     table = Table(
-        head=("phase", "time per step", "share", ""),
-        rows=tuple(map(_phase, rows)),
+        head=("phase", "time per step", "", "share", ""),
+        rows=cells,
         end_words=1,
         notes=(f"step {Scale.fine(step_s).say(step_s)}, {phases_of(summary)}",),
     )
-    longest = max(row.fraction for row in rows)
     meters = tuple(meter(row.fraction / longest, f"b{row.phase} aside") for row in rows)
-    blocks = tuple(" " * _BAR if row.absent else _blocks(row.fraction) for row in rows)
-    grid = Pictured(table=table, place=2, head=meter(0.0, "aside"), cells=meters, blocks=blocks)
-    return [grid]
-
-
-def _phase(row: PhaseRow) -> tuple[str, ...]:
-    if row.absent:
-        return row.label, "", "", row.absent
-    return row.label, row.time, row.share, row.note
+    return [Pictured(table=table, place=2, head=meter(0.0, "aside"), cells=meters, instead=1)]
 
 
 def meter(share: float, kind: str) -> Markup:
