@@ -13,7 +13,7 @@ from recipes.gpt2.progress import expected
 from recipes.gpt2.table import measured, verdict
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.core.formatting.html.figures import WIDE, Axis, Lane, bar, keys, lanes
+from trainperf.core.formatting.html.figures import WIDE, Axis, Mark, bar, keys, lanes
 from trainperf.core.formatting.html.markup import Markup, paragraph, table, tag, text
 from trainperf.core.formatting.units import duration
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACES
@@ -149,16 +149,19 @@ def _step(rows: Sequence[TraceLane]) -> tuple[float, float] | None:
     return None if middle is None else (middle.start_s, middle.end_s)
 
 
-def _drawn(rows: Sequence[TraceLane], start_s: float, end_s: float, per_s: float) -> Iterator[Lane]:
+def _drawn(
+    rows: Sequence[TraceLane], start_s: float, end_s: float, per_s: float
+) -> Iterator[tuple[str, list[Mark]]]:
     for row in rows:
         inside = [each for each in row.slices if each.end_s > start_s and each.start_s < end_s]
-        marks = tuple(
+        marks = [
             (
                 (max(each.start_s, start_s) - start_s) * per_s,
                 (min(each.end_s, end_s) - max(each.start_s, start_s)) * per_s,
+                "event",
                 f"{each.name}: {duration(each.end_s - each.start_s)}",
             )
             for each in inside
-        )
+        ]
         if marks:
-            yield Lane(name=row.name, marks=marks)
+            yield row.name, marks

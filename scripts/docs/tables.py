@@ -25,7 +25,7 @@ from trainperf.core.steps.records import FACTS
 from trainperf.importers import FORMATS, LogFormat
 from trainperf.meters import METERS, Measure, Meter
 from trainperf.meters.phases import PhaseTime
-from trainperf.reports.explanations import derived_readings
+from trainperf.reports.explanations import Explanation, derived_readings
 
 
 BETTER = {"lower": "↓", "higher": "↑", "": "", None: ""}
@@ -50,7 +50,7 @@ def phases() -> str:
 def derived() -> str:
     """One row per reading that no meter makes."""
     rows = [
-        (f"`{entry.id}`", entry.unit, BETTER[entry.better], "steady", _cell(entry.prose))
+        (f"`{entry.id}`", entry.unit, BETTER[entry.better], "steady", _limited(entry))
         for entry in derived_readings()
     ]
     return table(("reading", "unit", "better", "steps", "definition"), rows)
@@ -214,9 +214,9 @@ def _prose(docstring: str) -> str:
     return _limited(documented(docstring))
 
 
-def _limited(text: DocumentedText, *, promise: bool = True) -> str:
+def _limited(text: DocumentedText | Explanation, *, promise: bool = True) -> str:
     """What it means and how it is measured, when not to believe it, and what confirms it."""
-    about = text.prose if promise else text.measured
+    about = f"{text.means} {text.measured}".strip() if promise else text.measured
     limits = ((WRONG, text.wrong), (CONFIRM, text.confirm))
     return _cell(" ".join([about, *(f"*{name}:* {what}" for name, what in limits if what)]))
 

@@ -11,7 +11,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.importers import recognise
 from trainperf.importers.writing import write_run
-from trainperf.reports.charts.small import charts_of
+from trainperf.reports.charts.series import SERIES, chart_of
 from trainperf.reports.run.page import load_page_data, render
 
 
@@ -128,18 +128,16 @@ def test_a_trainers_state(imported: Imported, name: str) -> None:
         assert counted == pytest.approx(2 * 4 * 8 / whole, rel=0.02)
 
 
-def test_charts_of_what_a_log_does_not_hold_say_why(imported: Imported, tmp_path: Path) -> None:
-    """No line of zeros; tokens that are padded are not called effective; no band between points."""
+def test_what_a_log_does_not_hold_has_no_line(imported: Imported, tmp_path: Path) -> None:
+    """None of zeros; tokens that are padded are not called effective; no band between points."""
     imported("trainer_state-tokens.json")
     page = load_page_data(Run.open(tmp_path / "run"))
 
-    drawn = {chart.key: chart for chart in charts_of(page.groups, page.summary)}
+    drawn = {each.title: chart_of(each, page.groups, page.summary) for each in SERIES}
 
-    assert drawn["data_wait"].lines == []
-    assert drawn["data_wait"].absent.startswith("not covered: trainer_state.json")
-    assert [line.label for line in drawn["tokens"].lines] == ["with padding"]
-    assert drawn["tokens"].note.startswith("With padding; without: not covered")
-    assert drawn["loss"].lines[0].single is None
+    assert drawn["Data wait"].lines == []
+    assert [line.label for line in drawn["Tokens per second"].lines] == ["with padding"]
+    assert drawn["Loss"].lines[0].shade is None
 
 
 def test_the_page_asks_for_no_audit_of_a_log(imported: Imported, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_what_was_tried_in_vain_is_nothing_to_act_on() -> None:
     vain = told(1.29, 1.53, measured_gain=tried("slower", 0.9))
 
     assert to_act_on([vain]) == []
-    assert first_rows([vain]) == []
+    assert first_rows([vain]) == ()
 
 
 @pytest.mark.parametrize(

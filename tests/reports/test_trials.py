@@ -97,9 +97,9 @@ def test_a_ceiling_above_the_best_is_named_and_the_most_promising_undecided_chan
     wide = trial("wide", "undecided", 1.0, low=0.4, high=2.5, kind="ceiling")
     shown = text_of(small, FREE_LOADER, NOT_FASTER[4], vague, wide)
 
-    assert "more is left than that: batches from memory, at most" in shown
+    assert "AFTER; the largest ceiling is batches from memory (at most" in shown
     assert "3 undecided: more time decides them (--minutes 5 --only workers_2)" in shown
-    assert "more is left" not in as_text(trials_document(BEST))
+    assert "largest ceiling" not in as_text(trials_document(BEST))
 
 
 def test_the_page_of_a_run_shows_what_was_tried_in_it(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def compare_sides(
     runs = [[Run.open(path, options.window) for path in side] for side in sides]
     with engine_of(engine, large=any(_is_large(run) for side in runs for run in side)) as opened:
         before, *changed = read(runs, opened)
-    comparisons = [compared(before.runs, after.runs, options) for after in changed]
+    comparisons = [compared(before, after, options) for after in changed]
     if options.form == "html":
         pairs = [
             Pair(comparison=comparison, before=before, after=after)

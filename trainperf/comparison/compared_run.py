@@ -15,7 +15,6 @@ from trainperf.analysis.run.job_block import FEW_RANKS, JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
-from trainperf.analysis.summary.run_folds import StepObserver
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.fit_clock import CycleFold
 from trainperf.comparison.pace_fold import PaceFold
@@ -88,21 +87,12 @@ def read_run(path: AnyPath, window: RunWindow | None = None) -> ComparedRun:
     return read_opened(Run.open(path, window))
 
 
-def read_opened(run: Run, observers: Sequence[StepObserver] = ()) -> ComparedRun:
-    """Read a run whose directory was found.
-
-    Args:
-        run: The opened run directory.
-        observers: Fed with its steps as well.
-    """
+def read_opened(run: Run) -> ComparedRun:
+    """Read a run whose directory was found."""
     sample, losses, paces = SampleFold(), LossFold(), PaceFold()
     replay = Replay(run)
     cycles = CycleFold(list(replay.journals.values()))
-    evidence = examine(
-        run,
-        replay=replay,
-        observers=(sample, losses, paces, cycles, *observers),
-    )
+    evidence = examine(run, replay=replay, observers=(sample, losses, paces, cycles))
     summary = evidence.summary
     values = {
         name: reading.value

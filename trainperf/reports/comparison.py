@@ -1,7 +1,6 @@
 """A comparison in words: the verdict, what must be known to believe it, and the readings."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.comparability import UNCOMMITTED
@@ -9,22 +8,16 @@ from trainperf.comparison.fit_clock import FIT_SAMPLES_PER_S, FIT_STEP_S, FIT_TO
 from trainperf.comparison.results import (
     ClockChange,
     Comparison,
-    Difference,
     FirstSteps,
     ReadingChange,
     Speedup,
-    TraceDifference,
 )
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import (
     as_fast,
-    count,
     duration,
-    fine_share,
     plural,
-    rate,
     share,
-    size,
     times,
     words,
 )
@@ -33,8 +26,6 @@ from trainperf.core.readings import (
     DATA_WAIT_FRACTION,
     EFFECTIVE_TOKENS_PER_S,
     FIRST_STEP_S,
-    HFU,
-    MFU,
     NAMES,
     PADDED_TOKENS_PER_S,
     SAMPLES_PER_S,
@@ -43,7 +34,8 @@ from trainperf.core.readings import (
     phase_reading,
 )
 from trainperf.reports.charts.forest import CAPTION, RatioMark, forest
-from trainperf.reports.layout.document import Chart, Part, Sentence, items, missing, section
+from trainperf.reports.layout.document import Part, Sentence, items, missing, section
+from trainperf.reports.run.rows import amount
 
 
 _FIRST = (
@@ -74,39 +66,35 @@ _KINDS = {"faster": "good", "slower": "bad"}
 """Classes of the style by verdict; the others are neither."""
 
 _HEAD = ("", "before", "after", "after / before", "")
-_UNITS = {"s": duration, "B": size, "B/s": rate}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charts:
-    """What a page has besides."""
-
-    phases: Sequence[Chart] = ()
-    steps: Sequence[Part] = ()
-    losses: Sequence[Chart] = ()
-
-
-def comparison_document(comparison: Comparison, charts: Charts | None = None) -> list[Part]:
-    """The verdict first, then what it stands on."""
-    drawn = charts or Charts()
+def comparison_document(
+    comparison: Comparison, charts: Mapping[str, Sequence[Part]] | None = None
+) -> list[Part]:
+    """The verdict first, then what it stands on; with *charts* what only one side has, too."""
+    drawn = charts or {}
+    one_sided = [
+        (each.name, f"only {'after' if each.before is None else 'before'}: {each.reason or ''}")
+        for each in comparison.readings
+        if each.before is None or each.after is None
+    ]
     return [
         Sentence(text=answer(comparison), kind="answer"),
         *items(notes(comparison)),
         *_readings(comparison),
-        *section("Where a step goes", drawn.phases),
-        *section("How long the steps took", drawn.steps),
-        *section("Loss at equal work", drawn.losses),
+        *section("Where a step goes", drawn.get("phases", ())),
+        *section("Loss at equal work", drawn.get("losses", ())),
         *_differences(comparison),
         *explained(comparison),
-        *(missing(_one_sided(comparison)) if charts else []),
+        *(missing(one_sided) if charts else []),
     ]
 
 
 def _readings(comparison: Comparison) -> list[Part]:
     """The readings that both sides have, each with its interval."""
-    changes = compared(comparison)
-    if not changes:
-        return []
+    both = {each.name: each for each in comparison.readings if each.ratio is not None}
+    order = [name for name in _FIRST if name in both]
+    changes = [both[name] for name in dict.fromkeys([*order, *both])]
     rows = tuple(_row(change, comparison.margin) for change in changes)
     marks = [
         RatioMark(
@@ -117,7 +105,7 @@ def _readings(comparison: Comparison) -> list[Part]:
         )
         for change in changes
     ]
-    return [forest(Table(head=_HEAD, rows=rows, end_words=2), marks, 3), CAPTION]
+    return [forest(Table(head=_HEAD, rows=rows, end_words=2), marks, 3), CAPTION] if rows else []
 
 
 def _differences(comparison: Comparison) -> list[Part]:
@@ -131,39 +119,33 @@ def _differences(comparison: Comparison) -> list[Part]:
     return [Table(title="what is different", head=head, rows=rows, words=4)] if several else []
 
 
-def _one_sided(comparison: Comparison) -> list[tuple[str, str]]:
-    """Readings that only one side has, and why."""
-    return [
-        (each.name, f"only {'after' if each.before is None else 'before'}: {each.reason or ''}")
-        for each in comparison.readings
-        if each.before is None or each.after is None
-    ]
-
-
 def answer(comparison: Comparison) -> str:
     """The verdict in a sentence, with the clock that the change moved first, and its limit."""
     names = f"{comparison.after.name} against {comparison.before.name}"
-    decides = comparison.headline
+    decides, first = comparison.headline, comparison.first_steps
     if decides is None:
         return f"{names}: not comparable: {comparison.reason}."
-    first = comparison.first_steps
-    others = [clock for clock in comparison.clocks if clock is not decides]
-    clocks = "; ".join(
-        [
-            f"{_name(decides, first)} {speed(decides.speedup)}",
-            *(f"{_name(clock, first)} {_other(clock, comparison.margin)}" for clock in others),
-        ]
-    )
+    limit = ""
     if first is not None:
         names += f" over the first {first.steps:,} steps"
-    limit = "" if first is None else _limit(comparison, first)
+        limit = _limit(comparison, first)
+    others = [clock for clock in comparison.clocks if clock is not decides]
+    clocks = "; ".join(_clock(clock, comparison) for clock in (decides, *others))
+    verdict = f"{_verdict(comparison.verdict, comparison.margin)}, {clocks}"
     if comparison.verdict == "loss differs":
-        return f"{names}: loss differs, so speed does not count ({clocks}).{limit}"
-    return f"{names}: {_verdict(comparison.verdict, comparison.margin)}, {clocks}.{limit}"
+        verdict = f"loss differs, so speed does not count ({clocks})"
+    return f"{names}: {verdict}.{limit}"
 
 
-def _name(clock: ClockChange, first: FirstSteps | None) -> str:
-    return "the fit of these steps" if clock.clock == "fit" and first else f"the {clock.clock}"
+def _clock(clock: ClockChange, comparison: Comparison) -> str:
+    """E.g. `the fit is equal (within 2 %), 1.00× as fast (95 % CI 0.99–1.01)`."""
+    of_these = clock.clock == "fit" and comparison.first_steps is not None
+    name = "the fit of these steps" if of_these else f"the {clock.clock}"
+    if clock is comparison.headline:
+        return f"{name} {speed(clock.speedup)}"
+    unresolved = wide(clock.speedup.low, clock.speedup.high)
+    gain = "" if unresolved else f", {speed(clock.speedup)}"
+    return f"{name} is {_verdict(clock.verdict, comparison.margin)}{gain}"
 
 
 def _limit(comparison: Comparison, first: FirstSteps) -> str:
@@ -175,29 +157,18 @@ def _limit(comparison: Comparison, first: FirstSteps) -> str:
         f" Epochs, validation or checkpoints, every {first.period:,} steps, {reached}: the whole "
         "fit may differ."
     )
-    lost_s, gained_s = (_longer_s(comparison, name) for name in (FIRST_STEP_S, STEP_S))
-    if lost_s <= 0 or gained_s >= 0 or lost_s < -gained_s * first.period:
+    longer_s = {
+        each.name: each.after - each.before
+        for each in comparison.readings
+        if each.before is not None and each.after is not None
+    }
+    lost_s, gained_s = longer_s.get(FIRST_STEP_S, 0.0), -longer_s.get(STEP_S, 0.0)
+    if lost_s <= 0 or gained_s <= 0 or lost_s < gained_s * first.period:
         return limit
     return (
         f"{limit} The first step took {duration(lost_s)} longer, more than the next "
         f"{first.period:,} gain: if every epoch begins like that, the fit is slower."
     )
-
-
-def _longer_s(comparison: Comparison, name: str) -> float:
-    """What a step takes more than before; 0 where it was not measured."""
-    change = next((each for each in comparison.readings if each.name == name), None)
-    if change is None or change.before is None or change.after is None:
-        return 0.0
-    return change.after - change.before
-
-
-def _other(clock: ClockChange, margin: float) -> str:
-    """E.g. `is equal (within 2 %), 1.00× as fast (95 % CI 0.99–1.01)`."""
-    verdict = _verdict(clock.verdict, margin)
-    if wide(clock.speedup.low, clock.speedup.high):
-        return f"is {verdict}"
-    return f"is {verdict}, {speed(clock.speedup)}"
 
 
 def _verdict(verdict: str, margin: float) -> str:
@@ -232,45 +203,22 @@ def notes(comparison: Comparison) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def difference(change: Difference) -> str:
-    """E.g. `num_workers: 0 → 2`."""
-    return f"{change.name}: {setting(change.before)} → {setting(change.after)}"
-
-
-def compared(comparison: Comparison) -> list[ReadingChange]:
-    """The readings that both sides have, those that people want to see before the others."""
-    readings = {
-        reading.name: reading for reading in comparison.readings if reading.ratio is not None
-    }
-    first = [readings.pop(name) for name in _FIRST if name in readings]
-    return [*first, *readings.values()]
-
-
 def explained(comparison: Comparison) -> list[Part]:
     """By the traces of both, what a step spends other time on, the largest difference first."""
-    rows = [
-        (
-            difference.name,
-            _spent(difference.before_s, below=difference.below == "before"),
-            _spent(difference.after_s, below=difference.below == "after"),
-            _change(difference),
-            "" if difference.kind == "time" else difference.kind,
+    rows = []
+    for each in comparison.explained:
+        before, after = duration(each.before_s), duration(each.after_s)
+        sign = "+" if each.after_s > each.before_s else "−"
+        change = f"{sign}{duration(abs(each.after_s - each.before_s))}"
+        cells = (
+            f"< {before}" if each.below == "before" else before,
+            f"< {after}" if each.below == "after" else after,
+            f"> {change}" if each.below else change,
         )
-        for difference in comparison.explained
-    ]
+        rows.append((each.name, *cells, "" if each.kind == "time" else each.kind))
     head = ("", "before", "after", "difference", "")
     title = "per step, in the traces"
     return [Table(title=title, head=head, rows=tuple(rows), end_words=2)] if rows else []
-
-
-def _change(difference: TraceDifference) -> str:
-    sign = "+" if difference.after_s > difference.before_s else "−"
-    least = "" if difference.below is None else "> "
-    return f"{least}{sign}{duration(abs(difference.after_s - difference.before_s))}"
-
-
-def _spent(seconds: float, *, below: bool) -> str:
-    return f"< {duration(seconds)}" if below else duration(seconds)
 
 
 def _row(change: ReadingChange, margin: float) -> tuple[str, ...]:
@@ -278,29 +226,18 @@ def _row(change: ReadingChange, margin: float) -> tuple[str, ...]:
     stem = change.name.removesuffix("_fraction")
     # Of the same thing there may be seconds, too.
     label = f"{stem} share" if stem != change.name and f"{stem}_s" in NAMES else stem
-    label = words(label.removesuffix("_per_s").removesuffix("_s"))
+    per_s = "/s" if change.name.endswith("_per_s") else ""
+    label = f"{words(label.removesuffix('_per_s').removesuffix('_s'))}{per_s}"
     ratio = "" if change.ratio is None else f"{change.ratio:.3f}"
     if change.low is not None and change.high is not None:
         unresolved = wide(change.low, change.high)
         ratio = "" if unresolved else f"{ratio} [{change.low:.3f}–{change.high:.3f}]"
-    return (
-        f"{label}/s" if change.name.endswith("_per_s") else label,
-        _value(change.name, change.unit, change.before),
-        _value(change.name, change.unit, change.after),
-        ratio,
-        _verdict(change.verdict or "", margin),
+    sides = [0.0 if side is None else side for side in (change.before, change.after)]
+    before, after = (
+        amount(side, change.unit, change.name).removesuffix("/s" * (change.unit == "1/s"))
+        for side in sides
     )
-
-
-def _value(name: str, unit: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    if name.endswith(("_fraction", "_rate")) or name in (MFU, HFU):
-        return fine_share(value)
-    if name == "loss":
-        return f"{value:.4g}"
-    say = _UNITS.get(unit)
-    return say(value) if say else count(value)
+    return label, before, after, ratio, _verdict(change.verdict or "", margin)
 
 
 def _remedy(comparison: Comparison) -> str:
@@ -308,56 +245,50 @@ def _remedy(comparison: Comparison) -> str:
     remedy = comparison.remedy
     if remedy is None:
         return ""
-    ways = []
-    if remedy.repeats is not None:
-        ways.append(f"{plural(remedy.repeats, 'repeat')} per side")
-    proof = "`trainperf prove`"
-    if remedy.proof_s is not None:
-        proof += (
-            f", about {duration(remedy.proof_s)} of training if it takes all "
-            f"{plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')}"
-        )
     aim = f"to decide at a margin of {share(comparison.margin)}"
     if remedy.limit is not None:
         aim = f"to decide whether it is more than {share(remedy.limit)} slower"
-    return f"{aim}: {' or '.join([*ways, proof])}"
+    ways = "" if remedy.repeats is None else f"{plural(remedy.repeats, 'repeat')} per side or "
+    took = ""
+    if remedy.proof_s is not None:
+        took = (
+            f", about {duration(remedy.proof_s)} of training if it takes all "
+            f"{plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')}"
+        )
+    return f"{aim}: {ways}`trainperf prove`{took}"
 
 
 def _coarse(comparison: Comparison) -> str:
     """What data wait means where a loop was recorded from outside."""
-    sides = (comparison.before, comparison.after)
-    names = [side.name for side in sides if side.coarse]
-    if not names:
-        return ""
-    whose = "both were" if len(names) == len(sides) else f"{names[0]} was"
-    return (
+    names = [side.name for side in (comparison.before, comparison.after) if side.coarse]
+    whose = "both were" if len(names) > 1 else f"{''.join(names)} was"
+    sentence = (
         f"{whose} recorded from outside, coarsely: data wait is everything between an update and "
         "the next forward, the loop's own code too"
     )
+    return sentence if names else ""
 
 
 def _noise(comparison: Comparison) -> str:
-    noise = comparison.noise
+    noise, repeats = comparison.noise, len(comparison.before.paths)
     if noise is None:
         return ""
+    relative = share(noise.relative)
     least = f"a change below {share(noise.resolution)} cannot be resolved"
     if not noise.assumed:
-        repeats = len(comparison.before.paths) + len(comparison.after.paths)
         turns = "in turns" if noise.source == "turns" else "not in turns"
-        return (
-            f"run-to-run noise {share(noise.relative)}, measured on repeats ({repeats} runs, "
-            f"{turns}); {least}"
-        )
+        runs = repeats + len(comparison.after.paths)
+        return f"run-to-run noise {relative}, measured on repeats ({runs} runs, {turns}); {least}"
     if comparison.proof is not None:
         few = f"{plural(comparison.proof.pairs, 'pair')}, too few to show run-to-run noise"
-        return f"{few}: {share(noise.relative)} is assumed; {least}"
+        return f"{few}: {relative} is assumed; {least}"
     why = "expected, since parts of each run differ too" if noise.source == "drift" else "assumed"
-    apart, repeat = "", "repeat both to measure the noise"
+    each = "one run each" if repeats == 1 else f"{plural(repeats, 'run')} each"
+    repeat = "repeat both to measure the noise"
     if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
-        apart = f", {duration(noise.apart_s)} apart"
+        each += f", {duration(noise.apart_s)} apart"
         repeat = "repeat both, in turns: a machine whose speed changed in between looks like this"
-    noisy = f"run-to-run noise {share(noise.relative)}, {why}"
-    return f"{_each(comparison)} each{apart}: {noisy}; {least}; {repeat}"
+    return f"{each}: run-to-run noise {relative}, {why}; {least}; {repeat}"
 
 
 def _machine(comparison: Comparison) -> str:
@@ -373,11 +304,6 @@ def _machine(comparison: Comparison) -> str:
     )
 
 
-def _each(comparison: Comparison) -> str:
-    runs = len(comparison.before.paths)
-    return "one run" if runs == 1 else plural(runs, "run")
-
-
 def loss_sentence(parity: Parity) -> str:
     """Whether the losses match, or why they are not compared."""
     if parity.verdict == "unknown":
@@ -388,36 +314,36 @@ def loss_sentence(parity: Parity) -> str:
 
 def settings_sentence(comparison: Comparison) -> str:
     """How many changes there are, and whether the gain can be one's."""
-    changed = comparison.changes
-    if not changed:
+    number = len(comparison.changes)
+    if not number:
         return "no difference in the recorded settings"
-    if len(changed) == 1:
-        listed = ", ".join(map(difference, comparison.differences))
-        return f"one change: {listed}"
-    if comparison.speedup is None:
-        return plural(len(changed), "change")
-    return f"{plural(len(changed), 'change')}: the gain cannot be attributed to any one of them"
+    if number == 1:
+        listed = (
+            f"{each.name}: {setting(each.before)} → {setting(each.after)}"
+            for each in comparison.differences
+        )
+        return f"one change: {', '.join(listed)}"
+    whose = ": the gain cannot be attributed to any one of them"
+    return f"{plural(number, 'change')}{'' if comparison.speedup is None else whose}"
 
 
 def surroundings(comparison: Comparison) -> list[str]:
-    """What changed besides the code and its settings, the code itself, and what is slow."""
+    """What changed besides the code and its settings, and the code itself."""
     changed = [
         f"{each.name} {setting(each.before)} → {setting(each.after)}"
         for each in comparison.differences
-        if each.besides_code
+        # A single change is named by the sentence on the settings.
+        if each.besides_code and len(comparison.changes) > 1
     ]
-    sides = (comparison.before, comparison.after)
-    before, after = (side.code for side in sides)
-    # A single change is named by the sentence on the settings.
-    several = len(comparison.changes) > 1
-    besides = f"besides the code and its settings there changed: {', '.join(changed)}"
-    code = [f"code: {before} → {after}"] if before and after and before != after else []
-    if before == after and before.endswith(UNCOMMITTED):
-        code = [f"code: {before} in both runs, which need not be the same ones"]
-    return [
-        *([besides] if changed and several else []),
-        *code,
-    ]
+    sentences = []
+    if changed:
+        sentences.append(f"besides the code and its settings there changed: {', '.join(changed)}")
+    before, after = comparison.before.code, comparison.after.code
+    if before and after and before != after:
+        sentences.append(f"code: {before} → {after}")
+    elif before == after and before.endswith(UNCOMMITTED):
+        sentences.append(f"code: {before} in both runs, which need not be the same ones")
+    return sentences
 
 
 def setting(value: object) -> str:

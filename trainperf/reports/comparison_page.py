@@ -5,59 +5,34 @@ from dataclasses import dataclass
 from itertools import islice
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compared_run import ComparedRun, read_opened
 from trainperf.comparison.results import Comparison
 from trainperf.core.engines.base import Engine, in_order
 from trainperf.core.formatting.html.figures import bar, keys
 from trainperf.core.formatting.html.markup import Markup, page, paragraph
 from trainperf.core.formatting.table import Table
-from trainperf.core.formatting.units import duration, plural, words
-from trainperf.core.phases import PHASES
+from trainperf.core.formatting.units import duration, plural
 from trainperf.reports.charts.losses import losses
-from trainperf.reports.charts.step_times import WallsFold, beside, pooled
-from trainperf.reports.comparison import Charts, comparison_document, speed
+from trainperf.reports.comparison import comparison_document, speed
 from trainperf.reports.layout.document import Chart, Heading, Part, Sentence, items, section
 from trainperf.reports.layout.html import as_html
 from trainperf.reports.run.rows import phase_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunSide:
-    """Those of one run, read once: what is judged, and what is drawn of their steps."""
-
-    runs: Sequence[ComparedRun]
-    walls: Sequence[WallsFold]
-
-    @classmethod
-    def of(cls, runs: Sequence[tuple[ComparedRun, WallsFold]]) -> "RunSide":
-        """Of its repeats."""
-        return cls(runs=[run for run, _ in runs], walls=[walls for _, walls in runs])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two sides and their comparison."""
+    """The repeats of two sides, each read once, and their comparison."""
 
     comparison: Comparison
-    before: RunSide
-    after: RunSide
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """For the keys of figures: two runs may have one name."""
-        comparison = self.comparison
-        return f"before: {comparison.before.name}", f"after: {comparison.after.name}"
+    before: Sequence[ComparedRun]
+    after: Sequence[ComparedRun]
 
 
-def read(sides: Sequence[Sequence[Run]], engine: Engine | None = None) -> list[RunSide]:
+def read(sides: Sequence[Sequence[Run]], engine: Engine | None = None) -> list[list[ComparedRun]]:
     """Read the repeats of each side; where there is an *engine*, several runs at a time."""
-    runs = in_order(engine, _read, [run for side in sides for run in side])
-    return [RunSide.of(list(islice(runs, len(side)))) for side in sides]
-
-
-def _read(run: Run) -> tuple[ComparedRun, WallsFold]:
-    walls = WallsFold()
-    return read_opened(run, observers=[walls]), walls
+    runs = in_order(engine, read_opened, [run for side in sides for run in side])
+    return [list(islice(runs, len(side))) for side in sides]
 
 
 def render(pairs: Sequence[Pair]) -> str:
@@ -87,14 +62,15 @@ def _overview(pairs: Sequence[Pair]) -> list[Part]:
 
 def pair_document(pair: Pair) -> list[Part]:
     """A comparison with its charts, and where its runs are."""
-    comparison, sides = pair.comparison, (pair.before, pair.after)
-    steps = beside([pooled(side.walls) for side in sides], pair.names)
-    curves = [[run.losses for run in side.runs] for side in sides]
-    charts = Charts(
-        phases=[_phases(pair)],
-        steps=steps or [Sentence(text="not measured: one of the runs has no steady state")],
-        losses=losses(curves, comparison.parity, pair.names),
-    )
+    comparison = pair.comparison
+    # Two runs may have one name.
+    names = f"before: {comparison.before.name}", f"after: {comparison.after.name}"
+    sides = (pair.before, pair.after)
+    curves = [[run.losses for run in side] for side in sides]
+    charts = {
+        "phases": [_phases([side[0].summary for side in sides], names)],
+        "losses": losses(curves, comparison.parity, names),
+    }
     paths = (*comparison.before.paths, *comparison.after.paths)
     return [
         *comparison_document(comparison, charts),
@@ -102,16 +78,15 @@ def pair_document(pair: Pair) -> list[Part]:
     ]
 
 
-def _phases(pair: Pair) -> Chart:
+def _phases(summaries: Sequence[Summary], names: Sequence[str]) -> Chart:
     """The mean steps of both as bars to one scale."""
-    every = [phase_rows(side.runs[0].summary) for side in (pair.before, pair.after)]
+    every = [phase_rows(summary) for summary in summaries]
     longest_s = max(sum(row.seconds for row in rows) for rows in every)
     drawn = []
-    for name, rows in zip(pair.names, every, strict=True):
+    for name, rows in zip(names, every, strict=True):
         step_s = sum(row.seconds for row in rows)
         parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows]
         caption = f"{name}, {duration(step_s)}" if rows else f"{name}: no step was recorded"
         drawn.append(paragraph(caption, "soft small") + bar(parts, name, whole=longest_s))
-    there = {row.phase for rows in every for row in rows if row.seconds}
-    named = ((words(phase.label), f"b{phase}") for phase in PHASES if phase in there)
-    return Chart(Markup("".join(drawn) + keys(named)))
+    named = {row.label: f"b{row.phase}" for rows in every for row in rows if row.seconds}
+    return Chart(Markup("".join(drawn) + keys(named.items())))

@@ -5,60 +5,77 @@ written once.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from functools import cache
+from itertools import chain
 from typing import Literal
 
 import msgspec
 
 from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.diagnosis.changes import Change, changes_of
-from trainperf.analysis.diagnosis.offers import OFFERS, trials_of_finding
+from trainperf.analysis.diagnosis.offers import OFFERS, OfferedTrial, trials_of_finding
 from trainperf.analysis.diagnosis.tried import measured_change
 from trainperf.analysis.doctor import CHECKS
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.docstrings import CONFIRM, WRONG, documented
+from trainperf.core.artifacts.trials import TrialKind
+from trainperf.core.docstrings import CONFIRM, WRONG, DocumentedText, documented
 from trainperf.core.errors import ConfigError
-from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share
 from trainperf.core.phases import GAPS, PHASES, Gap, Phase
 from trainperf.core.readings import ALLREDUCE_SKEW_S, FLOPS_PER_S, HFU, MFU
 from trainperf.core.steps.records import FACTS
 from trainperf.meters import METERS, Meter
 from trainperf.meters.phases import PhaseTime
-from trainperf.reports.layout.document import Heading, Part, Sentence, labelled, section
+from trainperf.reports.layout.document import Heading, Part, Sentence, items, section
 from trainperf.reports.layout.finding_view import FindingRow
 from trainperf.reports.run.effort import answers
 
 
 Subject = Literal["finding", "reading", "check", "phase", "gap", "trial"]
 
-_HEADINGS: dict[Subject, str] = {
-    "finding": "a finding",
-    "reading": "a reading",
-    "check": "a check of the doctor",
-    "phase": "a phase of a step",
-    "gap": "a gap between steps",
-    "trial": "a trial of trainperf try",
+_KINDS: dict[Subject, tuple[str, str]] = {
+    "finding": ("a finding", "reference/findings.md"),
+    "reading": ("a reading", "reference/readings.md"),
+    "check": ("a check of the doctor", "reference/checks.md"),
+    "phase": ("a phase of a step", "concepts/steps.md"),
+    "gap": ("a gap between steps", "concepts/steps.md"),
+    "trial": ("a trial of trainperf try", "concepts/trials.md"),
 }
+"""What is explained, and the page of the documentation that has it."""
 
-_TRIAL = documented(
-    """A change is switched on and off in blocks of steps of one training, in turns.
+_SLOTS = {
+    True: ("Host time", "Exclusive: what is nested in it pauses it; phases add up to the step."),
+    False: ("Wall time of no step:", "Cut out of the steps; steps and gaps add up to the fit."),
+}
+"""What a phase is, and what a gap is; and how either is measured."""
+
+_TRIALS: dict[TrialKind, tuple[str, DocumentedText]] = {
+    "change": (
+        "A change",
+        documented(
+            """A change is switched on and off in blocks of steps of one training, in turns.
 
     Wrong where: it acts only over an epoch, at a loader's start or in validation, which the blocks
     do not contain.
     To confirm: make the change; `trainperf prove` with the training before it and after it.
     """
-)
-
-_CEILING = documented(
-    """A cause is taken away and given back in blocks of steps of one training, in turns.
+        ),
+    ),
+    "ceiling": (
+        "A ceiling, no change to keep",
+        documented(
+            """A cause is taken away and given back in blocks of steps of one training, in turns.
 
     Wrong where: what the cause costs falls outside of the blocks: at an epoch's end, in validation.
     To confirm: a change that removes a part of the cause, and gains no more than this; `trainperf
     prove` with the training before it and after it.
     """
-)
+        ),
+    ),
+}
+"""What kind of trial it is, and what is measured."""
 
 _DERIVED: dict[str, tuple[str, str, str]] = {
     ALLREDUCE_SKEW_S: (
@@ -141,80 +158,57 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     page: str
     """Of the documentation, below `docs/`."""
 
-    @property
-    def prose(self) -> str:
-        """Meaning, method and limits as one text."""
-        limits = ((WRONG, self.wrong), (CONFIRM, self.confirm))
-        marked = [f"*{name}:* {text}" for name, text in limits if text]
-        return " ".join(filter(None, (self.means, self.measured, *marked)))
-
 
 @cache
 def explanations() -> tuple[Explanation, ...]:
     """All of them; names are unique within a kind."""
-    return (
-        *(_finding(detect.__name__, detect.__doc__) for detect in (*DETECTORS, measured_change)),
-        *map(_reading, METERS),
-        *derived_readings(),
-        *_checks(),
-        *_slots(),
-        *_trials(),
+    findings = (
+        _entry(
+            "finding",
+            detect.__name__,
+            documented(detect.__doc__),
+            trials=trials_of_finding(detect.__name__),
+            changes=tuple(map(_change, changes_of(detect.__name__))),
+        )
+        for detect in (*DETECTORS, measured_change)
     )
+    checks = (
+        _entry("check", check.id, replace(documented(check.about), means=f"{check.title}."))
+        for check in CHECKS
+    )
+    slots: tuple[Phase | Gap, ...] = (*PHASES, *GAPS)
+    readings = (*map(_reading, METERS), *derived_readings())
+    return (*findings, *readings, *checks, *map(_slot, slots), *map(_trial, OFFERS))
+
+
+def _entry(kind: Subject, name: str, text: DocumentedText, **more: object) -> Explanation:
+    """The parts of a docstring under their names, and what else is known."""
+    parts = {"kind": kind, "id": name, "page": _KINDS[kind][1], **asdict(text), **more}
+    return msgspec.convert(parts, Explanation)
 
 
 def explained(name: str) -> tuple[Explanation, ...]:
-    """All that bears a name.
+    """All that bears a name, or the trial that a name such as `workers_2` is one of.
 
     Raises:
         ConfigError: Nothing does; the nearest names are in the message.
     """
-    entries = tuple(entry for entry in explanations() if entry.id == name) or _family(name)
-    if entries:
-        return entries
-    names = sorted({entry.id for entry in explanations()})
-    near = get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), names, cutoff=0.5)
-    parts = [each for each in names if name in each and each not in near] if len(name) > 2 else []
-    nearest = ", ".join([*near, *parts][:5])
-    hint = f"did you mean {nearest}?" if nearest else "`trainperf explain` lists all names"
-    raise ConfigError(f"{name}: nothing is named so; {hint}")
-
-
-def _family(name: str) -> tuple[Explanation, ...]:
-    """The trial that a name such as `workers_2` is one of."""
-    ids = [offer.id for offer in OFFERS if offer.covers(name)]
-    return tuple(entry for entry in explanations() if entry.kind == "trial" and entry.id in ids)
+    families = [offer.id for offer in OFFERS if offer.covers(name)]
+    every = explanations()
+    entries = tuple(entry for entry in every if entry.id == name) or tuple(
+        entry for entry in every if entry.kind == "trial" and entry.id in families
+    )
+    if not entries:
+        near = get_close_matches(name.lower(), {entry.id for entry in every}, 5, 0.5)
+        hint = f"did you mean {', '.join(near)}?" if near else "`trainperf explain` lists all names"
+        raise ConfigError(f"{name}: nothing is named so; {hint}")
+    return entries
 
 
 def derived_readings() -> Iterator[Explanation]:
     """Those of several records."""
     for name, (unit, better, docstring) in _DERIVED.items():
-        text = documented(docstring)
-        yield Explanation(
-            kind="reading",
-            id=name,
-            means=text.means,
-            measured=text.measured,
-            wrong=text.wrong,
-            confirm=text.confirm,
-            unit=unit,
-            better=better,
-            page="reference/readings.md",
-        )
-
-
-def _finding(name: str, docstring: str | None) -> Explanation:
-    text = documented(docstring)
-    return Explanation(
-        kind="finding",
-        id=name,
-        means=text.means,
-        measured=text.measured,
-        wrong=text.wrong,
-        confirm=text.confirm,
-        trials=trials_of_finding(name),
-        changes=tuple(_change(change) for change in changes_of(name)),
-        page="reference/findings.md",
-    )
+        yield _entry("reading", name, documented(docstring), unit=unit, better=better)
 
 
 def _change(change: Change) -> str:
@@ -237,115 +231,58 @@ def explained_in_run(names: Sequence[str], summary: Summary) -> list[Explanation
     if names and not entries:
         raise ConfigError(f"{', '.join(names)}: no finding; `trainperf explain` lists all names")
     return [
-        msgspec.structs.replace(entry, answers=_answers(findings.get(entry.id), summary))
+        msgspec.structs.replace(entry, answers=tuple(answers(summary, findings.get(entry.id))))
         for entry in entries
     ]
 
 
-def _answers(finding: Finding | None, summary: Summary) -> tuple[FindingRow, ...]:
-    rows = [] if finding is None else answers(summary, finding)
-    nothing = "not found" if finding is None else "nothing to change"
-    return tuple(rows) or (FindingRow("in this run", nothing),)
-
-
 def _reading(meter: Meter) -> Explanation:
     text = documented(meter.__doc__)
-    page = "concepts/steps.md" if isinstance(meter, PhaseTime) else "reference/readings.md"
     needs = [FACTS[fact].meaning.rstrip(".") for fact in meter.needs if fact in FACTS]
-    steps = f"Over {meter.scope.value} steps."
     computed = f"From: {'; '.join(needs)}." if needs else ""
-    return Explanation(
-        kind="reading",
-        id=meter.name,
-        means=text.means,
-        measured=" ".join(filter(None, (text.measured, steps, computed))),
-        wrong=text.wrong,
-        confirm=text.confirm,
-        unit=meter.unit,
-        better=meter.better or "",
-        page=page,
-    )
+    measured = " ".join(filter(None, (text.measured, f"Over {meter.scope.value} steps.", computed)))
+    page = _KINDS["phase" if isinstance(meter, PhaseTime) else "reading"][1]
+    parts = {"unit": meter.unit, "better": meter.better or "", "page": page}
+    return _entry("reading", meter.name, replace(text, measured=measured), **parts)
 
 
-def _checks() -> Iterator[Explanation]:
-    for check in CHECKS:
-        text = documented(check.about)
-        yield Explanation(
-            kind="check",
-            id=check.id,
-            means=f"{check.title}.",
-            measured=text.measured,
-            wrong=text.wrong,
-            confirm=text.confirm,
-            page="reference/checks.md",
-        )
+def _slot(slot: Phase | Gap) -> Explanation:
+    where, method = _SLOTS[slot in PHASES]
+    text = replace(slot.about, means=f"{where} {slot.about.means}.", measured=method)
+    return _entry("phase" if slot in PHASES else "gap", slot.label, text)
 
 
-def _slots() -> Iterator[Explanation]:
-    slots: tuple[Phase | Gap, ...] = (*PHASES, *GAPS)
-    for slot in slots:
-        is_phase = slot in PHASES
-        text = slot.about
-        yield Explanation(
-            kind="phase" if is_phase else "gap",
-            id=slot.label,
-            means=f"{'Host time' if is_phase else 'Wall time of no step:'} {text.means}.",
-            measured="Exclusive: what is nested in it pauses it; phases add up to the step."
-            if is_phase
-            else "Cut out of the steps; steps and gaps add up to the fit.",
-            wrong=text.wrong,
-            confirm=text.confirm,
-            page="concepts/steps.md",
-        )
-
-
-def _trials() -> Iterator[Explanation]:
-    for offer in OFFERS:
-        is_change = offer.kind == "change"
-        kind = "A change" if is_change else "A ceiling, no change to keep"
-        text = _TRIAL if is_change else _CEILING
-        yield Explanation(
-            kind="trial",
-            id=offer.id,
-            means=f"{kind}: {offer.does}.",
-            measured=text.means,
-            wrong=text.wrong,
-            confirm=text.confirm,
-            rules=offer.rules,
-            page="concepts/trials.md",
-        )
+def _trial(offer: OfferedTrial) -> Explanation:
+    kind, text = _TRIALS[offer.kind]
+    text = replace(text, means=f"{kind}: {offer.does}.", measured=text.means)
+    return _entry("trial", offer.id, text, rules=offer.rules)
 
 
 def explanations_document(entries: Sequence[Explanation]) -> list[Part]:
     """Each name with what is known of it, line by line."""
     parts: list[Part] = []
     for entry in entries:
-        parts.append(Heading(f"{entry.id} · {_HEADINGS[entry.kind]}", 1))
-        parts += [part for label, text in _rows(entry) for part in labelled(label, [text])]
+        better = f"; {entry.better} is better" if entry.better else ""
+        tries = " ".join(f"--only {trial}" for trial in entry.trials)
+        rows = (
+            ("means", entry.means),
+            ("unit", f"{entry.unit}{better}" if entry.unit else ""),
+            ("measured", entry.measured),
+            (WRONG.lower(), entry.wrong),
+            (CONFIRM.lower(), entry.confirm),
+            ("changes", "; ".join(entry.changes)),
+            *((row.label, row.text) for row in entry.answers),
+            ("try", f"trainperf try {tries} SCRIPT" if tries else ""),
+            ("findings", ", ".join(entry.rules)),
+            ("page", f"docs/{entry.page}"),
+        )
+        title = Heading(f"{entry.id} · {_KINDS[entry.kind][0]}", 1)
+        parts += [title, *(Sentence(text=text, label=label) for label, text in rows if text)]
     return parts
-
-
-def _rows(entry: Explanation) -> list[tuple[str, str]]:
-    better = f"; {entry.better} is better" if entry.better else ""
-    tries = " ".join(f"--only {trial}" for trial in entry.trials)
-    return [
-        ("means", entry.means),
-        ("unit", f"{entry.unit}{better}" if entry.unit else ""),
-        ("measured", entry.measured),
-        (WRONG.lower(), entry.wrong),
-        (CONFIRM.lower(), entry.confirm),
-        ("changes", "; ".join(entry.changes)),
-        *((row.label, row.text) for row in entry.answers),
-        ("try", f"trainperf try {tries} SCRIPT" if tries else ""),
-        ("findings", ", ".join(entry.rules)),
-        ("page", f"docs/{entry.page}"),
-    ]
 
 
 def index_document() -> list[Part]:
     """All names, by kind."""
-    parts: list[Part] = [Heading("trainperf explain · names", 1)]
-    for kind, heading in _HEADINGS.items():
-        names = [entry.id for entry in explanations() if entry.kind == kind]
-        parts += section(heading, [Sentence(text=", ".join(names))])
-    return parts
+    names = {kind: [e.id for e in explanations() if e.kind == kind] for kind in _KINDS}
+    parts = [section(_KINDS[kind][0], items([", ".join(names[kind])], "")) for kind in _KINDS]
+    return [Heading("trainperf explain · names", 1), *chain.from_iterable(parts)]

@@ -9,6 +9,7 @@ The last value of a cell is shown; `print` shows the text of the command of that
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -35,11 +36,12 @@ from trainperf.reports.run.document import run_document
 Place = str | Path | RemotePath
 
 
+@dataclass(frozen=True, repr=False, slots=True)
 class RunReport:
     """A run, shown by a notebook as its `report.html` without the charts."""
 
-    def __init__(self, summary: Summary) -> None:
-        self.summary = summary
+    summary: Summary
+    """Readings, findings and phases."""
 
     def __repr__(self) -> str:
         return text.render(self.summary)
@@ -48,22 +50,19 @@ class RunReport:
         return fragment(as_html(run_document(self.summary)))
 
 
+@dataclass(frozen=True, repr=False, slots=True)
 class ComparisonReport:
     """Two sides of a comparison, shown by a notebook as the page of `trainperf compare`."""
 
-    def __init__(self, pair: Pair) -> None:
-        self._pair = pair
-
-    @property
-    def comparison(self) -> Comparison:
-        """Verdict, intervals and readings."""
-        return self._pair.comparison
+    comparison: Comparison
+    """Verdict, intervals and readings."""
+    pair: Pair
 
     def __repr__(self) -> str:
         return as_text(comparison_document(self.comparison))
 
     def _repr_html_(self) -> str:
-        return fragment(as_html(pair_document(self._pair)))
+        return fragment(as_html(pair_document(self.pair)))
 
 
 def report(*runs: Place) -> RunReport:
@@ -86,12 +85,8 @@ def compare(before: Place | Sequence[Place], after: Place | Sequence[Place]) -> 
     Raises:
         RunError: There is no run.
     """
-    sides = read([_repeats(before), _repeats(after)])
-    comparison = comparing.compare(sides[0].runs, sides[1].runs)
+    lists = ([s] if isinstance(s, str | Path | RemotePath) else s for s in (before, after))
+    sides = read([[Run.open(path_of(run)) for run in runs] for runs in lists])
+    comparison = comparing.compare(sides[0], sides[1])
     decided = replace(comparison, decision=decision_of(comparison))
-    return ComparisonReport(Pair(comparison=decided, before=sides[0], after=sides[1]))
-
-
-def _repeats(side: Place | Sequence[Place]) -> list[Run]:
-    runs = [side] if isinstance(side, str | Path | RemotePath) else side
-    return [Run.open(path_of(run)) for run in runs]
+    return ComparisonReport(decided, Pair(comparison=decided, before=sides[0], after=sides[1]))

@@ -41,65 +41,45 @@ SLOW_FIRST_STEP = 10.0
 def trials_document(trials: Trials) -> list[Part]:
     """A report of its own."""
     step = "" if trials.baseline is None else f" · step {duration(trials.baseline.step_s)} as it is"
-    title = Heading(f"trainperf try · {trials.script or 'trials'}{step}", 1)
-    answer, *others = tried(trials)
-    return [title, answer, *others]
+    return [Heading(f"trainperf try · {trials.script or 'trials'}{step}", 1), *tried(trials)]
 
 
 def tried(trials: Trials, *, running: bool = False) -> list[Part]:
     """What was tried, the answer first; *running* if the training still goes on."""
     applied = [trial for trial in trials.trials if trial.verdict != "not applicable"]
     changes = [trial for trial in applied if trial.kind == "change"]
+    groups = {
+        "changes": [trial for trial in changes if not trial.parts],
+        "together": [trial for trial in changes if trial.parts],
+        CEILINGS: [trial for trial in applied if trial.kind == "ceiling"],
+    }
     best = trials.best
+    absent = [f"{t.title}: {t.reason}" for t in trials.trials if t.verdict == "not applicable"]
     return [
         Sentence(text=_answer(trials), kind="answer"),
         *labelled(WRITE, [] if best is None else _lines(best, trials.trials), "first"),
-        *_rows("changes", [trial for trial in changes if not trial.parts], trials),
-        *_rows("together", [trial for trial in changes if trial.parts], trials),
-        *_rows(CEILINGS, [trial for trial in applied if trial.kind == "ceiling"], trials),
+        *(_rows(title, shown, trials) for title, shown in groups.items() if shown),
         *([CAPTION] if applied else []),
-        *items(_unavailable(trials), "soft"),
-        *items(_notes(trials, running=running)),
+        *items([f"not applicable: {' · '.join(absent)}"] if absent else [], "soft"),
+        *items(_notes(trials, len(applied), running=running)),
         *labelled(NEXT, [_next(trials)], "first"),
     ]
 
 
-def _rows(title: str, shown: Sequence[TrialResult], trials: Trials) -> list[Part]:
+def _rows(title: str, shown: Sequence[TrialResult], trials: Trials) -> Part:
     """A row per trial with its interval, and what is to be known of some of them."""
-    if not shown:
-        return []
-    rows = tuple(map(_row, shown))
-    notes = [
-        f"{trial.title}: {note}" for trial in shown if (note := "; ".join(_remarks(trial, trials)))
-    ]
-    table = Table(title=title, head=_HEAD, rows=rows, end_words=1, notes=(*notes,))
-    return [forest(table, list(map(_estimate, shown)), 3)]
+    remarks = {trial.title: "; ".join(_remarks(trial, trials)) for trial in shown}
+    table = Table(
+        title=title,
+        head=_HEAD,
+        rows=tuple(map(_row, shown)),
+        end_words=1,
+        notes=tuple(f"{name}: {note}" for name, note in remarks.items() if note),
+    )
+    return forest(table, list(map(_estimate, shown)), 3)
 
 
-def _unavailable(trials: Trials) -> list[str]:
-    whys = [
-        f"{trial.title}: {trial.reason}"
-        for trial in trials.trials
-        if trial.verdict == "not applicable"
-    ]
-    return [f"not applicable: {' · '.join(whys)}"] if whys else []
-
-
-def speed(trial: TrialResult) -> str:
-    """E.g. `1.38× as fast (95 % CI 1.33–1.43)`; empty where nothing is resolved."""
-    if not trial.resolved:
-        return ""
-    return as_fast(trial.speedup or 1.0, trial.low or 0.0, trial.high or 0.0)
-
-
-def loss_change(trial: TrialResult) -> str:
-    """E.g. `2.31 → 2.52 on the same batches`; empty where it was not compared."""
-    if trial.loss_before is None or trial.loss_after is None:
-        return ""
-    return f"{trial.loss_before:.4g} → {trial.loss_after:.4g} on the same batches"
-
-
-def ceiling_sentence(trial: TrialResult) -> str:
+def _most(trial: TrialResult) -> str:
     """E.g. `at most 1.31×`: what everything of its kind brings, where that is resolved."""
     most = trial.high or 1.0
     return "nothing to gain" if most <= NOTHING_TO_GAIN else f"at most {times(most)}"
@@ -108,12 +88,13 @@ def ceiling_sentence(trial: TrialResult) -> str:
 def _answer(trials: Trials) -> str:
     best = trials.best
     if best is not None:
-        loss = "the loss was not compared" if not loss_change(best) else "at the same loss"
-        return f"Best: {best.title}: {speed(best)}, {loss}."
+        loss = "the loss was not compared" if best.loss_after is None else "at the same loss"
+        gain = as_fast(best.speedup or 1.0, best.low or 0.0, best.high or 0.0)
+        return f"Best: {best.title}: {gain}, {loss}."
     changes = [trial for trial in trials.trials if trial.kind == "change" and trial.counts]
     if not changes:
         return "Nothing was measured." if trials.trials else "Nothing was tried."
-    undecided = sum(_may_gain(trial) for trial in changes)
+    undecided = sum(map(_may_gain, changes))
     if undecided == len(changes):
         return f"Nothing was decided: {plural(undecided, 'change')} may be faster or slower."
     doubt = f"; {plural(undecided, 'change')} undecided" if undecided else ""
@@ -136,16 +117,13 @@ def _lines(trial: TrialResult, trials: Sequence[TrialResult]) -> list[str]:
 
 
 def _row(trial: TrialResult) -> tuple[str, ...]:
-    shown = trial.resolved
     bounded = trial.kind == "ceiling" or (trial.verdict == "undecided" and trial.little_to_gain)
-    verdict = ceiling_sentence(trial) if bounded and shown else trial.verdict
     mark = "≤" if trial.kind == "ceiling" else _MARKS[trial.verdict]
-    return (
-        trial.title,
-        times(trial.speedup or 1.0) if shown else "",
-        f"[{trial.low:.2f}–{trial.high:.2f}]" if shown else "",
-        f"{mark} {verdict}",
-    )
+    if not trial.resolved:
+        return trial.title, "", "", f"{mark} {trial.verdict}"
+    interval = f"[{trial.low:.2f}–{trial.high:.2f}]"
+    verdict = _most(trial) if bounded else trial.verdict
+    return trial.title, times(trial.speedup or 1.0), interval, f"{mark} {verdict}"
 
 
 def _estimate(trial: TrialResult) -> RatioMark:
@@ -157,69 +135,52 @@ def _estimate(trial: TrialResult) -> RatioMark:
 
 def _remarks(trial: TrialResult, trials: Trials) -> Iterator[str]:
     """What to write for a change that is faster alone, and what else there is to know."""
-    usual_s = None if trials.baseline is None else trials.baseline.step_s
     if trial.verdict == "faster" and trial is not trials.best:
         yield from _lines(trial, trials.trials)
     if trial.reason:
         yield trial.reason
-    if trial.verdict == "loss differs" and loss_change(trial):
-        yield f"loss {loss_change(trial)}"
+    if trial.verdict == "loss differs" and trial.loss_before and trial.loss_after:
+        yield f"loss {trial.loss_before:.4g} → {trial.loss_after:.4g} on the same batches"
     if trial.low and trial.high and not trial.resolved:
         spread = math.sqrt(trial.high / trial.low) - 1
         yield f"± {share(spread)} after {plural(trial.pairs, 'pair')} of blocks"
     before, after = trial.memory_before, trial.memory_after
     if before and after and abs(after / before - 1) >= OTHER_MEMORY:
         yield f"peak memory {size(before)} → {size(after)}"
-    if usual_s and (trial.first_step_s or 0.0) > SLOW_FIRST_STEP * usual_s:
-        yield f"first step {duration(trial.first_step_s or 0.0)}"
+    usual_s = math.inf if trials.baseline is None else trials.baseline.step_s
+    if trial.first_step_s and trial.first_step_s > SLOW_FIRST_STEP * usual_s:
+        yield f"first step {duration(trial.first_step_s)}"
 
 
-def _notes(trials: Trials, *, running: bool) -> Iterator[str]:
-    blocks = ""
-    if trials.baseline is not None:
-        blocks = f", with {plural(trials.baseline.blocks, 'block')} of steps without a change"
-    number = sum(trial.verdict != "not applicable" for trial in trials.trials)
-    yield f"{plural(number, 'trial')} in {duration(trials.took_s)}{blocks}"
-    if trials.restored:
-        yield f"put back after each: {trials.restored}"
+def _notes(trials: Trials, number: int, *, running: bool) -> Iterator[str]:
+    yield f"{plural(number, 'trial')} in {duration(trials.took_s)}"
     undecided = [trial for trial in trials.trials if _may_gain(trial)]
     if undecided:
         first = max(undecided, key=lambda trial: (trial.kind == "change", trial.high or 0.0))
         more = f"--minutes 5 --only {first.id}"
         yield f"{len(undecided)} undecided: more time decides them ({more}), or a quieter machine"
-    best, widest = trials.best, _widest(trials)
-    if best is not None and widest is not None and (widest.low or 0.0) > (best.high or 0.0):
-        yield (
-            f"more is left than that: {widest.title}, {ceiling_sentence(widest)}; trainperf report "
-            "shows what that time is spent on"
-        )
     faster = [t for t in trials.trials if t.kind == "change" and t.verdict == "faster"]
     if len(faster) > 1 and not any(trial.parts for trial in trials.trials):
         yield "the fastest were not tried together: no time was left, or they exclude each other"
     if trials.trying:
-        now = "now trying" if running else "ended during"
-        yield (
-            f"{now} {trials.trying}: {number} of {plural(trials.planned, 'trial')} had their turn"
-        )
-
-
-def _widest(trials: Trials) -> TrialResult | None:
-    """The ceiling that leaves most; `None` without any."""
-    ceilings = [t for t in trials.trials if t.kind == "ceiling" and t.counts and t.resolved]
-    return max(ceilings, key=lambda trial: trial.high or 0.0, default=None)
+        now = f"{'now trying' if running else 'ended during'} {trials.trying}"
+        yield f"{now}: {number} of {plural(trials.planned, 'trial')} had their turn"
 
 
 def _next(trials: Trials) -> str:
-    if trials.best is not None:
+    """The proof; or, where a ceiling leaves more than was gained, what its time is spent on."""
+    best, report = trials.best, "trainperf report shows what that time is spent on"
+    ceilings = [t for t in trials.trials if t.kind == "ceiling" and t.counts and t.resolved]
+    widest = max(ceilings, key=lambda trial: trial.high or 0.0, default=None)
+    left = f"the largest ceiling is {widest.title} ({_most(widest)}): {report}" if widest else ""
+    if best is not None:
         before = f'"{trials.script}"' if trials.script else "BEFORE"
-        return (
+        proof = (
             "write these lines into a copy of the script, then check both over whole trainings: "
             f"trainperf prove {before} AFTER"
         )
-    widest = _widest(trials)
+        beyond = widest is not None and (widest.low or 0.0) > (best.high or 0.0)
+        return f"{proof}; {left}" if beyond else proof
     if widest is not None and (widest.high or 0.0) > NOTHING_TO_GAIN:
-        return (
-            f"the largest ceiling is {widest.title} ({ceiling_sentence(widest)}): "
-            "trainperf report shows what that time is spent on"
-        )
+        return left
     return "trainperf report shows where the step goes"

@@ -13,7 +13,7 @@ import msgspec
 
 from trainperf.analysis.diagnosis.of_capture import diagnosed
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.html.figures import Axis, Frame, Lane, Unit, keys, lanes
+from trainperf.core.formatting.html.figures import Axis, Frame, Mark, Unit, keys, lanes
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.html.palette import KINDS
 from trainperf.core.formatting.units import duration, step_range
@@ -200,17 +200,18 @@ def picture(rank: RankTrace, first_s: float | None, last_s: float | None) -> Mar
         return Markup("")
     begin_s = min(piece.start_s for piece in slices) if first_s is None else first_s
     end_s = max(piece.end_s for piece in slices) if last_s is None else last_s
-    across = Axis(low=begin_s, high=end_s, unit=Unit.of_seconds(end_s - begin_s))
-    frame = Frame(across=across, up=Axis(low=0.0, high=1.0, say=lambda _: ""), height=2)
-    rows = [_lane(lane, frame) for lane in rank.lanes[:MOST_LANES]]
+    across = Axis(low=begin_s, high=end_s, unit=Unit.of("s", end_s - begin_s))
+    # There is no whole number in between: the vertical axis has no ticks.
+    frame = Frame(across=across, up=Axis(low=0.1, high=0.9, whole=True), height=2)
+    rows = [(lane.name, _marks(lane, frame)) for lane in rank.lanes[:MOST_LANES]]
     left_out = len(rank.lanes) - MOST_LANES
     note = f"{left_out} more lanes are in the trace itself" if left_out > 0 else ""
-    kinds = sorted({kind for row in rows for kind in row.kinds})
+    kinds = sorted({kind for _, marks in rows for _, _, kind, _ in marks})
     return Markup(
         f'<div data-first="{begin_s:.9f}" data-last="{end_s:.9f}">'
         + lanes(rows)
         + frame.picture("time in the trace", [])
-        + keys((kind, f"kind-{kind}") for kind in kinds)
+        + keys((kind.removeprefix("kind-"), kind) for kind in kinds)
         + (paragraph(note, "soft small") if note else "")
         + "</div>"
     )
@@ -242,17 +243,16 @@ class _Block:
         self.end_s = max(self.end_s, piece.end_s)
 
 
-def _lane(lane: TraceLane, frame: Frame) -> Lane:
+def _marks(lane: TraceLane, frame: Frame) -> list[Mark]:
     first_s, last_s = frame.across.low, frame.across.high
     inside = [piece for piece in lane.slices if piece.end_s >= first_s and piece.start_s <= last_s]
-    blocks = _blocks(inside, (last_s - first_s) / MOST_SLICES)
     marks = []
-    for block in blocks:
+    for block in _blocks(inside, (last_s - first_s) / MOST_SLICES):
         left, right = frame.x(block.first.start_s), frame.x(block.end_s)
+        kind = block.first.kind if block.first.kind in KINDS else "other"
         label = f"{block.name()}: {duration(block.long_s)} from {duration(block.first.start_s)}"
-        marks.append((left, right - left, label))
-    kinds = tuple(block.first.kind if block.first.kind in KINDS else "other" for block in blocks)
-    return Lane(name=lane.name, marks=tuple(marks), kinds=kinds)
+        marks.append((left, right - left, f"kind-{kind}", label))
+    return marks
 
 
 def _blocks(slices: list[Slice], least_s: float) -> list[_Block]:

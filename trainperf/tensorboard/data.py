@@ -271,7 +271,7 @@ def _viewed(cached: _Remembered, view: View) -> bytes:
     page, ranks = cached.page, cached.page.summary.run.ranks
     lead = ranks.index(view.rank) if view.rank in ranks else None
     groups = page.groups if view == View() else _groups(cached.run, lead, view)
-    data = PageData(summary=page.summary, captures=None, groups=groups, walls=page.walls)
+    data = PageData(summary=page.summary, captures=None, groups=groups)
     shown = RunPage(
         html=str(as_html(page_document(data))),
         ranks=list(ranks),
@@ -282,7 +282,7 @@ def _viewed(cached: _Remembered, view: View) -> bytes:
 
 def _compared(before: _Remembered, after: _Remembered) -> bytes:
     old, new = read([[before.run], [after.run]])
-    comparison = compare(old.runs, new.runs)
+    comparison = compare(old, new)
     document = pair_document(Pair(comparison=comparison, before=old, after=new))
     return _fragment(as_html(document))
 

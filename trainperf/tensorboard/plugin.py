@@ -14,7 +14,7 @@ from werkzeug.wrappers import Request, Response
 
 from trainperf.core.errors import TrainPerfError
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.html.palette import tab_style
+from trainperf.core.formatting.html.palette import page_style
 from trainperf.tensorboard import responses
 from trainperf.tensorboard.data import NotFoundError, Store, View
 
@@ -143,7 +143,7 @@ def _file(path: Path, request: Request) -> Response:
 
 def _style(request: Request) -> Response:
     """The style sheet of the pages."""
-    return responses.answered(request, tab_style().encode(), _KINDS[".css"])
+    return responses.answered(request, page_style().encode(), _KINDS[".css"])
 
 
 def _text(request: Request, name: str) -> str:

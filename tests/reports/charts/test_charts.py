@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cases import CASES
-from support.runs import MS, RankSpec, make_info, make_run_dir, make_step, make_steps
+from support.runs import MS, RankSpec, make_info, make_run_dir, make_step
 from support.tab import a_run, steps_of
 
 from trainperf.analysis.run.directory import Run
@@ -17,8 +17,9 @@ from trainperf.analysis.summarize import summarize
 from trainperf.core.phases import PHASES, Tag
 from trainperf.core.steps.records import StepRecord
 from trainperf.reports.charts.columns import MOST_GROUPS, Groups, SeriesFold
+from trainperf.reports.charts.lines import LineChart
 from trainperf.reports.charts.over_time import over_time
-from trainperf.reports.charts.small import SmallChart, charts_of
+from trainperf.reports.charts.series import SERIES, chart_of
 
 
 def groups_of(run: Path, most: int = MOST_GROUPS, lead: int | None = None) -> Groups:
@@ -29,9 +30,10 @@ def groups_of(run: Path, most: int = MOST_GROUPS, lead: int | None = None) -> Gr
     return fold.groups
 
 
-def charts(run: Path, most: int = MOST_GROUPS) -> dict[str, SmallChart]:
-    """The small charts, by key."""
-    return {each.key: each for each in charts_of(groups_of(run, most), summarize(Run.open(run)))}
+def charts(run: Path, most: int = MOST_GROUPS) -> dict[str, LineChart]:
+    """The charts over the steps, by title."""
+    groups, summary = groups_of(run, most), summarize(Run.open(run))
+    return {series.title: chart_of(series, groups, summary) for series in SERIES}
 
 
 def drawn(path: Path, steps: Sequence[StepRecord], most: int = MOST_GROUPS) -> str:
@@ -114,24 +116,21 @@ def test_a_chart_of_all_steady_steps_in_one_group_shows_the_reading(tmp_path: Pa
         for rank in range(4)
     ]
     run = make_run_dir(tmp_path / "first" / "trainperf", specs)
-    readings = summarize(Run.open(run)).readings
-    together, groups = charts(run, most=1), groups_of(run, most=1)
-    by_chart = {
+    readings, groups = summarize(Run.open(run)).readings, groups_of(run, most=1)
+    by_column = {
         "data_wait": "data_wait_fraction",
-        "tokens": "effective_tokens_per_s",
+        "tokens_effective": "effective_tokens_per_s",
         "samples": "samples_per_s",
-        "overflow": "overflow_rate",
+        "overflows": "overflow_rate",
         "loss": "loss",
+        **{f"phase:{phase.label}": f"phase_{phase.label}_s" for phase in PHASES},
     }
 
-    for key, reading in by_chart.items():
-        value = together[key].lines[0].values[0]
-        # The loss of a run is its last steps'.
-        assert value == pytest.approx(readings[reading].value), key
-    for phase in PHASES:
-        span = groups.span(f"phase:{phase.label}")
+    for column, reading in by_column.items():
+        span = groups.span(column)
         assert span is not None
-        assert span.mean()[0] == pytest.approx(readings[f"phase_{phase.label}_s"].value)
+        # The loss of a run is its last steps'.
+        assert span.mean()[0] == pytest.approx(readings[reading].value), column
 
 
 def test_the_phases_of_one_rank_can_be_asked_for(tmp_path: Path) -> None:
@@ -142,12 +141,13 @@ def test_the_phases_of_one_rank_can_be_asked_for(tmp_path: Path) -> None:
     assert [span.mean()[20] for span in waits if span is not None] == [0.026, 0.001]
 
 
-def test_the_skew_of_a_rank_is_its_wait_beyond_the_last_ones(tmp_path: Path) -> None:
+def test_the_rank_that_comes_last_waits_least(tmp_path: Path) -> None:
     """Rank 2 comes last at the all-reduce, and the others wait 25 ms for it."""
-    skew = charts(make_run_dir(tmp_path / "run", CASES["straggler"]().ranks))["skew"]
+    tail = charts(make_run_dir(tmp_path / "run", CASES["straggler"]().ranks))["All-reduce tail"]
 
-    assert [line.label for line in skew.lines] == ["rank 0", "rank 1", "rank 2", "rank 3"]
-    assert [line.values[100] for line in skew.lines] == pytest.approx([0.025, 0.025, 0.0, 0.025])
+    assert [line.label for line in tail.lines] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+    waits = [line.y[100] for line in tail.lines]
+    assert [wait - min(waits) for wait in waits] == pytest.approx([0.025, 0.025, 0.0, 0.025])
 
 
 def test_single_steps_of_several_ranks_are_timed_by_the_slowest(tmp_path: Path) -> None:
@@ -162,41 +162,19 @@ def test_single_steps_of_several_ranks_are_timed_by_the_slowest(tmp_path: Path) 
         )
         for rank in range(2)
     ]
-    (tokens,) = charts(make_run_dir(tmp_path / "run", specs))["tokens"].lines
+    tokens = groups_of(make_run_dir(tmp_path / "run", specs)).span("tokens_effective")
 
-    assert tokens.single is not None
-    assert (tokens.single.low[7], tokens.single.high[7], tokens.values[7]) == (5000, 5000, 5000)
-
-
-def test_what_does_not_apply_has_a_reason_and_no_line(tmp_path: Path) -> None:
-    """Never a line of zeros."""
-    reasons = {
-        "tail_ns": "not applicable: one rank reduces nothing",
-        "attempts": "not applicable: bf16-mixed uses no GradScaler",
-    }
-    spec = RankSpec(steps=make_steps(30, forward=10), info=make_info(reasons=reasons))
-    every = charts(make_run_dir(tmp_path / "first" / "trainperf", [spec]))
-
-    absent = {key: each.absent for key, each in every.items()}
-    assert absent["overflow"] == reasons["attempts"]
-    assert absent["tail"] == reasons["tail_ns"]
-    assert absent["device"] == "not applicable (CPU): host and device are the same"
-    assert absent["data_wait"] == ""
-    for each in every.values():
-        assert bool(each.lines) == (not each.absent)
+    assert tokens is not None
+    assert (tokens.low[7], tokens.high[7], tokens.mean()[7]) == (5000, 5000, 5000)
 
 
-def test_the_device_has_lines_of_its_own(tmp_path: Path) -> None:
-    """Data wait as the host saw it, and as the device did."""
+def test_what_does_not_apply_has_no_line(tmp_path: Path) -> None:
+    """Never one of zeros; data wait is drawn as the host saw it, and as the device did."""
     every = charts(make_run_dir(tmp_path / "run", CASES["hidden_wait"]().ranks))
 
-    assert [line.label for line in every["device"].lines] == [
-        "idle for lack of data",
-        "copy to the device",
-    ]
-    assert every["device"].lines[1].values[50] == pytest.approx(0.0007)
-    waits = [line.values[50] for line in every["data_wait"].lines]
+    waits = [line.y[50] for line in every["Data wait"].lines]
     assert waits == pytest.approx([60 / 99, 0.06 / 99], rel=1e-6)
+    assert [every[title].lines for title in ("All-reduce tail", "GPU clock")] == [[], []]
 
 
 def test_a_missing_value_is_no_zero(tmp_path: Path) -> None:
@@ -204,6 +182,6 @@ def test_a_missing_value_is_no_zero(tmp_path: Path) -> None:
     steps = steps_of(30)
     facts = {name: value for name, value in steps[7].facts.items() if name != "loss"}
     steps[7] = make_step(7, forward=10, facts=facts)
-    (loss,) = charts(a_run(tmp_path, steps=steps))["loss"].lines
+    (loss,) = charts(a_run(tmp_path, steps=steps))["Loss"].lines
 
-    assert np.flatnonzero(np.isnan(loss.values)).tolist() == [7]
+    assert np.flatnonzero(np.isnan(loss.y)).tolist() == [7]

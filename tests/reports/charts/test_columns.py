@@ -46,7 +46,7 @@ def test_groups_are_what_numpy_says_of_their_steps(steps: int) -> None:
         if span is None or not len(known):
             continue
         assert span.sum[place] == known.sum()
-        assert span.count[place] == len(known)
+        assert span.weight[place] == len(known)
         assert span.low[place] == known.min()
         assert span.high[place] == known.max()
         assert span.high_at[place] == begin + int(np.nanargmax(mine))
@@ -69,7 +69,7 @@ def test_a_column_that_begins_late_is_missing_before() -> None:
     span = groups.span("new")
 
     assert span is not None
-    assert span.count.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert span.weight.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert np.isnan(span.mean()[:4]).all()
 
 

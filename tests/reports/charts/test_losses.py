@@ -12,8 +12,9 @@ def test_groups_are_of_equal_work_and_hold_means() -> None:
     samples = np.arange(1.0, 10_001.0)
     points = line(LossCurve(loss=4 - samples / 10_000, work={"samples": samples}), "samples")
 
-    assert len(points) == 200
-    assert all(loss == pytest.approx(4 - work / 10_000) for work, loss in points)
+    assert points is not None
+    assert len(points.x) == 200
+    assert points.y == pytest.approx(4 - points.x / 10_000)
 
 
 def test_steps_without_a_loss_leave_no_point() -> None:
@@ -23,6 +24,7 @@ def test_steps_without_a_loss_leave_no_point() -> None:
 
     points = line(LossCurve(loss=loss, work={"samples": samples}), "samples")
 
-    assert {loss for _, loss in points} == {2.0}
-    assert max(work for work, _ in points) <= 50
-    assert line(LossCurve(loss=loss, work={}), "samples") == []
+    assert points is not None
+    assert set(points.y) == {2.0}
+    assert max(points.x) <= 50
+    assert line(LossCurve(loss=loss, work={}), "samples") is None

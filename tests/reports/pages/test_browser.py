@@ -63,12 +63,12 @@ def page_of(case: str, path: Path) -> str:
 
 
 def first_bar(tab: "Page") -> float:
-    """Width on the screen of the data wait in the mean step's bar, as a share of the bar."""
+    """Width on the screen of the data wait's bar, as a share of the bars of all phases."""
     share: float = tab.evaluate(
         """() => {
-            const bar = document.querySelector(".plot.bare svg");
-            const wide = bar.querySelector("rect").getBoundingClientRect().width;
-            return wide / bar.getBoundingClientRect().width;
+            const bars = [...document.querySelectorAll("tbody .meter")];
+            const wide = bars.map((bar) => bar.getBoundingClientRect().width);
+            return wide[0] / wide.reduce((sum, each) => sum + each, 0);
         }"""
     )
     return share

@@ -18,7 +18,7 @@ from trainperf.comparison.results import TraceDifference
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
 from trainperf.reports.comparison import comparison_document, loss_sentence, settings_sentence
-from trainperf.reports.comparison_page import Pair, RunSide, render
+from trainperf.reports.comparison_page import Pair, render
 from trainperf.reports.layout.text import as_text
 
 
@@ -98,7 +98,7 @@ def test_a_loss_that_differs_stands_in_the_heading_and_in_the_figure(tmp_path: P
 
     assert headings(page)[0].startswith("b against a: loss differs")
     assert ": different (tolerance" in Page(page).words
-    assert 'class="curve s3"' in page
+    assert 'class="curve s1"' in page
     assert 'class="curve s0"' in page
     assert 'class="range"' in page
 
@@ -128,8 +128,8 @@ def test_an_operator_of_which_only_the_most_is_known_says_so(tmp_path: Path) -> 
     found = compare(*([one] for one in members))
     pair = Pair(
         comparison=msgspec.structs.replace(found, explained=(operator,)),
-        before=RunSide(runs=[members[0]], walls=[]),
-        after=RunSide(runs=[members[1]], walls=[]),
+        before=[members[0]],
+        after=[members[1]],
     )
     words = Page(render([pair])).words
 

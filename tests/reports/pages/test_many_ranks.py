@@ -12,7 +12,7 @@ from trainperf.comparison.compared_run import ComparedRun
 from trainperf.comparison.fit_clock import FIT_STEP_S
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.readings import STEP_S
-from trainperf.reports.charts.small import charts_of
+from trainperf.reports.charts.series import SERIES, chart_of
 from trainperf.reports.comparison_page import read
 from trainperf.reports.run.page import load_page_data
 
@@ -76,17 +76,18 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 def test_the_late_rank_is_among_the_eight_that_are_drawn(run: Run) -> None:
     """Those whose tails are shortest and longest, of all."""
     data = load_page_data(run, now_s=0.0)
-    charts = {chart.key: chart for chart in charts_of(data.groups, data.summary)}
+    (series,) = (each for each in SERIES if each.place == "ranks")
+    tail = chart_of(series, data.groups, data.summary)
 
-    assert len(charts["tail"].lines) == len(charts["skew"].lines) == 8
-    assert f"rank {LATE}" in {line.label for line in charts["tail"].lines}
-    assert charts["tail"].note == f"8 of {MANY} ranks: those that wait least and most."
+    assert len(tail.lines) == 8
+    assert f"rank {LATE}" in {line.label for line in tail.lines}
+    assert tail.note == f"8 of {MANY} ranks: those that wait least and most."
 
 
 def compared(run: Run) -> ComparedRun:
     """The run as a comparison reads it."""
-    (side,) = read([[run]])
-    return side.runs[0]
+    ((read_once,),) = read([[run]])
+    return read_once
 
 
 def test_a_comparison_has_an_error_of_the_step(run: Run) -> None:

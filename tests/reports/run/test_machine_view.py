@@ -10,7 +10,7 @@ from support.machines import H200, plant_machine
 
 from trainperf.analysis.run.directory import Run
 from trainperf.commands import main
-from trainperf.reports.charts.machine import machine_charts
+from trainperf.reports.charts.series import SERIES, chart_of
 from trainperf.reports.run.machine import of_machine
 from trainperf.reports.run.page import load_page_data, render
 from trainperf.reports.run.text import render as as_text
@@ -68,12 +68,13 @@ def report(
 def test_clock_and_load_are_drawn_under_the_timeline(hot_run: Path) -> None:
     """The clock is the planted one at the planted steps."""
     data = load_page_data(Run.open(hot_run))
-    charts = {chart.key: chart for chart in machine_charts(data.groups, data.summary)}
-    (clock,) = charts["machine_clock"].lines
+    drawn = {each.title: chart_of(each, data.groups, data.summary) for each in SERIES}
+    (clock,) = drawn["GPU clock"].lines
     begins = data.groups.begins()
     page = render(data)
 
-    assert set(clock.values[(begins >= 900) & (begins <= 1400)]) == {1305}
-    assert np.nanmax(clock.values) == 1980
-    assert {"machine_heat", "machine_power", "machine_cpus", "machine_waits"} <= charts.keys()
-    assert "GPU clock" in page
+    assert set(clock.y[(begins >= 900) & (begins <= 1400)]) == {1305}
+    assert np.nanmax(clock.y) == 1980
+    for title in ("clock", "temperature", "power"):
+        assert f"GPU {title}" in page
+    assert "CPUs busy" in page

@@ -3,7 +3,7 @@
 `LABELS` has the one name of each figure: rows, tables and the list of missing figures use it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.table import Table
@@ -47,14 +47,7 @@ Row = tuple[str, str, str]
 
 def rows(rank: RankTrace) -> Table:
     """Where the mean step of one rank goes."""
-    every = (
-        _step(rank),
-        *_device(rank),
-        *_data_wait(rank),
-        *_copies(rank),
-        *_communication(rank),
-        *_host(rank),
-    )
+    every = (*_device(rank), *_copies(rank), *_communication(rank), *_host(rank))
     return Table(title="where the step goes", head=("", "", ""), rows=every, end_words=1)
 
 
@@ -67,45 +60,43 @@ def missing_figures(rank: RankTrace) -> list[tuple[str, str]]:
     ]
 
 
-def _row(field: str, value: str, note: str = "", *, inner: bool = False) -> Row:
-    """A row; one that is *inner* is a part of the row above."""
-    return f"{'  ' if inner else ''}{LABELS[field]}", value, note
+def _row(field: str, value: str, note: str = "") -> Row:
+    return LABELS[field], value, note
+
+
+def _inner(field: str, value: str, note: str = "") -> Row:
+    """A part of the row above."""
+    return f"  {LABELS[field]}", value, note
 
 
 def _per_step(seconds: float) -> str:
     return f"{duration(seconds)}/step"
 
 
-def _step(rank: RankTrace) -> Row:
-    """The median, and what the shares are shares of where that is another time."""
-    median, mean = duration(rank.totals.step_s), duration(rank.host_step_s)
+def _device(rank: RankTrace) -> Iterator[Row]:
+    """The median step, and what the device does in it."""
+    totals = rank.totals
+    median, mean = duration(totals.step_s), duration(rank.host_step_s)
     note = "median on the host" + (f"; mean {mean}" if mean != median else "")
     if rank.period_s > (1 + LIMITS.worth) * rank.host_step_s:
         note += f"; {duration(rank.period_s)} on the device"
-    return _row("step_s", median, note)
-
-
-def _device(rank: RankTrace) -> list[Row]:
-    totals = rank.totals
+    yield _row("step_s", median, note)
     if totals.gpu_busy_fraction is None:
-        return []
+        return
     busy = f"{_per_step(totals.gpu_busy_s or 0.0)}; of the span of the steps' GPU work"
-    inner = {
+    named = _mean(rank, "tensor_core_fraction")
+    tensor = "" if named is None else f"{share(named)} in kernels named like tensor-core ones"
+    yield _row("gpu_busy_fraction", fine_share(totals.gpu_busy_fraction), busy)
+    yield _inner("compute_fraction", fine_share(totals.compute_fraction or 0.0), tensor)
+    yield _row("gpu_idle_s", fine_share(1.0 - totals.gpu_busy_fraction))
+    notes = {
         "idle_data_wait_fraction": "the host is in the DataLoader",
         "idle_host_bound_fraction": _kernels(rank),
         "idle_sync_fraction": _syncs(rank),
         "idle_other_fraction": "the next work had been launched",
     }
-    computing = fine_share(totals.compute_fraction or 0.0)
-    return [
-        _row("gpu_busy_fraction", fine_share(totals.gpu_busy_fraction), busy),
-        _row("compute_fraction", computing, _tensor_cores(rank), inner=True),
-        _row("gpu_idle_s", fine_share(1.0 - totals.gpu_busy_fraction)),
-        *(
-            _row(field, fine_share(getattr(totals, field) or 0.0), note, inner=True)
-            for field, note in inner.items()
-        ),
-    ]
+    for field, note in notes.items():
+        yield _inner(field, fine_share(getattr(totals, field) or 0.0), note)
 
 
 def _kernels(rank: RankTrace) -> str:
@@ -117,84 +108,60 @@ def _kernels(rank: RankTrace) -> str:
 
 def _syncs(rank: RankTrace) -> str:
     calls, items = rank.totals.sync_calls or 0.0, rank.totals.item_calls or 0.0
-    if not calls and not items:
-        return ""
-    waited = duration(_mean([step.sync_s for step in rank.steps]) or 0.0)
-    return f"synchronising calls: {count(calls)}/step, {waited}; .item(): {count(items)}/step"
+    waited = duration(_mean(rank, "sync_s") or 0.0)
+    told = f"synchronising calls: {count(calls)}/step, {waited}; .item(): {count(items)}/step"
+    return told if calls or items else ""
 
 
-def _tensor_cores(rank: RankTrace) -> str:
-    fraction = _mean([step.tensor_core_fraction for step in rank.steps])
-    return "" if fraction is None else f"{share(fraction)} in kernels named like tensor-core ones"
+def _copies(rank: RankTrace) -> Iterator[Row]:
+    """The wait for a batch, and its way to the device."""
+    totals = rank.totals
+    if totals.data_wait_s is not None:
+        lost_s = totals.data_wait_exposed_s if totals.data_wait_s else None
+        idle = "" if lost_s is None else f", {duration(lost_s)} of it with the GPU idle"
+        yield _row("data_wait_s", _per_step(totals.data_wait_s), f"in the DataLoader{idle}")
+    if totals.h2d_s:
+        moved = _mean(rank, "h2d_bytes")
+        timed = [(s.h2d_bytes, s.h2d_s) for s in rank.steps if s.h2d_bytes and s.h2d_s]
+        copied, spent_s = (sum(pair[place] for pair in timed) for place in (0, 1))
+        # Of the steps whose bytes are known, e.g. `2.00 GB/s, 3.1 % of the link's 64.0 GB/s`.
+        speed = f" at {of_link(copied / spent_s, rank.device or '')}" if timed else ""
+        much = "" if moved is None else f"{size(moved)}/step{speed}, "
+        hidden = f"{share(totals.h2d_overlap_fraction or 0.0)} hidden by computing"
+        yield _row("h2d_s", _per_step(totals.h2d_s), f"{much}{hidden}")
 
 
-def _data_wait(rank: RankTrace) -> list[Row]:
-    waited_s, lost_s = rank.totals.data_wait_s, rank.totals.data_wait_exposed_s
-    if waited_s is None:
-        return []
-    note = "in the DataLoader"
-    if waited_s and lost_s is not None:
-        note += f", {duration(lost_s)} of it with the GPU idle"
-    return [_row("data_wait_s", _per_step(waited_s), note)]
-
-
-def _copies(rank: RankTrace) -> list[Row]:
-    if not rank.totals.h2d_s:
-        return []
-    moved = _mean([step.h2d_bytes for step in rank.steps])
-    much = f"{size(moved)}/step{_rate(rank)}, " if moved is not None else ""
-    hidden = share(rank.totals.h2d_overlap_fraction or 0.0)
-    return [_row("h2d_s", _per_step(rank.totals.h2d_s), f"{much}{hidden} hidden by computing")]
-
-
-def _rate(rank: RankTrace) -> str:
-    """E.g. ` at 2.00 GB/s, 3.1 % of the link's 64.0 GB/s`: of the steps whose bytes are known."""
-    timed = [(s.h2d_bytes, s.h2d_s) for s in rank.steps if s.h2d_bytes and s.h2d_s]
-    if not timed:
-        return ""
-    copied, spent_s = (sum(column) for column in zip(*timed, strict=True))
-    return f" at {of_link(copied / spent_s, rank.device or '')}"
-
-
-def _communication(rank: RankTrace) -> list[Row]:
+def _communication(rank: RankTrace) -> Iterator[Row]:
     totals = rank.totals
     if not totals.comm_s:
-        return []
-    on_host = "" if totals.comm_exposed_s is not None else "on the host"
-    out = [_row("comm_s", _per_step(totals.comm_s), on_host)]
-    if totals.comm_exposed_s is not None:
+        return
+    exposed_s, tail_s = totals.comm_exposed_s, _mean(rank, "allreduce_tail_s")
+    yield _row("comm_s", _per_step(totals.comm_s), "on the host" if exposed_s is None else "")
+    if exposed_s is not None:
         hidden = f"{share(totals.comm_overlap_fraction or 0.0)} hidden by computing"
-        out.append(_row("comm_exposed_s", _per_step(totals.comm_exposed_s), hidden, inner=True))
-    tails = [step.allreduce_tail_s for step in rank.steps if step.allreduce_tail_s is not None]
-    if tails:
+        yield _inner("comm_exposed_s", _per_step(exposed_s), hidden)
+    if tail_s is not None:
         early_s = min(step.allreduce_early_s or 0.0 for step in rank.steps)
         note = f"the last one ended {duration(early_s)} before backward" if early_s else ""
-        tail = _per_step(totals.allreduce_tail_s or 0.0)
-        out.append(_row("allreduce_tail_s", tail, note, inner=True))
-    return out
+        yield _inner("allreduce_tail_s", _per_step(totals.allreduce_tail_s or 0.0), note)
 
 
-def _host(rank: RankTrace) -> list[Row]:
-    parts = {
-        "forward": _mean([step.forward_s for step in rank.steps]),
-        "backward": _mean([step.backward_s for step in rank.steps]),
-        "optimizer": _mean([step.optimizer_s for step in rank.steps]),
-    }
+def _host(rank: RankTrace) -> Iterator[Row]:
+    parts = {name: _mean(rank, f"{name}_s") for name in ("forward", "backward", "optimizer")}
     split = ", ".join(f"{name} {duration(s)}" for name, s in parts.items() if s is not None)
-    out = []
+    hole_s = _mean(rank, "hole_s")
     if rank.totals.cpu_op_s is not None:
-        out.append(_row("cpu_op_s", _per_step(rank.totals.cpu_op_s), split))
-    hole_s = _mean([step.hole_s for step in rank.steps])
+        yield _row("cpu_op_s", _per_step(rank.totals.cpu_op_s), split)
     if hole_s is not None:
         device = ", GPU idle" if rank.device_worked else ""
-        note = f"no operator, no device call{device}"
-        out.append(_row("hole_s", _per_step(hole_s), note))
+        yield _row("hole_s", _per_step(hole_s), f"no operator, no device call{device}")
     if rank.memory_peak_bytes is not None:
         by = f"allocated by {rank.memory_peak_operator}" if rank.memory_peak_operator else ""
-        out.append(_row("memory_peak_bytes", size(rank.memory_peak_bytes), by))
-    return out
+        yield _row("memory_peak_bytes", size(rank.memory_peak_bytes), by)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(rank: RankTrace, field: str) -> float | None:
+    """Of the steps that have it."""
+    values = [getattr(step, field) for step in rank.steps]
     measured = [value for value in values if value is not None]
     return sum(measured) / len(measured) if measured else None

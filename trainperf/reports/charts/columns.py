@@ -4,12 +4,14 @@ Numbers of several ranks are combined as the readings combine them (`trainperf.m
 pooled, amounts add up over the slowest rank's time, memory is that of the largest rank.
 
 Drawn are groups of steps: 100,000 steps on 1,000 pixels without losing the one slow step.
-Consecutive steps are put into groups of a power of two, and of every column each group keeps its
-sum, how many values that was, the smallest, the largest and where the largest is.  While steps
-arrive the groups are joined in pairs, so memory is constant and groups do not move as a run grows.
+Consecutive steps are put into groups of a power of two, and of every column each group keeps the
+weighted sum of its values, the weights, the smallest, the largest and where the largest is.  While
+steps arrive the groups are joined in pairs, so memory is constant and groups do not move as a run
+grows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +27,27 @@ MOST_GROUPS = 1024
 MEMORY = ("allocated_bytes", "reserved_bytes", "peak_bytes", "resident_bytes")
 """Facts of which the largest over ranks is drawn."""
 
-Ints = npt.NDArray[np.int64]
+_STEPS = "steps"
+"""The column that every step has."""
+
+Weighted = tuple[Column, Column]
+"""Quotients and what they are quotients of: their mean is then one of sums."""
+
+
+class Span(NamedTuple):
+    """One column over groups of steps: its mean, and the extremes of single steps."""
+
+    sum: Column
+    weight: Column
+    """How many values, or the sum of their weights; 0 where none was measured."""
+    low: Column
+    high: Column
+    high_at: Column
+    """Number of the first step with the largest value."""
+
+    def mean(self) -> Column:
+        """Mean value per group, NaN where there is none."""
+        return over(self.sum, self.weight)
 
 
 class Groups:
@@ -38,149 +60,91 @@ class Groups:
         self._most = most
         # An even number, so that pairs can be joined; no larger ever.
         self._room = most + most % 2
-        self._spans: dict[str, Span] = {}
-        self._steps = np.zeros(self._room, np.int64)
+        self._cells: dict[str, Column] = {}
 
-    def observe(self, index: Column, columns: dict[str, Column]) -> None:
+    def observe(self, index: Column, columns: Mapping[str, Column | Weighted]) -> None:
         """Take the next steps, in order of *index*; a column may be absent from some calls."""
         if not len(index):
             return
         places = index.astype(np.int64) - self.first
         while int(places[-1]) // self.width >= self._most:
-            self._join()
+            self.width *= 2
+            self._cells = {name: _halved(cells) for name, cells in self._cells.items()}
         groups = places // self.width
         begins = np.flatnonzero(np.diff(groups, prepend=-1))
-        chosen, sizes = groups[begins], np.diff(begins, append=len(groups))
-        self._steps[chosen] += sizes
-        for name, values in columns.items():
-            if name not in self._spans:
-                self._spans[name] = Span.empty(self._room)
+        chosen = groups[begins]
+        alike = np.ones(len(index))
+        for name, column in {_STEPS: alike, **columns}.items():
+            values, weights = column if isinstance(column, tuple) else (column, alike)
             if not np.isnan(values).all():
-                self._spans[name].merge(chosen, Span.of(values, index, begins, sizes))
+                cells = self._cells.setdefault(name, _empty(self._room))
+                new = _reduced(values, weights, index, begins)
+                cells[:, chosen] = _joined(cells[:, chosen], new)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Columns seen."""
-        return tuple(self._spans)
-
-    def filled(self) -> Ints:
-        """Places of the groups that hold a step."""
-        return np.flatnonzero(self._steps)
-
-    def steps(self) -> Ints:
+    def steps(self) -> npt.NDArray[np.int64]:
         """Steps in each group that holds one."""
-        return self._steps[self.filled()]
+        return self._weights()[self._filled()].astype(np.int64)
 
-    def begins(self) -> Ints:
+    def begins(self) -> npt.NDArray[np.int64]:
         """Number of the first step that each of these groups may hold."""
-        return self.first + self.filled() * self.width
+        return self.first + self._filled() * self.width
 
-    def span(self, name: str) -> "Span | None":
+    def span(self, name: str) -> Span | None:
         """A column over these groups; `None` when no step has a value."""
-        span = self._spans.get(name)
-        if span is None:
-            return None
-        chosen = span.chosen(self.filled())
-        return chosen if chosen.count.any() else None
+        cells = self._cells.get(name)
+        return None if cells is None else Span(*cells[:, self._filled()])
 
-    def _join(self) -> None:
-        self.width *= 2
-        joined = self._steps[::2] + self._steps[1::2]
-        self._steps = np.concatenate((joined, np.zeros(len(joined), np.int64)))
-        for span in self._spans.values():
-            span.join()
+    def _weights(self) -> Column:
+        weights: Column = self._cells.get(_STEPS, _empty(1))[1]
+        return weights
+
+    def _filled(self) -> npt.NDArray[np.int64]:
+        return np.flatnonzero(self._weights())
 
 
-class Span:
-    """One column over groups: sum and count of its values, and the extremes of single steps."""
+def _empty(length: int) -> Column:
+    """Groups without a value: sum, weight, smallest, largest, and where that is, a row each."""
+    return np.tile(np.array([[0.0], [0.0], [np.inf], [-np.inf], [-1.0]]), length)
 
-    def __init__(self, cells: Column) -> None:
-        self.cells = cells
-        """Sum, count, smallest, largest, and where that is: a row each."""
 
-    @classmethod
-    def empty(cls, length: int) -> "Span":
-        """Groups without a value."""
-        return cls(np.tile(np.array([[0.0], [0.0], [np.inf], [-np.inf], [-1.0]]), length))
-
-    @classmethod
-    def of(cls, values: Column, index: Column, begins: npt.NDArray[np.intp], sizes: Ints) -> "Span":
-        """The column of some steps whose groups begin at *begins*."""
-        measured = ~np.isnan(values)
-        largest = np.where(measured, values, -np.inf)
-        high = np.maximum.reduceat(largest, begins)
-        hits = np.flatnonzero(largest == np.repeat(high, sizes))
-        rows = (
-            np.add.reduceat(np.where(measured, values, 0.0), begins),
-            np.add.reduceat(measured.astype(np.float64), begins),
-            np.minimum.reduceat(np.where(measured, values, np.inf), begins),
-            high,
-            index[hits[np.searchsorted(hits, begins)]],
-        )
-        return cls(np.stack(rows))
-
-    @property
-    def sum(self) -> Column:
-        """Of the values in each group."""
-        row: Column = self.cells[0]
-        return row
-
-    @property
-    def count(self) -> Column:
-        """How many values."""
-        row: Column = self.cells[1]
-        return row
-
-    @property
-    def low(self) -> Column:
-        """The smallest of a single step."""
-        row: Column = self.cells[2]
-        return row
-
-    @property
-    def high(self) -> Column:
-        """The largest of a single step."""
-        row: Column = self.cells[3]
-        return row
-
-    @property
-    def high_at(self) -> Ints:
-        """Number of the first step with the largest value."""
-        row: Ints = self.cells[4].astype(np.int64)
-        return row
-
-    def mean(self) -> Column:
-        """Mean value per group, NaN where there is none."""
-        return over(self.sum, self.count)
-
-    def merge(self, chosen: Ints, new: "Span") -> None:
-        """Add later steps to the groups *chosen*."""
-        self.cells[:, chosen] = _joined(self.cells[:, chosen], new.cells)
-
-    def join(self) -> None:
-        """Two neighbouring groups become one, in the first half of the room."""
-        joined = _joined(self.cells[:, ::2], self.cells[:, 1::2])
-        self.cells = np.concatenate((joined, Span.empty(joined.shape[1]).cells), axis=1)
-
-    def chosen(self, places: Ints) -> "Span":
-        """The column over some of the groups."""
-        return Span(self.cells[:, places])
+def _reduced(
+    values: Column, weights: Column, index: Column, begins: npt.NDArray[np.intp]
+) -> Column:
+    """The column of some steps whose groups begin at *begins*."""
+    measured = ~np.isnan(values)
+    counted = np.where(measured, weights, 0.0)
+    largest = np.where(measured, values, -np.inf)
+    high = np.maximum.reduceat(largest, begins)
+    hits = np.flatnonzero(largest == np.repeat(high, np.diff(begins, append=len(values))))
+    rows = (
+        np.add.reduceat(np.where(measured, values, 0.0) * counted, begins),
+        np.add.reduceat(counted, begins),
+        np.minimum.reduceat(np.where(measured, values, np.inf), begins),
+        high,
+        index[hits[np.searchsorted(hits, begins)]],
+    )
+    return np.stack(rows)
 
 
 def _joined(earlier: Column, later: Column) -> Column:
     """Groups of earlier and of later steps as one."""
-    return np.stack(
-        (
-            earlier[0] + later[0],
-            earlier[1] + later[1],
-            np.minimum(earlier[2], later[2]),
-            np.maximum(earlier[3], later[3]),
-            np.where(later[3] > earlier[3], later[4], earlier[4]),
-        )
+    rows = (
+        earlier[0] + later[0],
+        earlier[1] + later[1],
+        np.minimum(earlier[2], later[2]),
+        np.maximum(earlier[3], later[3]),
+        np.where(later[3] > earlier[3], later[4], earlier[4]),
     )
+    return np.stack(rows)
 
 
-def over(amounts: Column, units: Column | Ints) -> Column:
+def _halved(cells: Column) -> Column:
+    """Two neighbouring groups become one, in the first half of the room."""
+    joined = _joined(cells[:, ::2], cells[:, 1::2])
+    return np.concatenate((joined, _empty(joined.shape[1])), axis=1)
+
+
+def over(amounts: Column, units: Column) -> Column:
     """Quotients, NaN where there is nothing to divide by."""
     measured = units > 0
     return np.where(measured, amounts / np.where(measured, units, 1), np.nan)
@@ -207,67 +171,60 @@ class SeriesFold:
         beside: Callable[[StepBlock], dict[str, Column]] | None = None,
     ) -> None:
         self.groups = Groups(first, most)
-        self._beside = beside
+        self._beside = beside or (lambda _: {})
         self._lead = lead
-        self._last = last
+        self._last = np.inf if last is None else last
 
     def observe(self, job: JobBlock) -> None:
         """Take the next steps of all ranks."""
         index = job.first.index
-        chosen = np.logical_and(
-            index >= self.groups.first, True if self._last is None else index <= self._last
-        )
-        if not chosen.any():
-            return
-        part = job if chosen.all() else job.select(chosen)
-        drawn = columns(part, self._lead)
-        if self._beside is not None:
-            drawn |= self._beside(part.first)
-        self.groups.observe(index[chosen], drawn)
+        part = job.select((index >= self.groups.first) & (index <= self._last))
+        if len(part.first):
+            drawn = {**columns(part, self._lead), **self._beside(part.first)}
+            self.groups.observe(part.first.index, drawn)
 
 
-def columns(job: JobBlock, lead: int | None) -> dict[str, Column]:
+def columns(job: JobBlock, lead: int | None) -> dict[str, Column | Weighted]:
     """Columns of some steps of all ranks; *lead* is the place of the rank whose phases count.
 
     Without one they are the mean over ranks.  Where the leading one took no part in these steps,
     they have no phases.
     """
-    if lead is not None:
-        blocks = {lead: job.blocks[lead]} if lead in job.blocks else {}
-        mine = JobBlock(blocks=blocks, everybody=False)
-    else:
-        mine = job
-    slowest_s = job.slowest_ns / 1e9
-    own = {**_phases(mine), **_device(mine)} if mine.blocks else {}
+    slowest_s, walls = job.slowest_ns / 1e9, _walls_ns(job)
+    amounts = {name: job.total(name) for name in ("tokens_effective", "tokens_padded", "samples")}
+    attempts = job.total("attempts")
     return {
-        **own,
+        **_phases(job, lead),
         **_tags(job.first, slowest_s),
-        **_shares(job),
-        **_rates(job, slowest_s),
-        **_scaler(job),
-        **_state(job),
-        **_tails(job),
+        "data_wait": _weighted(job.total(Phase.DATA_WAIT.label), walls),
+        "data_stall": _weighted(job.total("data_stall_ns"), walls),
+        **{name: _weighted(amount, slowest_s) for name, amount in amounts.items()},
+        "overflows": _weighted(job.total("overflows"), attempts),
+        "loss_scale": job.first.values("loss_scale"),
+        **{name: job.largest(name) for name in MEMORY},
+        "loss": job.total("loss") / len(job.blocks),
+        **{f"tail:{place}": b.values("tail_ns") / 1e9 for place, b in job.blocks.items()},
     }
 
 
-def _phases(mine: JobBlock) -> dict[str, Column]:
-    ranks = len(mine.blocks)
-    drawn = {f"phase:{phase.label}": mine.total(phase.label) / ranks / 1e9 for phase in PHASES}
-    wall_s = _walls_ns(mine) / ranks / 1e9
+def _weighted(amounts: Column, units: Column) -> Weighted:
+    return over(amounts, units), units
+
+
+def _phases(job: JobBlock, lead: int | None) -> dict[str, Column]:
+    chosen = job.blocks if lead is None else {p: b for p, b in job.blocks.items() if p == lead}
+    if not chosen:
+        return {}
+    mine, unit = JobBlock(blocks=chosen, everybody=False), 1e9 * len(chosen)
+    wall_s = _walls_ns(mine) / unit
     steady = (mine.first.tags & DISQUALIFYING) == 0
-    return {**drawn, "wall": wall_s, "steady_wall": np.where(steady, wall_s, np.nan)}
+    phases = {f"phase:{phase.label}": mine.total(phase.label) / unit for phase in PHASES}
+    return {**phases, "wall": wall_s, "steady_wall": np.where(steady, wall_s, np.nan)}
 
 
 def _walls_ns(job: JobBlock) -> Column:
     """Time of all ranks together per step."""
     return sum((block.wall_ns for block in job.blocks.values()), np.zeros(len(job.first)))
-
-
-def _device(mine: JobBlock) -> dict[str, Column]:
-    if mine.first.schema.synchronous:
-        return {}
-    names = ("data_stall_ns", "h2d_device_ns", "tail_ns")
-    return {name: mine.total(name) / len(mine.blocks) / 1e9 for name in names}
 
 
 def _tags(block: StepBlock, slowest_s: Column) -> dict[str, Column]:
@@ -278,51 +235,3 @@ def _tags(block: StepBlock, slowest_s: Column) -> dict[str, Column]:
         for tag in TAGS
         if present & tag
     }
-
-
-def _shares(job: JobBlock) -> dict[str, Column]:
-    waited, stalled = job.total(Phase.DATA_WAIT.label), job.total("data_stall_ns")
-    wall = _walls_ns(job)
-    return {
-        "waited": waited,
-        "stalled": stalled,
-        "walls": wall,
-        "stalled_walls": np.where(np.isnan(stalled), np.nan, wall),
-        "wait_fraction": over(waited, wall),
-        "stall_fraction": over(stalled, wall),
-    }
-
-
-def _rates(job: JobBlock, slowest_s: Column) -> dict[str, Column]:
-    rates: dict[str, Column] = {}
-    for name in ("tokens_effective", "tokens_padded", "samples"):
-        amount = job.total(name)
-        rates[name] = amount
-        rates[f"{name}_per_s"] = over(amount, slowest_s)
-        for place, block in job.blocks.items():
-            # The time that goes with an amount is that of the steps whose amount is known.
-            missing = np.isnan(amount)
-            rates[f"{name}:wall:{place}"] = np.where(missing, np.nan, block.wall_ns / 1e9)
-    return rates
-
-
-def _scaler(job: JobBlock) -> dict[str, Column]:
-    return {
-        "attempts": job.total("attempts"),
-        "overflows": job.total("overflows"),
-        "loss_scale": job.first.values("loss_scale"),
-    }
-
-
-def _state(job: JobBlock) -> dict[str, Column]:
-    largest = {name: job.largest(name) for name in MEMORY}
-    return {**largest, "loss": job.total("loss") / len(job.blocks)}
-
-
-def _tails(job: JobBlock) -> dict[str, Column]:
-    waits = {place: block.values("tail_ns") / 1e9 for place, block in job.blocks.items()}
-    tails = {f"tail:{place}": wait for place, wait in waits.items()}
-    if len(waits) < 2:
-        return tails
-    least = np.minimum.reduce(list(waits.values()))
-    return {**tails, **{f"skew:{place}": wait - least for place, wait in waits.items()}}

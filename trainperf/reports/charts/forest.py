@@ -1,7 +1,6 @@
 """Forest plot: ratios with their intervals in the cells of a table, on one logarithmic axis."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainperf.core.formatting.html.figures import Axis
@@ -24,13 +23,6 @@ FARTHEST = 10.0
 _NEAREST = 1.1
 """The axis reaches at least so far, so that noise does not look like a gulf."""
 
-_TICKS = (0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0)
-_COARSE = (0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
-"""Those for which a narrow page has room."""
-
-_APART = 0.08
-"""Share of the axis between two ticks that can be read."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioMark:
@@ -44,56 +36,31 @@ class RatioMark:
 
 def forest(table: Table, marks: Sequence[RatioMark], place: int) -> Pictured:
     """A table with its ratios as bars over their intervals, in the column at *place*."""
-    axis = ratio_axis(marks)
-    cells = tuple(_drawn_on(axis, mark) for mark in marks)
-    return Pictured(table=table, place=place, head=_ticks(axis), cells=cells)
-
-
-def ratio_axis(estimates: Sequence[RatioMark]) -> Axis:
-    """The axis on which all of them are drawn, those beyond `FARTHEST` at its edge."""
-    ends = [
-        end for each in estimates for end in (each.low, each.high, each.value) if end is not None
-    ]
-    low = min([1 / _NEAREST, *ends])
-    high = max([_NEAREST, *ends])
-    return Axis(
+    ends = [end for mark in marks for end in (mark.low, mark.high, mark.value) if end is not None]
+    low, high = min([1 / _NEAREST, *ends]), max([_NEAREST, *ends])
+    axis = Axis(
         low=max(low, 1 / FARTHEST) / 1.03, high=min(high, FARTHEST) * 1.03, logarithmic=True
     )
+    # A narrow page has room for the tick of no change alone.
+    ticks = (
+        f'<span class="{"tick" if tick == 1 else "tick fine"}" '
+        f'style="left:{axis.at(tick) * 100:.1f}%">{tick:g}</span>'
+        for tick in axis.ticks()
+    )
+    head = Markup(f'<div class="forest">{"".join(ticks)}</div>')
+    cells = tuple(_cell(axis, mark) for mark in marks)
+    return Pictured(table=table, place=place, head=head, cells=cells)
 
 
-def _ticks(axis: Axis) -> Markup:
-    """Its ticks, those nearest to no change first where there is no room for all."""
-    taken: list[float] = []
-    spans = []
-    for tick in sorted(_TICKS, key=lambda tick: abs(math.log(tick))):
-        at = axis.at(tick)
-        inside = axis.low <= tick <= axis.high
-        if inside and all(abs(at - other) >= _APART for other in taken):
-            taken.append(at)
-            kind = "tick" if tick in _COARSE else "tick fine"
-            spans.append(f'<span class="{kind}" style="left:{at * 100:.1f}%">{tick:g}</span>')
-    return Markup(f'<div class="forest">{"".join(spans)}</div>')
-
-
-def _drawn_on(axis: Axis, estimate: RatioMark) -> Markup:
+def _cell(axis: Axis, mark: RatioMark) -> Markup:
     """A bar over the interval, and a spot; a ring where it has no interval."""
-    marks = []
-    if estimate.low is not None and estimate.high is not None:
-        marks.append(reach(axis.at(estimate.low), axis.at(estimate.high), estimate.kind))
-    if estimate.value:
-        kind = estimate.kind if estimate.low is not None else f"{estimate.kind} ring"
-        at = axis.at(estimate.value) * 100
-        marks.append(Markup(f'<span class="spot {kind}" style="left:{at:.1f}%"></span>'))
-    return track(marks, axis.at(1.0))
-
-
-def track(marks: Iterable[Markup], unity: float) -> Markup:
-    """A cell's line of marks, with no change at *unity*, a share of its width."""
-    middle = f'<span class="unity" style="left:{unity * 100:.1f}%"></span>'
-    return Markup(f'<div class="forest">{middle}{"".join(marks)}</div>')
-
-
-def reach(low: float, high: float, kind: str) -> Markup:
-    """A bar on it from one share of its width to another; *kind* is its class of the style."""
-    left, wide = low * 100, (high - low) * 100
-    return Markup(f'<span class="reach {kind}" style="left:{left:.1f}%;width:{wide:.1f}%"></span>')
+    unity = f'<span class="unity" style="left:{axis.at(1.0) * 100:.1f}%"></span>'
+    reach = spot = ""
+    if mark.low is not None and mark.high is not None:
+        left, right = axis.at(mark.low) * 100, axis.at(mark.high) * 100
+        place = f"left:{left:.1f}%;width:{right - left:.1f}%"
+        reach = f'<span class="reach {mark.kind}" style="{place}"></span>'
+    if mark.value:
+        kind = mark.kind if reach else f"{mark.kind} ring"
+        spot = f'<span class="spot {kind}" style="left:{axis.at(mark.value) * 100:.1f}%"></span>'
+    return Markup(f'<div class="forest">{unity}{reach}{spot}</div>')

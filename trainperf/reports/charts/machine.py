@@ -1,60 +1,19 @@
-"""Charts of the machine beside the loop: what it did at each step, over all hosts and devices.
+"""Columns of the machine beside the loop: what it did at each step, over all hosts and devices.
 
 A step has the value of the sample that speaks of its middle.  Of several devices the lowest clock
 and the highest temperature are drawn, and the power of all; of several hosts the one that is worst
 off.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
 from trainperf.analysis.run.machine import MachineSeries, attempt_ns
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.schema import Summary
 from trainperf.core.steps.block import Column, StepBlock
-from trainperf.reports.charts.columns import Groups
-from trainperf.reports.charts.small import SmallChart, mean_line
 
 
-_CHARTS = (
-    (
-        "machine_clock",
-        "GPU clock",
-        "Of the multiprocessors, MHz; of several GPUs the lowest.",
-        "",
-        {"sm_mhz": "MHz"},
-    ),
-    (
-        "machine_heat",
-        "GPU temperature",
-        "Degrees Celsius; of several GPUs the hottest.",
-        "",
-        {"celsius": "°C"},
-    ),
-    ("machine_power", "GPU power", "Of all sampled GPUs, watts.", "", {"power_w": "W"}),
-    (
-        "machine_cpus",
-        "CPUs busy",
-        "Of the host, with this training and with others.",
-        "",
-        {"cpu_own": "this training", "others_cpus": "others"},
-    ),
-    (
-        "machine_waits",
-        "Waiting on the host",
-        "Share of the time in which the training thread had no CPU, or some task waited.",
-        "1",
-        {
-            "waited": "training thread without a CPU",
-            "memory_pressure": "some task waits for memory",
-            "io_pressure": "some task waits for a disk",
-        },
-    ),
-)
-"""Key, title, what is drawn, unit, and the columns with their labels."""
-
-MACHINE_KEYS = frozenset(key for key, *_ in _CHARTS)
 _OF_DEVICES: dict[str, Callable[[list[Column]], Column]] = {
     "sm_mhz": np.fmin.reduce,
     "celsius": np.fmax.reduce,
@@ -99,20 +58,6 @@ class MachineTracks:
             if of_devices:
                 columns[f"machine:{name}"] = combined(of_devices)
         return columns
-
-
-def machine_charts(groups: Groups, summary: Summary) -> Iterable[SmallChart]:
-    """Those for which something was sampled; none of a run without a machine."""
-    if summary.machine is None:
-        return
-    for key, title, what, unit, columns in _CHARTS:
-        lines = [
-            line
-            for name, label in columns.items()
-            if (line := mean_line(groups, f"machine:{name}", label, spread=False)) is not None
-        ]
-        if lines:
-            yield SmallChart(key=key, title=title, what=what, unit=unit, lines=lines)
 
 
 def _at(moments_ns: Column, series: MachineSeries, values: Column) -> Column:

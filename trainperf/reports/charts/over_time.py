@@ -1,6 +1,6 @@
 """The step-time breakdown over the fit: phases, the slowest steps, and steps with a tag."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from statistics import median
 
 import numpy as np
@@ -9,16 +9,13 @@ from trainperf.core.formatting.html.figures import (
     WIDE,
     Axis,
     Frame,
-    Lane,
-    Point,
+    Mark,
     Unit,
     area,
     box,
     curve,
-    dot,
     keys,
     lanes,
-    short,
 )
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.units import duration, plural, words
@@ -67,70 +64,63 @@ def over_time(groups: Groups) -> list[Chart]:
         return []
     first, last = int(groups.begins()[0]), int(groups.begins()[-1]) + groups.width
     frame = Frame(
-        across=Axis(low=float(first), high=float(last), say=short, whole=True),
-        up=Axis(low=0.0, high=top_s, unit=Unit.of_seconds(top_s)),
+        across=Axis(low=float(first), high=float(last), unit=Unit.of("", last), whole=True),
+        up=Axis(low=0.0, high=top_s, unit=Unit.of("s", top_s)),
         height=240,
     )
-    means = {
-        place: np.nan_to_num(span.mean())
-        for place, phase in enumerate(PHASES)
-        if (span := groups.span(f"phase:{phase.label}")) is not None
-    }
+    spans = {place: groups.span(f"phase:{phase.label}") for place, phase in enumerate(PHASES)}
+    means = {place: np.nan_to_num(span.mean()) for place, span in spans.items() if span}
     marks = list(_areas(frame, groups, means))
-    if groups.width > 1:
-        marks.append(curve(_stairs(frame, groups, np.nan_to_num(wall.high, neginf=0.0)), "slowest"))
-    marks += [*_hovers(frame, groups, wall, means), *_beyond(frame, wall, top_s)]
-    named = [
-        (words(PHASES[place].label), f"b{place}")
+    named = {
+        words(PHASES[place].label): f"b{place}"
         for place, mean_s in means.items()
         if mean_s.max() > _VISIBLE * top_s
-    ]
-    named += [("slowest step", "kink")] if groups.width > 1 else []
+    }
+    caption = "Each column is one step; of several ranks their mean."
+    if groups.width > 1:
+        caption = (
+            f"Each column is the mean of {plural(groups.width, 'step')}, the line the slowest of "
+            "them; of several ranks their mean."
+        )
+        slowest = np.nan_to_num(wall.high, neginf=0.0)
+        marks.append(curve(_stairs(frame, groups, slowest), "slowest"))
+        named["slowest step"] = "kink"
+    marks += _hovers(frame, groups, wall, means)
     picture = Markup(
         lanes(_tagged(frame, groups))
-        + frame.picture("phases of the step over the fit", marks, names=("step", ""))
-        + keys(named)
-        + paragraph(_caption(groups.width), "soft small")
+        + frame.picture("phases of the step over the fit", marks, across="step")
+        + keys(named.items())
+        + paragraph(caption, "soft small")
     )
     # The tab asks for a part of the steps where somebody drags across it.
     return [Chart(Markup(f'<div data-first="{first}" data-last="{last}">{picture}</div>'))]
 
 
-def _caption(width: int) -> str:
-    if width == 1:
-        return "Each column is one step; of several ranks their mean."
-    return (
-        f"Each column is the mean of {plural(width, 'step')}, the line the slowest of them; "
-        "of several ranks their mean."
-    )
-
-
 def _top_s(wall: Span, steady: Span | None) -> float:
     """Room for all steady steps, unless a few of them are very far from the rest."""
-    usual = wall if steady is None else steady
-    measured = usual.count > 0
+    usual = steady or wall
+    measured = usual.weight > 0
     typical_s = float(median(usual.mean()[measured].tolist()))
     return _ROOM * min(float(usual.high[measured].max()), _FAR * typical_s)
 
 
-def _edges(frame: Frame, groups: Groups) -> list[Point]:
+def _edges(frame: Frame, groups: Groups) -> list[tuple[float, float]]:
     """Left and right of each group."""
     return [(frame.x(begin), frame.x(begin + groups.width)) for begin in groups.begins().tolist()]
 
 
-def _areas(frame: Frame, groups: Groups, means: dict[int, Column]) -> Iterator[Markup]:
+def _areas(frame: Frame, groups: Groups, means: Mapping[int, Column]) -> Iterator[Markup]:
     """Stacked, the first phase lowest."""
     foot = np.zeros(len(groups.begins()))
     for place, mean_s in means.items():
-        if not mean_s.any():
-            continue
-        head = foot + mean_s
-        outline = [*_stairs(frame, groups, head), *reversed(_stairs(frame, groups, foot))]
-        yield area(outline, f"f{place}")
-        foot = head
+        if mean_s.any():
+            head = foot + mean_s
+            outline = [*_stairs(frame, groups, head), *reversed(_stairs(frame, groups, foot))]
+            yield area(outline, f"f{place}")
+            foot = head
 
 
-def _stairs(frame: Frame, groups: Groups, values: Column) -> list[Point]:
+def _stairs(frame: Frame, groups: Groups, values: Column) -> list[tuple[float, float]]:
     return [
         (x, frame.y(value))
         for edges, value in zip(_edges(frame, groups), values.tolist(), strict=True)
@@ -138,17 +128,20 @@ def _stairs(frame: Frame, groups: Groups, values: Column) -> list[Point]:
     ]
 
 
-def _hovers(frame: Frame, groups: Groups, wall: Span, means: dict[int, Column]) -> Iterator[Markup]:
-    """What is said where somebody points."""
+def _hovers(
+    frame: Frame, groups: Groups, wall: Span, means: Mapping[int, Column]
+) -> Iterator[Markup]:
+    """What is said where somebody points, and a mark for what is beyond the picture."""
     walls_s, begins, sizes = wall.mean(), groups.begins(), groups.steps()
     for place, (left, right) in enumerate(_edges(frame, groups)):
-        if not wall.count[place]:
+        if not wall.weight[place]:
             continue
         label = f"step {begins[place]:,}: {duration(walls_s[place])}"
+        slowest = f"step {int(wall.high_at[place]):,}"
         if sizes[place] > 1:
             label = (
                 f"{sizes[place]} steps from {begins[place]:,}: {duration(walls_s[place])} on "
-                f"average, slowest {duration(wall.high[place])} (step {wall.high_at[place]:,})"
+                f"average, slowest {duration(wall.high[place])} ({slowest})"
             )
         parts = [
             f"{words(PHASES[phase].label)} {duration(mean_s[place])}"
@@ -156,30 +149,28 @@ def _hovers(frame: Frame, groups: Groups, wall: Span, means: dict[int, Column]) 
             if mean_s[place] > _VISIBLE * walls_s[place]
         ]
         yield box((left, 0), (right - left, frame.height), "hover", "; ".join((label, *parts)))
+        if wall.high[place] > frame.up.high:
+            label = f"{slowest}: {duration(wall.high[place])}, beyond the picture"
+            yield box((left, 0), (max(right - left, 3.0), 5), "f0", label)
 
 
-def _beyond(frame: Frame, wall: Span, top_s: float) -> Iterator[Markup]:
-    for place in np.flatnonzero(wall.high > top_s):
-        at, slowest_s = int(wall.high_at[place]), float(wall.high[place])
-        label = f"step {at:,}: {duration(slowest_s)}, beyond the picture"
-        yield dot((frame.x(at + 0.5), 0.0), 6.0, "d0", label)
-
-
-def _tagged(frame: Frame, groups: Groups) -> Iterator[Lane]:
+def _tagged(frame: Frame, groups: Groups) -> Iterator[tuple[str, list[Mark]]]:
     """A row for each tag: one mark a group, at its slowest tagged step."""
     for tag in TAGS:
         span = groups.span(f"tag:{tag.label}")
         if span is not None:
-            yield _lane(frame, groups, tag, span)
+            yield words(tag.label), _marks(frame, groups, tag, span)
 
 
-def _lane(frame: Frame, groups: Groups, tag: Tag, span: Span) -> Lane:
+def _marks(frame: Frame, groups: Groups, tag: Tag, span: Span) -> list[Mark]:
     wide = groups.width / (frame.across.high - frame.across.low) * WIDE
     left = ", excluded from the steady steps" if tag & DISQUALIFYING else ""
     marks = []
-    for place in np.flatnonzero(span.count):
-        group, at = int(groups.begins()[place]), int(span.high_at[place])
-        number = plural(int(span.count[place]), "such step")
-        label = f"step {at:,}: {words(tag.label)}, {duration(float(span.high[place]))}; {number}"
-        marks.append((frame.x(group), wide, f"{label} here{left}: {WHY[tag.label]}"))
-    return Lane(name=words(tag.label), marks=tuple(marks))
+    for place in np.flatnonzero(span.weight):
+        number = plural(int(span.weight[place]), "such step")
+        label = (
+            f"step {int(span.high_at[place]):,}: {words(tag.label)}, "
+            f"{duration(span.high[place])}; {number} here{left}: {WHY[tag.label]}"
+        )
+        marks.append((frame.x(groups.begins()[place]), wide, "event", label))
+    return marks

@@ -38,15 +38,15 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pictured:
-    """A table with a column of pictures."""
+    """A table with a column of pictures, for a browser."""
 
     table: Table
     place: int
     """The column that they become."""
     head: Markup
     cells: tuple[Markup, ...]
-    blocks: tuple[str, ...] = ()
-    """The same for a terminal, of one width; nothing is drawn there without."""
+    instead: int = 0
+    """How many columns of the table they stand in place of: what a terminal has there."""
 
 
 @dataclass(frozen=True, slots=True)

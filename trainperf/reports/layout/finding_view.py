@@ -4,7 +4,7 @@ Every name that came from a run is put on one line without control characters; e
 markdown and HTML is left to the renderer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -38,7 +38,6 @@ class FindingRow(msgspec.Struct, frozen=True, array_like=True):
 class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     """What every renderer shows of a finding, in this order."""
 
-    id: str
     severity: Level
     title: str
     """What, and where in the code."""
@@ -61,20 +60,25 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
 
 def finding_view(finding: Finding) -> FindingView:
     """Put a finding of a run or of a capture into words."""
-    rows = (
-        FindingRow(DO, _to_do(finding)),
-        FindingRow(GAIN, _gain_row(finding)),
-        FindingRow(CONFIRM, finding.confirm),
-    )
+    others = map(_other, finding.changes[1:MOST_CHANGES])
+    rows = {
+        DO: "; or ".join([finding.action, *others]),
+        GAIN: _gain_row(finding),
+        CONFIRM: finding.confirm,
+    }
     where = place(finding)
     return FindingView(
-        id=finding.id,
         severity=finding.severity,
         title=plain(finding.title + (f" ({where})" if where else "")),
         gain=gain(finding),
         evidence=tuple(map(plain, finding.evidence)),
-        rows=tuple(FindingRow(row.label, plain(row.text)) for row in rows if row.text),
+        rows=_filled(rows),
     )
+
+
+def _filled(rows: Mapping[str, str]) -> tuple[FindingRow, ...]:
+    """Those that have something to say."""
+    return tuple(FindingRow(label, plain(text)) for label, text in rows.items() if text)
 
 
 def place(finding: Finding) -> str:
@@ -83,13 +87,10 @@ def place(finding: Finding) -> str:
     return f"{finding.where}{called}" if finding.where else ""
 
 
-def first_rows(findings: Sequence[Finding]) -> list[FindingRow]:
+def first_rows(findings: Sequence[Finding]) -> tuple[FindingRow, ...]:
     """What to do first, and where: the rows that stand under the headline sentence."""
-    first = next(iter(to_act_on(findings)), None)
-    if first is None:
-        return []
-    rows = (FindingRow(NEXT, first.action), FindingRow(WHERE, place(first)))
-    return [FindingRow(row.label, plain(row.text)) for row in rows if row.text]
+    first = to_act_on(findings)[:1]
+    return _filled({NEXT: first[0].action, WHERE: place(first[0])} if first else {})
 
 
 def gain(finding: Finding) -> str:
@@ -121,12 +122,6 @@ def _gain_row(finding: Finding) -> str:
         unknown = "nothing while the step waits for something else"
     effort = f"takes {finding.effort}" if gained else ""
     return "; ".join(filter(None, (gained or unknown, effort, cost, unsure)))
-
-
-def _to_do(finding: Finding) -> str:
-    """The first change, and the others with their gains."""
-    others = [_other(change) for change in finding.changes[1:MOST_CHANGES]]
-    return "; or ".join([finding.action, *others])
 
 
 def _other(change: ChangeGain) -> str:

@@ -1,7 +1,6 @@
 """A document as lines for a terminal, none wider than it is; styles are Rich's."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 
 from rich.text import Text
@@ -121,7 +120,7 @@ def finding_lines(place: int, finding: FindingView, width: int) -> Iterator[Text
 
 
 def _table(part: Table | Pictured, width: int) -> Iterator[Text]:
-    table = _with_blocks(part) if isinstance(part, Pictured) else part
+    table = part.table if isinstance(part, Pictured) else part
     if table.title:
         yield Text(table.title, _TITLE)
     if table.rows:
@@ -132,14 +131,3 @@ def _table(part: Table | Pictured, width: int) -> Iterator[Text]:
                 yield Text(line, "dim" if is_head else "")
     for note in table.notes:
         yield from flow(words_of(note), width, style="dim")
-
-
-def _with_blocks(part: Pictured) -> Table:
-    table, place = part.table, part.place
-    if not part.blocks:
-        return table
-    rows = tuple(
-        (*row[:place], block, *row[place:])
-        for row, block in zip(table.rows, part.blocks, strict=True)
-    )
-    return replace(table, head=(*table.head[:place], "", *table.head[place:]), rows=rows)

@@ -1,19 +1,15 @@
 """The document of a run: the answer, what to do, and section by section what it stands on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.formatting.html.figures import bar, keys
 from trainperf.core.formatting.html.markup import Markup
-from trainperf.core.formatting.html.palette import FIT_PARTS
 from trainperf.core.formatting.table import Table
-from trainperf.core.formatting.units import Scale, duration, fine_share, size
+from trainperf.core.formatting.units import Scale, duration, fine_share
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.document import (
-    Chart,
     Heading,
     Part,
     Pictured,
@@ -29,7 +25,6 @@ from trainperf.reports.run.headline import headline, nothing_found
 from trainperf.reports.run.machine import of_machine
 from trainperf.reports.run.ranks import ranks_section
 from trainperf.reports.run.rows import (
-    PhaseRow,
     about,
     amount,
     facts,
@@ -41,7 +36,6 @@ from trainperf.reports.run.rows import (
 )
 from trainperf.reports.run.tables import (
     light_line,
-    memory_parts,
     of_compilation,
     of_lines,
     of_loader,
@@ -56,21 +50,11 @@ _BAR = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCharts:
-    """What a page has besides, section by section."""
-
-    steps: Sequence[Part] = ()
-    others: Sequence[Part] = ()
-    ranks: Sequence[Part] = ()
-    memory: Sequence[Part] = ()
-    machine: Sequence[Part] = ()
-    captures: Sequence[Part] = ()
-
-
-def run_document(summary: Summary, charts: RunCharts | None = None) -> list[Part]:
-    """Everything that is told of a run; with *charts* every reading and setting, too."""
-    drawn, run = charts or RunCharts(), summary.run
+def run_document(
+    summary: Summary, charts: Mapping[str, Sequence[Part]] | None = None
+) -> list[Part]:
+    """Everything that is told of a run; with *charts* by section every reading and setting, too."""
+    drawn, run = charts or {}, summary.run
     # Seconds and the zone, which is UTC, say nothing to a reader.
     when = run.started_at[:16].replace("T", " ")
     title = ("trainperf", run.name, when, about(summary), progress(summary))
@@ -86,18 +70,18 @@ def run_document(summary: Summary, charts: RunCharts | None = None) -> list[Part
         *labelled("note", summary.warnings, "warn"),
         *items([" · ".join(facts(summary))], "facts"),
         *labelled("note", remarks(summary), "soft"),
-        *section("Where a step goes", phases(summary), why(summary)[:1]),
+        *section("Where a step goes", phases(summary), why(summary)),
         *section("Your code and your loader", of_lines(summary), of_loader(summary)),
         *section("What to change", findings or items([nothing_found(summary)], "soft")),
         *section("What was tried", trials),
-        *section("How long the steps took", drawn.steps),
-        *section(f"Other measurements over the {run.loop.run_noun}", drawn.others),
-        *section("Ranks", ranks_section(summary), drawn.ranks),
-        *section("Memory", _memory(summary) or unaudited, unknown, drawn.memory),
-        *section("The machine", of_machine(summary), drawn.machine),
-        *section("Speed of light", _light(summary) or unaudited),
+        *section("How long the steps took", drawn.get("steps", ())),
+        *section(f"Other measurements over the {run.loop.run_noun}", drawn.get("others", ())),
+        *section("Ranks", ranks_section(summary), drawn.get("ranks", ())),
+        *section("Memory", of_memory(summary) or unaudited, unknown, drawn.get("memory", ())),
+        *section("The machine", of_machine(summary), drawn.get("machine", ())),
+        *section("Speed of light", of_step(summary) or unaudited),
         *section("torch.compile", of_compilation(summary)),
-        *section("Captures", _captures(summary), drawn.captures),
+        *section("Captures", _captures(summary), drawn.get("captures", ())),
         *section(f"The whole {run.loop.run_noun}", _fit(summary)),
         *(_everything(summary) if charts else []),
     ]
@@ -118,29 +102,25 @@ def why(summary: Summary) -> list[Sentence]:
 
 
 def phases(summary: Summary) -> list[Part]:
-    """The mean step, phase by phase, as a bar and as rows."""
+    """The mean step, phase by phase, as rows with their bars."""
     rows = phase_rows(summary)
     if not rows:
         return []
-    step_s = sum(row.seconds for row in rows)
-    parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows if not row.absent]
+    step_s, longest = sum(row.seconds for row in rows), max(row.fraction for row in rows)
+    cells = tuple(
+        (row.label, "", " " * _BAR, "", row.absent)
+        if row.absent
+        else (row.label, row.time, _blocks(row.fraction), row.share, row.note)
+        for row in rows
+    )
     table = Table(
-        head=("phase", "time per step", "share", ""),
-        rows=tuple(map(_phase, rows)),
+        head=("phase", "time per step", "", "share", ""),
+        rows=cells,
         end_words=1,
         notes=(f"step {Scale.fine(step_s).say(step_s)}, {phases_of(summary)}",),
     )
-    longest = max(row.fraction for row in rows)
     meters = tuple(meter(row.fraction / longest, f"b{row.phase} aside") for row in rows)
-    blocks = tuple(" " * _BAR if row.absent else _blocks(row.fraction) for row in rows)
-    grid = Pictured(table=table, place=2, head=meter(0.0, "aside"), cells=meters, blocks=blocks)
-    return [Chart(bar(parts, "the mean step")), grid]
-
-
-def _phase(row: PhaseRow) -> tuple[str, ...]:
-    if row.absent:
-        return row.label, "", "", row.absent
-    return row.label, row.time, row.share, row.note
+    return [Pictured(table=table, place=2, head=meter(0.0, "aside"), cells=meters, instead=1)]
 
 
 def meter(share: float, kind: str) -> Markup:
@@ -155,18 +135,6 @@ def _blocks(fraction: float) -> str:
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(_BAR)
 
 
-def _memory(summary: Summary) -> list[Part]:
-    """The ledger as a bar and as tables, or why there is none."""
-    ledger_ = summary.memory
-    if ledger_ is None:
-        return []
-    drawn = [
-        (float(amount_), place, f"{name} {size(amount_)}")
-        for place, (name, amount_) in enumerate(memory_parts(ledger_))
-    ]
-    return [_bar(drawn, "what fills the memory"), *of_memory(summary)]
-
-
 def _not_in_ledger(summary: Summary) -> list[Part]:
     """What of the memory is not known, and why."""
     reasons = {} if summary.memory is None else summary.memory.reasons
@@ -174,17 +142,6 @@ def _not_in_ledger(summary: Summary) -> list[Part]:
         (name.removesuffix("_bytes").replace("_", " "), each) for name, each in reasons.items()
     )
     return missing(list(names))
-
-
-def _bar(parts: Sequence[tuple[float, int, str]], label: str) -> Chart:
-    """Parts of a whole, and beneath them what each colour is."""
-    named = keys((name, f"b{colour}") for _, colour, name in parts)
-    return Chart(Markup(bar(parts, label) + named))
-
-
-def _light(summary: Summary) -> list[Part]:
-    """How far the step is from its floor, and what it is spent on."""
-    return [*items([light_line(summary)], "soft"), *of_step(summary)]
 
 
 def _audit(summary: Summary) -> str:
@@ -195,19 +152,15 @@ def _audit(summary: Summary) -> str:
 
 def _captures(summary: Summary) -> list[Part]:
     """Whether the records agree with the traces."""
-    rows = tuple(
-        (
-            f"{steps_of(each)}, rank {each.rank}",
-            duration(each.recorded_s),
-            duration(each.traced_s),
-            "agree" if each.agree else "disagree",
+    return [
+        Sentence(
+            text=f"{steps_of(each)}, rank {each.rank}: {duration(each.recorded_s)} per step in the "
+            f"records, {duration(each.traced_s)} in the trace: "
+            f"they {'agree' if each.agree else 'disagree'}"
         )
         for each in summary.traces
         if each.recorded_s and each.traced_s
-    )
-    head = ("trace of", "step in the records", "in the trace", "")
-    title = "The same steps, measured twice"
-    return [Table(title=title, head=head, rows=rows, end_words=1)] if rows else []
+    ]
 
 
 def _fit(summary: Summary) -> list[Part]:
@@ -216,14 +169,9 @@ def _fit(summary: Summary) -> list[Part]:
     entries = [(name, spent_s) for name, spent_s in ledger(summary) if spent_s and whole_s]
     if not entries:
         return []
-    drawn = [
-        (spent_s, FIT_PARTS[place % len(FIT_PARTS)], f"{name} {duration(spent_s)}")
-        for place, (name, spent_s) in enumerate(entries)
-    ]
     rows = [(name, duration(spent_s), fine_share(spent_s / whole_s)) for name, spent_s in entries]
     whole = (summary.run.loop.run_noun, duration(whole_s), "")
-    table = Table(head=("", "time", "share"), rows=(*rows, whole))
-    return [_bar(drawn, f"the time of the {summary.run.loop.run_noun}"), table]
+    return [Table(head=("", "time", "share"), rows=(*rows, whole))]
 
 
 def _everything(summary: Summary) -> list[Part]:

@@ -18,36 +18,33 @@ UNKNOWN_PART = "not known"
 _KNOWN_BY: dict[Basis, str] = {"measured": "as tried", "modelled": "by the law of the step"}
 
 
-def answers(summary: Summary, finding: Finding) -> list[FindingRow]:
-    """The six answers for a finding; empty where it asks for no change."""
+def answers(summary: Summary, finding: Finding | None) -> list[FindingRow]:
+    """The six answers for a finding; one row that says why where it asks for no change."""
+    if finding is None:
+        return [FindingRow("in this run", "not found")]
     row = next((each for each in summary.decisions if each.part == finding.id), None)
     if row is None:
-        return []
+        return [FindingRow("in this run", "nothing to change")]
+    step_s = summary.value(STEP_MEAN_S)
+    before_s = sum(summary.run.before_s.values()) if row.scope == "script" else 0.0
+    scope_s = step_s if row.scope == "step" else summary.run.fit_s + before_s
+    urgent = ", and first all the same: it is urgent" if row.urgent else ""
+    gain, ceiling = f"{UNKNOWN_PART}{urgent}", f"{UNKNOWN_PART}: no bound for this change"
+    if row.gain is not None:
+        spent = f": {duration(scope_s)} → {duration(scope_s / row.gain)}" if scope_s else ""
+        gain = f"about {times(row.gain)} for the {row.scope}{spent}, {_KNOWN_BY[row.basis]}"
+    if row.ceiling is not None:
+        least = f", {duration(scope_s / row.ceiling)}" if scope_s else ""
+        ceiling = f"{at_most(row.ceiling)}{least}"
     texts = {
-        "gain": _gain(row, summary),
+        "gain": gain,
         "effort": f"{finding.effort}, counted as {row.days:.2g} days",
         "return": _return(row),
         "better": _better(row, summary.decisions),
-        "ceiling": _ceiling(row, summary),
+        "ceiling": ceiling,
         "how far": _far(row, summary),
     }
     return [FindingRow(label, text) for label, text in texts.items()]
-
-
-def _scope_s(row: Decision, summary: Summary) -> float | None:
-    """Time of what the gain is of: the mean steady step, the fit, or the script."""
-    if row.scope == "step":
-        return summary.value(STEP_MEAN_S)
-    before_s = sum(summary.run.before_s.values()) if row.scope == "script" else 0.0
-    return summary.run.fit_s + before_s
-
-
-def _gain(row: Decision, summary: Summary) -> str:
-    if row.gain is None:
-        return f"{UNKNOWN_PART}{', and first all the same: it is urgent' if row.urgent else ''}"
-    scope_s = _scope_s(row, summary)
-    spent = f": {duration(scope_s)} → {duration(scope_s / row.gain)}" if scope_s else ""
-    return f"about {times(row.gain)} for the {row.scope}{spent}, {_KNOWN_BY[row.basis]}"
 
 
 def _return(row: Decision) -> str:
@@ -59,19 +56,12 @@ def _return(row: Decision) -> str:
 
 
 def _better(row: Decision, rows: Sequence[Decision]) -> str:
-    """Those before it in the table that return more."""
+    """Those that return more."""
     if row.return_per_day is None:
         return f"{UNKNOWN_PART}: its own return is not"
-    more = [each for each in rows if (each.return_per_day or 0.0) > row.return_per_day]
-    named = [f"{each.part} ({share(each.return_per_day or 0.0)})" for each in more]
-    return f"{', '.join(named)} per day" if named else "nothing returns more per day"
-
-
-def _ceiling(row: Decision, summary: Summary) -> str:
-    if row.ceiling is None:
-        return f"{UNKNOWN_PART}: no bound for this change"
-    scope_s = _scope_s(row, summary)
-    return f"{at_most(row.ceiling)}{f', {duration(scope_s / row.ceiling)}' if scope_s else ''}"
+    returns = {each.part: each.return_per_day or 0.0 for each in rows}
+    more = [f"{part} ({share(r)})" for part, r in returns.items() if r > row.return_per_day]
+    return f"{', '.join(more)} per day" if more else "nothing returns more per day"
 
 
 def _far(row: Decision, summary: Summary) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import confidence_interval, duration, plural, share
 from trainperf.core.loop_kind import imported_from
@@ -55,42 +55,38 @@ def _where(summary: Summary) -> str:
         of = f" in a {run.loop.run_noun} of {duration(run.fit_s)}" if run.fit_s else ""
         return f"No step was recorded{of}."
     rows = phase_rows(summary)
-    largest = _done_to_it(summary) or _largest(summary, rows)
     mean_s = sum(row.seconds for row in rows)
-    if imported_from(run.config) and step.value is None and run.steps > 1:
-        return f"{_mean_of_log(summary, mean_s)}{largest}."
+    largest = _done_to_it(summary) or _largest(summary, rows)
     if step.value is not None:
         interval = confidence_interval(step.value, step.low, step.high)
-        return f"Step time {duration(step.value)}{interval}{_mean(step.value, mean_s)}{largest}."
+        # Where steps vary much the phases' means do not add up to the median.
+        varies = abs(mean_s - step.value) > FAR_FROM_MEDIAN * step.value
+        mean = f", mean {duration(mean_s)}" if varies else ""
+        return f"Step time {duration(step.value)}{interval}{mean}{largest}."
     if run.steps == 1:
         return f"One step of {duration(mean_s)}{largest}."
-    return f"No steady state in {plural(run.steps, 'step')}: mean {duration(mean_s)}{largest}."
-
-
-def _mean_of_log(summary: Summary, mean_s: float) -> str:
-    """The mean step of a log that has no single ones."""
-    run = summary.run
-    if run.steady_steps:
-        return f"Mean step {duration(mean_s)} over {plural(run.steady_steps, 'steady step')}"
-    return f"Mean step {duration(mean_s)} over all {plural(run.steps, 'step')}, warm-up included"
-
-
-def _mean(median_s: float, mean_s: float) -> str:
-    """The mean, where steps vary so much that the phases' means do not add up to the median."""
-    if abs(mean_s - median_s) <= FAR_FROM_MEDIAN * median_s:
-        return ""
-    return f", mean {duration(mean_s)}"
+    steps, steady = plural(run.steps, "step"), plural(run.steady_steps, "steady step")
+    if imported_from(run.config):
+        # The mean step of a log that has no single ones.
+        over = steady if run.steady_steps else f"all {steps}, warm-up included"
+        return f"Mean step {duration(mean_s)} over {over}{largest}."
+    return f"No steady state in {steps}: mean {duration(mean_s)}{largest}."
 
 
 def _what_first(summary: Summary) -> str:
-    first = next(iter(to_act_on(summary.findings)), None)
+    first = _first(summary)
     # What the headline says was done to the steps has its remedy, however little it costs.
     if first is None or (first.severity == "low" and not _done_to_it(summary)):
         return nothing_found(summary)
     most = gain(first)
-    has_gain = bool(most) or first.urgent
-    after = _more_to_see(summary) if has_gain else f" {nothing_found(summary)}"
+    after = f" {nothing_found(summary)}"
+    if most or first.urgent:
+        after = _more_to_see(summary)
     return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}.{after}"
+
+
+def _first(summary: Summary) -> Finding | None:
+    return next(iter(to_act_on(summary.findings)), None)
 
 
 def nothing_found(summary: Summary) -> str:
@@ -106,10 +102,8 @@ def nothing_found(summary: Summary) -> str:
     light = ""
     if left.of_light is not None:
         light = f" at {share(min(left.of_light, 1.0))} of this machine's speed of light"
-    sentence = (
-        f"{share(left.fraction)} of the step is ordinary computing{light}; no waste was seen in it."
-    )
-    return f"{sentence}{_more_to_see(summary)}"
+    computing = f"{share(left.fraction)} of the step is ordinary computing{light}"
+    return f"{computing}; no waste was seen in it.{_more_to_see(summary)}"
 
 
 def _more_to_see(summary: Summary) -> str:
@@ -127,49 +121,43 @@ def _lowered(advice: str) -> str:
 
 
 def _done_to_it(summary: Summary) -> str:
-    first = next(iter(to_act_on(summary.findings)), None)
+    first = _first(summary)
     return f"; {first.title}" if first is not None and first.id in _WHOLE_SENTENCES else ""
 
 
 def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
-    first = next(iter(to_act_on(summary.findings)), None)
-    if first is not None and first.fraction is not None:
-        if first.id == "straggler":
-            named = first.title.partition("; ")[2]
-            who = f" ({named})" if named else ""
-            return f"; {share(first.fraction)} of it is lost to stragglers{who}"
-        if first.id in _PHASE_OF_FINDING:
-            phase = _PHASE_OF_FINDING[first.id]
-            slowest = " on the slowest rank" if len(summary.run.ranks) > 1 else ""
-            # What the advice leaves of it, e.g. the CPU time of workers, was waited for as well.
-            spent = [row.fraction for row in rows if row.phase == phase and _host_computes(summary)]
-            lost = max([first.fraction, *spent])
-            work = _larger_work(summary, rows, lost)
-            return f"; {share(lost)} of it is {_name(summary, phase)}{slowest}{work}"
-    top = max(rows, key=lambda row: row.fraction, default=None)
-    if top is None:
+    first, several = _first(summary), len(summary.run.ranks) > 1
+    spent = {Phase(row.phase): row.fraction for row in rows}
+    if first is not None and first.fraction is not None and first.id == "straggler":
+        named = first.title.partition("; ")[2]
+        who = f" ({named})" if named else ""
+        return f"; {share(first.fraction)} of it is lost to stragglers{who}"
+    if first is not None and first.fraction is not None and first.id in _PHASE_OF_FINDING:
+        phase = _PHASE_OF_FINDING[first.id]
+        # What the advice leaves of it, e.g. the CPU time of workers, was waited for as well.
+        waited = spent.get(phase, 0.0) if _host_computes(summary) else 0.0
+        lost = max(first.fraction, waited)
+        slowest = " on the slowest rank" if several else ""
+        larger = max((spent.get(each, 0.0) for each in COMPUTE), default=0.0) > lost
+        work = f" and {_work_share(rows)} {_work_name(summary)}" if larger else ""
+        return f"; {share(lost)} of it is {_name(summary, phase)}{slowest}{work}"
+    if not spent:
         return ""
-    phase = Phase(top.phase)
-    if phase is Phase.DATA_WAIT and _hidden(summary, top):
-        return f"; {share(top.fraction)} of it is data wait, hidden behind a busy device"
-    if phase not in COMPUTE:
-        return f"; {share(top.fraction)} of it is {_name(summary, phase)}"
-    parts = f" ({', '.join(summary.run.loop.work)})" if _host_computes(summary) else ""
-    return f"; {_work_share(rows)} of it is {_work_name(summary)}{parts}"
+    phase = max(spent, key=spent.__getitem__)
+    stalled = summary.readings[DATA_STALL_FRACTION].value
+    if phase in COMPUTE:
+        parts = f" ({', '.join(summary.run.loop.work)})" if _host_computes(summary) else ""
+        return f"; {_work_share(rows)} of it is {_work_name(summary)}{parts}"
+    hidden = phase is Phase.DATA_WAIT and stalled is not None
+    if hidden and (stalled or 0.0) < _HIDDEN_STALL * spent[phase]:
+        return f"; {share(spent[phase])} of it is data wait, hidden behind a busy device"
+    return f"; {share(spent[phase])} of it is {_name(summary, phase)}"
 
 
 def _name(summary: Summary, phase: Phase) -> str:
     if phase is Phase.OTHER and imported_from(summary.run.config):
         return "not divided in the log"
     return summary.run.loop.names.get(phase.label, _NAMES[phase])
-
-
-def _larger_work(summary: Summary, rows: Sequence[PhaseRow], fraction: float) -> str:
-    """The work itself, where one phase of it is larger than the share that can be acted on."""
-    work = [row.fraction for row in rows if row.phase in COMPUTE]
-    if max(work, default=0.0) <= fraction:
-        return ""
-    return f" and {_work_share(rows)} {_work_name(summary)}"
 
 
 def _work_share(rows: Sequence[PhaseRow]) -> str:
@@ -191,8 +179,3 @@ def _work_name(summary: Summary) -> str:
     host = "" if imported_from(summary.run.config) else summary.run.device_kind.host_time
     *first, last = summary.run.loop.work
     return f"{', '.join(first)} and {last}{host}" if first else f"{last}{host}"
-
-
-def _hidden(summary: Summary, row: PhaseRow) -> bool:
-    stalled = summary.readings[DATA_STALL_FRACTION].value
-    return stalled is not None and stalled < _HIDDEN_STALL * row.fraction

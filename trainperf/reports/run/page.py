@@ -9,19 +9,16 @@ from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural, step_range
 from trainperf.core.places import AnyPath
-from trainperf.core.readings import STEP_S
 from trainperf.core.run_directory import REPORT, write_atomically
-from trainperf.meters.fold import not_covered
 from trainperf.reports.capture.document import capture_document
 from trainperf.reports.charts.columns import Groups, SeriesFold
-from trainperf.reports.charts.machine import MACHINE_KEYS, MachineTracks, machine_charts
+from trainperf.reports.charts.machine import MachineTracks
 from trainperf.reports.charts.over_time import over_time
-from trainperf.reports.charts.small import charts_of, small_charts
-from trainperf.reports.charts.step_times import WallsFold, histogram
+from trainperf.reports.charts.series import PLACES, charts_at
 from trainperf.reports.layout.document import Heading, Part, Sentence, items, not_measured
 from trainperf.reports.layout.html import as_page
-from trainperf.reports.run.document import RunCharts, run_document
-from trainperf.reports.run.rows import excluded, no_trace
+from trainperf.reports.run.document import run_document
+from trainperf.reports.run.rows import no_trace
 from trainperf.traces.capture_files import CaptureReport
 
 
@@ -34,10 +31,6 @@ LATEST = 3
 MOST_RANKS = 8
 """Ranks of a capture that are shown in detail."""
 
-_OF_RANKS = frozenset({"tail", "skew"})
-_OF_MEMORY = frozenset({"memory"})
-_ELSEWHERE = _OF_RANKS | _OF_MEMORY | MACHINE_KEYS
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageData:
@@ -47,17 +40,14 @@ class PageData:
     captures: Sequence[CaptureReport] | None
     """`None` where they are shown elsewhere."""
     groups: Groups
-    walls: WallsFold
 
 
 def load_page_data(run: Run, *, now_s: float | None = None) -> PageData:
     """Read a run once, in constant memory; *now_s* as for `examine`."""
-    replay, walls = Replay(run), WallsFold()
+    replay = Replay(run)
     fold = SeriesFold(most=MOST_GROUPS, beside=MachineTracks(replay).columns)
-    evidence = examine(run, now_s=now_s, replay=replay, observers=(fold, walls))
-    return PageData(
-        summary=evidence.summary, captures=evidence.captures, groups=fold.groups, walls=walls
-    )
+    evidence = examine(run, now_s=now_s, replay=replay, observers=(fold,))
+    return PageData(summary=evidence.summary, captures=evidence.captures, groups=fold.groups)
 
 
 def render(data: PageData) -> str:
@@ -76,40 +66,14 @@ def save(data: PageData, run: AnyPath) -> None:
 
 def page_document(data: PageData) -> list[Part]:
     """The document of a run, with the charts of the steps that were read."""
-    summary = data.summary
-    charts = [*charts_of(data.groups, summary), *machine_charts(data.groups, summary)]
-    every = frozenset(chart.key for chart in charts)
-
-    def drawn(keys: frozenset[str]) -> list[Part]:
-        if not len(data.groups.begins()):
-            return []
-        return small_charts([chart for chart in charts if chart.key in keys], data.groups)
-
-    alone = summary.run.world_size == 1
-    return run_document(
-        summary,
-        RunCharts(
-            steps=_steps(data),
-            others=drawn(every - _ELSEWHERE),
-            ranks=[] if alone else drawn(_OF_RANKS),
-            memory=drawn(_OF_MEMORY),
-            machine=drawn(MACHINE_KEYS),
-            captures=_captures(summary, data.captures),
-        ),
-    )
-
-
-def _steps(data: PageData) -> list[Part]:
-    phases = over_time(data.groups)
-    if not phases:
-        return items(["not measured: no step was recorded"], "soft")
-    why = excluded(data.summary)
-    above = f"The rows above the bars are {why}." if why else ""
-    single = data.summary.reading(STEP_S)
-    if single is not None and not_covered(single):
-        above = single.reason or ""
-    distribution = Heading("Distribution", 3)
-    return [*phases, distribution, *histogram(data.walls), *items([above], "soft")]
+    summary, groups = data.summary, data.groups
+    charts: dict[str, Sequence[Part]] = {
+        "steps": over_time(groups) or items(["not measured: no step was recorded"], "soft"),
+        "captures": _captures(summary, data.captures),
+    }
+    for place in PLACES:
+        charts[place] = charts_at(place, groups, summary)
+    return run_document(summary, charts)
 
 
 def _captures(summary: Summary, reports: Sequence[CaptureReport] | None) -> list[Part]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from trainperf.analysis.summary.late_ranks import lateness
 from trainperf.analysis.summary.ranks import RankColumn, RankMap, notably_late, rank_map
-from trainperf.analysis.summary.schema import Summary, SyncPoint, WhatIf
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.table import UNKNOWN, Table
 from trainperf.core.formatting.units import (
     Scale,
@@ -39,8 +39,6 @@ _NAMED = 0.005
 MOST_LATE = 2
 """Ranks that are named so in the short report."""
 
-_POINTS = {"backward": "at the all-reduce, in backward", "loop": "before every fetch, in the loop"}
-
 
 def rank_sentences(summary: Summary) -> list[Part]:
     """How far the ranks are apart, who is late and how often, and what that cost."""
@@ -50,26 +48,30 @@ def rank_sentences(summary: Summary) -> list[Part]:
         _spread(summary, PHASE_DATA_WAIT_S, "data wait"),
         _spread(summary, ALLREDUCE_TAIL_S, "tail"),
     ]
-    skew = summary.readings[ALLREDUCE_SKEW_S]
+    skew, config = summary.readings[ALLREDUCE_SKEW_S], summary.run.config
     if skew.value is not None:
         interval = confidence_interval(skew.value, skew.low, skew.high)
         spreads.append(f"skew {duration(skew.value)}{interval}")
     apart = " · ".join(filter(None, spreads))
-    late = [lateness(point, summary.run.config) for point in summary.synchronisation if point.late]
+    late = [lateness(point, config) for point in summary.synchronisation if point.late]
+    often = [
+        f"rank {rank:,} late at {meeting_place(point.point, config)} in {share(fraction)} of "
+        f"{plural(point.n, 'step')}"
+        for point in summary.synchronisation
+        if not point.late
+        for rank, fraction in notably_late(point).items()
+    ]
     return [
         *([Sentence(text=apart, label="ranks", joint=" · ")] if apart else []),
         *(Sentence(text=text, label="skew", kind="bad", joint="; ") for text in late),
-        *labelled("often", _often_late(summary), "bad"),
+        *labelled("often", often[:MOST_LATE], "bad"),
         *(Sentence(text=text, label="lost", joint=", ") for text in ranks_lost(summary)),
     ]
 
 
 def _spread(summary: Summary, name: str, label: str) -> str:
-    values = [
-        (value, rank)
-        for value, rank in zip(summary.readings[name].per_rank, summary.run.ranks, strict=False)
-        if value is not None
-    ]
+    per_rank = zip(summary.readings[name].per_rank, summary.run.ranks, strict=False)
+    values = [(value, rank) for value, rank in per_rank if value is not None]
     if not values:
         return ""
     (least, _), (most, rank) = min(values), max(values)
@@ -77,30 +79,16 @@ def _spread(summary: Summary, name: str, label: str) -> str:
     return f"{label} {scale.number(least)}–{scale.say(most)} (rank {rank})"
 
 
-def _often_late(summary: Summary) -> list[str]:
-    """Ranks that are notably often late where none is always."""
-    lines = [
-        f"rank {rank:,} late at {meeting_place(point.point, summary.run.config)} in "
-        f"{share(fraction)} of {plural(point.n, 'step')}"
-        for point in summary.synchronisation
-        if not point.late
-        for rank, fraction in notably_late(point).items()
-    ]
-    return lines[:MOST_LATE]
-
-
 def ranks_lost(summary: Summary) -> list[str]:
-    """The step without late ranks, in a sentence; none for a single rank."""
-    predicted = summary.what_if
-    return [] if predicted is None or len(summary.run.ranks) < 2 else [_without(predicted)]
+    """The step without late ranks, in a sentence; none for a single rank.
 
-
-def _without(predicted: WhatIf) -> str:
-    """E.g. `up to 17.5 ms per step: 82.5 ms instead of 100 ms if rank 3 is as fast as …`.
-
-    It is the most that can be saved: devices at work may cover a part of the delay, and ranks that
-    no longer wait take caches and CPUs from each other.
+    E.g. `up to 17.5 ms per step: 82.5 ms instead of 100 ms if rank 3 is as fast as …`.  It is the
+    most that can be saved: devices at work may cover a part of the delay, and ranks that no longer
+    wait take caches and CPUs from each other.
     """
+    predicted = summary.what_if
+    if predicted is None or len(summary.run.ranks) < 2:
+        return []
     step_s, without_s = predicted.step_s, predicted.even_s
     who = "every rank is as fast as the median one"
     if predicted.ranks:
@@ -108,7 +96,7 @@ def _without(predicted: WhatIf) -> str:
         who = f"{ranks_named(predicted.ranks)} {verb} as fast as the others"
         without_s = predicted.without_ranks_s
     lost = f"up to {duration(step_s - without_s)} per step"
-    return f"{lost}: {duration(without_s)} instead of {duration(step_s)} if {who}"
+    return [f"{lost}: {duration(without_s)} instead of {duration(step_s)} if {who}"]
 
 
 def ranks_section(summary: Summary) -> list[Part]:
@@ -117,21 +105,7 @@ def ranks_section(summary: Summary) -> list[Part]:
         return []
     why = summary.readings[ALLREDUCE_TAIL_S].reason or "not measured in this run"
     nothing = [] if summary.synchronisation else missing([("All-reduce tail", why)])
-    points = (Sentence(text=_point(point, summary)) for point in summary.synchronisation)
-    return [*rank_sentences(summary), *points, *nothing, *of_ranks(summary)]
-
-
-def _point(point: SyncPoint, summary: Summary) -> str:
-    place = meeting_place(point.point, summary.run.config)
-    where = _POINTS.get(point.point, f"at {place}")
-    # Elsewhere a phase's own work is in the least time that any rank spends there.
-    least = "waits" if point.point in _POINTS else "spends"
-    what = " for the transfer" if point.point in _POINTS else " there, waiting or not"
-    return (
-        f"Wait {where}: every rank {least} {duration(point.transfer_s)}{what}; the first "
-        f"to arrive waits another {duration(point.lost_s)} for the last, on average over "
-        f"{plural(point.n, 'steady step')}."
-    )
+    return [*rank_sentences(summary), *nothing, *of_ranks(summary)]
 
 
 def of_ranks(summary: Summary) -> list[Table]:
@@ -141,26 +115,19 @@ def of_ranks(summary: Summary) -> list[Table]:
         return []
     scales = [Scale.of(max(1e-9, float(np.nanmax(column.values_s)))) for column in of.columns]
     columns = list(zip(of.columns, scales, strict=True))
-    typical = (
-        UNKNOWN if column.kind == "late" else scale.say(column.typical_s)
-        for column, scale in columns
-    )
+    typical = [UNKNOWN if c.kind == "late" else scale.say(c.typical_s) for c, scale in columns]
     rows = [
         (f"{summary.run.ranks[place]:,}", *(_cell(place, *each) for each in columns))
         for place in of.shown
     ]
+    heads = {"phase": "", "wait": "wait at ", "late": "late at "}
     ranks = Table(
         title="A steady step, rank by rank",
-        head=("rank", *map(_head, of.columns)),
+        head=("rank", *(f"{heads[each.kind]}{words(each.name)}" for each in of.columns)),
         rows=(("typical", *typical), *rows),
         notes=tuple(_notes(summary, of)),
     )
     return [ranks]
-
-
-def _head(column: RankColumn) -> str:
-    name = words(column.name)
-    return {"phase": name, "wait": f"wait at {name}", "late": f"late at {name}"}[column.kind]
 
 
 def _cell(place: int, column: RankColumn, scale: Scale) -> str:

@@ -158,8 +158,8 @@ def amount(number: float, unit: str, name: str) -> str:
         return rate(number)
     if unit == "1/s":
         return f"{count(number)}/s"
-    if name.endswith(("_fraction", "_rate")):
-        return share(number)
+    if name.endswith(("_fraction", "_rate")) or name in (readings.MFU, readings.HFU):
+        return fine_share(number)
     return f"{number:.4g}" if unit == "1" else f"{count(number)} {unit}"
 
 

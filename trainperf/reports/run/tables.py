@@ -3,14 +3,12 @@
 Only what was looked at has a table; why a single figure is missing stands in its cell.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from trainperf.analysis.roofline.memory_savings import savings
-from trainperf.analysis.roofline.roofline import PhaseFloor
-from trainperf.analysis.roofline.speed_of_light import OperatorSpeed, SpeedOfLight
-from trainperf.analysis.roofline.time_split import NAMES, Dimensions
+from trainperf.analysis.roofline.speed_of_light import SpeedOfLight
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.memory import Holder, MemoryLedger
+from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import (
     count,
@@ -26,26 +24,21 @@ from trainperf.core.readings import HFU, MFU
 from trainperf.reports.run.rows import tail_not_covered
 
 
-SPLIT_HINT = "run an audit or capture a trace to split this"
-
-DIMENSIONS = {
+_DIMENSIONS = {
     "compute": "compute",
     "memory": "memory traffic",
     "launch": "launch overhead",
     "transfer": "transfer",
     "synchronisation": "synchronisation",
     "undivided": "compute, memory and launches",
-    "other": "the rest",
 }
 """Names for people."""
 
-_WITH_COMMUNICATION = "compute, memory, launches and communication"
-
 _BASIS = {
-    "phases": f"from the phases alone: {SPLIT_HINT}",
-    "audit": "split according to the audited step",
+    "phases": "run an audit or capture a trace to split this",
+    "audit": "split as the audited step",
     "trace": "shares of device time in a trace",
-    "trace and audit": "shares of device time in a trace, split according to the audited step",
+    "trace and audit": "shares of device time in a trace, split as the audited step",
 }
 _MOST = 8
 """Graph breaks and recompilations that are listed."""
@@ -64,10 +57,9 @@ _HELD = 3
 
 
 def of_step(summary: Summary) -> list[Table]:
-    """What the step is spent on, and how far it is from the speed of light."""
-    spent = [] if summary.dimensions is None else [_dimensions(summary, summary.dimensions)]
+    """How far the step is from the speed of light, operator by operator."""
     light = summary.light
-    return spent if light is None else [*spent, _speed(summary, light), _operators(light)]
+    return [] if light is None else [_speed(summary, light), _operators(light)]
 
 
 def split_line(summary: Summary) -> str:
@@ -76,18 +68,17 @@ def split_line(summary: Summary) -> str:
     if split is None:
         return ""
     shares = {name: fraction for name, fraction in split.shares.items() if fraction >= _WORTH}
-    other = shares.pop("other", None)
-    parts = [f"{_work(summary, name)} {share(shares[name])}" for name in _descending(shares)]
-    if "undivided" in shares and split.basis == "phases":
-        place = _descending(shares).index("undivided")
-        parts[place] += f" ({SPLIT_HINT})"
-    if other is not None:
-        parts.append(f"the rest {share(other)}")
-    return f"time spent on {' · '.join(parts)}" if parts else ""
-
-
-def _descending(shares: Mapping[str, float]) -> list[str]:
-    return sorted(shares, key=lambda name: -shares[name])
+    names = sorted(shares, key=lambda name: (name == "other", -shares[name]))
+    if not names:
+        return ""
+    words = {**_DIMENSIONS, "other": "the rest"}
+    if tail_not_covered(summary):
+        # What ranks send each other is in the undivided part where nothing times it.
+        words["undivided"] = "compute, memory, launches and communication"
+    place = "undivided" if split.basis == "phases" else names[-1]
+    aside = {place: f" ({_BASIS[split.basis]})"}
+    parts = (f"{words[name]} {share(shares[name])}{aside.get(name, '')}" for name in names)
+    return f"time spent on {' · '.join(parts)}"
 
 
 def light_line(summary: Summary) -> str:
@@ -106,84 +97,62 @@ def light_line(summary: Summary) -> str:
     return f"speed of light {floor}; the step takes {times(step.over)} that{most}{used}"
 
 
-def _work(summary: Summary, name: str) -> str:
-    """A dimension; what ranks send each other is in the undivided one where nothing times it."""
-    if name == "undivided" and tail_not_covered(summary):
-        return _WITH_COMMUNICATION
-    return DIMENSIONS[name]
-
-
-def _dimensions(summary: Summary, split: Dimensions) -> Table:
-    rows = [
-        (_work(summary, name), fine_share(value))
-        for name in NAMES
-        if (value := split.shares.get(name)) is not None
-    ]
-    return Table(
-        title="What the step is spent on",
-        head=("", "share"),
-        rows=tuple(rows),
-        notes=(_BASIS[split.basis],),
-    )
-
-
 def _speed(summary: Summary, light: SpeedOfLight) -> Table:
-    peak = f"{light.chip} ({light.source})"
-    flops = f"{_flops(light.model_flops)}/step"
-    mfu, hfu = summary.value(MFU), summary.value(HFU)
-    used = "" if mfu is None else f", MFU {share(mfu)}"
-    used += "" if hfu is None or hfu == mfu else f", HFU {share(hfu)}"
-    unknown = ", ".join(light.unknown_precisions)
-    lacking = f"unknown peak for {unknown}: its arithmetic is in no floor" if unknown else ""
+    hfu, unknown = summary.value(HFU), ", ".join(light.unknown_precisions)
+    notes = (
+        f"peaks of {light.chip} ({light.source})",
+        f"{_flops(light.model_flops)}/step",
+        "" if hfu is None or hfu == summary.value(MFU) else f"HFU {share(hfu)}",
+        f"unknown peak for {unknown}: its arithmetic is in no floor" if unknown else "",
+    )
+    rows = (
+        (
+            each.name,
+            or_unknown(each.measured_s, duration),
+            or_unknown(each.floor_s or None, duration),
+            or_unknown(each.fused_floor_s or None, duration),
+            or_unknown(each.over, times),
+        )
+        for each in light.phases
+        if each.measured_s is not None or each.floor_s
+    )
     return Table(
         title="How far from the speed of light",
         head=("", "measured", "floor", "fused", "measured / floor"),
-        rows=tuple(_phase(p) for p in light.phases if p.measured_s is not None or p.floor_s),
-        notes=tuple(filter(None, (f"peaks of {peak}", f"{flops}{used}", lacking))),
+        rows=tuple(rows),
+        notes=tuple(filter(None, notes)),
     )
 
 
 def _flops(number: int) -> str:
     """E.g. `1.37 TFLOP`."""
-    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if number >= unit:
-            return f"{count(number / unit)} {name}FLOP"
-    return f"{number:,} FLOP"
-
-
-def _phase(phase: PhaseFloor) -> tuple[str, ...]:
-    return (
-        phase.name,
-        or_unknown(phase.measured_s, duration),
-        or_unknown(phase.floor_s or None, duration),
-        or_unknown(phase.fused_floor_s or None, duration),
-        or_unknown(phase.over, times),
-    )
+    units = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1, ""))
+    unit, name = next((pair for pair in units if number >= pair[0]), units[-1])
+    return f"{count(number / unit)} {name}FLOP"
 
 
 def _operators(light: SpeedOfLight) -> Table:
     step = "" if light.audited_step is None else f" {light.audited_step}"
+    rows = (
+        (
+            use.name.removeprefix("aten.").removesuffix(".default"),
+            use.line or use.module or UNKNOWN,
+            use.part,
+            each.floor.bound,
+            use.precision,
+            count(use.calls),
+            or_unknown(each.measured_s, duration),
+            or_unknown(each.floor.floor_s or None, duration),
+            fine_share(each.share),
+        )
+        for each in light.operators
+        for use in (each.floor.use,)
+    )
     return Table(
         title=f"Operators of the audited step{step}",
         head=("operator", "where", "part", "bound", "in", "calls", "time", "floor", "share"),
-        rows=tuple(map(_operator, light.operators)),
+        rows=tuple(rows),
         words=5,
-    )
-
-
-def _operator(operator: OperatorSpeed) -> tuple[str, ...]:
-    floor, use = operator.floor, operator.floor.use
-    name = use.name.removeprefix("aten.").removesuffix(".default")
-    return (
-        name,
-        use.line or use.module or UNKNOWN,
-        use.part,
-        floor.bound,
-        use.precision,
-        count(use.calls),
-        or_unknown(operator.measured_s, duration),
-        or_unknown(floor.floor_s or None, duration),
-        fine_share(operator.share),
     )
 
 
@@ -277,48 +246,37 @@ def of_memory(summary: Summary) -> list[Table]:
     ledger = summary.memory
     if ledger is None:
         return []
+    states = {f"optimizer: {kind}": n for kind, n in ledger.optimizer_state_bytes.items()}
+    static = {
+        "parameters": ledger.parameters_bytes,
+        "gradients": ledger.gradients_bytes,
+        **states,
+        "buffers": ledger.buffers_bytes,
+    }
+    modules = {f"  in {m.module or 'no module'}": m.size_bytes for m in ledger.activations}
+    moving = {
+        "activations": ledger.activations_bytes,
+        **dict(list(modules.items())[:_MODULES]),
+    }
     rows = [
         (name, size(amount), f"{amount / ledger.parameters:.1f}" if ledger.parameters else UNKNOWN)
-        for name, amount in _static(ledger)
+        for name, amount in static.items()
         if amount
     ]
-    rows += [(name, size(amount), UNKNOWN) for name, amount in _moving(ledger) if amount]
+    rows += [(name, size(amount), UNKNOWN) for name, amount in moving.items() if amount]
     filled = Table(
         title="What fills the memory",
         head=("", "size", "bytes per parameter"),
         rows=tuple(rows),
         notes=tuple(_memory_notes(ledger)),
     )
-    saved = _savings(ledger)
-    return [filled, saved] if saved.rows and ledger.gradients_bytes else [filled]
-
-
-def _static(ledger: MemoryLedger) -> Iterator[tuple[str, int]]:
-    """What is there whatever the batch."""
-    yield "parameters", ledger.parameters_bytes
-    yield "gradients", ledger.gradients_bytes
-    for kind, amount in ledger.optimizer_state_bytes.items():
-        yield f"optimizer: {kind}", amount
-    yield "buffers", ledger.buffers_bytes
-
-
-def _moving(ledger: MemoryLedger) -> Iterator[tuple[str, int | None]]:
-    """What comes and goes with a step."""
-    yield "activations", ledger.activations_bytes
-    for module in ledger.activations[:_MODULES]:
-        yield f"  in {module.module or 'no module'}", module.size_bytes
-
-
-def memory_parts(ledger: MemoryLedger) -> list[tuple[str, int]]:
-    """What is known, in the order of the colours."""
-    every = (
-        ("parameters", ledger.parameters_bytes),
-        ("gradients", ledger.gradients_bytes),
-        ("optimizer", ledger.optimizer_bytes),
-        ("buffers", ledger.buffers_bytes),
-        ("activations", ledger.activations_bytes),
+    saved = Table(
+        title="What would need less memory",
+        head=("", "saves at most"),
+        rows=tuple((what, size(most)) for what, most in savings(ledger).items()),
+        notes=("estimated from the ledger, not measured with the change made",),
     )
-    return [(name, amount) for name, amount in every if amount]
+    return [filled, saved] if saved.rows and ledger.gradients_bytes else [filled]
 
 
 def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:
@@ -328,20 +286,8 @@ def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:
         yield f"peak of the audited step {size(ledger.peak_bytes)}: {named}"
     if ledger.capacity_bytes is not None:
         yield f"capacity {size(ledger.capacity_bytes)}"
-    yield from map(_held, ledger.held[:_HELD])
-
-
-def _held(holder: Holder) -> str:
-    where = f" ({holder.where})" if holder.where else ""
-    graphs = f", {count(holder.graphs)} with a graph" if holder.graphs else ""
-    tensors = f"{plural(holder.count, 'tensor')}, {size(holder.size_bytes)}{graphs}"
-    return f"{holder.name}{where} accumulated {tensors}"
-
-
-def _savings(ledger: MemoryLedger) -> Table:
-    return Table(
-        title="What would need less memory",
-        head=("", "saves at most"),
-        rows=tuple((what, size(most)) for what, most in savings(ledger).items()),
-        notes=("estimated from the ledger, not measured with the change made",),
-    )
+    for holder in ledger.held[:_HELD]:
+        where = f" ({holder.where})" if holder.where else ""
+        graphs = f", {count(holder.graphs)} with a graph" if holder.graphs else ""
+        tensors = f"{plural(holder.count, 'tensor')}, {size(holder.size_bytes)}{graphs}"
+        yield f"{holder.name}{where} accumulated {tensors}"

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TextIO
 
 from rich.text import Text
@@ -24,15 +24,6 @@ MOST_LINES = 25
 _APART = " · "
 _CONTINUES = " " * 8
 """Begins a line that goes on a labelled one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Block:
-    """Lines that belong together; of those beyond *keep* the last are dropped first."""
-
-    lines: list[Text]
-    keep: int
-    apart: bool
 
 
 def render(summary: Summary) -> str:
@@ -62,27 +53,36 @@ def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
 def body(summary: Summary, width: int, most: int = sys.maxsize) -> list[Text]:
     """The report without its title, in about *most* lines, the answer first."""
     blocks = [
-        _Block(lines=text_lines(parts, width), keep=keep, apart=apart)
+        ([*([Text()] if apart else []), *shown], keep + apart)
         for parts, keep, apart in _parts(summary)
+        if (shown := text_lines(parts, width))
     ]
-    _shorten(blocks, most)
-    out: list[Text] = []
-    for block in blocks:
-        out += [Text()] if block.lines and block.apart else []
-        out += block.lines
-    return cut_off(out, width)
+    left = sum(len(shown) for shown, _ in blocks) - most
+    # Of the last blocks those lines go first that are beyond what is kept of each.
+    for shown, keep in reversed(blocks):
+        dropped = shown[max(keep, len(shown) - max(left, 0)) :]
+        del shown[len(shown) - len(dropped) :]
+        left -= len(dropped)
+        if dropped and shown and dropped[0].plain.startswith(_CONTINUES):
+            shown[-1].append(" …")
+    return cut_off([line for shown, _ in blocks for line in shown], width)
 
 
 def _parts(summary: Summary) -> Iterator[tuple[Sequence[Part], int, bool]]:
     """What is told, how many lines of it are kept, and whether a line is free before it."""
+    sums = (PLUS.join(script_sum(summary)), PLUS.join(fit_sum(summary)))
+    numbers = _APART.join(facts(summary))
     yield [Sentence(text=headline(summary), kind="answer")], 3, True
     yield [_without_head(part) for part in phases(summary)], 8, True
-    numbers = [Sentence(text=_APART.join(facts(summary)), joint=_APART)]
-    sums = [
-        Sentence(text=PLUS.join(terms), joint=PLUS)
-        for terms in (script_sum(summary), fit_sum(summary))
-    ]
-    yield [part for part in (*why(summary), *numbers, *sums) if part.text], 4, True
+    yield (
+        [
+            *why(summary),
+            *([Sentence(text=numbers, joint=_APART)] if numbers else []),
+            *(Sentence(text=terms, joint=PLUS) for terms in sums if terms),
+        ],
+        4,
+        True,
+    )
     yield rank_sentences(summary), 3, False
     yield [*first(summary), *_others(summary)], 2, False
     yield labelled("note", summary.warnings, "warn"), 1, False
@@ -105,14 +105,3 @@ def _others(summary: Summary) -> list[Part]:
         Sentence(text=f"{view.headline} · {view.text(DO)}", label="also", kind="line")
         for view in views
     ]
-
-
-def _shorten(blocks: list[_Block], most: int) -> None:
-    """Drop lines from the end until the whole fits."""
-    while sum(len(b.lines) + (b.apart and bool(b.lines)) for b in blocks) > most:
-        block = next((b for b in reversed(blocks) if len(b.lines) > b.keep), None)
-        if block is None:
-            return
-        dropped = block.lines.pop()
-        if block.lines and dropped.plain.startswith(_CONTINUES):
-            block.lines[-1].append(" …")

@@ -5,7 +5,7 @@ on any screen.  Inside, x runs from 0 to `WIDE` and y from the top down in pixel
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from trainperf.core.formatting.html.markup import Markup, tag, text
@@ -13,11 +13,14 @@ from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.units import Scale
 
 
+_PREFIXES = {
+    "B": ((1 << 40, " TiB"), (1 << 30, " GiB"), (1 << 20, " MiB"), (1 << 10, " KiB"), (0, " B")),
+    "": ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"), (0.0, "")),
+}
+"""By the kind of value: from how much on a unit is used, and what is written behind it."""
+
 _LEAST_POWERS = 3
 """Ticks that are enough on a logarithmic axis."""
-
-_BINARY = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
-_DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,28 +31,25 @@ class Unit:
     name: str = ""
 
     @classmethod
-    def of_seconds(cls, largest_s: float) -> "Unit":
-        """The unit in which durations up to that one are written."""
-        scale = Scale.of(largest_s)
-        return cls(per_one=scale.per_second, name=f" {scale.unit}")
+    def of(cls, kind: str, largest: float) -> "Unit":
+        """The unit for values up to the largest.
 
-    @classmethod
-    def of_bytes(cls, largest: float) -> "Unit":
-        """The binary unit for amounts up to that one."""
-        unit, name = next((pair for pair in _BINARY if largest >= pair[0]), (1, "B"))
-        return cls(per_one=1 / unit, name=f" {name}")
-
-    @classmethod
-    def of_shares(cls) -> "Unit":
-        """Per cent."""
-        return cls(per_one=100.0, name=" %")
+        Args:
+            kind: `s` for durations, `B` for bytes, `1` for shares of one; others are plain numbers.
+            largest: In that unit.
+        """
+        if kind == "1":
+            return cls(per_one=100.0, name=" %")
+        if kind == "s":
+            scale = Scale.of(largest)
+            return cls(per_one=scale.per_second, name=f" {scale.unit}")
+        prefixes = _PREFIXES.get(kind, _PREFIXES[""])
+        size, name = next(pair for pair in prefixes if largest >= pair[0] or not pair[0])
+        return cls(per_one=1 / (size or 1), name=name)
 
     def say(self, value: float) -> str:
         """A round value."""
-        if value == 0:
-            return "0"
-        scaled = float(f"{value * self.per_one:.6g}")
-        return f"{scaled:,.0f}{self.name}" if scaled == int(scaled) else f"{scaled:g}{self.name}"
+        return f"{value * self.per_one:,.6g}{self.name}" if value else "0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +62,6 @@ class Axis:
     logarithmic: bool = False
     whole: bool = False
     """Whether only whole numbers are written: there is no half a step."""
-    say: Callable[[float], str] | None = None
-    """What is written at a tick; the value in its unit by default."""
 
     def at(self, value: float) -> float:
         """Where a value is; beyond the ends at the ends."""
@@ -71,48 +69,24 @@ class Axis:
         if self.logarithmic:
             low, high, value = (math.log10(max(end, 1e-300)) for end in (low, high, value))
         share = 0.5 if high == low else (value - low) / (high - low)
-        return 0.0 if share < 0.0 else min(share, 1.0)
+        return min(max(share, 0.0), 1.0)
 
     def ticks(self, most: int = 5) -> list[float]:
         """Round values between the ends."""
-        values = self._round(most)
-        return [value for value in values if value == int(value)] if self.whole else values
-
-    def _round(self, most: int) -> list[float]:
         if self.logarithmic:
             for digits in ((1,), (1, 2, 5)):
                 values = _powers(self.low, self.high, digits)
                 if len(values) >= _LEAST_POWERS:
                     return values[:: math.ceil(len(values) / (most + 1))]
-        return self._even(most)
-
-    def written(self, value: float) -> str:
-        """A tick."""
-        return self.unit.say(value) if self.say is None else self.say(value)
-
-    def _even(self, most: int) -> list[float]:
         low, high = self.low * self.unit.per_one, self.high * self.unit.per_one
-        span = high - low
-        if span <= 0:
+        if high <= low:
             return [self.low]
-        power = 10.0 ** math.floor(math.log10(span / most))
-        step = next(power * unit for unit in (1, 2, 5, 10) if power * unit >= span / most)
+        power = 10.0 ** math.floor(math.log10((high - low) / most))
+        step = next(power * unit for unit in (1, 2, 5, 10) if power * unit >= (high - low) / most)
         # An end that is off by rounding still has its tick.
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-        return [step * number / self.unit.per_one for number in range(first, last + 1)]
-
-
-def short(value: float) -> str:
-    """A large number in few signs, e.g. `1.2 M`."""
-    for unit, name in _DECIMAL:
-        if abs(value) >= unit:
-            return f"{value / unit:.4g} {name}"
-    return f"{value:.4g}"
-
-
-def moment(seconds: float) -> str:
-    """A round duration in its own unit, e.g. `20 ms`."""
-    return "0" if seconds == 0 else Unit.of_seconds(seconds).say(seconds)
+        values = [step * number / self.unit.per_one for number in range(first, last + 1)]
+        return [value for value in values if not self.whole or value == int(value)]
 
 
 def top(values: Sequence[float]) -> float:
@@ -135,6 +109,8 @@ _NEAR = 0.04
 """Share of the width within which a tick's words are kept from sticking out."""
 
 Point = tuple[float, float]
+Mark = tuple[float, float, str, str]
+"""Of a lane: where on `WIDE` it begins, how wide it is, its class of the style, and what it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,75 +129,43 @@ class Frame:
         """Where a value of the vertical axis is."""
         return (1 - self.up.at(value)) * self.height
 
-    def picture(
-        self,
-        label: str,
-        marks: Iterable[Markup],
-        *,
-        names: tuple[str, str] = ("", ""),
-        over: Iterable[Markup] = (),
-    ) -> Markup:
+    def picture(self, label: str, marks: Iterable[Markup], *, across: str = "") -> Markup:
         """The marks on their axes.
 
         Args:
             label: What the picture shows, for those who cannot see it.
             marks: What is drawn, the lowest first.
-            names: Of the axes; empty where the ticks say it.
-            over: Words on the picture, see `note`.
+            across: Name of the horizontal axis; empty where the ticks say it.
         """
-        grid = [
-            Markup(f'<path class="grid-line" d="M0 {self.y(value):.1f}H{WIDE}"/>')
-            for value in self.up.ticks()
+        ups = [(self.y(value), self.up.unit.say(value)) for value in self.up.ticks()]
+        grid = [Markup(f'<path class="grid-line" d="M0 {y:.1f}H{WIDE}"/>') for y, _ in ups]
+        base = Markup(f'<path class="base" d="M0 {self.height}H{WIDE}"/>')
+        ticks = [(self.across.at(v), self.across.unit.say(v)) for v in self.across.ticks()]
+        rows = [
+            _column(ups),
+            _stretched(self.height, [*grid, *marks, base], label),
+            tag("div", *(_tick(share, words) for share, words in ticks), kind="across"),
         ]
-        base = f'<path class="base" d="M0 {self.height}H{WIDE}"/>'
-        area = _stretched(self.height, [*grid, *marks, Markup(base)], label, over)
-        # Nobody turns the head to read: the vertical axis is named above it.
-        heading = tag("p", text(names[1]), kind="soft small") if names[1] else Markup("")
-        rows = [self._up(), area, self._across()]
-        if names[0]:
-            rows.append(tag("p", text(names[0]), kind="axis-name"))
-        return Markup(heading + tag("div", *rows, kind="plot"))
-
-    def _up(self) -> Markup:
-        ticks = [
-            Markup(f'<span style="top:{self.y(value):.1f}px">{text(self.up.written(value))}</span>')
-            for value in self.up.ticks()
-        ]
-        return tag("div", *ticks, kind="up")
-
-    def _across(self) -> Markup:
-        across = self.across
-        ticks = (_tick(across.at(value), across.written(value)) for value in across.ticks())
-        return tag("div", *ticks, kind="across")
+        return tag(
+            "div",
+            *rows,
+            *([tag("p", text(across), kind="axis-name")] if across else []),
+            kind="plot",
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """A row of marks above a picture, on its horizontal axis."""
-
-    name: str
-    marks: tuple[tuple[float, float, str], ...]
-    """Where on `WIDE` one begins, how wide it is, and what is said of it."""
-    kinds: tuple[str, ...] = ()
-    """Of slices of a timeline: the kind of each."""
-
-
-def lanes(rows: Iterable[Lane]) -> Markup:
-    """Rows of marks, one below the other."""
-    names, marks, height = [], [], 0
-    for row in rows:
-        middle = height + LANE // 2
-        names.append(f'<span style="top:{middle}px">{text(row.name)}</span>')
-        classes = [f"kind-{kind}" for kind in row.kinds] or ["event"] * len(row.marks)
+def lanes(rows: Iterable[tuple[str, Sequence[Mark]]]) -> Markup:
+    """Rows of marks with their names, one below the other."""
+    names, marks = [], []
+    for place, (name, row) in enumerate(rows):
+        names.append((place * LANE + LANE / 2, name))
         marks += [
-            box((start, height + 2), (max(wide, 1.5), LANE - 5), name, label)
-            for (start, wide, label), name in zip(row.marks, classes, strict=True)
+            box((start, place * LANE + 2), (max(wide, 1.5), LANE - 5), kind, label)
+            for start, wide, kind, label in row
         ]
-        height += LANE
-    if not height:
+    if not names:
         return Markup("")
-    column = Markup(f'<div class="up">{"".join(names)}</div>')
-    return tag("div", column, _stretched(height, marks), kind="plot lanes")
+    return tag("div", _column(names), _stretched(len(names) * LANE, marks), kind="plot lanes")
 
 
 def bar(
@@ -261,31 +205,6 @@ def area(points: Sequence[Point], kind: str) -> Markup:
     return Markup(f'<path class="{kind}" d="{_path(points)}Z"/>') if points else Markup("")
 
 
-def dot(point: Point, wide: float, kind: str, label: str) -> Markup:
-    """A round point so many pixels wide that says what it is."""
-    return Markup(
-        f'<path class="dot {kind}" stroke-width="{wide:.1f}" '
-        f'd="M{point[0]:.1f} {point[1]:.1f}h.01">{tag("title", text(label))}</path>'
-    )
-
-
-def upright(x: float, height: float) -> Markup:
-    """A dashed line from top to bottom."""
-    return Markup(f'<path class="mark" d="M{x:.1f} 0V{height}"/>')
-
-
-def level(y: float) -> Markup:
-    """A dashed line from left to right."""
-    return Markup(f'<path class="mark" d="M0 {y:.1f}H{WIDE}"/>')
-
-
-def note(x: float, y: float, label: str) -> Markup:
-    """Words on a picture, next to a point: on whichever side there is more room."""
-    side = "left" if x > 0.6 * WIDE else "right"
-    style = f"left:{x / WIDE * 100:.2f}%;top:{y:.1f}px"
-    return Markup(f'<span class="label {side}" style="{style}">{text(label)}</span>')
-
-
 def keys(names: Iterable[tuple[str, str]]) -> Markup:
     """What the colours stand for: a name and a class of the style each."""
     items = [
@@ -294,19 +213,23 @@ def keys(names: Iterable[tuple[str, str]]) -> Markup:
     return tag("ul", *items, kind="keys") if items else Markup("")
 
 
-def _stretched(
-    height: int, marks: Iterable[Markup], label: str = "", over: Iterable[Markup] = ()
-) -> Markup:
-    """Marks as wide as the page, and words over them; what has no *label* is not read aloud."""
+def _stretched(height: int, marks: Iterable[Markup], label: str = "") -> Markup:
+    """Marks as wide as the page; what has no *label* is not read aloud."""
     role = f'role="img" aria-label="{text(label)}"' if label else 'aria-hidden="true"'
     return Markup(
         f'<div class="area" style="height:{height}px"><svg viewBox="0 0 {WIDE} {height}" '
-        f'preserveAspectRatio="none" {role}>{"".join(marks)}</svg>{"".join(over)}</div>'
+        f'preserveAspectRatio="none" {role}>{"".join(marks)}</svg></div>'
     )
 
 
 def _path(points: Sequence[Point]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def _column(names: Iterable[tuple[float, str]]) -> Markup:
+    """Words left of a picture, each at its height."""
+    spans = (Markup(f'<span style="top:{y:.1f}px">{text(name)}</span>') for y, name in names)
+    return tag("div", *spans, kind="up")
 
 
 def _tick(share: float, label: str) -> Markup:

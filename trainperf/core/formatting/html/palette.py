@@ -2,10 +2,11 @@
 
 As CSS variables: `--phase-<label>` for the phases of a step, `--line-0` and so on for curves,
 `--kind-<kind>` for slices of a timeline, and the neutrals by their own names.  As classes of the
-pages: `f`, `b`, `d` and a number for the phases in their order; `s`, `g`, `k` and one for lines.
+pages: `f`, `b` and a number for the phases in their order; `s`, `g`, `k` and one for lines;
+`kind-<kind>` for slices.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainperf.core.phases import PHASES
@@ -62,9 +63,6 @@ KINDS = {
 COLOURS = len(_LINES)
 """So many phases and lines: what has more of them begins again."""
 
-FIT_PARTS = (2, 4, 1, 6, 5, 0, 3, 7)
-"""Colours of the parts of a fit, as places among the phases: neighbours differ."""
-
 
 def phase_colour(place: int) -> tuple[str, str]:
     """A phase's colour, light and dark."""
@@ -91,20 +89,13 @@ def variables() -> str:
     )
 
 
-def tab_style() -> str:
-    """The style sheet of the tab: that of a page, and a class for each kind of slice."""
-    kinds = (f".kind-{kind} {{ fill: {c}; background: {c}; }}\n" for kind, c in _kind_colours())
-    return page_style() + "".join(kinds)
-
-
-def _kind_colours() -> Iterator[tuple[str, str]]:
-    return ((kind, f"var(--kind-{kind})") for kind in KINDS)
-
-
 def page_style() -> str:
     """The style sheet of a page: the variables, the rules of `style.css`, a class per colour."""
     rules = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
-    return f"{variables()}\n{rules}" + "".join(map(_coloured, range(COLOURS)))
+    kinds = (
+        f".kind-{k} {{ fill: var(--kind-{k}); background: var(--kind-{k}); }}\n" for k in KINDS
+    )
+    return f"{variables()}\n{rules}" + "".join([*map(_coloured, range(COLOURS)), *kinds])
 
 
 _INSIDE = """
@@ -130,6 +121,6 @@ def _coloured(place: int) -> str:
     phase, line = f"var({phase_variable(place)})", f"var(--line-{place})"
     return (
         f".f{place} {{ fill: {phase}; }} .b{place} {{ background: {phase}; }} "
-        f".d{place} {{ stroke: {phase}; }} .s{place} {{ stroke: {line}; }} "
-        f".g{place} {{ fill: {line}; }} .k{place} {{ background: {line}; }}\n"
+        f".s{place} {{ stroke: {line}; }} .g{place} {{ fill: {line}; }} "
+        f".k{place} {{ background: {line}; }}\n"
     )
