@@ -109,6 +109,7 @@ def test_epochs_are_together_and_another_loader_is_apart() -> None:
             making_s=making_s,
             waiting_s=4.0 - making_s,
             samples=20,
+            cost_s=0.0,
         )
 
     rows = (worker(0, 1, 3.0), worker(1, 1, 2.0), worker(0, 1, 1.0), worker(1, 1, 2.0))

@@ -132,6 +132,7 @@ class _Worker:
                 making_s=sampler.every * seen_us[WORKER_MAKING] / 1e6,
                 waiting_s=sampler.every * seen_us[WORKER_WAITING] / 1e6,
                 samples=sampler.taken,
+                cost_s=sampler.cost_ns / 1e9,
             ),
             places=sampler.stacks.places(),
             stacks=stacks,

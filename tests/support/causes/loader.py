@@ -73,6 +73,7 @@ def delivering(*making_s: float, iterable: bool = True) -> Seen:
             making_s=each,
             waiting_s=10 - each,
             samples=40,
+            cost_s=0.0,
         )
         for number, each in enumerate(making_s)
     )

@@ -73,6 +73,8 @@ class SampledWorker(msgspec.Struct, frozen=True, kw_only=True):
     waiting_s: float
     """Wall time in which it did not."""
     samples: int
+    cost_s: float
+    """Wall time that they took."""
 
 
 class SampledLines(Document, frozen=True, kw_only=True):

@@ -143,8 +143,8 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     if loader and alone and lost < LIMITS.critical and _is_short(loader):
         return None
     part, line = ("", "") if anatomy is None else _slowest(anatomy)
-    slot, whose = ("data_wait", "it") if loader is None or alone else (WORKER_MAKING, "workers")
-    owner = facts.owner(slot)
+    here = loader is None or alone
+    owner = facts.owner("data_wait" if here else WORKER_MAKING)
     waited, step = duration(account.spent("data_wait")), duration(account.step_s)
     return Cause(
         id="data_wait",
@@ -161,13 +161,14 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
             *(() if anatomy is None else parts(anatomy)),
             *of_evidence(
                 owner
-                and f"{owner.name}: {share(owner.fraction)} of {whose} in {owner.samples} samples",
+                and f"{owner.name}: {share(owner.fraction)} of "
+                f"{'it' if here else 'what workers do for it'} in {owner.samples} samples",
                 anatomy is None
                 and loader is not None
                 and f"{facts.loop.loader_anatomy} shows which part of a batch is slow",
             ),
         ),
-        changes=tuple(_loader_changes(account, facts, part)),
+        changes=tuple(_loader_changes(account, facts, part, owner.function if owner else "")),
         claim=of_loader(account, lost_s),
         where=line or ("" if owner is None else owner.where),
         confidence="high"
@@ -245,8 +246,15 @@ def _slowest(anatomy: LoaderAnatomy) -> tuple[str, str]:
     return _getitem(anatomy), anatomy.getitem_line or ""
 
 
-def _loader_changes(account: StepAccount, facts: Facts, part: str) -> Iterator[Use]:
-    """All that would help by the law, each with its own step."""
+def _loader_changes(account: StepAccount, facts: Facts, part: str, function: str) -> Iterator[Use]:
+    """All that would help by the law, each with its own step.
+
+    Args:
+        account: Of the step.
+        facts: Of the run.
+        part: What of a batch takes most, where that was looked into; else empty.
+        function: In which most of the making was seen; empty where it was not.
+    """
     loader, rest_s = account.loader, account.step_s - lost_to_loader_s(account)
     if facts.ranks > 1 and facts.settings.get("loader") == "DataLoaderDispatcher":
         yield Use(change="own_loaders", values={"ranks": facts.ranks})
@@ -268,7 +276,7 @@ def _loader_changes(account: StepAccount, facts: Facts, part: str) -> Iterator[U
     if part == "transport":
         yield Use(change="send_less")
     elif not _is_short(loader) or not loader.workers:
-        yield _cheaper_sample(account, part or "__getitem__ and collate_fn", rest_s)
+        yield _cheaper_sample(account, part or function or "__getitem__ and collate_fn", rest_s)
 
 
 def _cheaper_sample(account: StepAccount, part: str, rest_s: float) -> Use:
