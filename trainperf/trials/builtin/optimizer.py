@@ -1,6 +1,6 @@
 """Optimizers that update all parameters at once, where they go one by one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -79,50 +79,34 @@ def _together(group: dict[str, object]) -> bool:
 def _flags(
     optimizers: list[Optimizer], flags: dict[str, bool]
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Set the options of each group, and put them back.
-
-    A fused kernel wants the counts of updates where the parameter is, as float32; any other wants
-    them on the CPU, or reading one would wait for the device.
-    """
+    """Set the options of each group, and put them back."""
     groups = [group for each in optimizers for group in each.param_groups]
     before = [{name: group[name] for name in flags if name in group} for group in groups]
-    counts: dict[int, Tensor] = {}
 
     def on() -> None:
         for group, kept in zip(groups, before, strict=True):
             group.update({name: flags[name] for name in kept})
-        if flags["fused"]:
-            _move_counts(optimizers, counts)
+        _move_counts(optimizers)
 
     def off() -> None:
         for group, kept in zip(groups, before, strict=True):
             group.update(kept)
-        if counts:
-            _put_back_counts(optimizers, counts)
+        _move_counts(optimizers)
 
     return on, off
 
 
-def _move_counts(optimizers: list[Optimizer], counts: dict[int, Tensor]) -> None:
-    """To the parameters; *counts* keeps those of before."""
-    for parameter, state, count in _counts(optimizers):
-        if count.device != parameter.device or count.dtype != torch.float32:
-            counts[id(parameter)] = count
-            state["step"] = count.to(parameter.device, torch.float32)
+def _move_counts(optimizers: list[Optimizer]) -> None:
+    """Counts of updates where the options want them.
 
-
-def _put_back_counts(optimizers: list[Optimizer], counts: dict[int, Tensor]) -> None:
-    """In the tensors of before; those that were made meanwhile go where the others are."""
-    elsewhere = next(iter(counts.values())).device
-    for parameter, state, count in _counts(optimizers):
-        before = counts.get(id(parameter))
-        state["step"] = count.to(elsewhere) if before is None else before.copy_(count)
-    counts.clear()
-
-
-def _counts(optimizers: list[Optimizer]) -> Iterator[tuple[Tensor, dict[str, Tensor], Tensor]]:
-    """Counts of updates, one tensor per parameter, each with its parameter and state."""
-    for each in optimizers:
-        for parameter, state in each.state.items():
-            if isinstance(state.get("step"), Tensor):
-                yield parameter, state, state["step"]
+    A fused kernel wants them where the parameter is, as float32, and so does one that is captured;
+    any other wants them on the CPU, or reading one would wait for the device.
+    """
+    groups = [(each.state, group) for each in optimizers for group in each.param_groups]
+    for state, group in groups:
+        there = group.get("fused") or group.get("capturable")
+        for parameter in group["params"]:
+            count = state[parameter].get("step") if parameter in state else None
+            if isinstance(count, Tensor):
+                to = parameter.device if there else "cpu"
+                state[parameter]["step"] = count.to(to, torch.float32)

@@ -189,7 +189,6 @@ CHANGES: tuple[Change, ...] = (
         effort="hours",
         realises=0.7,
         source=TWINS,
-        trials=("packed_batches",),
         confirm="padding_fraction near 0",
     ),
     Change(
@@ -200,7 +199,6 @@ CHANGES: tuple[Change, ...] = (
         effort="hours",
         realises=0.8,
         source=TWINS,
-        trials=("packed_batches",),
         confirm="padding_fraction near 0",
     ),
     Change(
@@ -211,7 +209,6 @@ CHANGES: tuple[Change, ...] = (
         effort="hours",
         realises=0.8,
         source=TWINS,
-        trials=("packed_batches",),
         confirm="padding_fraction near 0",
     ),
     Change(
