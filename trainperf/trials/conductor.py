@@ -321,9 +321,8 @@ class Conductor:
             raise RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
-        unavailable = trial.unavailable
-        why = unavailable if isinstance(unavailable, str) else unavailable()
-        return why or self._earlier.ended_by.get(trial.id, "") or bound_of(trial, self._results)
+        ended = self._earlier.ended_by.get(trial.id, "")
+        return trial.why_not() or ended or bound_of(trial, self._results)
 
     def _announce(self, trial: Trial) -> None:
         self._trying = trial.id

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.toy_training import only, training, why_not
+from support.toy_training import only, training
 
 from trainperf.core.errors import ConfigError
 from trainperf.trials.builtin.sorted_batches import sorted_batches
@@ -69,10 +69,10 @@ def test_padding_is_cut_only_where_there_is_some(offer: Any) -> None:
     full = training(torch.nn.Linear(2, 2), [batch(10, 10), batch(10, 10)])
     tuples = training(torch.nn.Linear(2, 2), [(1, 2)])
 
-    assert not why_not(only(offer(padded)))
-    assert why_not(only(offer(full)))
-    assert "tuple" in why_not(only(offer(tuples)))
-    assert why_not(only(offer(training(torch.nn.Linear(2, 2)))))
+    assert not only(offer(padded)).why_not()
+    assert only(offer(full)).why_not()
+    assert "tuple" in only(offer(tuples)).why_not()
+    assert only(offer(training(torch.nn.Linear(2, 2)))).why_not()
 
 
 def test_the_loop_gets_cut_batches_while_it_is_on_and_whole_ones_after() -> None:

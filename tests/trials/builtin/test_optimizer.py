@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support.toy_training import everything, only, step, training, why_not
+from support.toy_training import everything, only, step, training
 from torch import nn
 
 from trainperf.trials.builtin.optimizer import optimizer
@@ -60,7 +60,7 @@ def test_what_torch_would_refuse_in_the_middle_of_a_step_is_not_tried() -> None:
     differentiable = training(nn.Linear(2, 2), differentiable=True)
     sparse = training(nn.Embedding(4, 2, sparse=True), optimizer=torch.optim.SGD)
     reasons = [
-        [why_not(trial) for trial in optimizer(toy)]
+        [trial.why_not() for trial in optimizer(toy)]
         for toy in (lbfgs, fused, differentiable, sparse)
     ]
 

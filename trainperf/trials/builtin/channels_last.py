@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import SAME_ARITHMETIC, Trial, first_reason
+from trainperf.trials.trial import SAME_ARITHMETIC, Trial
 
 
 def channels_last(training: Training) -> list[Trial]:
@@ -18,11 +18,6 @@ def channels_last(training: Training) -> list[Trial]:
     last, first = torch.channels_last, torch.contiguous_format
     weights = [p.weight for p in convolutions if not p.weight.is_contiguous(memory_format=last)]
     by_buckets = "DistributedDataParallel has laid out its buckets for the weights as they are"
-    why = {
-        "it has no 2-D convolution": not convolutions,
-        "its convolutions have it already": not weights,
-        by_buckets: training.distributed,
-    }
     return [
         Trial(
             "channels_last",
@@ -32,7 +27,11 @@ def channels_last(training: Training) -> list[Trial]:
             apply="model.to(memory_format=torch.channels_last)",
             where="before the optimizer is made; the batches too",
             tolerance=SAME_ARITHMETIC,
-            unavailable=first_reason(why),
+            unavailable={
+                "it has no 2-D convolution": not convolutions,
+                "its convolutions have it already": not weights,
+                by_buckets: training.distributed,
+            },
         )
     ]
 
