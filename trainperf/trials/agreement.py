@@ -81,9 +81,9 @@ class Agreement:
     def _exchanged(self, value: str) -> list[str]:
         """What every rank has answered to the same question, by rank."""
         self._number += 1
-        self._store.set(self._place(self._rank), value)
-        deadline_ns = monotonic_ns() + self._patience_ns
         places = [self._place(rank) for rank in range(self._ranks)]
+        self._store.set(places[self._rank], value)
+        deadline_ns = monotonic_ns() + self._patience_ns
         while not self._store.check(places) and monotonic_ns() < deadline_ns:
             time.sleep(_POLL_S)
         answers = [
