@@ -22,7 +22,7 @@ from trainperf.core.findings import Finding
 from trainperf.lightning import TrainPerf
 
 
-Kind = Literal["single", "healthy", "pairs", "near", "unseen", "fresh", "later", "unchanged"]
+Kind = Literal["single", "healthy", "pairs", "near", "unseen", "fresh", "unchanged"]
 
 
 class Train(Protocol):

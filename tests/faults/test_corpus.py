@@ -21,8 +21,7 @@ PROMISED = {
     "pairs": 10,
     "near": 10,
     "unseen": 20,
-    "fresh": 8,
-    "later": 10,
+    "fresh": 4,
     "unchanged": 6,
 }
 """Scripts of each kind, at least."""

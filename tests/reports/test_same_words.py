@@ -59,7 +59,7 @@ def seen(tmp_path: Path) -> PageData:
     run = Run.open(make_run_dir(tmp_path / "gpt2" / "trainperf", specs))
     read = load_page_data(run, now_s=0.0)
     summary = msgspec.structs.replace(read.summary, findings=FINDINGS)
-    summary = msgspec.structs.replace(summary, decisions=decisions(summary))
+    summary = msgspec.structs.replace(summary, decisions=decisions(FINDINGS, 1.0))
     return replace(read, summary=summary)
 
 

@@ -63,11 +63,6 @@ def only(trials: list[Trial], name: str = "") -> Trial:
     return chosen[0]
 
 
-def why_not(trial: Trial) -> str:
-    """Why it does not apply."""
-    return trial.unavailable if isinstance(trial.unavailable, str) else trial.unavailable()
-
-
 def everything(training: Training) -> list[object]:
     """What a switch on and off leaves as it was: values, layouts, options, hooks, settings."""
     module = training.module

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialsOver
-from trainperf.trials.batch_source import BatchSource, Rearrangement
+from trainperf.trials.batch_source import BatchSource
 
 
 def loader(samples: int = 12, **settings: object) -> "DataLoader[tuple[torch.Tensor, ...]]":
@@ -65,14 +65,15 @@ def test_a_stream_of_samples_has_no_second_pass() -> None:
         BatchSource(DataLoader(Stream())).second_pass()
 
 
-def test_rearranged_batches_count_as_many_as_they_were_made_of() -> None:
-    """A batch made of four is the work of four."""
+def test_batches_are_rearranged_a_pool_at_a_time_and_each_counts_as_work() -> None:
+    """What a loader that cannot be begun anew leaves over is a pool of its own."""
     source = BatchSource()
-    batches = source.over(iter(range(8)))
-    source.rearrange(Rearrangement(lambda pool: [sum(pool)], pool=4))
+    batches = source.over(iter(range(6)))
+    source.rearrange(lambda pool: pool[::-1], pool=4)
 
-    assert [next(batches), next(batches)] == [6, 22]
-    assert source.take_work() == 8
+    assert list(batches) == [3, 2, 1, 0, 5, 4]
+    assert source.take_work() == 6
+    assert source.take_work() == 0
 
 
 def test_it_begins_the_loader_anew_where_that_ends() -> None:

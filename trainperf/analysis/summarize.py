@@ -102,8 +102,13 @@ def diagnosed(folds: RunFolds, summary: Summary, documents: Documents) -> Eviden
         spent_s=spent_s,
     )
     findings, ordinary = diagnose(account, facts)
-    summary = msgspec.structs.replace(summary, findings=findings, ordinary=ordinary)
-    return replace(evidence, summary=msgspec.structs.replace(summary, decisions=decisions(summary)))
+    summary = msgspec.structs.replace(
+        summary,
+        findings=findings,
+        ordinary=ordinary,
+        decisions=decisions(findings, account.steps_share),
+    )
+    return replace(evidence, summary=summary)
 
 
 def save_summary(summary: Summary, run: AnyPath) -> None:

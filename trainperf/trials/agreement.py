@@ -23,6 +23,8 @@ Half of what NCCL waits by default: a rank that has gone on waits for the others
 """
 
 _POLL_S = 0.001
+_GONE = "gone"
+"""Answer of a rank that answers no more."""
 
 
 class RanksApartError(Exception):
@@ -46,7 +48,6 @@ class Agreement:
         self._patience_ns = patience_ns
         self._fit = store.add(f"trainperf/trials/{rank}", 1)
         self._number = 0
-        self._left = f"trainperf/agreed/{self._fit}/left"
 
     @classmethod
     def of_job(cls) -> "Agreement":
@@ -72,28 +73,28 @@ class Agreement:
         return [name for name in first if all(name in other for other in others)]
 
     def leave(self) -> None:
-        """Answer no more: who waits for this rank need not do so any longer."""
+        """Answer no more: who waits for this rank's next answer need not do so any longer."""
+        self._number += 1
         with suppress(RuntimeError):  # the store is gone, e.g. with rank 0's process
-            self._store.set(f"{self._left}/{self._rank}", "")
-            self._store.set(self._left, "")
+            self._store.set(self._place(self._rank), _GONE)
 
     def _exchanged(self, value: str) -> list[str]:
         """What every rank has answered to the same question, by rank."""
         self._number += 1
-        place = f"trainperf/agreed/{self._fit}/{self._number}"
-        self._store.set(f"{place}/{self._rank}", value)
-        answers = [f"{place}/{rank}" for rank in range(self._ranks)]
+        places = [self._place(rank) for rank in range(self._ranks)]
+        self._store.set(places[self._rank], value)
         deadline_ns = monotonic_ns() + self._patience_ns
-        while not self._store.check(answers):
-            over = monotonic_ns() > deadline_ns
-            if over or self._store.check([self._left]):
-                gone = [rank for rank in range(self._ranks) if over or self._has_left(rank)]
-                # It may have answered before it left.
-                gone = [rank for rank in gone if not self._store.check([answers[rank]])]
-                if gone:
-                    raise RanksApartError(f"no answer from rank {', '.join(map(str, gone))}")
+        while not self._store.check(places) and monotonic_ns() < deadline_ns:
             time.sleep(_POLL_S)
-        return [self._store.get(key).decode() for key in answers]
+        answers = [
+            self._store.get(place).decode() if self._store.check([place]) else _GONE
+            for place in places
+        ]
+        gone = [str(rank) for rank, answer in enumerate(answers) if answer == _GONE]
+        if gone:
+            raise RanksApartError(f"no answer from rank {', '.join(gone)}")
+        return answers
 
-    def _has_left(self, rank: int) -> bool:
-        return bool(self._store.check([f"{self._left}/{rank}"]))
+    def _place(self, rank: int) -> str:
+        """Where a rank's answer to the current question is."""
+        return f"trainperf/agreed/{self._fit}/{self._number}/{rank}"

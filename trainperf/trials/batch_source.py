@@ -8,7 +8,6 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -20,15 +19,6 @@ from trainperf.core.launch_environment import TrialsOver
 
 HELD = 16
 """Batches that are kept at most, to be replayed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rearrangement:
-    """Other batches with the same samples, e.g. cut to their longest sequence, or sorted."""
-
-    make: Callable[[list[Any]], list[Any]]
-    """From *pool* batches to batches that hold the same samples."""
-    pool: int = 1
 
 
 class BatchSource:
@@ -45,10 +35,10 @@ class BatchSource:
         self._loops: Iterator[Any] = iter(())
         self._replayed: Iterator[Any] | None = None
         self._stream: Iterator[Any] | None = None
-        self._rearrangement: Rearrangement | None = None
+        self._make: Callable[[list[Any]], list[Any]] | None = None
+        self._pool = 1
         self._ready: deque[Any] = deque()
-        self._share = 1.0
-        self._work = 0.0
+        self._work = 0
         self._handed: deque[Any] = deque(maxlen=ahead)
         """What the loop holds ahead, the last of it last."""
         self._over = False
@@ -71,8 +61,8 @@ class BatchSource:
         if self._over:
             raise TrialsOver
         if not self._ready:
-            self._make()
-        self._work += self._share
+            self._refill()
+        self._work += 1
         batch = self._ready.popleft()
         self._handed.append(batch)
         return batch
@@ -81,9 +71,9 @@ class BatchSource:
         """End the process in place of the next batch."""
         self._over = True
 
-    def take_work(self) -> float:
-        """Batches of the loader that the loop has been given since the last call."""
-        work, self._work = self._work, 0.0
+    def take_work(self) -> int:
+        """Batches that the loop has been given since the last call."""
+        work, self._work = self._work, 0
         return work
 
     def draw_from(self, stream: Iterator[Any] | None) -> None:
@@ -91,9 +81,14 @@ class BatchSource:
         self._stream = stream
         self._ready.clear()
 
-    def rearrange(self, rearrangement: Rearrangement | None) -> None:
-        """Hand on other batches with the same samples; `None` hands them on as they come."""
-        self._rearrangement = rearrangement
+    def rearrange(self, make: Callable[[list[Any]], list[Any]] | None, pool: int = 1) -> None:
+        """Hand on other batches with the same samples; `None` hands them on as they come.
+
+        Args:
+            make: From *pool* batches to as many that hold the same samples, e.g. sorted.
+            pool: How many batches are rearranged together.
+        """
+        self._make, self._pool = make, pool
         self._ready.clear()
 
     def replay_only(self, batches: int) -> None:
@@ -123,19 +118,13 @@ class BatchSource:
         """
         return _endless(second_loader(self.loader, **settings))
 
-    def _make(self) -> None:
+    def _refill(self) -> None:
         """Fetch what the next batches are made of."""
-        rearrangement = self._rearrangement
-        if rearrangement is None:
-            self._share = 1.0
-            self._ready.append(self._fetch())
-            return
         batches = [self._fetch()]
         with suppress(StopIteration):  # a loader that cannot be begun anew may end amid a pool
-            while len(batches) < rearrangement.pool:
+            while len(batches) < self._pool:
                 batches.append(self._fetch())
-        self._ready.extend(rearrangement.make(batches))
-        self._share = len(batches) / len(self._ready)
+        self._ready.extend(batches if self._make is None else self._make(batches))
 
     def _fetch(self) -> Any:  # noqa: ANN401 whatever a loader yields
         stream = self._replayed or self._stream

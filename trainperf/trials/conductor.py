@@ -20,7 +20,6 @@ from trainperf.recording.guard import Guard
 from trainperf.recording.probes.compilation import graphs_built
 from trainperf.trials.results import (
     LEAST_GAIN,
-    Block,
     Blocks,
     EarlierAttempt,
     RaisedError,
@@ -29,9 +28,7 @@ from trainperf.trials.results import (
     bound_of,
     mean_loss,
     most_promising,
-    recompiles,
     result_of,
-    without_held,
 )
 from trainperf.trials.state import RESTORED, Snapshot
 from trainperf.trials.training import Training
@@ -104,7 +101,7 @@ class Conductor:
 
     def plan(self) -> Steps[None]:
         """Everything, from the first step of the training on."""
-        yield from self._warm_up()
+        yield from self._settle()
         self.untouched = False
         self._began_ns = monotonic_ns()
         waiting = self._in_common()
@@ -143,14 +140,15 @@ class Conductor:
                 self._note(trial, verdict="not applicable", reason="another rank has no such trial")
         return [waiting[id_] for id_ in common]
 
-    def _warm_up(self) -> Steps[None]:
-        """Steps until they take equally long."""
-        before = math.inf
+    def _settle(self) -> Steps[float]:
+        """Steps until they take equally long, as caches fill; nanoseconds of one then."""
+        before = now = math.inf
         for _ in range(WARM_LOOKS):
-            now = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
+            before, times = now, [ran.ns for ran in (yield WARM_STEPS)]
+            now = self._training.agree(median(times))
             if max(now / before, before / now) <= STEADY:
-                return
-            before = now
+                break
+        return now
 
     def _tried(self, trial: Trial, left: int) -> Steps[None]:
         """One trial, and what it came to."""
@@ -160,7 +158,9 @@ class Conductor:
             failed = trial.id in self._earlier.ended_by
             self._note(trial, verdict="failed" if failed else "not applicable", reason=why)
             return
-        remaining = self._remaining_ns() - self._reserved_ns()
+        # Sets have their turn in a short run too.
+        reserved = min(RESERVED * len(self._worth_keeping()), MOST_RESERVED)
+        remaining = self._remaining_ns() - reserved * self._total_ns
         if remaining <= 0:
             self._note(trial, verdict="undecided", reason="no time was left for it")
             return
@@ -180,11 +180,14 @@ class Conductor:
         except RaisedError as error:
             return result_of(trial, verdict="failed", reason=str(error))
         finally:
+            self.reads_loss = False
             snapshot.restore()
             self._guard.last(f"end of trial {trial.id}", trial.finish)
-        self._baseline_ns += blocks.off_ns
+        self._baseline_ns += blocks.off.ns
         if blocks.graphs >= blocks.pairs:
-            return result_of(trial, verdict="failed", reason=recompiles(blocks))
+            built = f"torch.compile built {blocks.graphs} graphs"
+            reason = f"{built} while it was switched {blocks.pairs} times"
+            return result_of(trial, verdict="failed", reason=reason)
         speedup = blocks.speedup()
         differs = losses is not None and not alike(losses, trial.tolerance)
         differs = self._training.agree(float(differs)) > 0  # or ranks would put together other sets
@@ -197,8 +200,8 @@ class Conductor:
             pairs=speedup.pairs,
             loss_before=losses and losses[0],
             loss_after=losses and losses[1],
-            memory_before=without_held(blocks.off_bytes, snapshot.device_bytes),
-            memory_after=without_held(blocks.on_bytes, snapshot.device_bytes),
+            memory_before=blocks.off.peak_bytes(without=snapshot.device_bytes),
+            memory_after=blocks.on.peak_bytes(without=snapshot.device_bytes),
             first_step_s=first_ns / 1e9,
             took_s=(monotonic_ns() - began) / 1e9,
         )
@@ -207,35 +210,32 @@ class Conductor:
         self, trial: Trial, snapshot: Snapshot
     ) -> Steps[tuple[tuple[float, float] | None, int]]:
         """Mean losses without and with it, and the time of its first step."""
-        source = self._training.batches
+        source, ahead = self._training.batches, self._training.steps_ahead
         batches = _multiple(SAME_BATCHES * self._training.micro_batches, trial)
-        before: list[Ran] = []
-        if not self._training.no_batches and trial.tolerance is not None:
-            source.replay_only(batches)
-            yield from self._use_up(snapshot)
-            before = yield from self._with_loss(batches // self._training.micro_batches)
+        compares = not self._training.no_batches and trial.tolerance is not None
+        steps = batches // self._training.micro_batches if compares else 1
+        self.reads_loss, ran = compares, list[list[Ran]]()
+        for on in (False, True):
             snapshot.restore()
-            source.replay_only(batches)
-        self._switch(trial, on=True)
-        first = (yield from self._use_up(snapshot)) if before else []
-        after = yield from self._with_loss(max(len(before), 1))
+            source.replay_only(batches if compares else 0)
+            if on:
+                self._switch(trial, on=True)
+            # Batches from before a switch, which the loop holds, leave no trace.
+            held = (yield ahead) if ahead else []
+            snapshot.restore()
+            ran.append([*held, *(yield steps)])
         self._switch(trial, on=False)
         source.replay_only(0)
-        without, with_it = mean_loss(before), mean_loss(after)
-        both = None if without is None or with_it is None else (without, with_it)
-        return both, (first or after)[0].ns
-
-    def _use_up(self, snapshot: Snapshot) -> Steps[list[Ran]]:
-        """Steps with batches from before a switch, which the loop holds; they leave no trace."""
-        if not self._training.steps_ahead:
-            return []
-        ran = yield self._training.steps_ahead
-        snapshot.restore()
-        return ran
+        without, with_it = (mean_loss(side[-steps:]) for side in ran)
+        return None if without is None or with_it is None else (without, with_it), ran[1][0].ns
 
     def _in_turns(self, trial: Trial, until_ns: float) -> Steps[Blocks]:
         """Blocks without it and with it, until it is decided or the time is over."""
-        yield from self._warm(trial)
+        self._switch(trial, on=True)
+        if trial.warmup_steps:
+            yield trial.warmup_steps
+        yield from self._settle()
+        self._switch(trial, on=False)
         step_ns = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
         steps = _multiple(max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS)), trial)
         blocks, graphs = Blocks(), graphs_built()
@@ -243,7 +243,7 @@ class Conductor:
             # Off on, on off, …: what drifts evenly costs both sides alike.
             turns = (False, True) if blocks.pairs % 2 == 0 else (True, False)
             for on in turns:
-                blocks.add((yield from self._block(trial, steps, on=on)), on=on)
+                yield from self._block(trial, blocks, steps, on=on)
             if blocks.pairs in LOOKS and blocks.speedup().decided:
                 break
             over = self._training.agree(monotonic_ns() - until_ns) > 0
@@ -252,20 +252,7 @@ class Conductor:
         blocks.graphs = int(self._training.agree(graphs_built() - graphs))
         return blocks
 
-    def _warm(self, trial: Trial) -> Steps[None]:
-        """Steps with it until they take equally long: caches fill, kernels are built."""
-        self._switch(trial, on=True)
-        if trial.warmup_steps:
-            yield trial.warmup_steps
-        fastest = math.inf
-        for _ in range(WARM_LOOKS):
-            times = [ran.ns for ran in (yield WARM_STEPS)]
-            fastest = self._training.agree(min(fastest, *times))
-            if self._training.agree(median(times)) <= STEADY * fastest:
-                break
-        self._switch(trial, on=False)
-
-    def _block(self, trial: Trial, steps: int, *, on: bool) -> Steps[Block]:
+    def _block(self, trial: Trial, blocks: Blocks, steps: int, *, on: bool) -> Steps[None]:
         """One block, with the change or without."""
         if on:
             self._switch(trial, on=True)
@@ -275,19 +262,22 @@ class Conductor:
         self.untouched = not on
         ran = yield steps
         self.untouched = False
-        peak = self._training.peak_bytes()
+        side, peak = blocks.on if on else blocks.off, self._training.peak_bytes()
+        side.peaks += [] if peak is None else [peak]
         if on:
             self._switch(trial, on=False)
         work = sum(each.work for each in ran) or float(steps)
-        return Block(self._training.agree(sum(each.ns for each in ran) / work), peak)
+        side.ns.append(self._training.agree(sum(each.ns for each in ran) / work))
 
     # -- several together -----------------------------------------------------------------------
 
     def _sets(self) -> Steps[None]:
         """Put the best together, one after the other: their gains do not multiply."""
-        best = self._worth_keeping()
-        chosen, so_far = best[:1], self._speedup_of(best[:1])
-        for place, trial in enumerate(best[1:], 1):
+        best, chosen, so_far = self._worth_keeping(), list[Trial](), 1.0
+        for place, (speedup, trial) in enumerate(best):
+            if not chosen:
+                chosen, so_far = [trial], speedup
+                continue
             if trial.group and trial.group in {other.group for other in chosen}:
                 continue
             remaining = self._remaining_ns()
@@ -299,42 +289,25 @@ class Conductor:
                 self._note(both, verdict="failed", reason=self._earlier.ended_by[both.id])
                 continue
             self._announce(both)
-            for_ns = min(remaining / (len(best) - place), TRIAL_NS)
-            result = yield from self._measured(both, for_ns)
-            self._results.append(
-                msgspec.structs.replace(result, parts=tuple(each.id for each in tried))
-            )
+            result = yield from self._measured(both, min(remaining / (len(best) - place), TRIAL_NS))
+            result = msgspec.structs.replace(result, parts=tuple(each.id for each in tried))
+            self._results.append(result)
             if result.verdict == "faster" and (result.speedup or 0.0) > so_far * ADDS:
                 chosen, so_far = tried, result.speedup or so_far
 
-    def _reserved_ns(self) -> float:
-        """What single trials leave to sets, so that these have their turn in a short run too."""
-        share = min(RESERVED * len(self._worth_keeping()), MOST_RESERVED)
-        return share * self._total_ns
-
-    def _worth_keeping(self) -> list[Trial]:
-        """Changes that were faster, the best first."""
-        trials = {trial.id: trial for trial in self._trials}
+    def _worth_keeping(self) -> list[tuple[float, Trial]]:
+        """Changes that were faster, each with its speed-up, the best first."""
+        trials = {trial.id: trial for trial in self._trials if trial.kind == "change"}
         return [
-            trials[result.id]
+            (result.speedup, trials[result.id])
             for result in document.in_order(self._results)
             if result.id in trials
-            and result.kind == "change"
             and result.verdict == "faster"
-            and (result.speedup or 0.0) >= LEAST_GAIN
+            and result.speedup is not None
+            and result.speedup >= LEAST_GAIN
         ]
 
-    def _speedup_of(self, trials: Sequence[Trial]) -> float:
-        ids = {trial.id for trial in trials}
-        return next((result.speedup or 1.0 for result in self._results if result.id in ids), 1.0)
-
     # -- inside -------------------------------------------------------------------------------
-
-    def _with_loss(self, steps: int) -> Steps[list[Ran]]:
-        self.reads_loss = True
-        ran = yield steps
-        self.reads_loss = False
-        return ran
 
     def _switch(self, trial: Trial, *, on: bool) -> None:
         """Make or unmake a change; one that cannot be made is unmade as far as it was."""
@@ -348,9 +321,8 @@ class Conductor:
             raise RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
-        unavailable = trial.unavailable
-        why = unavailable if isinstance(unavailable, str) else unavailable()
-        return why or self._earlier.ended_by.get(trial.id, "") or bound_of(trial, self._results)
+        ended = self._earlier.ended_by.get(trial.id, "")
+        return trial.why_not() or ended or bound_of(trial, self._results)
 
     def _announce(self, trial: Trial) -> None:
         self._trying = trial.id

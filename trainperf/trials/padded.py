@@ -84,13 +84,18 @@ def trimmed(batch: Any) -> Any:  # noqa: ANN401 the user's batch, of the same ty
     )
 
 
+def all_trimmed(batches: Sequence[Any]) -> list[Any]:
+    """Each of them without the columns in which no row has text."""
+    return [trimmed(batch) for batch in batches]
+
+
 def by_length(batches: Sequence[Any]) -> list[Any]:
     """The same rows in batches of neighbours in length, each as wide as its longest row.
 
     Raises:
         ConfigError: Their rows cannot be exchanged.
     """
-    pooled = _pooled([trimmed(batch) for batch in batches])
+    pooled = _pooled(all_trimmed(batches))
     rows, tokens = mask_of(batches[0]).shape[0], lengths(pooled)
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
     return [
@@ -117,7 +122,7 @@ def _joined(name: str, values: list[Any], masks: list[Tensor]) -> Any:  # noqa: 
         left = any(bool((mask[:, -1:] & ~mask[:, :1]).any()) for mask in masks)
         rows = [row for value in values for row in value]
         side = "left" if left else "right"
-        return pad_sequence(rows, True, _padding(name, pairs), side)
+        return pad_sequence(rows, True, IGNORED if name == LABELS else 0, side)
     if all(_goes_by_row(value, mask.shape[0]) for value, mask in pairs):
         if isinstance(values[0], Tensor):
             return torch.cat(values)
@@ -125,15 +130,6 @@ def _joined(name: str, values: list[Any], masks: list[Tensor]) -> Any:  # noqa: 
     if all(type(value) in (str, int, float, bool, type(None)) for value in values):
         return values[0]
     raise ConfigError(f"{name!r} of its batches does not go by row, so rows cannot be exchanged")
-
-
-def _padding(name: str, pairs: list[tuple[Tensor, Tensor]]) -> float:
-    """What stands where there is no text; by the name where there is text everywhere."""
-    for value, mask in pairs:
-        empty = value[~mask]
-        if empty.numel():
-            return float(empty.reshape(-1)[0])
-    return IGNORED if name == LABELS else 0
 
 
 def _rows(batch: Batch, pooled: Mapping[str, Any], numbers: list[int]) -> Any:  # noqa: ANN401

@@ -36,49 +36,37 @@ class EarlierAttempt:
     """Ids of trials that are not tried again, each with what happened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Some steps in a row."""
+@dataclass(slots=True)
+class Side:
+    """Blocks of steps in a row with a change, or without it."""
 
-    ns: float
-    """Per unit of work; of several ranks, of the slowest."""
-    peak_bytes: int | None
-    """That the device's allocator had handed out at most; `None` on a CPU."""
+    ns: list[float] = field(default_factory=list)
+    """Of each block, per unit of work; of several ranks, of the slowest."""
+    peaks: list[int] = field(default_factory=list)
+    """Most bytes that the device's allocator had handed out in each; none on a CPU."""
+
+    def peak_bytes(self, without: int) -> int | None:
+        """The highest peak, less the bytes that trials themselves hold; `None` on a CPU."""
+        return max(self.peaks) - without if self.peaks else None
 
 
 @dataclass(slots=True)
 class Blocks:
-    """Time per unit of work in blocks that took turns."""
+    """Blocks that took turns."""
 
-    off_ns: list[float] = field(default_factory=list)
-    on_ns: list[float] = field(default_factory=list)
-    off_bytes: int | None = None
-    """Highest peak of the blocks without the change."""
-    on_bytes: int | None = None
+    off: Side = field(default_factory=Side)
+    on: Side = field(default_factory=Side)
     graphs: int = 0
     """That torch.compile built in them."""
 
     @property
     def pairs(self) -> int:
         """Blocks with the change that have one without it beside them."""
-        return min(len(self.off_ns), len(self.on_ns))
-
-    def add(self, block: Block, *, on: bool) -> None:
-        """One more."""
-        if on:
-            self.on_ns.append(block.ns)
-            self.on_bytes = _higher(self.on_bytes, block.peak_bytes)
-        else:
-            self.off_ns.append(block.ns)
-            self.off_bytes = _higher(self.off_bytes, block.peak_bytes)
+        return min(len(self.off.ns), len(self.on.ns))
 
     def speedup(self) -> SwitchedSpeedup:
         """By all pairs so far."""
-        return switched_speedup(self.off_ns, self.on_ns)
-
-
-def _higher(peak: int | None, other: int | None) -> int | None:
-    return other if peak is None or other is None else max(peak, other)
+        return switched_speedup(self.off.ns, self.on.ns)
 
 
 def result_of(
@@ -97,11 +85,6 @@ def result_of(
     )
 
 
-def recompiles(blocks: Blocks) -> str:
-    """That the compiler's time is in the blocks, in words."""
-    return f"torch.compile built {blocks.graphs} graphs while it was switched {blocks.pairs} times"
-
-
 def mean_loss(steps: Sequence[Ran]) -> float | None:
     """Of some steps; `None` unless each told its loss."""
     losses = [ran.loss for ran in steps if ran.loss is not None]
@@ -114,11 +97,6 @@ def alike(losses: tuple[float, float], tolerance: float | None) -> bool:
     if tolerance is None:
         return True
     return abs(first - second) <= tolerance * max(abs(first), abs(second), 1e-2)
-
-
-def without_held(peak: int | None, held: int) -> int | None:
-    """Most bytes, without those that trials themselves hold."""
-    return None if peak is None else peak - held
 
 
 class RaisedError(Exception):

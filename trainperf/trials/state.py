@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from trainperf.accelerators import random_states, set_random_states
 
 
-RESTORED = "weights, buffers, gradients, optimizer, random generators"
+RESTORED = "weights, buffers, optimizer, random generators"
 """What a snapshot holds, in words."""
 
 
@@ -32,10 +32,11 @@ class Snapshot:
     """A copy of that state; `restore` puts it back, bit by bit, as often as one likes.
 
     Tensors are written in place: whoever holds one goes on holding it.  It takes as much memory as
-    weights, gradients and optimizer state do.
+    weights and optimizer state do.  Gradients are not in it: between two steps they are what the
+    loop leaves of them, whatever was tried.
 
     Args:
-        module: Whose parameters, buffers and gradients are kept.
+        module: Whose parameters and buffers are kept.
         optimizers: Whose state and options are kept.
         others: Schedulers and scalers.
     """
@@ -46,71 +47,50 @@ class Snapshot:
         optimizers: Sequence[Optimizer],
         others: Iterable[Stateful] = (),
     ) -> None:
-        self._tensors = [(each, _kept(each)) for each in (*module.parameters(), *module.buffers())]
-        self._gradients = [(each, _kept(each.grad)) for each in module.parameters()]
-        self._training = [(part, part.training) for part in module.modules()]
         # The `load_state_dict` of an optimizer would convert types.
-        self._states = [
-            (
-                each,
-                {
-                    parameter: {name: (value, _kept(value)) for name, value in state.items()}
-                    for parameter, state in each.state.items()
-                },
-            )
-            for each in optimizers
+        states = [state for each in optimizers for state in each.state.values()]
+        moments = [value for state in states for value in state.values() if torch.is_tensor(value)]
+        self._tensors = [
+            (each, each.detach().clone(memory_format=torch.preserve_format))
+            for each in (*module.parameters(), *module.buffers(), *moments)
         ]
-        self._groups = [
-            (group, {name: _kept(value) for name, value in group.items() if name != "params"})
-            for each in optimizers
-            for group in each.param_groups
+        self._states = [(each.state, _copied(each.state)) for each in optimizers]
+        groups = [group for each in optimizers for group in each.param_groups]
+        self._options = [
+            (group, copy.deepcopy({name: group[name] for name in group if name != "params"}))
+            for group in groups
         ]
         self._others = [(other, copy.deepcopy(other.state_dict())) for other in others]
-        self._python = random.getstate()
-        self._numpy = np.random.get_state()  # noqa: NPY002 the user's own
-        self._torch = torch.get_rng_state()
+        self._random = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 the user's own
         self._on_devices = random_states()
 
     @property
     def device_bytes(self) -> int:
         """What the copies take on accelerators."""
-        kept = [copied for _, copied in (*self._tensors, *self._gradients)]
-        for _, states in self._states:
-            kept += [copied for state in states.values() for _, copied in state.values()]
-        tensors = [each for each in kept if isinstance(each, torch.Tensor)]
-        return sum(each.nbytes for each in tensors if each.device.type != "cpu")
+        return sum(kept.nbytes for _, kept in self._tensors if kept.device.type != "cpu")
 
     @torch.no_grad()
     def restore(self) -> None:
         """Put it back."""
         for tensor, kept in self._tensors:
             tensor.copy_(kept)
-        for parameter, gradient in self._gradients:
-            parameter.grad = _kept(gradient)
-        for part, training in self._training:
-            part.training = training
-        for optimizer, states in self._states:
-            optimizer.state.clear()
-            for owner, values in states.items():
-                optimizer.state[owner] = {name: _put_back(*pair) for name, pair in values.items()}
-        for group, options in self._groups:
-            group.update(_kept(options))
+        for state, values in self._states:
+            state.clear()
+            state.update(_copied(values))
+        for group, options in self._options:
+            group.update(copy.deepcopy(options))
         for other, kept_state in self._others:
             other.load_state_dict(copy.deepcopy(kept_state))
-        random.setstate(self._python)
-        np.random.set_state(self._numpy)  # noqa: NPY002 the user's own
-        torch.set_rng_state(self._torch)
+        python, of_numpy, of_torch = self._random
+        random.setstate(python)
+        np.random.set_state(of_numpy)  # noqa: NPY002 the user's own
+        torch.set_rng_state(of_torch)
         set_random_states(self._on_devices)
 
 
-def _kept(value: Any) -> Any:  # noqa: ANN401 of the same type
-    """A copy of a tensor, laid out as it is, or of anything else."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone(memory_format=torch.preserve_format)
-    return copy.deepcopy(value)
-
-
-def _put_back(value: object, kept: object) -> object:
-    if isinstance(value, torch.Tensor) and isinstance(kept, torch.Tensor):
-        return value.copy_(kept)
-    return copy.deepcopy(kept)
+def _copied(state: Mapping[Any, Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
+    """State of an optimizer with the same tensors, and copies of anything else."""
+    return {
+        owner: {name: v if torch.is_tensor(v) else copy.deepcopy(v) for name, v in values.items()}
+        for owner, values in state.items()
+    }

@@ -13,7 +13,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from trainperf.accelerators import accelerator_of
 from trainperf.core.loop_kind import PLAIN, LoopKind
@@ -67,8 +66,8 @@ class Training:
         self.others = list(others)
         self._agreement: Agreement | None = None
         self._autocast = ExitStack()
-        self._forward_hooks: list[RemovableHandle] = []
-        self._update_hooks: list[RemovableHandle] = []
+        self._around_forward, self._before_update = ExitStack(), ExitStack()
+        """What removes the hooks that are set."""
 
     # -- what adapters add to or override -------------------------------------------------------
 
@@ -85,18 +84,16 @@ class Training:
 
         Here: the forward of the watched module.  A loss outside of it stays as it was.
         """
-        _remove(self._forward_hooks)
+        self._around_forward.close()
         if dtype is not None:
-            context = torch.autocast(self.device.type, dtype)
-            self._forward_hooks = self._around_forward(context)
+            self._enter_in_forward(torch.autocast(self.device.type, dtype))
 
     def mute_update(self, *, mute: bool) -> None:
         """Leave the optimizer nothing to update: gradients are dropped just before."""
-        _remove(self._update_hooks)
-        if mute:
-            self._update_hooks = [
-                optimizer.register_step_pre_hook(_drop_gradients) for optimizer in self.optimizers
-            ]
+        self._before_update.close()
+        for optimizer in self.optimizers if mute else ():
+            hook = optimizer.register_step_pre_hook(_drop_gradients)
+            self._before_update.callback(hook.remove)
 
     @property
     def batches(self) -> BatchSource:
@@ -220,7 +217,7 @@ class Training:
         self._agreement = self._agreement or Agreement.of_job()
         return self._agreement
 
-    def _around_forward(self, context: AbstractContextManager[object]) -> list[RemovableHandle]:
+    def _enter_in_forward(self, context: AbstractContextManager[object]) -> None:
         # Not traced: the module itself may be compiled, and dynamo cannot leave the context.
         @torch.compiler.disable  # type: ignore[untyped-decorator] # as torch declares it
         def enter(*_: object) -> None:
@@ -231,11 +228,11 @@ class Training:
             self._autocast.close()
 
         several = isinstance(self.module, nn.ModuleList)
-        hooks = []
         for module in self.module.children() if several else [self.module]:
-            hooks.append(module.register_forward_pre_hook(enter))
-            hooks.append(module.register_forward_hook(leave, always_call=True))
-        return hooks
+            before = module.register_forward_pre_hook(enter)
+            after = module.register_forward_hook(leave, always_call=True)
+            self._around_forward.callback(before.remove)
+            self._around_forward.callback(after.remove)
 
 
 def outermost_layers(module: nn.Module) -> list[nn.Module]:
@@ -247,12 +244,6 @@ def outermost_layers(module: nn.Module) -> list[nn.Module]:
         is_container = type(child).forward is nn.Module.forward
         layers += outermost_layers(child) if is_container else [child]
     return layers
-
-
-def _remove(hooks: list[RemovableHandle]) -> None:
-    for hook in hooks:
-        hook.remove()
-    hooks.clear()
 
 
 def _drop_gradients(optimizer: Optimizer, *_: object) -> None:

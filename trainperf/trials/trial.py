@@ -46,8 +46,8 @@ class Trial:
             tried.
         finish: Called once after the last block, with the change unmade: stops what it started,
             e.g. processes.  It may be made again afterwards.
-        unavailable: Why it cannot be tried in this training, empty if it can; a function is asked
-            once batches have come.
+        unavailable: Why it cannot be tried in this training, empty if it can; or reasons, each with
+            whether it holds; or a function that is asked once batches have come.
 
     Raises:
         ConfigError: It has no name.
@@ -68,11 +68,17 @@ class Trial:
     run_last: bool = False
     bounded_by: str = ""
     finish: Callable[[], object] = nothing
-    unavailable: str | Callable[[], str] = ""
+    unavailable: str | Mapping[str, object] | Callable[[], str] = ""
 
     def __post_init__(self) -> None:
         if not self.id:
             raise ConfigError("Trial(''): it has no name; try Trial('my_change', on=…, off=…)")
+
+    def why_not(self) -> str:
+        """Why it cannot be tried now: the first reason that holds; empty if none does."""
+        if isinstance(self.unavailable, Mapping):
+            return next((why for why, holds in self.unavailable.items() if holds), "")
+        return self.unavailable if isinstance(self.unavailable, str) else self.unavailable()
 
 
 def cannot(
@@ -85,11 +91,6 @@ def cannot(
 ) -> Trial:
     """A trial that does not apply to this training, and why; it leaves out the built-in one."""
     return Trial(id, nothing, nothing, kind, title, rules=rules, unavailable=why)
-
-
-def first_reason(reasons: Mapping[str, object]) -> str:
-    """Why it cannot be tried: the first that holds; empty if none does."""
-    return next((why for why, holds in reasons.items() if holds), "")
 
 
 def together(trials: Sequence[Trial]) -> Trial:

@@ -12,10 +12,8 @@ from support.tried import AUTOCAST, FREE_LOADER, FUSED, TOGETHER, tried
 
 from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.diagnosis.findings import diagnose
-from trainperf.analysis.summary.schema import RunFacts, Summary
 from trainperf.core.artifacts.trials import TrialResult
-from trainperf.core.findings import DAYS, Finding, Ordinary, amdahl, ranked, saving
-from trainperf.meters.fold import Reading
+from trainperf.core.findings import DAYS, Finding, amdahl, ranked, saving
 
 
 def findings(training: Seen, *trials: TrialResult, elsewhere: str = "") -> dict[str, Finding]:
@@ -247,39 +245,6 @@ def test_noise_makes_shares_less_sure_and_comes_last() -> None:
     assert findings(noisy)["callbacks"].confidence == "medium"
 
 
-RUN = RunFacts(
-    path="x",
-    name="x",
-    state="finished",
-    end_reason=None,
-    started_at="",
-    attempts=1,
-    continues="",
-    ranks=(0,),
-    world_size=1,
-    device="cpu",
-    steps=200,
-    steady_steps=200,
-    left_out_steps=0,
-    fit_s=40.0,
-    **{name: {} for name in ("earlier", "software", "hardware", "config", "notes", "faults")},
-    dropped={},
-)
-
-
-def summary_with(found: dict[str, Finding]) -> Summary:
-    """A run of 40 s, half of it steps, with these findings."""
-    empty = ("gaps", "excluded", "sequence_lengths", "actions_s")
-    return Summary(
-        run=RUN,
-        readings={"step_mean_s": Reading(value=0.1, unit="s")},
-        ledger_s={"forward": 20.0, "validation": 20.0},
-        synchronisation=(),
-        findings=tuple(found.values()),
-        **{name: {} for name in empty},
-    )
-
-
 def test_decisions_are_the_findings_in_their_order() -> None:
     """With what each saves of the fit, and per day."""
     account = step(
@@ -287,7 +252,7 @@ def test_decisions_are_the_findings_in_their_order() -> None:
     )
     found = findings(seen(account, gaps={"validation": 20}))
 
-    rows = decisions(summary_with(found))
+    rows = decisions(found.values(), 0.5)
 
     assert [row.part for row in rows] == [*found]
     by_part = {row.part: row for row in rows}
@@ -314,64 +279,48 @@ def test_a_finding_that_only_explains_asks_for_no_decision() -> None:
 
     assert [*found] == ["data_hidden"]
     assert (found["data_hidden"].fraction, found["data_hidden"].gain) == (0.0, None)
-    assert decisions(summary_with(found)) == ()
+    assert decisions(found.values(), 1.0) == ()
 
 
 # -- what nobody owns ------------------------------------------------------------------------------
 
 
-def ordinary(training: Seen) -> Ordinary | None:
-    """Of a training."""
-    return diagnose(*training)[1]
-
-
-def test_computing_that_nobody_claims_is_ordinary_and_has_its_speed_of_light() -> None:
-    """Of 100 ms 20 are callbacks; of the 80 of computing a chip needs 32."""
-    rows = (
-        region("addmm", 40, ideal=20, kind="matmul"),
-        region("mm", 40, ideal=12, part="backward"),
-    )
-    training = seen(step(*rows, callbacks=20, forward=40, backward=40))
-
-    found = ordinary(training)
-
-    assert found is not None
-    assert found.fraction == pytest.approx(0.8)
-    assert found.of_light == pytest.approx(32 / 80)
-    assert found.look == "", "on a CPU an audit has seen all"
-
-
-def test_what_a_cause_owns_is_not_ordinary() -> None:
-    """An update of 20 of 100 ms."""
-    found = ordinary(UPDATING)
-
-    assert found is not None
-    assert found.fraction == pytest.approx(0.8)
-    assert found.of_light is None, "no operator is left whose roofline is known"
+ROWS = (
+    region("addmm", 40, ideal=20, kind="matmul"),
+    region("mm", 40, ideal=12, part="backward"),
+)
+"""Eighty milliseconds of computing for which a chip needs 32."""
+ON_GPU = region("mm", 50)
 
 
 @pytest.mark.parametrize(
-    ("training", "look"),
+    ("training", "fraction", "of_light", "look"),
     [
-        (seen(step(forward=50)), "LoopMonitor(audit_at=20)"),
+        (seen(step(*ROWS, callbacks=20, forward=40, backward=40)), 0.8, 32 / 80, ""),
+        # Of an update of 20 of 100 ms the cause is the owner, and of the rest no roofline is known.
+        (UPDATING, 0.8, None, ""),
+        (seen(step(forward=50)), 1.0, None, "LoopMonitor(audit_at=20)"),
         (
-            seen(
-                step(region("mm", 50), forward=50, device=on_gpu()),
-                documents=audit_of(region("mm", 50)),
-            ),
+            seen(step(ON_GPU, forward=50, device=on_gpu()), documents=audit_of(ON_GPU)),
+            1.0,
+            0.0,
             "LoopMonitor(profile=ScheduledProfile(wait=5, warmup=2, active=3, repeat=1))",
         ),
     ],
-    ids=["without an audit", "on a device without a trace"],
+    ids=["on a CPU an audit has seen all", "owned", "without an audit", "a device without a trace"],
 )
-def test_it_says_which_look_would_see_more(training: Seen, look: str) -> None:
-    """In the words of the loop."""
-    found = ordinary(training)
+def test_computing_that_nobody_claims_is_ordinary_and_has_its_speed_of_light(
+    training: Seen, fraction: float, of_light: float | None, look: str
+) -> None:
+    """With the look that would see more, in the words of the loop."""
+    _, found = diagnose(*training)
 
     assert found is not None
+    assert found.fraction == pytest.approx(fraction)
+    assert found.of_light == (None if of_light is None else pytest.approx(of_light))
     assert found.look == look
 
 
 def test_without_steady_steps_nothing_is_called_ordinary() -> None:
     """Shares of nothing are none."""
-    assert ordinary(seen(step(fit_s=1.0), steps=5, steady_steps=0)) is None
+    assert diagnose(*seen(step(fit_s=1.0), steps=5, steady_steps=0))[1] is None

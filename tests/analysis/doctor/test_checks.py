@@ -322,14 +322,6 @@ def test_what_cannot_be_told_is_not_claimed(what: str, tmp_path: Path) -> None:
     assert bool(found.action) == (status == "unknown")
 
 
-def test_times_without_a_timing_event_are_not_believed_on_a_gpu(tmp_path: Path) -> None:
-    """The host's clock sees launches there."""
-    found = checked("warmed_up", tmp_path, Planted(device="cuda"))
-
-    assert found.status == "fail"
-    assert found.evidence == ("no timing event was read on cuda: only the host's clock is known",)
-
-
 @pytest.mark.parametrize("times", [1, 4])
 def test_a_fit_that_spends_half_its_time_recompiling_is_not_split(
     tmp_path: Path, times: int
@@ -348,92 +340,151 @@ def test_a_fit_that_spends_half_its_time_recompiling_is_not_split(
     assert checked_split.evidence[0].startswith("recompilation takes ")
 
 
-def test_a_copy_that_the_host_waits_for_fails_though_it_is_pinned(tmp_path: Path) -> None:
-    """Its call takes as long as the copy itself."""
-    slow = replace(GPU, phases_ms={**HEALTHY_MS, "h2d": 0.6})
-    found = checked("pinned_transfer", tmp_path, slow)
-
-    assert found.status == "fail"
-    assert found.evidence[-1].endswith("its call 600 µs")
+CHANGED = msgspec.structs.replace(AMP["faster"], verdict="loss differs", loss_after=3.5)
 
 
-def test_a_lower_precision_that_saves_time_but_no_memory_fails(tmp_path: Path) -> None:
-    """Both were the point."""
-    grown = replace(PASSES["mixed_precision"], facts={"peak_bytes": 20 << 30})
-    found = checked("mixed_precision", tmp_path, grown, BASELINES["mixed_precision"])
-
-    assert found.status == "fail"
-    assert found.evidence[-1] == "peak memory 20.0 GiB without and 20.0 GiB with it"
-
-
-@pytest.mark.parametrize(("verdict", "status"), [("faster", "pass"), ("slower", "fail")])
-def test_a_trial_in_the_run_in_fp32_decides_before_two_runs_do(
-    verdict: str, status: str, tmp_path: Path
-) -> None:
-    """It switched AMP on and off in one process; the runs would have said the opposite."""
-    name = "mixed_precision"
-    after = (FAILS if verdict == "faster" else PASSES)[name]
-    found = checked(name, tmp_path, after, tried(BASELINES[name], AMP[verdict]))
-
-    assert found.status == status
-    assert found.evidence[0].startswith(f"autocast_bf16 was tried: {verdict}, ")
-
-
-def test_a_run_in_fp32_passes_where_amp_was_tried_and_faster(tmp_path: Path) -> None:
-    """With its loss and its line; memory is not claimed."""
-    found = checked("mixed_precision", tmp_path, tried(FULL, AMP["faster"]))
-
-    assert found.status == "pass"
-    assert found.evidence == (
-        "autocast_bf16 was tried: faster, 1.40× as fast (95 % CI 1.33–1.47), 0 pairs of blocks",
-        "loss 2.5 without and 2.5 with it",
-        "peak memory not measured",
-        "to keep it: autocast_bf16=True",
-    )
-
-
-@pytest.mark.parametrize(("after_gib", "status"), [(2, "pass"), (4, "not_applicable")])
-def test_a_trial_of_amp_stands_on_memory_too(after_gib: int, status: str, tmp_path: Path) -> None:
-    """Faster is half of what it is for."""
+def peaking(after_gib: int) -> TrialResult:
+    """Autocast that was faster, with a peak of three GiB without it."""
     peaks = {"memory_before": 3 << 30, "memory_after": after_gib << 30}
-    found = checked(
-        "mixed_precision", tmp_path, tried(FULL, msgspec.structs.replace(AMP["faster"], **peaks))
-    )
-
-    assert found.status == status
-    assert f"peak memory 3.00 GiB without and {after_gib}.00 GiB with it" in str(found.evidence)
+    return msgspec.structs.replace(AMP["faster"], **peaks)
 
 
-def test_amp_that_changes_the_loss_does_not_pass(tmp_path: Path) -> None:
-    """However fast."""
-    differs = msgspec.structs.replace(AMP["faster"], verdict="loss differs", loss_after=3.5)
-    found = checked("mixed_precision", tmp_path, tried(FULL, differs))
-
-    assert found.status == "not_applicable"
-    assert "loss 2.5 without and 3.5 with it" in found.evidence
-
-
-@pytest.mark.parametrize(
-    ("verdict", "speedup", "status"),
-    [("faster", 1.3, "fail"), ("equal", 1.0, "pass"), ("slower", 0.8, "pass")],
-)
-def test_fusing_fails_only_where_a_trial_of_it_was_faster(
-    verdict: TrialVerdict, speedup: float, status: str, tmp_path: Path
-) -> None:
-    """A finding about launches gives way to what was measured of its advice."""
+def fusing(verdict: TrialVerdict, speedup: float) -> Planted:
+    """A step that is bound by launches, in which compiling was tried."""
     compiled = trial("compile", verdict, speedup, "launch_bound")
-    found = checked("small_operators", tmp_path, tried(FAILS["small_operators"], compiled))
-
-    assert found.status == status
-    assert found.action == ("compile=True" if status == "fail" else "")
-    assert found.evidence[0].startswith(f"compile was tried: {verdict}, ")
+    return tried(FAILS["small_operators"], compiled)
 
 
-def test_a_baseline_of_another_batch_decides_nothing_about_precision(tmp_path: Path) -> None:
-    """Half the batch is faster in any precision."""
-    half = replace(BASELINES["mixed_precision"], config={"precision": "32-true", "batch_size": 4})
+HALF = "mixed_precision"
+FP32 = BASELINES[HALF]
+SAYS: dict[str, tuple[str, str, Planted, Planted | None, str]] = {
+    "host times alone on a GPU": (
+        "warmed_up",
+        "fail",
+        Planted(device="cuda"),
+        None,
+        "no timing event was read on cuda: only the host's clock is known",
+    ),
+    "pinned, and the host waits for the copy": (
+        "pinned_transfer",
+        "fail",
+        replace(GPU, phases_ms={**HEALTHY_MS, "h2d": 0.6}),
+        None,
+        "its call 600 µs",
+    ),
+    "AMP that saves time and no memory": (
+        HALF,
+        "fail",
+        replace(PASSES[HALF], facts={"peak_bytes": 20 << 30}),
+        FP32,
+        "peak memory 20.0 GiB without and 20.0 GiB with it",
+    ),
+    # A trial switched AMP on and off in one process; the runs would have said the opposite.
+    "a trial before two runs, faster": (
+        HALF,
+        "pass",
+        FAILS[HALF],
+        tried(FP32, AMP["faster"]),
+        "autocast_bf16 was tried: faster, ",
+    ),
+    "a trial before two runs, slower": (
+        HALF,
+        "fail",
+        PASSES[HALF],
+        tried(FP32, AMP["slower"]),
+        "autocast_bf16 was tried: slower, ",
+    ),
+    "fp32 where AMP was faster": (
+        HALF,
+        "pass",
+        tried(FULL, AMP["faster"]),
+        None,
+        "peak memory not measured\nto keep it: autocast_bf16=True",
+    ),
+    "AMP that was faster and took less": (
+        HALF,
+        "pass",
+        tried(FULL, peaking(2)),
+        None,
+        "peak memory 3.00 GiB without and 2.00 GiB with it",
+    ),
+    "AMP that was faster and took more": (
+        HALF,
+        "not_applicable",
+        tried(FULL, peaking(4)),
+        None,
+        "peak memory 3.00 GiB without and 4.00 GiB with it",
+    ),
+    "AMP that changes the loss": (
+        HALF,
+        "not_applicable",
+        tried(FULL, CHANGED),
+        None,
+        "loss 2.5 without and 3.5 with it",
+    ),
+    "a baseline of half the batch": (
+        HALF,
+        "unknown",
+        PASSES[HALF],
+        replace(FP32, config={"precision": "32-true", "batch_size": 4}),
+        "is of another model or batch",
+    ),
+    # A finding about launches gives way to what was measured of its advice.
+    "fusing was faster": (
+        "small_operators",
+        "fail",
+        fusing("faster", 1.3),
+        None,
+        "compile was tried: faster, ",
+    ),
+    "fusing was equal": (
+        "small_operators",
+        "pass",
+        fusing("equal", 1.0),
+        None,
+        "compile was tried: equal, ",
+    ),
+    "fusing was slower": (
+        "small_operators",
+        "pass",
+        fusing("slower", 0.8),
+        None,
+        "compile was tried: slower, ",
+    ),
+    # Padding looks like work, and marks of a host-bound device do not say what that costs.
+    "a direction that no trace shows": (
+        "profiler_evidence",
+        "not_applicable",
+        replace(
+            GPU,
+            facts={**GPU.facts, "tokens_effective": 500, "tokens_padded": 1000},
+            capture=make_capture(TRACED),
+        ),
+        None,
+        "a trace has no share to hold against that",
+    ),
+    "a direction that claims no share": (
+        "profiler_evidence",
+        "not_applicable",
+        replace(
+            GPU,
+            facts={**GPU.facts, "lead_forward": 0, "lead_backward": 0},
+            capture=make_capture(TRACED),
+        ),
+        None,
+        "a trace has no share to hold against that",
+    ),
+}
 
-    assert checked("mixed_precision", tmp_path, PASSES["mixed_precision"], half).status == "unknown"
+
+@pytest.mark.parametrize("what", SAYS)
+def test_a_check_says_what_it_stands_on(what: str, tmp_path: Path) -> None:
+    """The first question that has an answer decides."""
+    name, status, planted, baseline, words = SAYS[what]
+    found = checked(name, tmp_path, planted, baseline)
+
+    assert found.status == status, found.evidence
+    assert words in "\n".join(found.evidence)
 
 
 def test_a_check_gives_the_finding_of_its_rule(tmp_path: Path) -> None:
@@ -466,28 +517,6 @@ def test_a_trace_that_contradicts_the_records_decides_nothing_else(tmp_path: Pat
 
     assert found.status == "fail"
     assert "in the records and 80.0 ms in the trace" in found.evidence[0]
-
-
-def test_a_direction_that_no_trace_shows_is_not_judged_by_one(tmp_path: Path) -> None:
-    """Padding looks like work."""
-    padded = replace(
-        GPU,
-        facts={**GPU.facts, "tokens_effective": 500, "tokens_padded": 1000},
-        capture=make_capture(TRACED),
-    )
-
-    assert checked("profiler_evidence", tmp_path, padded).status == "not_applicable"
-
-
-def test_a_direction_that_claims_no_share_is_not_held_against_a_trace(tmp_path: Path) -> None:
-    """The marks say host-bound in every step, and not what that costs."""
-    bound = replace(
-        GPU,
-        facts={**GPU.facts, "lead_forward": 0, "lead_backward": 0},
-        capture=make_capture(TRACED),
-    )
-
-    assert checked("profiler_evidence", tmp_path, bound).status == "not_applicable"
 
 
 def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: Path) -> None:

@@ -240,32 +240,48 @@ def test_steps_that_another_rule_owns_are_not_slow_steps(tmp_path: Path) -> None
         assert summary_of(tmp_path / tag.label, every_20th(tags=int(tag))).slow_steps is None
 
 
-def test_unnamed_time_names_the_function_and_a_module_it_calls_is_one_call(
-    tmp_path: Path,
+STEPS = [
+    make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
+]
+"""Of 35 ms, 15 of them in no phase; the first twelve warm up."""
+
+
+@pytest.mark.parametrize(
+    ("samples", "where", "advice"),
+    [
+        # Not the module that training runs as well, which the function calls.
+        (
+            [*seen(0, range(12, 100)), *seen(3, range(12, 20)), *seen(2, range(100))],
+            "train.py:88",
+            "Lighten estimate_loss",
+        ),
+        # A script without functions: `<module>` is no function that could be made lighter.
+        (
+            [sample for stack in (7, 8, 9) for sample in seen(stack, range(12, 60))],
+            "script.py:20",
+            "Lighten script.py:20",
+        ),
+        # Most samples are of step 3, in the warm-up.
+        ([*seen(0, [3] * 200), *seen(3, range(12, 60))], "train.py:210", "Lighten main"),
+        # An older run, or one with `lines=False`.
+        ([], "", "Find out what runs there"),
+    ],
+    ids=["a function", "a script's own line", "not of the warm-up", "no samples"],
+)
+def test_unnamed_time_names_what_was_seen_there(
+    samples: list[Sample], where: str, advice: str, tmp_path: Path
 ) -> None:
-    """Not the module that training runs as well."""
-    steps = [
-        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
-    ]
-    samples = [*seen(0, range(12, 100)), *seen(3, range(12, 20)), *seen(2, range(100))]
-    summary = summary_of(tmp_path, steps, samples)
-    first = summary.findings[0]
-    assert (first.id, first.where) == ("unnamed_time", "train.py:88")
+    """Fifteen of 35 ms."""
+    first = summary_of(tmp_path, STEPS, samples).findings[0]
+    assert (first.id, first.where, first.advice) == ("unnamed_time", where, advice)
     assert first.fraction == pytest.approx(15 / 35, abs=0.01)
-    owner = summary.owner("other")
-    assert owner is not None
-    assert owner.fraction == pytest.approx(88 / 96)
-    assert owner.samples == 96
 
 
 def test_what_runs_no_operator_can_be_left_to_every_nth_step(tmp_path: Path) -> None:
     """Samples saw Python and nothing else: no gradient changes there, and it has that name."""
-    steps = [
-        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
-    ]
     plain, computes = (
         summary_of(
-            tmp_path / str(stack), steps, [*seen(stack, range(12, 100)), *seen(2, range(100))]
+            tmp_path / str(stack), STEPS, [*seen(stack, range(12, 100)), *seen(2, range(100))]
         ).findings[0]
         for stack in (12, 1)
     )
@@ -275,30 +291,6 @@ def test_what_runs_no_operator_can_be_left_to_every_nth_step(tmp_path: Path) -> 
     assert computes.action.startswith("if it changes gradients or weights: one call for all")
 
 
-def test_samples_of_the_warm_up_name_nothing(tmp_path: Path) -> None:
-    """Most samples are of step 3."""
-    steps = [
-        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
-    ]
-    samples = [*seen(0, [3] * 200), *seen(3, range(12, 60))]
-    owner = summary_of(tmp_path, steps, samples).owner("other")
-    assert owner is not None
-    assert (owner.function, owner.where) == ("main", "train.py:210")
-
-
-def test_code_around_the_phases_is_named_by_its_line(tmp_path: Path) -> None:
-    """A script without functions: `<module>` is no function that could be made lighter."""
-    steps = [
-        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
-    ]
-    samples = [*seen(7, range(12, 60)), *seen(8, range(12, 60)), *seen(9, range(12, 60))]
-    summary = summary_of(tmp_path, steps, samples)
-    first = summary.findings[0]
-    assert first.id == "unnamed_time"
-    assert first.advice == "Lighten script.py:20"
-    assert first.where == "script.py:20"
-
-
 def test_the_module_that_spends_forward_is_named_there(tmp_path: Path) -> None:
     """In forward its own lines are asked for."""
     steps = [make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0) for i in range(100)]
@@ -306,16 +298,6 @@ def test_the_module_that_spends_forward_is_named_there(tmp_path: Path) -> None:
     owner = summary_of(tmp_path, steps, samples).owner("forward")
     assert owner is not None
     assert owner.name == "Block.forward (model.py:20)"
-
-
-def test_a_run_without_samples_still_has_its_unnamed_time(tmp_path: Path) -> None:
-    """An older run, or one with `lines=False`."""
-    steps = [
-        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
-    ]
-    summary = summary_of(tmp_path, steps)
-    assert summary.lines == ()
-    assert (summary.findings[0].id, summary.findings[0].where) == ("unnamed_time", "")
 
 
 def test_workers_that_bring_batches_in_turn_are_no_slow_steps(tmp_path: Path) -> None:

@@ -68,120 +68,90 @@ def points(
 
 
 NOTHING: Phases = {}
+TWO, FOUR = [NOTHING] * 2, [NOTHING] * 4
+BEFORE = ("data_wait", "h2d", "forward", "backward", "callbacks")
 
 
-@pytest.mark.parametrize("phase", ["data_wait", "h2d", "forward", "backward", "callbacks"])
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_delay_before_the_all_reduce_is_found_there_with_its_cause(phase: str, rank: int) -> None:
-    """20 ms on one of two ranks: late at backward, by 20 ms, because of that phase."""
-    early = [NOTHING, NOTHING]
-    early[rank] = {phase: 20}
-
-    found = points(simulate(early, [NOTHING, NOTHING]))
-
-    backward = found["backward"]
-    assert named(backward) == (rank, phase)
-    assert latest(backward).late_s == pytest.approx(0.020, rel=0.02)
-    assert latest(backward).cause_s == pytest.approx(0.020, rel=0.05)
-    assert backward.late_fraction == 1.0
-    assert found["loop"].late == ()
+def who(point: SyncPoint) -> dict[int, str | None]:
+    """Each late rank with its cause."""
+    return {late.rank: late.cause for late in point.late}
 
 
-@pytest.mark.parametrize("phase", ["optimizer", "callbacks", "other"])
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_delay_after_the_all_reduce_is_found_at_the_loop(phase: str, rank: int) -> None:
-    """It never reaches the tail: the other rank waits before its next fetch."""
-    late = [NOTHING, NOTHING]
-    late[rank] = {phase: 20}
-
-    found = points(simulate([NOTHING, NOTHING], late))
-
-    loop = found["loop"]
-    assert named(loop) == (rank, phase)
-    assert latest(loop).late_s == pytest.approx(0.020, rel=0.02)
-    assert found["backward"].late == ()
+def on(ranks: int, rank: int, **extra: float) -> list[Phases]:
+    """What one of so many ranks does longer."""
+    return [extra if place == rank else NOTHING for place in range(ranks)]
 
 
-def test_ranks_late_at_different_points_do_not_cancel() -> None:
-    """Rank 0 slow in the loader and rank 1 in the optimizer: both are named, 40 ms are lost."""
-    found = points(simulate([{"data_wait": 20}, NOTHING], [NOTHING, {"optimizer": 20}]))
-
-    assert named(found["backward"]) == (0, "data_wait")
-    assert named(found["loop"]) == (1, "optimizer")
-    lost = found["backward"].lost_s + found["loop"].lost_s
-    assert lost == pytest.approx(0.040, rel=0.02)
-
-
-def test_a_late_loader_is_not_blamed_on_callbacks_that_are_late_after_it() -> None:
-    """Callbacks run on both sides of backward and explain only what the other phases do not."""
-    found = points(simulate([{"data_wait": 20}, NOTHING], [{"callbacks": 30}, NOTHING]))
-
-    assert latest(found["backward"]).cause == "data_wait"
-    assert named(found["loop"]) == (0, "callbacks")
-    assert latest(found["loop"]).cause_s == pytest.approx(0.030, rel=0.05)
+def mixed(
+    first: list[list[StepRecord]], second: list[list[StepRecord]], every: int
+) -> list[list[StepRecord]]:
+    """Steps of the first at every so manieth place, else of the second."""
+    return [
+        [(a if index % every == 0 else b)[index] for index in range(STEPS)]
+        for a, b in zip(first, second, strict=True)
+    ]
 
 
-def test_callbacks_blamed_at_backward_are_not_blamed_again_at_the_loop() -> None:
-    """Late 20 ms before, and 20 ms after in no phase: the first explains only the first."""
-    found = points(simulate([{"callbacks": 20}, NOTHING], [{"unseen": 20}, NOTHING]))
+@pytest.mark.parametrize(
+    ("early", "late", "backward", "loop"),
+    [
+        *(
+            (on(2, rank, **{phase: 20}), TWO, {rank: phase}, {})
+            for rank in (0, 1)
+            for phase in BEFORE
+        ),
+        *(
+            (TWO, on(2, rank, **{phase: 20}), {}, {rank: phase})
+            for rank in (0, 1)
+            for phase in ("optimizer", "callbacks", "other")
+        ),
+        # Ranks that are late at different points do not cancel.
+        (on(2, 0, data_wait=20), on(2, 1, optimizer=20), {0: "data_wait"}, {1: "optimizer"}),
+        # Callbacks run on both sides of backward and explain only what the other phases do not.
+        (on(2, 0, data_wait=20), on(2, 0, callbacks=20), {0: "data_wait"}, {0: "callbacks"}),
+        # Late before, and after in no phase: the first explains only the first.
+        (on(2, 0, callbacks=20), on(2, 0, unseen=20), {0: "callbacks"}, {0: None}),
+        (on(2, 0, callbacks=20), on(2, 0, optimizer=20), {0: "callbacks"}, {0: "optimizer"}),
+        # That a fourth rank waits for three that arrive together is no one's fault.
+        ([*[{"data_wait": 20}] * 3, NOTHING], FOUR, {}, {}),
+        (on(4, 2, h2d=20), FOUR, {2: "h2d"}, {}),
+        (TWO, TWO, {}, {}),
+        (FOUR, FOUR, {}, {}),
+    ],
+)
+def test_a_delay_is_found_where_it_is_waited_for_with_its_cause(
+    early: Sequence[Phases],
+    late: Sequence[Phases],
+    backward: dict[int, str | None],
+    loop: dict[int, str | None],
+) -> None:
+    """20 ms before the all-reduce or after it; equal ranks have 0.2 ms of noise."""
+    found = points(simulate(early, late, noise_ms=0.2))
 
-    assert (latest(found["backward"]).rank, latest(found["loop"]).rank) == (0, 0)
-    assert (latest(found["backward"]).cause, latest(found["loop"]).cause) == ("callbacks", None)
-
-
-def test_a_rank_can_be_late_at_both_points_for_two_causes() -> None:
-    """20 ms of callbacks before and 20 ms of optimizer after."""
-    found = points(simulate([{"callbacks": 20}, NOTHING], [{"optimizer": 20}, NOTHING]))
-
-    assert (latest(found["backward"]).cause, latest(found["loop"]).cause) == (
-        "callbacks",
-        "optimizer",
-    )
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_healthy_ranks_name_nobody(ranks: int) -> None:
-    """0.2 ms of noise is what equal ranks have."""
-    found = points(simulate([NOTHING] * ranks, [NOTHING] * ranks, noise_ms=0.2))
-
-    assert [point.late for point in found.values()] == [(), ()]
+    assert (who(found["backward"]), who(found["loop"])) == (backward, loop)
+    for point in found.values():
+        for each in point.late:
+            assert each.late_s == pytest.approx(0.020, rel=0.02)
+            assert point.lost_s == pytest.approx(0.020, rel=0.02)
+            assert point.late_fraction == 1.0
+            assert each.cause is None or each.cause_s == pytest.approx(0.020, rel=0.05)
 
 
 def test_a_rank_that_is_late_every_other_step_is_not_named() -> None:
     """A coin flip is no straggler, though its time is lost all the same."""
-    slow = simulate([{"forward": 20}, NOTHING], [NOTHING, NOTHING])
-    swapped = simulate([NOTHING, {"forward": 20}], [NOTHING, NOTHING])
-    mixed = [
-        [(a if index % 2 else b)[index] for index in range(STEPS)]
-        for a, b in zip(slow, swapped, strict=True)
-    ]
+    slow, swapped = (simulate(on(2, rank, forward=20), TWO) for rank in (0, 1))
+    calm = points(simulate(TWO, TWO))["backward"]
 
-    backward = points(mixed)["backward"]
+    turns = points(mixed(slow, swapped, 2))["backward"]
 
-    assert backward.late == ()
-    assert backward.lost_s == pytest.approx(0.020, rel=0.02)
-
-
-def test_one_early_rank_makes_nobody_late() -> None:
-    """Three of four ranks arrive together; that the fourth waits for them is no one's fault."""
-    early: list[Phases] = [{"data_wait": 20}, {"data_wait": 20}, {"data_wait": 20}, NOTHING]
-
-    assert points(simulate(early, [NOTHING] * 4))["backward"].late == ()
-
-
-def test_one_late_rank_of_four_is_named() -> None:
-    """All the others wait for it."""
-    early = [NOTHING, NOTHING, {"h2d": 5}, NOTHING]
-
-    backward = points(simulate(early, [NOTHING] * 4))["backward"]
-
-    assert named(backward) == (2, "h2d")
+    assert turns.late == ()
+    assert turns.lost_s == pytest.approx(0.020, rel=0.02)
+    assert (points(slow)["backward"].who, calm.who, turns.who) == ("same", "nobody", "rotating")
 
 
 def test_the_transfer_is_what_even_the_last_rank_waits() -> None:
     """3 ms of all-reduce are nobody's delay."""
-    early = [{"forward": 10}, NOTHING]
-    backward = points(simulate(early, [NOTHING, NOTHING], noise_ms=0, transfer_ms=3))["backward"]
+    backward = points(simulate(on(2, 0, forward=10), TWO, noise_ms=0, transfer_ms=3))["backward"]
 
     assert backward.transfer_s == pytest.approx(0.003)
     assert backward.skew_s == pytest.approx(0.010, rel=0.002)
@@ -190,42 +160,26 @@ def test_the_transfer_is_what_even_the_last_rank_waits() -> None:
 
 def test_a_delay_below_a_millisecond_or_a_twentieth_of_the_step_is_not_worth_a_name() -> None:
     """1.5 ms of a 38 ms step."""
-    found = points(simulate([{"forward": 1.5}, NOTHING], [NOTHING, NOTHING], noise_ms=0))
+    found = points(simulate(on(2, 0, forward=1.5), TWO, noise_ms=0))
 
     assert found["backward"].late == ()
     assert found["backward"].skew_s == pytest.approx(0.0015, rel=0.002)
 
 
-def test_a_delay_that_no_phase_explains_has_no_cause() -> None:
-    """A slower device shows in the waits and in no host time."""
-    ranks = simulate([NOTHING, NOTHING], [NOTHING, NOTHING], noise_ms=0)
-    waiting = [
-        make_step(s.index, facts={"tail_ns": 15 * MS}, **{**BASE, "backward": 36.0})
-        for s in ranks[1]
+def test_without_a_tail_only_the_loop_is_judged_and_of_one_rank_nothing() -> None:
+    """Another strategy than DDP, say."""
+    bare = [
+        [make_step(step.index, **_phases(step)) for step in steps]
+        for steps in simulate(TWO, on(2, 0, callbacks=20))
     ]
 
-    backward = points([ranks[0], waiting])["backward"]
-
-    assert latest(backward).rank == 0
-    assert latest(backward).cause is None
-
-
-def test_without_a_tail_only_the_loop_is_judged() -> None:
-    """Another strategy than DDP, say."""
-    ranks = simulate([NOTHING, NOTHING], [{"callbacks": 20}, NOTHING])
-    bare = [[make_step(s.index, **_phases(s)) for s in steps] for steps in ranks]
-
     assert list(points(bare)) == ["loop"]
-
-
-def test_one_rank_waits_for_nobody() -> None:
-    """No points at all."""
     assert points(simulate([NOTHING], [NOTHING])) == {}
 
 
 def test_the_size_of_the_blocks_does_not_matter() -> None:
     """Constant memory, the same answer."""
-    ranks = simulate([{"forward": 20}, NOTHING], [NOTHING, {"callbacks": 9}])
+    ranks = simulate(on(2, 0, forward=20), on(2, 1, callbacks=9))
 
     small, large = points(ranks, block=7), points(ranks, block=STEPS)
 
@@ -234,18 +188,19 @@ def test_the_size_of_the_blocks_does_not_matter() -> None:
         assert named(found) == named(large[point])
 
 
-def test_on_an_asynchronous_device_the_host_does_not_wait_in_backward() -> None:
-    """There the tail is device time and must not be subtracted from the host's backward."""
-    steps = [
-        [make_step(index, facts={"tail_ns": tail}, **BASE) for index in range(STEPS)]
-        for tail in (1 * MS, 21 * MS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_delay_that_no_phase_explains_has_no_cause(device: str) -> None:
+    """A slower device shows in the waits; where it runs ahead its tail is no time of the host."""
+    waits = 20.0 * (device == "cpu")
+    ranks = [
+        [
+            make_step(index, facts={"tail_ns": tail * MS}, **{**BASE, "backward": backward})
+            for index in range(STEPS)
+        ]
+        for tail, backward in ((1, 20.0), (21, 20.0 + waits))
     ]
-    fold = LatenessFold((0, 1), loop_waits=True)
-    fold.observe([StepBlock.from_records(s, StepSchema(("tail_ns",), "cuda")) for s in steps])
 
-    (backward, _) = fold.points()
-
-    assert named(backward) == (0, None)
+    assert named(points(ranks, device=device)["backward"]) == (0, None)
 
 
 def test_ranks_of_a_plain_loop_are_judged_at_backward_only(tmp_path: Path) -> None:
@@ -350,22 +305,10 @@ def _phases(step: StepRecord) -> dict[str, float]:
 
 def test_in_a_plain_loop_a_delay_after_backward_arrives_at_the_next_one() -> None:
     """Nothing absorbs it before."""
-    found = points(simulate([{"optimizer": 20}, NOTHING], [NOTHING, NOTHING]), loop_waits=False)
+    backward = points(simulate(on(2, 0, optimizer=20), TWO), loop_waits=False)["backward"]
 
-    assert named(found["backward"]) == (0, "optimizer")
-    assert latest(found["backward"]).cause_s == pytest.approx(0.020, rel=0.05)
-
-
-def test_two_of_four_ranks_are_late_for_different_reasons() -> None:
-    """Both are named, each with its own cause; a step would save what one of them takes."""
-    early: list[Phases] = [{"data_wait": 20}, {"forward": 20}, NOTHING, NOTHING]
-
-    backward = points(simulate(early, [NOTHING] * 4))["backward"]
-
-    assert [(late.rank, late.cause) for late in backward.late] == [(0, "data_wait"), (1, "forward")]
-    assert backward.who == "same"
-    assert backward.late_fraction == 1.0
-    assert backward.named_s == pytest.approx(0.020, rel=0.02)
+    assert named(backward) == (0, "optimizer")
+    assert latest(backward).cause_s == pytest.approx(0.020, rel=0.05)
 
 
 def broadcast(late_ms: float) -> list[list[StepRecord]]:
@@ -521,9 +464,7 @@ def test_without_a_tail_a_backward_that_is_slow_on_one_rank_is_nobodys_fault() -
 
 def test_a_collective_that_nobody_waits_for_is_no_point() -> None:
     """An asynchronous one, or a broadcast of rank 0 that comes first anyway."""
-    early = [{"data_wait": 20}, NOTHING]
-
-    found = with_collectives(simulate(early, [NOTHING, NOTHING]), "forward 1, backward 2")
+    found = with_collectives(simulate(on(2, 0, data_wait=20), TWO), "forward 1, backward 2")
 
     assert list(found) == ["backward"]
     assert named(found["backward"]) == (0, "data_wait")
@@ -532,7 +473,7 @@ def test_a_collective_that_nobody_waits_for_is_no_point() -> None:
 @pytest.mark.parametrize(("steps", "who"), [(19, "too_few_steps"), (20, "same")])
 def test_nothing_is_claimed_of_a_few_steps(steps: int, who: str) -> None:
     """Twenty steady ones are needed."""
-    ranks = simulate([{"forward": 20}, NOTHING], [NOTHING, NOTHING])
+    ranks = simulate(on(2, 0, forward=20), TWO)
 
     backward = points([each[:steps] for each in ranks])["backward"]
 
@@ -540,68 +481,41 @@ def test_nothing_is_claimed_of_a_few_steps(steps: int, who: str) -> None:
     assert (backward.late == ()) is (who != "same")
 
 
-def test_always_the_same_rank_rotating_and_nobody_are_told_apart() -> None:
-    """By the share of steps in which somebody is late, and whether it is the same one."""
-    slow = [simulate(early, [NOTHING] * 2) for early in ([{"forward": 20}, NOTHING], [NOTHING] * 2)]
-    swapped = simulate([NOTHING, {"forward": 20}], [NOTHING] * 2)
-    turns = [
-        [(a if index % 2 else b)[index] for index in range(STEPS)]
-        for a, b in zip(slow[0], swapped, strict=True)
-    ]
-
-    who = [points(ranks)["backward"].who for ranks in (*slow, turns)]
-
-    assert who == ["same", "nobody", "rotating"]
-
-
-@pytest.mark.parametrize(("hosts", "named"), [("aabb", "a"), ("abab", ""), ("aaab", "")])
-def test_late_ranks_that_are_all_of_one_host_are_named_by_it(hosts: str, named: str) -> None:
-    """Its storage or its processors are slow, not each of its ranks by chance."""
-    early: list[Phases] = [{"data_wait": 20}, {"data_wait": 20}, NOTHING, NOTHING]
-    fold = LatenessFold(range(4), loop_waits=False)
+@pytest.mark.parametrize(
+    ("second", "others", "hosts", "late", "host", "saves_ms"),
+    [
+        ({"data_wait": 20}, 2, "aabb", [0, 1], "a", 20),
+        ({"data_wait": 20}, 2, "abab", [0, 1], "", 20),
+        ({"data_wait": 20}, 2, "aaab", [0, 1], "", 20),
+        ({"forward": 20}, 2, "aabb", [0, 1], "a", 20),
+        ({"data_wait": 18}, 4, "aabbcc", [0, 1], "a", 20),
+        ({"forward": 18}, 4, "aabbcc", [0, 1], "a", 20),
+        ({"data_wait": 8}, 4, "aabbcc", [0], "", 12),
+    ],
+)
+def test_ranks_that_are_nearly_as_late_are_named_and_their_host_if_it_is_all_of_them(
+    second: Phases, others: int, hosts: str, late: list[int], host: str, saves_ms: float
+) -> None:
+    """Each with its own cause, though one of them is never the last: a slow host is to blame."""
+    early: list[Phases] = [{"data_wait": 20}, second, *[NOTHING] * others]
+    fold = LatenessFold(range(len(early)), loop_waits=False)
     schema = StepSchema(("tail_ns",), "cpu")
-    ranks = simulate(early, [NOTHING] * 4)
+    ranks = simulate(early, [NOTHING] * len(early))
     fold.observe([StepBlock.from_records(steps, schema) for steps in ranks])
 
     (backward,) = fold.points(dict(enumerate(hosts)))
 
-    assert [late.rank for late in backward.late] == [0, 1]
-    assert backward.host == named
-
-
-@pytest.mark.parametrize(
-    ("second", "named"),
-    [({"data_wait": 18}, [0, 1]), ({"forward": 18}, [0, 1]), ({"data_wait": 8}, [0])],
-)
-def test_a_rank_that_is_nearly_as_late_is_named_though_never_the_last(
-    second: Phases, named: list[int]
-) -> None:
-    """Of a slow host one rank is a little slower than the rest: the host is to blame."""
-    early: list[Phases] = [{"data_wait": 20}, second, *[NOTHING] * 4]
-    fold = LatenessFold(range(6), loop_waits=False)
-    schema = StepSchema(("tail_ns",), "cpu")
-    ranks = simulate(early, [NOTHING] * 6)
-    fold.observe([StepBlock.from_records(steps, schema) for steps in ranks])
-
-    (backward,) = fold.points(dict(enumerate("aabbcc")))
-
-    assert {late.rank: late.cause for late in backward.late} == {
-        rank: next(iter(early[rank])) for rank in named
-    }
-    assert backward.host == ("a" if len(named) == 2 else "")
+    assert who(backward) == {rank: next(iter(early[rank])) for rank in late}
+    assert (backward.host, backward.who, backward.late_fraction) == (host, "same", 1.0)
+    assert backward.named_s == pytest.approx(saves_ms / 1e3, rel=0.02)
 
 
 @pytest.mark.parametrize("every", [4, 20])
 def test_a_rank_that_is_late_now_and_then_is_named_if_nobody_else_is(every: int) -> None:
     """In 50 of 200 steps; ten are too few to tell."""
-    calm = simulate([NOTHING] * 4, [NOTHING] * 4)
-    slow = simulate([NOTHING, NOTHING, {"data_wait": 60}, NOTHING], [NOTHING] * 4)
-    mixed = [
-        [(a if index % every == 0 else b)[index] for index in range(STEPS)]
-        for a, b in zip(slow, calm, strict=True)
-    ]
+    slow = simulate(on(4, 2, data_wait=60), FOUR)
 
-    backward = points(mixed)["backward"]
+    backward = points(mixed(slow, simulate(FOUR, FOUR), every))["backward"]
 
     if every == 20:
         assert (backward.late, backward.who) == ((), "nobody")

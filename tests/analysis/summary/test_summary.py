@@ -165,17 +165,6 @@ def test_one_rank_has_no_skew_and_says_why(tmp_path: Path) -> None:
     assert (reading.value, reading.reason) == (None, "one rank: no other rank to wait for")
 
 
-def test_missing_ranks_are_a_warning(tmp_path: Path) -> None:
-    """One file of four: sums over ranks are too low."""
-    spec = RankSpec(steps=make_steps(30, forward=1), info=make_info(rank=2, world_size=4))
-
-    summary = summary_of(tmp_path, [spec])
-
-    assert summary.warnings == (
-        "1 of 4 ranks read (missing: 0, 1, 3): sums over ranks are too low",
-    )
-
-
 def test_an_elastic_restart_with_fewer_ranks_is_read_whole(tmp_path: Path) -> None:
     """Two ranks for 200 steps and rank 0 alone for 100: readings combine the ranks there are."""
     first, second = pair(20)
@@ -197,15 +186,6 @@ def test_an_elastic_restart_with_fewer_ranks_is_read_whole(tmp_path: Path) -> No
     assert [point.n for point in summary.synchronisation] == [188, 188]
 
 
-def test_a_file_missing_from_one_attempt_is_a_warning(tmp_path: Path) -> None:
-    """Rank 1 of the second attempt was not copied along."""
-    specs = [*pair(), RankSpec(steps=make_steps(30, forward=1), info=pair()[0].info, attempt=1)]
-
-    assert summary_of(tmp_path, specs).warnings == (
-        "attempt 1: 1 of 2 ranks read (missing: 1): sums over ranks are too low",
-    )
-
-
 def test_damaged_lines_are_a_warning(tmp_path: Path) -> None:
     """With the rank and their number."""
     directory = make_run_dir(tmp_path / "run", [plain()])
@@ -215,18 +195,45 @@ def test_damaged_lines_are_a_warning(tmp_path: Path) -> None:
     assert write_summary(directory).warnings == ("rank 0: 2 damaged lines skipped",)
 
 
-def test_faults_and_drops_of_ours_are_warnings(tmp_path: Path) -> None:
-    """A probe that was switched off must not look like a measurement of nothing."""
-    totals = Totals(at_step=1, faults={"tokens": "KeyError: 'mask'"}, dropped={"marks": 3})
+SHORT = make_steps(30, forward=1)
 
-    warnings = summary_of(
-        tmp_path, [RankSpec(steps=make_steps(30, forward=1), totals=totals)]
-    ).warnings
 
-    assert warnings == (
-        "tokens was switched off: KeyError: 'mask'",
-        "marks: 3 measurements dropped, a buffer was full",
-    )
+@pytest.mark.parametrize(
+    ("specs", "warnings"),
+    [
+        (
+            [RankSpec(steps=SHORT, info=make_info(rank=2, world_size=4))],
+            ("1 of 4 ranks read (missing: 0, 1, 3): sums over ranks are too low",),
+        ),
+        (
+            [*pair(), RankSpec(steps=SHORT, info=pair()[0].info, attempt=1)],
+            ("attempt 1: 1 of 2 ranks read (missing: 1): sums over ranks are too low",),
+        ),
+        # A probe that was switched off must not look like a measurement of nothing.
+        (
+            [
+                RankSpec(
+                    steps=SHORT,
+                    totals=Totals(at_step=1, faults={"tokens": "KeyError"}, dropped={"marks": 3}),
+                )
+            ],
+            (
+                "tokens was switched off: KeyError",
+                "marks: 3 measurements dropped, a buffer was full",
+            ),
+        ),
+        # More than 1 % of the fit in no record is a defect of ours.
+        (
+            [RankSpec(steps=make_steps(20, forward=50), fit_ns=1100 * MS)],
+            ("100 ms of the fit are not covered by any record",),
+        ),
+    ],
+)
+def test_what_is_missing_is_a_warning(
+    specs: list[RankSpec], warnings: tuple[str, ...], tmp_path: Path
+) -> None:
+    """In a sentence each."""
+    assert summary_of(tmp_path, specs).warnings == warnings
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -260,15 +267,6 @@ def test_a_loss_that_a_restart_brought_back_has_a_value(tmp_path: Path) -> None:
 
     assert summary.readings["loss"].value == 2.5
     assert summary.warnings == ()
-
-
-def test_time_in_no_record_is_a_warning(tmp_path: Path) -> None:
-    """More than 1 % of the fit is a defect of ours, and said."""
-    spec = RankSpec(steps=make_steps(20, forward=50), fit_ns=1100 * MS)
-
-    assert summary_of(tmp_path, [spec]).warnings == (
-        "100 ms of the fit are not covered by any record",
-    )
 
 
 @pytest.mark.parametrize(

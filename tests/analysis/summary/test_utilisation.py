@@ -67,19 +67,6 @@ def test_utilisation_is_the_audits_flops_over_the_steady_steps_time(tmp_path: Pa
     assert {reading.n for reading in found.values()} == {40 - 1 - WARMUP_STEPS}
 
 
-def test_a_step_of_another_size_says_nothing_about_the_others(tmp_path: Path) -> None:
-    """Its FLOPs are not theirs."""
-    write_document(audit(), tmp_path)
-
-    unlike = readings(tmp_path, steps(audited_size=256))
-
-    assert unlike["mfu"].value is None
-    assert unlike["mfu"].reason == (
-        "the audited step differs from the others: 256 tokens with padding, a steady step has 512 "
-        "on average"
-    )
-
-
 @pytest.mark.parametrize("size", [480, 512, 550])
 def test_a_step_of_about_the_size_counts_in_proportion(tmp_path: Path, size: int) -> None:
     """A steady step of 512 tokens does 512 / 480 of what one of 480 did."""
@@ -152,21 +139,30 @@ def test_without_a_peak_there_is_a_rate_and_no_share(
     assert found["hfu"].reason == reason
 
 
-def test_without_an_audit_or_with_a_damaged_one_the_reason_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("document", "records", "reason"),
+    [
+        ("", steps(), "no FLOP count was made of this model"),
+        ("{", steps(), "audit.json: damaged"),
+        (audit(), make_steps(26, warmup=26, forward=20.0), "no steady state"),
+        (
+            audit(),
+            steps(audited_size=256),
+            "others: 256 tokens with padding, a steady step has 512 on average",
+        ),
+    ],
+    ids=["no audit", "damaged", "a warm-up alone", "a step of another size"],
+)
+def test_without_a_rate_the_reason_is_said(
+    document: StepAudit | str, records: list[StepRecord], reason: str, tmp_path: Path
+) -> None:
     """A null reading always has one."""
-    missing = readings(tmp_path, steps())
-    (tmp_path / "audit.json").write_text("{")
-    damaged = readings(tmp_path, steps())
+    if isinstance(document, StepAudit):
+        write_document(document, tmp_path)
+    elif document:
+        (tmp_path / "audit.json").write_text(document)
 
-    assert missing["mfu"].reason == "no FLOP count was made of this model"
-    assert "audit.json: damaged" in (damaged["flops_per_s"].reason or "")
+    found = readings(tmp_path, records)
 
-
-def test_without_steady_steps_there_is_no_rate(tmp_path: Path) -> None:
-    """Only warm-up was seen."""
-    write_document(audit(), tmp_path)
-
-    found = readings(tmp_path, make_steps(26, warmup=26, forward=20.0))
-
-    assert found["flops_per_s"].value is None
-    assert "no steady state" in (found["flops_per_s"].reason or "")
+    assert [reading.value for reading in found.values()] == [None] * 3
+    assert all(reason in (reading.reason or "") for reading in found.values())

@@ -22,7 +22,7 @@ def planted(path: Path, *findings: Finding) -> Summary:
     """Steps of 50 ms, with those findings."""
     summary = summary_of(path, [RankSpec(steps=make_steps(200, data_wait=20, forward=30))])
     found = msgspec.structs.replace(summary, findings=findings)
-    return msgspec.structs.replace(found, decisions=decisions(found))
+    return msgspec.structs.replace(found, decisions=decisions(findings, 1.0))
 
 
 def finding(id_: str, fraction: float | None, *, urgent: bool = False) -> Finding:

@@ -121,7 +121,7 @@ def summary(path: Path) -> Summary:
         ),
     )
     summed = msgspec.structs.replace(planted.evidence(path / "gpt2").summary, findings=(FOUND,))
-    return msgspec.structs.replace(summed, decisions=decisions(summed))
+    return msgspec.structs.replace(summed, decisions=decisions((FOUND,), 1.0))
 
 
 FULL = """\

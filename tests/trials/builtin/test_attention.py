@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 import torch
-from support.toy_training import everything, only, training, why_not
+from support.toy_training import everything, only, training
 from torch import nn
 
 from trainperf.trials.builtin.attention import attention
@@ -49,14 +49,14 @@ def test_the_inner_model_computes_fused_attention_while_it_is_on() -> None:
 
 def test_a_model_that_has_it_or_cannot_choose_says_so() -> None:
     """Attention in the user's own code is not switched."""
-    assert why_not(only(attention(training(Around("sdpa"))))) == "it is sdpa already"
-    assert "set_attn_implementation" in why_not(only(attention(training())))
+    assert only(attention(training(Around("sdpa")))).why_not() == "it is sdpa already"
+    assert "set_attn_implementation" in only(attention(training())).why_not()
 
 
 def test_activations_are_computed_once_while_checkpointing_is_off() -> None:
     """And twice afterwards, by the same functions as before."""
     toy = training(Around())
-    assert why_not(only(no_checkpointing(toy)))
+    assert only(no_checkpointing(toy)).why_not()
     model = toy.module.model
     with warnings.catch_warnings():  # the newer name is not in every version
         warnings.simplefilter("ignore", FutureWarning)
@@ -89,7 +89,7 @@ def test_the_order_of_kernels_is_changed_and_put_back() -> None:
 
     assert during == [True, True]
     assert after == before
-    assert why_not(trial) == "no cuDNN on cpu"
+    assert trial.why_not() == "no cuDNN on cpu"
 
 
 def _operators(module: nn.Module) -> str:

@@ -1,16 +1,12 @@
-"""Batches cut, sorted and packed: the same samples in fewer positions."""
+"""Batches cut and sorted: the same samples in fewer positions."""
 
 from typing import Any
 
 import pytest
 import torch
-from support.toy_training import only, training, why_not
-from torch import Tensor
+from support.toy_training import only, training
 
 from trainperf.core.errors import ConfigError
-from trainperf.remedies import pack
-from trainperf.remedies.packing import lay_out
-from trainperf.trials.builtin.packed_batches import packed, packed_batches
 from trainperf.trials.builtin.sorted_batches import sorted_batches
 from trainperf.trials.builtin.trimmed_batches import trimmed_batches
 from trainperf.trials.padded import by_length, lengths, positions, trimmed
@@ -66,28 +62,6 @@ def test_what_does_not_go_by_row_keeps_rows_where_they_are() -> None:
         by_length([{**batch(1, 2), "scale": torch.tensor(2.0)}])
 
 
-def sequences(batch: dict[str, Tensor]) -> list[list[tuple[int, int, int]]]:
-    """Tokens, labels and positions of each sequence, in no order."""
-    chosen = []
-    for row in range(len(batch["input_ids"])):
-        for document in range(int(batch["document_ids"][row].max()) + 1):
-            here = batch["document_ids"][row] == document
-            names = ("input_ids", "labels", "position_ids")
-            columns = [batch[name][row][here].tolist() for name in names]
-            chosen.append(list(zip(*columns, strict=True)))
-    return sorted(chosen)
-
-
-def test_packed_rows_hold_the_same_sequences_with_their_labels_and_positions() -> None:
-    """As `trainperf.remedies.pack` would have laid them out."""
-    texts = [[1] * 7, [2] * 3, [3] * 5, [4] * 5]
-    loose = lay_out([[text] for text in texts], 10, 0)
-    tight = packed(loose)
-
-    assert len(tight["input_ids"]) == 2
-    assert sequences(tight) == sequences(loose) == sequences(pack(texts, 10, 0))
-
-
 @pytest.mark.parametrize("offer", [trimmed_batches, sorted_batches])
 def test_padding_is_cut_only_where_there_is_some(offer: Any) -> None:
     """Known once batches have come."""
@@ -95,21 +69,10 @@ def test_padding_is_cut_only_where_there_is_some(offer: Any) -> None:
     full = training(torch.nn.Linear(2, 2), [batch(10, 10), batch(10, 10)])
     tuples = training(torch.nn.Linear(2, 2), [(1, 2)])
 
-    assert not why_not(only(offer(padded)))
-    assert why_not(only(offer(full)))
-    assert "tuple" in why_not(only(offer(tuples)))
-    assert why_not(only(offer(training(torch.nn.Linear(2, 2)))))
-
-
-def test_batches_that_do_not_say_where_a_sequence_ends_are_not_packed() -> None:
-    """A model would attend across it."""
-    loose = training(torch.nn.Linear(2, 2), [lay_out([[[1] * 4], [[2] * 4]], 10, 0)])
-    tight = training(torch.nn.Linear(2, 2), [lay_out([[[1] * 4, [2] * 4]], 10, 0)])
-    plain = training(torch.nn.Linear(2, 2), [batch(3, 5)])
-
-    assert not why_not(only(packed_batches(loose)))
-    assert "already" in why_not(only(packed_batches(tight)))
-    assert "document_ids" in why_not(only(packed_batches(plain)))
+    assert not only(offer(padded)).why_not()
+    assert only(offer(full)).why_not()
+    assert "tuple" in only(offer(tuples)).why_not()
+    assert only(offer(training(torch.nn.Linear(2, 2)))).why_not()
 
 
 def test_the_loop_gets_cut_batches_while_it_is_on_and_whole_ones_after() -> None:

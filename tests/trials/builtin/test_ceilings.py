@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.toy_training import everything, only, step, training, why_not
+from support.toy_training import everything, only, step, training
 
 from trainperf.trials.builtin import builtin_trials
 from trainperf.trials.builtin.free_loader import free_loader
@@ -101,7 +101,7 @@ def test_all_loggers_each_of_them_and_each_callback_are_silenced() -> None:
     ]
     assert quiet == [{"csv", "board"}, {"csv"}, {"board"}, {"timer"}, {"timer"}]
     assert not toy.quiet
-    assert why_not(only(muted(training()))) == "it has no logger"
+    assert only(muted(training())).why_not() == "it has no logger"
 
 
 def test_the_logging_interval_is_lengthened_and_put_back() -> None:
@@ -115,8 +115,8 @@ def test_the_logging_interval_is_lengthened_and_put_back() -> None:
     toy.interval = 100
 
     assert trial.apply == "LoopMonitor(log_every_n_steps=50)"
-    assert "100 steps already" in why_not(only(logging_interval(toy)))
-    assert why_not(only(logging_interval(training())))
+    assert "100 steps already" in only(logging_interval(toy)).why_not()
+    assert only(logging_interval(training())).why_not()
 
 
 def test_values_that_the_step_logs_are_part_of_all_logging_and_are_logged_more_rarely() -> None:
@@ -140,8 +140,8 @@ def test_one_rank_reduces_nothing_and_a_cpu_copies_nothing() -> None:
     """Each says so."""
     toy = training(batches=[1])
 
-    assert why_not(only(no_reduction(toy))) == "one rank has nothing to reduce"
-    assert why_not(only(no_transfer(toy))) == "nothing is copied: it trains on the CPU"
+    assert only(no_reduction(toy)).why_not() == "one rank has nothing to reduce"
+    assert only(no_transfer(toy)).why_not() == "nothing is copied: it trains on the CPU"
 
 
 def test_a_batch_on_the_device_has_its_tensors_there_and_the_rest_as_it_was() -> None:
@@ -160,7 +160,7 @@ def test_a_switch_of_any_that_applies_leaves_everything_as_it_was() -> None:
     toy = training(batches=[1, 2])
     before = everything(toy)
     for trial in builtin_trials(toy):
-        if why_not(trial):
+        if trial.why_not():
             continue
         trial.on()
         trial.off()
@@ -174,4 +174,4 @@ def test_every_trial_has_a_title_and_a_change_the_line_to_write() -> None:
 
     assert len({trial.id for trial in trials}) == len(trials)
     assert all(trial.title for trial in trials)
-    assert all(trial.apply for trial in trials if trial.kind == "change" and not why_not(trial))
+    assert all(trial.apply for trial in trials if trial.kind == "change" and not trial.why_not())

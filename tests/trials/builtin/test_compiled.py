@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support.toy_training import everything, only, training, why_not
+from support.toy_training import everything, only, training
 from torch import nn
 
 from trainperf.recording.probes.compilation import graphs_built
@@ -53,8 +53,8 @@ def test_what_is_compiled_already_is_left_alone() -> None:
     inside.layer.compile()
     assert isinstance(whole, nn.Module)
 
-    assert "already" in why_not(only(compiled(training(inside))))
-    assert "already" in why_not(only(compiled(training(whole))))
+    assert "already" in only(compiled(training(inside))).why_not()
+    assert "already" in only(compiled(training(whole))).why_not()
 
 
 def test_it_comes_after_the_others() -> None:

@@ -1,7 +1,7 @@
 """Channels last, and cuDNN's choice of a convolution."""
 
 import torch
-from support.toy_training import Net, everything, only, step, training, why_not
+from support.toy_training import Net, everything, only, step, training
 from torch import nn
 
 from trainperf.trials.builtin.channels_last import channels_last
@@ -50,7 +50,7 @@ def test_without_a_convolution_or_without_cudnn_they_do_not_apply() -> None:
     """Each says why."""
     linear = training(nn.Linear(2, 2))
 
-    assert why_not(only(channels_last(linear))) == "it has no 2-D convolution"
-    assert why_not(only(cudnn_benchmark(training()))) == "no cuDNN on cpu"
+    assert only(channels_last(linear)).why_not() == "it has no 2-D convolution"
+    assert only(cudnn_benchmark(training())).why_not() == "no cuDNN on cpu"
     laid_out = training(Net().to(memory_format=torch.channels_last))
-    assert "already" in why_not(only(channels_last(laid_out)))
+    assert "already" in only(channels_last(laid_out)).why_not()

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support.toy_training import Net, everything, only, step, training, why_not
+from support.toy_training import Net, everything, only, step, training
 
 from trainperf.trials.builtin.autocast import autocast
 from trainperf.trials.builtin.matmul_precision import matmul_precision
@@ -46,7 +46,7 @@ def test_a_model_in_half_precision_gets_neither() -> None:
     toy = training(torch.nn.Linear(2, 2).bfloat16())
 
     for trial in (only(autocast(toy)), only(matmul_precision(toy))):
-        assert why_not(trial) == "it computes in half precision already"
+        assert trial.why_not() == "it computes in half precision already"
 
 
 def test_precision_of_products_is_set_and_put_back_with_the_settings_it_sets() -> None:
@@ -74,4 +74,4 @@ def test_a_precision_that_was_chosen_is_left_alone() -> None:
     finally:
         torch.set_float32_matmul_precision("highest")
 
-    assert '"high" already' in why_not(trial)
+    assert '"high" already' in trial.why_not()

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from support.toy_training import everything, only, training, why_not
+from support.toy_training import everything, only, training
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.builtin import workers as workers_module
-from trainperf.trials.builtin.workers import Staffing, choices, workers
+from trainperf.trials.builtin.workers import choices, workers
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
 
@@ -97,15 +97,15 @@ def test_threads_are_given_up_for_workers_and_taken_back(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("now", "cpus", "threads", "expected"),
     [
-        (0, 2, 2, [Staffing(1), Staffing(2), Staffing(1, 1)]),
-        (1, 2, 2, [Staffing(2), Staffing(1, 1)]),
-        (0, 1, 1, [Staffing(1)]),
-        (4, 16, 0, [Staffing(2), Staffing(8), Staffing(16)]),
-        (0, 8, 8, [Staffing(1), Staffing(4), Staffing(1, 7), Staffing(4, 4)]),
+        (0, 2, 2, [(1, None), (2, None), (1, 1)]),
+        (1, 2, 2, [(2, None), (1, 1)]),
+        (0, 1, 1, [(1, None)]),
+        (4, 16, 0, [(2, None), (8, None), (16, None)]),
+        (0, 8, 8, [(1, None), (4, None), (1, 7), (4, 4)]),
     ],
 )
 def test_numbers_are_those_that_the_machine_has_cpus_for(
-    now: int, cpus: int, threads: int, expected: list[Staffing]
+    now: int, cpus: int, threads: int, expected: list[tuple[int, int | None]]
 ) -> None:
     """Never what the loader has."""
     assert choices(now, cpus, threads) == expected
@@ -116,8 +116,8 @@ def test_a_loop_without_a_loader_that_can_be_doubled_says_so() -> None:
     result = training()
     result.source = BatchSource(DataLoader(Stream()))
 
-    assert "iterable" in why_not(only(workers(result)))
-    assert "no DataLoader" in why_not(only(workers(training(batches=[1]))))
+    assert "iterable" in only(workers(result)).why_not()
+    assert "no DataLoader" in only(workers(training(batches=[1]))).why_not()
 
 
 def _makers(batch: Tensor) -> set[int]:

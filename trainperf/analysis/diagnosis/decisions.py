@@ -7,24 +7,20 @@ Worked example: the step gets 1.25 times faster by workers, an eighth of a day, 
 of the fit: 20 % of a step, 18 % of the fit, 144 % per day of work.
 """
 
-from trainperf.analysis.summary.schema import Summary
+from collections.abc import Iterable
+
 from trainperf.core.findings import DAYS, Decision, Finding, saving
-from trainperf.core.phases import PHASES, Gap
-from trainperf.core.readings import STEP_MEAN_S
 
 
-def decisions(summary: Summary) -> tuple[Decision, ...]:
+def decisions(findings: Iterable[Finding], steps_share: float) -> tuple[Decision, ...]:
     """A row for each finding that asks for a change.  Gains of several do not add up.
 
     Args:
-        summary: With its findings.
+        findings: In their order.
+        steps_share: Share of the fit that a change of the step can make shorter.
     """
-    fit_s = summary.run.fit_s - summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
-    steps_s = sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES)
-    # As findings are ranked: longer steps are so for a reason that a change of a step leaves.
-    steps_s = min(steps_s, summary.run.steps * (summary.value(STEP_MEAN_S) or 0.0))
-    asking = (each for each in summary.findings if each.urgent or each.fraction != 0.0)
-    return tuple(_row(finding, steps_s / fit_s if fit_s else 0.0) for finding in asking)
+    asking = (each for each in findings if each.urgent or each.fraction != 0.0)
+    return tuple(_row(finding, steps_share) for finding in asking)
 
 
 def _row(finding: Finding, of_steps: float) -> Decision:

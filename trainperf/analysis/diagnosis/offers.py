@@ -54,7 +54,7 @@ OFFERS = (
     _trial("cudnn_benchmark", "change", "cuDNN chooses its fastest convolution"),
     _trial("trimmed_batches", "change", "batches cut to their longest row"),
     _trial("sorted_batches", "change", "batches of neighbours in length, each cut"),
-    _trial("packed_batches", "change", "several sequences in one row, where batches mark them"),
+    _trial("packed_batches", "change", "nothing: packing is tried by hand, with trainperf prove"),
     _trial("logging_interval", "change", "values logged every 50 steps"),
     _trial("workers_N", "change", "other numbers of loader workers, also with fewer threads"),
     _trial("no_checkpointing", "change", "activations kept in place of computed twice"),

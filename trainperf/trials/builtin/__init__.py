@@ -10,7 +10,7 @@ from dataclasses import replace
 from trainperf.analysis.diagnosis.offers import OFFERS as CATALOGUE
 from trainperf.core.families import load_members
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial
+from trainperf.trials.trial import Trial, cannot
 
 
 Offer = Callable[[Training], list[Trial]]
@@ -33,7 +33,6 @@ OFFERS: tuple[Offer, ...] = tuple(
             "cudnn_benchmark",
             "trimmed_batches",
             "sorted_batches",
-            "packed_batches",
             "logging_interval",
             "workers",
             "no_checkpointing",
@@ -45,12 +44,21 @@ OFFERS: tuple[Offer, ...] = tuple(
 what they leave nothing to gain is not tried."""
 
 
+PACKED = cannot(
+    "packed_batches",
+    "only the code that makes batches can pack them: trainperf.remedies.pack in the collate "
+    "function, and trainperf prove",
+    title="several sequences in a row",
+)
+"""A change that no switch makes."""
+
+
 def builtin_trials(training: Training) -> list[Trial]:
     """All that trainperf can try in a training; what does not apply says why.
 
     What kind each is, and which causes it is about, is said once, in the catalogue.
     """
-    trials = [trial for offer in OFFERS for trial in offer(training)]
+    trials = [*(trial for offer in OFFERS for trial in offer(training)), PACKED]
     catalogue = {trial.id: next(c for c in CATALOGUE if c.covers(trial.id)) for trial in trials}
     return [
         replace(trial, kind=catalogue[trial.id].kind, rules=catalogue[trial.id].rules)

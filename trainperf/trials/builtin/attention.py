@@ -7,7 +7,7 @@ from torch import nn
 
 from trainperf.core.errors import ConfigError
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, first_reason
+from trainperf.trials.trial import Trial
 
 
 def attention(training: Training) -> list[Trial]:
@@ -17,10 +17,6 @@ def attention(training: Training) -> list[Trial]:
     """
     models = _models(training.module)
     now = {model.config._attn_implementation for model in models}  # noqa: SLF001 its only name
-    why = {
-        "no part of the model has set_attn_implementation()": not models,
-        f"it is {' and '.join(sorted(map(str, now)))} already": now != {"eager"},
-    }
     return [
         Trial(
             "attention_sdpa",
@@ -29,7 +25,10 @@ def attention(training: Training) -> list[Trial]:
             title="fused attention (SDPA)",
             apply='model.set_attn_implementation("sdpa")',
             group="attention",
-            unavailable=first_reason(why),
+            unavailable={
+                "no part of the model has set_attn_implementation()": not models,
+                f"it is {' and '.join(sorted(map(str, now)))} already": now != {"eager"},
+            },
         )
     ]
 

@@ -6,7 +6,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from trainperf.accelerators import accelerator_of
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, first_reason
+from trainperf.trials.trial import Trial
 
 
 ORDER = [
@@ -23,11 +23,6 @@ def attention_backend(training: Training) -> list[Trial]:
     """Of `scaled_dot_product_attention`; a model without it is as fast as before."""
     accelerator, entered = accelerator_of(training.device), ExitStack()
     in_full = "its kernels take half precision, and it computes in full"
-    why = {
-        f"no cuDNN on {accelerator.name()}": not accelerator.has_cudnn,
-        "this GPU is older than Hopper": accelerator.capability < LEAST,
-        in_full: not training.computes_in_half,
-    }
     return [
         Trial(
             "attention_cudnn",
@@ -39,6 +34,10 @@ def attention_backend(training: Training) -> list[Trial]:
                 "SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], set_priority=True): …"
             ),
             where="around forward",
-            unavailable=first_reason(why),
+            unavailable={
+                f"no cuDNN on {accelerator.name()}": not accelerator.has_cudnn,
+                "this GPU is older than Hopper": accelerator.capability < LEAST,
+                in_full: not training.computes_in_half,
+            },
         )
     ]

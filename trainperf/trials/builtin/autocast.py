@@ -6,16 +6,12 @@ import torch
 
 from trainperf.accelerators import accelerator_of
 from trainperf.trials.training import IN_HALF, Training
-from trainperf.trials.trial import Trial, first_reason
+from trainperf.trials.trial import Trial
 
 
 def autocast(training: Training) -> list[Trial]:
     """bf16 on every device that has it; fp16 is not tried, for it needs a GradScaler."""
     without = "this GPU has no bf16, and fp16 needs a GradScaler, which no switch brings"
-    why = {
-        IN_HALF: training.computes_in_half,
-        without: not accelerator_of(training.device).has_bf16,
-    }
     return [
         Trial(
             "autocast_bf16",
@@ -24,6 +20,9 @@ def autocast(training: Training) -> list[Trial]:
             title="AMP in bf16",
             apply=training.autocast_line,
             group="precision",
-            unavailable=first_reason(why),
+            unavailable={
+                IN_HALF: training.computes_in_half,
+                without: not accelerator_of(training.device).has_bf16,
+            },
         )
     ]

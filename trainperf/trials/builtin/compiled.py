@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, first_reason
+from trainperf.trials.trial import Trial
 
 
 def compiled(training: Training) -> list[Trial]:
@@ -17,11 +17,6 @@ def compiled(training: Training) -> list[Trial]:
     """
     module, parts = training.module, training.parts_to_compile()
     is_compiled = any(part._compiled_call_impl is not None for part in module.modules())  # noqa: SLF001 torch tells it nowhere else
-    why = {
-        # What torch.compile(model) returns has the original in it.
-        "parts of it are compiled already": is_compiled or hasattr(module, "_orig_mod"),
-        "no part of the model has a forward to compile": not parts,
-    }
 
     def on() -> None:
         for part in parts:
@@ -44,7 +39,11 @@ def compiled(training: Training) -> list[Trial]:
             apply=_line(module, parts),
             run_last=True,
             finish=finish,
-            unavailable=first_reason(why),
+            unavailable={
+                # What torch.compile(model) returns has the original in it.
+                "parts of it are compiled already": is_compiled or hasattr(module, "_orig_mod"),
+                "no part of the model has a forward to compile": not parts,
+            },
         )
     ]
 

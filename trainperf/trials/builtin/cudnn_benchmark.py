@@ -7,7 +7,7 @@ from torch.backends import cudnn
 
 from trainperf.accelerators import accelerator_of
 from trainperf.trials.training import Training
-from trainperf.trials.trial import SAME_ARITHMETIC, Trial, first_reason
+from trainperf.trials.trial import SAME_ARITHMETIC, Trial
 
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
@@ -16,12 +16,6 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d)
 def cudnn_benchmark(training: Training) -> list[Trial]:
     """`torch.backends.cudnn.benchmark`; its choice is made in the steps that settle."""
     accelerator, parts = accelerator_of(training.device), training.module.modules()
-    why = {
-        f"no cuDNN on {accelerator.name()}": not accelerator.has_cudnn,
-        "it has no convolution": not any(isinstance(part, CONVOLUTIONS) for part in parts),
-        "torch.backends.cudnn.benchmark is True already": cudnn.benchmark,
-        "torch.backends.cudnn.deterministic leaves no choice": cudnn.deterministic,
-    }
     return [
         Trial(
             "cudnn_benchmark",
@@ -31,6 +25,11 @@ def cudnn_benchmark(training: Training) -> list[Trial]:
             apply="torch.backends.cudnn.benchmark = True",
             where="before the training",
             tolerance=SAME_ARITHMETIC,
-            unavailable=first_reason(why),
+            unavailable={
+                f"no cuDNN on {accelerator.name()}": not accelerator.has_cudnn,
+                "it has no convolution": not any(isinstance(part, CONVOLUTIONS) for part in parts),
+                "torch.backends.cudnn.benchmark is True already": cudnn.benchmark,
+                "torch.backends.cudnn.deterministic leaves no choice": cudnn.deterministic,
+            },
         )
     ]

@@ -1,7 +1,7 @@
 """Values logged every fifty steps, where they are logged more often."""
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, first_reason
+from trainperf.trials.trial import Trial
 
 
 STEPS = 50
@@ -14,10 +14,6 @@ def logging_interval(training: Training) -> list[Trial]:
     """
     interval, values = training.logging_interval(), training.values_logged()
     now = STEPS if interval is None else interval
-    why = {
-        "the loop tells no logging interval": interval is None,
-        f"it logs every {now} steps already": now >= STEPS and values is None,
-    }
 
     def on() -> None:
         training.set_logging_interval(max(now, STEPS))
@@ -38,6 +34,9 @@ def logging_interval(training: Training) -> list[Trial]:
             apply="; ".join(lines),
             group="logging",
             bounded_by="no_logging",
-            unavailable=first_reason(why),
+            unavailable={
+                "the loop tells no logging interval": interval is None,
+                f"it logs every {now} steps already": now >= STEPS and values is None,
+            },
         )
     ]

@@ -7,7 +7,7 @@ import torch
 
 from trainperf.accelerators import accelerator_of
 from trainperf.trials.training import IN_HALF, Training
-from trainperf.trials.trial import Trial, first_reason
+from trainperf.trials.trial import Trial
 
 
 TITLES = {
@@ -48,19 +48,17 @@ def _precision() -> str | None:
         return None
 
 
-def _why_not(training: Training, precision: str | None) -> str:
+def _why_not(training: Training, precision: str | None) -> dict[str, object]:
     on_host = training.device.type == "cpu"
     has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 torch tells it nowhere else
     accelerator = accelerator_of(training.device)
-    return first_reason(
-        {
-            IN_HALF: training.computes_in_half,
-            "torch.backends sets the precision of products already": precision is None,
-            f'float32_matmul_precision is "{precision}" already': precision != "highest",
-            "this CPU has no bf16": on_host and not has_bf16,
-            f"{accelerator.name()} has no TF32": not (on_host or accelerator.has_tf32),
-        }
-    )
+    return {
+        IN_HALF: training.computes_in_half,
+        "torch.backends sets the precision of products already": precision is None,
+        f'float32_matmul_precision is "{precision}" already': precision != "highest",
+        "this CPU has no bf16": on_host and not has_bf16,
+        f"{accelerator.name()} has no TF32": not (on_host or accelerator.has_tf32),
+    }
 
 
 def _backends() -> list[tuple[Any, str]]:

@@ -3,16 +3,12 @@
 from functools import partial
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import Trial, first_reason
+from trainperf.trials.trial import Trial
 
 
 def no_reduction(training: Training) -> list[Trial]:
     """Weights of the ranks drift apart meanwhile; each gets its own back."""
     not_skipped = "only DistributedDataParallel lets its reduction be skipped"
-    why = {
-        "one rank has nothing to reduce": not training.distributed,
-        not_skipped: training.data_parallel is None,
-    }
     return [
         Trial(
             "no_reduction",
@@ -20,6 +16,9 @@ def no_reduction(training: Training) -> list[Trial]:
             off=partial(training.set_reduction, on=True),
             title="gradients not reduced over the ranks",
             tolerance=None,
-            unavailable=first_reason(why),
+            unavailable={
+                "one rank has nothing to reduce": not training.distributed,
+                not_skipped: training.data_parallel is None,
+            },
         )
     ]

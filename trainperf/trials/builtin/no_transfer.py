@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from trainperf.trials.batch_source import Rearrangement
 from trainperf.trials.padded import like
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
@@ -26,7 +25,7 @@ def no_transfer(training: Training) -> list[Trial]:
         if not copies:
             last = [on_device(batch, device) for batch in list(source.held)[-COPIES:]]
             copies.append(itertools.cycle(last))
-        source.rearrange(Rearrangement(lambda batches: [next(copies[0]) for _ in batches]))
+        source.rearrange(lambda batches: [next(copies[0]) for _ in batches])
 
     on_host = "nothing is copied: it trains on the CPU" if device.type == "cpu" else ""
     return [

@@ -1,13 +1,13 @@
 """Optimizers that update all parameters at once, where they go one by one."""
 
-from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainperf.trials.training import Training
-from trainperf.trials.trial import SAME_ARITHMETIC, Trial, first_reason
+from trainperf.trials.trial import SAME_ARITHMETIC, Trial
 
 
 DEVICES = {"fused": {"cpu", "cuda", "mps", "xpu"}, "foreach": {"cpu", "cuda", "xpu"}}
@@ -22,11 +22,13 @@ def optimizer(training: Training) -> list[Trial]:
 def _switched(training: Training, chosen: str) -> Trial:
     able = [each for each in training.optimizers if chosen in each.defaults]
     kinds = " and ".join(dict.fromkeys(type(each).__name__ for each in able))
-    on, off = _flags(able, {flag: flag == chosen for flag in DEVICES})
+    groups = [group for each in able for group in each.param_groups]
+    before = [{flag: group[flag] for flag in DEVICES if flag in group} for group in groups]
+    after = [{flag: flag == chosen for flag in flags} for flags in before]
     return Trial(
         f"optimizer_{chosen}",
-        on,
-        off,
+        on=partial(_set_options, able, after),
+        off=partial(_set_options, able, before),
         title=f"{kinds or 'optimizer'} with {chosen}=True",
         apply=f"{kinds}(…, {chosen}=True)",
         group="optimizer",
@@ -36,7 +38,7 @@ def _switched(training: Training, chosen: str) -> Trial:
     )
 
 
-def _why_not(training: Training, able: list[Optimizer], chosen: str) -> str:
+def _why_not(training: Training, able: list[Optimizer], chosen: str) -> dict[str, object]:
     """The rules of torch.optim, which would raise in the user's step."""
     every = " and ".join(dict.fromkeys(type(each).__name__ for each in training.optimizers))
     groups = [group for each in able for group in each.param_groups]
@@ -48,21 +50,19 @@ def _why_not(training: Training, able: list[Optimizer], chosen: str) -> str:
     sparse = any(getattr(part, "sparse", False) for part in training.module.modules())
     rates = [group.get("lr") for group in groups if not group.get("capturable")]
     unable = f"parameters on {' and '.join(sorted(devices))} have no {chosen} update"
-    return first_reason(
-        {
-            f"{every or 'the optimizer'} has no {chosen}=": not able,
-            f"{every} updates them together already": all(map(_together, groups)) and not fused,
-            f"{every} has fused=True already": all(group.get("fused") for group in groups),
-            f"differentiable=True excludes {chosen}=True": any(
-                group.get("differentiable") for group in groups
-            ),
-            unable: bool(devices - DEVICES[chosen]) or adagrad,
-            "a fused update needs floating point parameters": fused and not real,
-            "a fused update takes no sparse gradients": fused and sparse,
-            "a tensor as learning rate needs capturable=True": not fused
-            and any(isinstance(rate, Tensor) for rate in rates),
-        }
-    )
+    return {
+        f"{every or 'the optimizer'} has no {chosen}=": not able,
+        f"{every} updates them together already": all(map(_together, groups)) and not fused,
+        f"{every} has fused=True already": all(group.get("fused") for group in groups),
+        f"differentiable=True excludes {chosen}=True": any(
+            group.get("differentiable") for group in groups
+        ),
+        unable: bool(devices - DEVICES[chosen]) or adagrad,
+        "a fused update needs floating point parameters": fused and not real,
+        "a fused update takes no sparse gradients": fused and sparse,
+        "a tensor as learning rate needs capturable=True": not fused
+        and any(isinstance(rate, Tensor) for rate in rates),
+    }
 
 
 def _together(group: dict[str, object]) -> bool:
@@ -76,53 +76,18 @@ def _together(group: dict[str, object]) -> bool:
     )
 
 
-def _flags(
-    optimizers: list[Optimizer], flags: dict[str, bool]
-) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Set the options of each group, and put them back.
+def _set_options(optimizers: list[Optimizer], options: list[dict[str, bool]]) -> None:
+    """Those of each group, and its counts of updates where they want them.
 
-    A fused kernel wants the counts of updates where the parameter is, as float32; any other wants
-    them on the CPU, or reading one would wait for the device.
+    A fused kernel wants them where the parameter is, as float32, and so does one that is captured;
+    any other wants them on the CPU, or reading one would wait for the device.
     """
-    groups = [group for each in optimizers for group in each.param_groups]
-    before = [{name: group[name] for name in flags if name in group} for group in groups]
-    counts: dict[int, Tensor] = {}
-
-    def on() -> None:
-        for group, kept in zip(groups, before, strict=True):
-            group.update({name: flags[name] for name in kept})
-        if flags["fused"]:
-            _move_counts(optimizers, counts)
-
-    def off() -> None:
-        for group, kept in zip(groups, before, strict=True):
-            group.update(kept)
-        if counts:
-            _put_back_counts(optimizers, counts)
-
-    return on, off
-
-
-def _move_counts(optimizers: list[Optimizer], counts: dict[int, Tensor]) -> None:
-    """To the parameters; *counts* keeps those of before."""
-    for parameter, state, count in _counts(optimizers):
-        if count.device != parameter.device or count.dtype != torch.float32:
-            counts[id(parameter)] = count
-            state["step"] = count.to(parameter.device, torch.float32)
-
-
-def _put_back_counts(optimizers: list[Optimizer], counts: dict[int, Tensor]) -> None:
-    """In the tensors of before; those that were made meanwhile go where the others are."""
-    elsewhere = next(iter(counts.values())).device
-    for parameter, state, count in _counts(optimizers):
-        before = counts.get(id(parameter))
-        state["step"] = count.to(elsewhere) if before is None else before.copy_(count)
-    counts.clear()
-
-
-def _counts(optimizers: list[Optimizer]) -> Iterator[tuple[Tensor, dict[str, Tensor], Tensor]]:
-    """Counts of updates, one tensor per parameter, each with its parameter and state."""
-    for each in optimizers:
-        for parameter, state in each.state.items():
-            if isinstance(state.get("step"), Tensor):
-                yield parameter, state, state["step"]
+    groups = [(each.state, group) for each in optimizers for group in each.param_groups]
+    for (state, group), chosen in zip(groups, options, strict=True):
+        group.update(chosen)
+        there = group.get("fused") or group.get("capturable")
+        for parameter in group["params"]:
+            count = state[parameter].get("step") if parameter in state else None
+            if isinstance(count, Tensor):
+                to = parameter.device if there else "cpu"
+                state[parameter]["step"] = count.to(to, torch.float32)

@@ -1,6 +1,5 @@
 """Batches of neighbours in length, each cut to its longest row."""
 
-from trainperf.trials.batch_source import Rearrangement
 from trainperf.trials.padded import by_length, no_cut
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
@@ -19,7 +18,7 @@ def sorted_batches(training: Training) -> list[Trial]:
     return [
         Trial(
             "sorted_batches",
-            on=lambda: source.rearrange(Rearrangement(by_length, POOL)),
+            on=lambda: source.rearrange(by_length, POOL),
             off=lambda: source.rearrange(None),
             title="batches of similar length, cut to it",
             apply=(

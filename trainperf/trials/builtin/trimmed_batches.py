@@ -1,7 +1,6 @@
 """Batches cut to their longest row, where they are padded beyond it."""
 
-from trainperf.trials.batch_source import Rearrangement
-from trainperf.trials.padded import no_cut, trimmed
+from trainperf.trials.padded import all_trimmed, no_cut
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
 
@@ -12,18 +11,16 @@ def trimmed_batches(training: Training) -> list[Trial]:
     A model without an attention mask, or that counts positions from the left of a row padded there,
     may compute something else: its loss tells.
     """
-    source = training.batches
-    change = Rearrangement(lambda batches: [trimmed(batch) for batch in batches])
-    uncut = "its batches are as wide as their longest row"
+    source, uncut = training.batches, "its batches are as wide as their longest row"
     return [
         Trial(
             "trimmed_batches",
-            on=lambda: source.rearrange(change),
+            on=lambda: source.rearrange(all_trimmed),
             off=lambda: source.rearrange(None),
             title="batches cut to their longest row",
             apply='tokenizer(texts, padding="longest")',
             where="collate_fn of the DataLoader",
             group="batches",
-            unavailable=lambda: training.no_batches or no_cut(source.held, change.make, uncut),
+            unavailable=lambda: training.no_batches or no_cut(source.held, all_trimmed, uncut),
         )
     ]

@@ -1,7 +1,6 @@
 """Other numbers of loader workers, each from a second loader with as many."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,12 +18,8 @@ PREFETCH = 2
 """Batches ahead of each worker: torch's own default."""
 
 
-@dataclass(frozen=True, slots=True)
-class Staffing:
-    """Workers, and threads for the model; `None` leaves those as they are."""
-
-    workers: int
-    threads: int | None = None
+Staff = tuple[int, int | None]
+"""Workers, and threads for the model; `None` leaves those as they are."""
 
 
 def workers(training: Training) -> list[Trial]:
@@ -47,7 +42,7 @@ def workers(training: Training) -> list[Trial]:
     return [_trial(training, loader, staff) for staff in staffs]
 
 
-def choices(now: int, cpus: int, threads: int) -> list[Staffing]:
+def choices(now: int, cpus: int, threads: int) -> list[Staff]:
     """What to try beside *now* workers.
 
     On a device: one, two, four, … workers up to all CPUs.  On the CPU the model's threads compete:
@@ -60,48 +55,44 @@ def choices(now: int, cpus: int, threads: int) -> list[Staffing]:
     """
     if not threads:
         powers = [2**power for power in range(cpus.bit_length()) if 2**power <= cpus]
-        return [Staffing(number) for number in powers[-4:] if number != now]
+        return [(number, None) for number in powers[-4:] if number != now]
     numbers = sorted({1, max(1, cpus // 2), cpus})
-    more = [Staffing(number) for number in numbers if number != now]
-    fewer = [
-        Staffing(number, cpus - number)
-        for number in numbers
-        if number < cpus and cpus - number < threads
-    ]
-    return more[:2] + fewer[:2]
+    more: list[Staff] = [(number, None) for number in numbers if number != now]
+    few = [n for n in numbers if n < cpus and cpus - n < threads]
+    return [*more[:2], *((number, cpus - number) for number in few[:2])]
 
 
-def _trial(training: Training, loader: "DataLoader[Any]", staff: Staffing) -> Trial:
+def _trial(training: Training, loader: "DataLoader[Any]", staff: Staff) -> Trial:
     """A second loader, whose workers idle between the blocks: their queue is full."""
-    source, threads = training.batches, torch.get_num_threads()
+    (number, fewer), source, threads = staff, training.batches, torch.get_num_threads()
     prefetch = (loader.prefetch_factor if loader.num_workers else None) or PREFETCH
     passes: list[Iterator[Any]] = []
 
     def on() -> None:
         if not passes:
-            settings = {"num_workers": staff.workers, "prefetch_factor": prefetch}
+            settings = {"num_workers": number, "prefetch_factor": prefetch}
             passes.append(source.second_pass(**settings, persistent_workers=True))
         source.draw_from(passes[0])
-        if staff.threads:
-            torch.set_num_threads(staff.threads)
+        torch.set_num_threads(fewer or threads)
 
     def off() -> None:
         source.draw_from(None)
-        if staff.threads:
-            torch.set_num_threads(threads)
+        torch.set_num_threads(threads)
 
-    with_threads = f"_threads_{staff.threads}" if staff.threads else ""
-    fewer = f", {plural(staff.threads, 'thread')}" if staff.threads else ""
-    line = training.kind.data_loader(f"…, num_workers={staff.workers}, persistent_workers=True")
-    set_threads = f"; torch.set_num_threads({staff.threads})" if staff.threads else ""
+    name, title = f"workers_{number}", plural(number, "worker")
+    line = training.kind.data_loader(f"…, num_workers={number}, persistent_workers=True")
+    if fewer:
+        name += f"_threads_{fewer}"
+        title += f", {plural(fewer, 'thread')}"
+        line += f"; torch.set_num_threads({fewer})"
     return Trial(
-        f"workers_{staff.workers}{with_threads}",
+        name,
         on,
         off,
-        title=f"{plural(staff.workers, 'worker')}{fewer}",
-        apply=f"{line}{set_threads}",
+        title=title,
+        apply=line,
         group="workers",
-        warmup_steps=staff.workers * prefetch + 1,
+        warmup_steps=number * prefetch + 1,
         tolerance=None,
         run_last=True,
         bounded_by="free_loader",

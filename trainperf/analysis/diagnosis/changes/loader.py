@@ -198,7 +198,6 @@ CHANGES: tuple[Change, ...] = (
         effort="hours",
         realises=0.7,
         source=TWINS,
-        trials=("packed_batches",),
         confirm="padding_fraction near 0",
     ),
     Change(
@@ -209,7 +208,6 @@ CHANGES: tuple[Change, ...] = (
         effort="hours",
         realises=0.8,
         source=TWINS,
-        trials=("packed_batches",),
         confirm="padding_fraction near 0",
     ),
     Change(
@@ -220,7 +218,6 @@ CHANGES: tuple[Change, ...] = (
         effort="hours",
         realises=0.8,
         source=TWINS,
-        trials=("packed_batches",),
         confirm="padding_fraction near 0",
     ),
     Change(
