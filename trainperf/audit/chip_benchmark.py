@@ -16,6 +16,7 @@ import torch
 from trainperf.accelerators import accelerator_of
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.machine.surroundings import cpu_model
 
 
 SOURCE = "measured on this machine: the best of several large products, copies and sums"
@@ -172,7 +173,9 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 def device_name(device: torch.device) -> str:
     """As the driver or the operating system calls it; what the table of chips is asked for."""
-    return cpu_name() if device.type == "cpu" else accelerator_of(device).name()
+    if device.type == "cpu":
+        return cpu_model() or platform.machine()
+    return accelerator_of(device).name()
 
 
 def cache_bytes(device: torch.device) -> int | None:
@@ -186,13 +189,6 @@ def computing(kinds: Iterable[str]) -> str:
     """Of the device types that a step used, the one that computed: an accelerator before a CPU."""
     others = sorted(set(kinds) - {"cpu"})
     return others[0] if others else "cpu"
-
-
-def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's model, with its architecture where the system does not say."""
-    lines = info.read_text().splitlines() if info.is_file() else []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "") or platform.processor() or platform.machine()
 
 
 def cpu_cache_bytes(cpus: Path) -> int | None:
