@@ -12,7 +12,6 @@ from timeit import repeat
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.dropout import _DropoutNd
 
 from trainperf.accelerators import accelerator_of
 from trainperf.audit.allocations import storage_of
@@ -41,27 +40,17 @@ def in_train_mode(model: nn.Module) -> Counter[str]:
 
 
 def _reads_mode(part: nn.Module) -> bool:
-    if isinstance(part, _DropoutNd):
-        return part.p > 0
+    """Whether its own forward drops something by its mode, with a probability that is not 0."""
     if isinstance(part, _NormBase):
         return part.running_mean is not None
-    if isinstance(part, nn.RNNBase):
-        return bool(part.dropout > 0) and part.num_layers > 1
-    if isinstance(part, nn.MultiheadAttention):
-        return bool(part.dropout > 0)
-    if type(part).__module__.startswith("torch."):
-        return isinstance(part, nn.RReLU)
-    return _drops(part)
-
-
-def _drops(part: nn.Module) -> bool:
-    """Whether its own forward drops something by its mode, with a probability that is not 0."""
     code = getattr(inspect.unwrap(type(part).forward), "__code__", None)
     names = () if code is None else (*code.co_names, *code.co_varnames)
     if "training" not in names or not any("drop" in name.lower() for name in names):
         return False
     held = {**vars(part), **dict(part.named_children())}
-    given = (getattr(value, "p", value) for name, value in held.items() if "drop" in name.lower())
+    # Torch's own `Dropout` has its probability as `p`.
+    named = [value for name, value in held.items() if name == "p" or "drop" in name.lower()]
+    given = [getattr(value, "p", value) for value in named]
     rates = [rate for rate in given if type(rate) in (int, float)]
     return not rates or max(rates) > 0
 
