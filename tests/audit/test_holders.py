@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from trainperf.audit.allocations import storage_of
+from trainperf.audit.allocations import memory_of
 from trainperf.audit.holders import graphs_made, holders
 from trainperf.core.artifacts.memory import Holder
 
@@ -150,7 +150,7 @@ def test_views_of_one_memory_count_once() -> None:
 def test_what_has_a_name_already_is_no_news() -> None:
     """Parameters, for one."""
     kept = list(made(10))
-    named = frozenset(storage_of(one) for one in kept)
+    named = frozenset(memory_of(one)[0] for one in kept)
 
     names = [one.name for one in holders(named, lambda _: None)]
 
@@ -175,7 +175,7 @@ def test_graphs_of_an_earlier_fit_are_not_this_ones() -> None:
 def test_where_something_was_made_is_told_if_it_is_known() -> None:
     """The line of the audited step."""
     kept = list(made(10))
-    lines: dict[int, str] = {storage_of(kept[3]): "model.py:12"}
+    lines: dict[int, str] = {memory_of(kept[3])[0]: "model.py:12"}
     line_of: Callable[[int], str | None] = lines.get
 
     holder = next(one for one in holders(frozenset(), line_of) if "kept" in one.name)

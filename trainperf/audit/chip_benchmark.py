@@ -34,9 +34,6 @@ BUDGET_S = 0.6
 
 Four times as long found the same peaks, within 1 %."""
 
-_ROUNDS = 2
-"""So that a moment in which others use the machine does not hit all runs of one kind."""
-
 
 def chip_here(device: torch.device) -> Chip:
     """The table's row of this device; a measured one if it has none.
@@ -58,8 +55,18 @@ def probe(device: torch.device, *, budget_s: float = BUDGET_S) -> Chip:
         device: Where to measure.
         budget_s: For all of it; less of it is a worse best.
     """
+    names = [*PRECISIONS, *(["tf32"] if accelerator_of(device).has_tf32 else [])]
+    each_s = budget_s / (len(names) + 2)
     with torch.no_grad():
-        return best_of([_measure(device, budget_s / _ROUNDS) for _ in range(_ROUNDS)])
+        return Chip(
+            name=device_name(device),
+            flops_per_s={name: _product(name, device, each_s) for name in names},
+            memory_bytes_per_s=_bandwidth(device, each_s),
+            link_bytes_per_s=None,
+            launch_s=_launch(device, each_s),
+            product_s=_small_products_s() if device.type == "cpu" else {},
+            source=SOURCE,
+        )
 
 
 def best_of(chips: Sequence[Chip]) -> Chip:
@@ -80,20 +87,6 @@ def _of_each(
     """The best value of each key that any of them has."""
     names = dict.fromkeys(name for named in figures for name in named)
     return {name: best(named[name] for named in figures if name in named) for name in names}
-
-
-def _measure(device: torch.device, budget_s: float) -> Chip:
-    names = [*PRECISIONS, *(["tf32"] if accelerator_of(device).has_tf32 else [])]
-    each_s = budget_s / (len(names) + 2)
-    return Chip(
-        name=device_name(device),
-        flops_per_s={name: _product(name, device, each_s) for name in names},
-        memory_bytes_per_s=_bandwidth(device, each_s),
-        link_bytes_per_s=None,
-        launch_s=_launch(device, each_s),
-        product_s=_small_products_s() if device.type == "cpu" else {},
-        source=SOURCE,
-    )
 
 
 @contextmanager

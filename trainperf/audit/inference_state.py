@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from trainperf.accelerators import accelerator_of
-from trainperf.audit.allocations import storage_of
+from trainperf.audit.allocations import memory_of
 from trainperf.audit.nested import tensors
 from trainperf.core.machine.clocks import monotonic_ns
 
@@ -80,9 +80,9 @@ def graph_size(output: object) -> GraphSize | None:
         leaf = getattr(node, "variable", None)
         if leaf is None:
             computing += 1
-            kept |= {storage_of(each): each.untyped_storage().nbytes() for each in _saved(node)}
+            kept |= dict(map(memory_of, _saved(node)))
         else:
-            parameters.add(storage_of(leaf))
+            parameters.add(memory_of(leaf)[0])
         further = {next_ for next_, _ in node.next_functions if next_ is not None} - nodes
         nodes |= further
         waiting += further
@@ -98,8 +98,7 @@ def _saved(node: object) -> Iterator[Tensor]:
         except RuntimeError:  # written over since, or given up: it cannot be read any more
             continue
         for each in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(each, Tensor) and each.layout is torch.strided:
-                yield each
+            yield from (each,) if isinstance(each, Tensor) else ()
 
 
 def generator_state(device: torch.device) -> Tensor:
