@@ -112,18 +112,12 @@ def test_a_moment_and_a_precision_without_a_peak_say_nothing(one: OperatorUse) -
 
 
 def test_without_time_to_measure_only_what_is_known_is_used() -> None:
-    """An interrupted fit is not held up."""
+    """An interrupted fit is not held up; of a chip of the table not even its launch is timed."""
+    assert chip_for(audit(device="cuda", name="NVIDIA H100 80GB HBM3"), measure=False) is None
     assert chip_for(audit(), measure=False) is None
     remember(probes=1)
     assert chip_for(audit(), measure=False) == SLOW
     assert len(remembered()) == 1
-
-
-def test_a_chip_of_the_table_keeps_its_figures() -> None:
-    """Without time not even its launch is measured: the table's row is used as it is."""
-    h100 = audit(device="cuda", name="NVIDIA H100 80GB HBM3")
-
-    assert chip_for(h100, measure=False) is None
 
 
 @pytest.mark.parametrize("contents", [b"", b"{", b'{"probes": 1}', b"[1]", b"\xff"])
@@ -154,9 +148,11 @@ def test_the_figures_are_those_of_the_device_the_release_and_the_threads() -> No
     assert not any(set(name) & set('/\\: "') for name in names)
 
 
-def test_a_run_with_an_audit_gets_its_chip(tmp_path: Path) -> None:
-    """And one without does not."""
+def test_a_run_with_a_whole_audit_gets_its_chip(tmp_path: Path) -> None:
+    """One without does not; of a damaged one the report says what is wrong with it."""
     remember()
+    note_chip(tmp_path, measure=True)
+    (tmp_path / StepAudit.file).write_text("{")
     note_chip(tmp_path, measure=True)
     assert read_document(MeasuredChip, tmp_path) is None
 
@@ -179,12 +175,3 @@ def test_a_fit_that_prove_has_ended_has_time_for_the_benchmark(
     report.note_chip(tmp_path, finished=False)
 
     assert (read_document(MeasuredChip, tmp_path) is not None) == (ended_by == "prove")
-
-
-def test_a_damaged_audit_gets_none(tmp_path: Path) -> None:
-    """The report says what is wrong with it."""
-    (tmp_path / StepAudit.file).write_text("{")
-
-    note_chip(tmp_path, measure=True)
-
-    assert read_document(MeasuredChip, tmp_path) is None
