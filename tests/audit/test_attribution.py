@@ -48,6 +48,7 @@ class Model(nn.Module):
 
 
 FORWARD_LINE = inspect.getsourcelines(Block.forward)[1] + 2
+LINEARS = ["Model.blocks.0.linear", "Model.blocks.1.linear"]
 ONE = 2 * 8 * 16 * 16
 """FLOPs of one layer for a batch of eight."""
 
@@ -68,14 +69,8 @@ def test_forward_and_backward_are_told_apart_and_named_alike() -> None:
 
     audit = audit_step(lambda: model(given).sum().backward())
 
-    assert [use.module for use in matmuls(audit, "forward")] == [
-        "Model.blocks.0.linear",
-        "Model.blocks.1.linear",
-    ]
-    assert {use.module for use in matmuls(audit, "backward")} == {
-        "Model.blocks.0.linear",
-        "Model.blocks.1.linear",
-    }
+    assert [use.module for use in matmuls(audit, "forward")] == LINEARS
+    assert {use.module for use in matmuls(audit, "backward")} == {*LINEARS}
     lines = {use.line for use in audit.operators if use.kind == "matmul"}
     assert {line.rsplit(":")[-1] for line in lines if line} == {str(FORWARD_LINE)}
     assert all(line and line.rsplit(":")[0].endswith("test_attribution.py") for line in lines)
@@ -211,10 +206,7 @@ def test_a_compiled_model_is_audited_uncompiled_under_its_own_name() -> None:
     compiled(given)
 
     assert before == audited < len(runs)
-    assert [use.module for use in matmuls(audit, "forward")] == [
-        "Model.blocks.0.linear",
-        "Model.blocks.1.linear",
-    ]
+    assert [use.module for use in matmuls(audit, "forward")] == LINEARS
     assert audit.model_flops == 6 * ONE
 
 

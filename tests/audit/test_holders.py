@@ -3,7 +3,7 @@
 import gc
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from trainperf.audit.allocations import storage_of
+from trainperf.audit.allocations import memory_of
 from trainperf.audit.holders import graphs_made, holders
 from trainperf.core.artifacts.memory import Holder
 
@@ -136,27 +136,6 @@ def test_a_list_in_a_dictionary_is_found_through_it() -> None:
     assert found("Recorder.metrics").count == 9
 
 
-def test_views_of_one_memory_count_once() -> None:
-    """Rows of a batch are no gathering."""
-    whole = torch.ones(64, 256 * KIB)
-    rows = list(whole)
-
-    names = [one.name for one in holders(frozenset(), lambda _: None)]
-
-    assert len(rows) == 64
-    assert "rows in test_views_of_one_memory_count_once()" not in names
-
-
-def test_what_has_a_name_already_is_no_news() -> None:
-    """Parameters, for one."""
-    kept = list(made(10))
-    named = frozenset(storage_of(one) for one in kept)
-
-    names = [one.name for one in holders(named, lambda _: None)]
-
-    assert "kept in test_what_has_a_name_already_is_no_news()" not in names
-
-
 def test_graphs_of_an_earlier_fit_are_not_this_ones() -> None:
     """By the number that torch gave their nodes."""
     weight = torch.ones(4, requires_grad=True)
@@ -172,15 +151,16 @@ def test_graphs_of_an_earlier_fit_are_not_this_ones() -> None:
     assert len(old) == len(new)
 
 
-def test_where_something_was_made_is_told_if_it_is_known() -> None:
-    """The line of the audited step."""
+def test_where_something_was_made_is_told_and_what_has_a_name_is_no_news() -> None:
+    """The line of the audited step; of parameters, for one, nothing is told."""
     kept = list(made(10))
-    lines: dict[int, str] = {storage_of(kept[3]): "model.py:12"}
-    line_of: Callable[[int], str | None] = lines.get
+    line_of = {memory_of(kept[3])[0]: "model.py:12"}.get
 
     holder = next(one for one in holders(frozenset(), line_of) if "kept" in one.name)
+    named = frozenset(memory_of(one)[0] for one in kept)
 
     assert holder.made_at == "model.py:12"
+    assert not any("kept" in one.name for one in holders(named, line_of))
 
 
 class Lazy(dict[str, object]):
@@ -199,31 +179,41 @@ def test_containers_of_other_classes_are_left_alone() -> None:
     holders(frozenset(), lambda _: None)
 
 
-def test_tensors_without_data_hold_nothing() -> None:
-    """Those a compiler traces with, whose sizes may be symbols, and those of the meta device."""
-    recorder = Recorder()
+def fake() -> Iterator[Tensor]:
+    """What a compiler traces with; its sizes may be symbols."""
     symbols = ShapeEnv()
     with FakeTensorMode(shape_env=symbols):
         for _ in range(10):
-            recorder.see(torch.empty(symbols.create_unbacked_symint()))
-    there = Recorder()
-    there.seen = [torch.ones(256 * KIB, device="meta") for _ in range(10)]
-
-    names = [one.name for one in holders(frozenset(), lambda _: None)]
-
-    assert not isinstance(recorder.seen[0].untyped_storage().nbytes(), int)
-    assert "Recorder.seen" not in names
+            yield torch.empty(symbols.create_unbacked_symint())
 
 
-def test_tensors_without_a_memory_of_their_own_hold_nothing() -> None:
-    """Those that a function under `vmap` saw: the data is another tensor's."""
-    recorder = Recorder()
+def wrapped() -> Iterator[Tensor]:
+    """What a function under `vmap` sees: the data is another tensor's."""
+    inside: list[Tensor] = []
 
-    def squared(one: Tensor) -> Tensor:
-        for _ in range(10):
-            recorder.see(one * 2)
-        return one * one
+    def squared(rows: Tensor) -> Tensor:
+        inside.extend(rows * 2 for _ in range(10))
+        return rows * rows
 
     torch.vmap(squared)(torch.ones(4, 256 * KIB))
+    yield from inside
 
+
+KEPT: dict[str, Callable[[], Iterable[Tensor]]] = {
+    "fake": fake,
+    "wrapped": wrapped,
+    "meta": lambda: [torch.ones(256 * KIB, device="meta") for _ in range(10)],
+    # Rows of a batch are no gathering: views of one memory count once.
+    "views": lambda: torch.ones(64, 256 * KIB),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_tensors_without_a_memory_of_their_own_hold_nothing(kind: str) -> None:
+    """However many there are."""
+    recorder = Recorder()
+    for one in KEPT[kind]():
+        recorder.see(one)
+
+    assert len(recorder.seen) >= 10
     assert "Recorder.seen" not in [one.name for one in holders(frozenset(), lambda _: None)]

@@ -1,6 +1,6 @@
 """What a cache absorbs and what fusing elementwise chains saves, against sums done by hand."""
 
-from collections.abc import Sequence
+import pytest
 
 from trainperf.audit.grouping import memory_traffic, survives
 from trainperf.audit.operator_call import Access, Call, CallKind, OperatorWork, Site
@@ -38,95 +38,98 @@ def call(*accesses: Access, kind: Kind = "pointwise", part: Part = "forward") ->
     )
 
 
-def kept(calls: Sequence[Call]) -> list[list[bool]]:
-    """Which accesses fusion leaves."""
-    return survives(calls)
+MOVED = {
+    "without a known cache everything moves": ([[read(A), write(B)]], None, [[100, 100]]),
+    # In the middle of a fit its tensors are there already.
+    "a step that fits in the cache moves nothing": (
+        [[read(A), write(B)], [read(B), write(A)]],
+        200,
+        [[0, 0], [0, 0]],
+    ),
+    # Each of three tensors pushes out the one that is needed next.
+    "what no longer fits is read again and written back": (
+        [[read(A)], [write(B)], [read(C)]],
+        200,
+        [[100], [100], [100]],
+    ),
+    # Only the last of two writes has to leave for what comes after it.
+    "a result that is overwritten in the cache never reaches memory": (
+        [[write(B)], [read(B)], [write(B)], [read(A, 150)]],
+        150,
+        [[0], [0], [100], [100]],
+    ),
+    # What the cache could hold of it is left out: the floor must not be too high.
+    "of a larger tensor the excess is read": (
+        [[read(A, 1000)]],
+        300,
+        [[700]],
+    ),
+    "of a larger tensor the excess is written": ([[write(A, 1000)]], 300, [[700]]),
+}
 
 
-def test_without_a_known_cache_everything_moves() -> None:
-    """No guess at what a device might hold."""
-    assert memory_traffic([call(read(A), write(B))], None) == [[100, 100]]
+@pytest.mark.parametrize("case", MOVED.values(), ids=MOVED)
+def test_what_a_cache_absorbs_does_not_move(
+    case: tuple[list[list[Access]], int | None, list[list[int]]],
+) -> None:
+    """Bytes of each access of each call."""
+    calls, cache_bytes, moved = case
+
+    assert memory_traffic([call(*accesses) for accesses in calls], cache_bytes) == moved
 
 
-def test_a_step_that_fits_in_the_cache_moves_nothing() -> None:
-    """In the middle of a fit its tensors are there already."""
-    calls = [call(read(A), write(B)), call(read(B), write(A))]
-
-    assert memory_traffic(calls, 200) == [[0, 0], [0, 0]]
-
-
-def test_what_no_longer_fits_is_read_again_and_written_back() -> None:
-    """Each of three tensors pushes out the one that is needed next."""
-    calls = [call(read(A)), call(write(B)), call(read(C))]
-
-    assert memory_traffic(calls, 200) == [[100], [100], [100]]
-
-
-def test_a_result_that_is_overwritten_in_the_cache_never_reaches_memory() -> None:
-    """Only the last of two writes has to leave for what comes after it."""
-    calls = [call(write(B)), call(read(B)), call(write(B)), call(read(A, 150))]
-
-    assert memory_traffic(calls, 150) == [[0], [0], [100], [100]]
-
-
-def test_a_tensor_larger_than_the_cache_moves_at_least_its_excess() -> None:
-    """What the cache could hold of it is left out: the floor must not be too high."""
-    assert memory_traffic([call(read(A, 1000))], 300) == [[700]]
-    assert memory_traffic([call(write(A, 1000))], 300) == [[700]]
-
-
-def test_a_temporary_between_two_elementwise_calls_is_fused_away() -> None:
-    """Neither written nor read; the outer operands and the result remain."""
-    calls = [call(read(A), write(B, new=True)), call(read(B), write(C, new=True))]
-
-    assert kept(calls) == [[True, False], [False, True]]
-
-
-def test_a_value_that_backward_needs_is_written_all_the_same() -> None:
-    """Only its reading inside the chain is saved."""
-    calls = [
-        call(read(A), write(B, new=True)),
-        call(read(B), write(C, new=True)),
-        call(read(B), write(D, new=True), part="backward"),
-    ]
-
-    assert kept(calls) == [[True, True], [False, True], [True, True]]
-
-
-def test_a_contraction_ends_a_chain() -> None:
-    """Its operand and its result pass through memory, and what comes after it reads anew."""
-    calls = [
-        call(read(A), write(B, new=True)),
-        call(read(B), write(C, new=True), kind="matmul"),
-        call(read(A), read(C), write(D, new=True)),
-    ]
-
-    assert kept(calls) == [[True, True], [True, True], [True, True, True]]
+KEPT = {
+    # Neither written nor read; the outer operands and the result remain.
+    "a temporary between two elementwise calls is fused away": (
+        [call(read(A), write(B, new=True)), call(read(B), write(C, new=True))],
+        [[True, False], [False, True]],
+    ),
+    # Only its reading inside the chain is saved.
+    "a value that backward needs is written all the same": (
+        [
+            call(read(A), write(B, new=True)),
+            call(read(B), write(C, new=True)),
+            call(read(B), write(D, new=True), part="backward"),
+        ],
+        [[True, True], [False, True], [True, True]],
+    ),
+    # Its operand and its result pass through memory, and what comes after it reads anew.
+    "a contraction ends a chain": (
+        [
+            call(read(A), write(B, new=True)),
+            call(read(B), write(C, new=True), kind="matmul"),
+            call(read(A), read(C), write(D, new=True)),
+        ],
+        [[True, True], [True, True], [True, True, True]],
+    ),
+    # As one kernel would.
+    "an operand that two calls of a chain read is read once": (
+        [call(read(A), write(B, new=True)), call(read(A), read(B), write(C, new=True))],
+        [[True, False], [False, False, True]],
+    ),
+    # Updated in place twice in a chain; what stays in memory is written although it was read.
+    "optimizer state is read once and written once": (
+        [
+            call(read(A), write(A), part="optimizer"),
+            call(read(A), read(B), write(A), part="optimizer"),
+            call(read(A), write(C, new=True), part="optimizer"),
+        ],
+        [[True, False], [False, True, True], [False, True]],
+    ),
+    # Fusion is about elementwise chains only.
+    "two contractions are never fused": (
+        [
+            call(read(A), write(B, new=True), kind="matmul"),
+            call(read(B), write(C, new=True), kind="matmul"),
+        ],
+        [[True, True]] * 2,
+    ),
+}
 
 
-def test_an_operand_that_two_calls_of_a_chain_read_is_read_once() -> None:
-    """As one kernel would."""
-    calls = [call(read(A), write(B, new=True)), call(read(A), read(B), write(C, new=True))]
+@pytest.mark.parametrize("case", KEPT.values(), ids=KEPT)
+def test_what_fusion_leaves_is_what_others_need(case: tuple[list[Call], list[list[bool]]]) -> None:
+    """Which accesses of each call remain."""
+    calls, kept = case
 
-    assert kept(calls) == [[True, False], [False, False, True]]
-
-
-def test_optimizer_state_is_read_once_and_written_once() -> None:
-    """Updated in place twice in a chain; what stays in memory is written although it was read."""
-    calls = [
-        call(read(A), write(A), part="optimizer"),
-        call(read(A), read(B), write(A), part="optimizer"),
-        call(read(A), write(C, new=True), part="optimizer"),
-    ]
-
-    assert kept(calls) == [[True, False], [False, True, True], [False, True]]
-
-
-def test_two_contractions_are_never_fused() -> None:
-    """Fusion is about elementwise chains only."""
-    calls = [
-        call(read(A), write(B, new=True), kind="matmul"),
-        call(read(B), write(C, new=True), kind="matmul"),
-    ]
-
-    assert kept(calls) == [[True, True]] * 2
+    assert survives(calls) == kept

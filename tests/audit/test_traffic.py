@@ -1,5 +1,7 @@
 """Bytes that single operators read and write, and the classic intensities."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -47,15 +49,6 @@ def test_a_layer_norm_moves_its_input_and_its_output() -> None:
     assert use.flops_per_byte == pytest.approx(0.5, rel=0.001)
 
 
-def test_attention_scores_fill_a_quarter_of_a_gibibyte() -> None:
-    """32 heads of 2048² scores in fp16."""
-    query = meta(32, 2048, 64, dtype=torch.float16)
-
-    use = only(audit_step(lambda: torch.bmm(query, query.transpose(1, 2))))
-
-    assert use.written_bytes == 256 * 2**20
-
-
 def test_the_scores_of_attention_have_60_flops_per_byte_and_all_of_eager_attention_30() -> None:
     """32 heads of 2048 × 64 in fp16: 17.2 GFLOP for 285 MB of scores, queries and keys."""
     query, key, value = (meta(32, 2048, 64, dtype=torch.float16) for _ in range(3))
@@ -85,44 +78,34 @@ def test_views_and_allocations_move_nothing() -> None:
     assert audit.views >= 6
 
 
-def test_a_broadcast_operand_is_read_as_it_is_stored() -> None:
-    """A row expanded to a matrix is still one row in memory."""
-    use = only(audit_step(lambda: meta(100, 10) + meta(10)))
-    expanded = only(audit_step(lambda: meta(100, 10) + meta(1, 10).expand(100, 10)))
-
-    assert use.read_bytes == expanded.read_bytes == 4 * (1000 + 10)
+ONE, OTHER = torch.ones(10), torch.ones(10)
+TABLE, ROWS = torch.ones(1000, 16), torch.arange(5)
 
 
-def test_a_tensor_given_twice_is_read_once() -> None:
-    """The square of a tensor."""
-    one = meta(10)
+@pytest.mark.parametrize(
+    ("compute", "read_bytes", "written_bytes"),
+    [
+        # A row that is expanded to a matrix is still one row in memory.
+        (lambda: meta(100, 10) + meta(10), 4 * (1000 + 10), 4 * 1000),
+        (lambda: meta(100, 10) + meta(1, 10).expand(100, 10), 4 * (1000 + 10), 4 * 1000),
+        # A tensor that is given twice is read once.
+        (lambda: ONE * ONE, 40, 40),
+        # An update in place reads and writes; overwriting does not read what was there.
+        (lambda: ONE.add_(OTHER), 80, 40),
+        (lambda: ONE.copy_(OTHER), 40, 40),
+        (ONE.zero_, 0, 40),
+        (lambda: torch.mul(OTHER, 2.0, out=ONE), 40, 40),
+        # A look-up reads the rows that it looks up, not the whole table.
+        (lambda: functional.embedding(ROWS, TABLE), 5 * 16 * 4 + 5 * 8, 5 * 16 * 4),
+    ],
+)
+def test_an_operator_reads_and_writes_what_it_must(
+    compute: Callable[[], Tensor], read_bytes: int, written_bytes: int
+) -> None:
+    """Each tensor once, as it is stored."""
+    use = only(audit_step(compute))
 
-    assert only(audit_step(lambda: one * one)).read_bytes == 40
-
-
-def test_an_update_in_place_reads_and_writes() -> None:
-    """Overwriting does not read what was there."""
-    one, other = torch.ones(10), torch.ones(10)
-
-    added = only(audit_step(lambda: one.add_(other)))
-    copied = only(audit_step(lambda: one.copy_(other)))
-    zeroed = only(audit_step(one.zero_))
-    filled = only(audit_step(lambda: torch.mul(other, 2.0, out=one)))
-
-    assert (added.read_bytes, added.written_bytes) == (80, 40)
-    assert (copied.read_bytes, copied.written_bytes) == (40, 40)
-    assert (zeroed.read_bytes, zeroed.written_bytes) == (0, 40)
-    assert (filled.read_bytes, filled.written_bytes) == (40, 40)
-
-
-def test_a_look_up_reads_the_rows_it_looks_up() -> None:
-    """Not the whole table."""
-    table, rows = torch.ones(1000, 16), torch.arange(5)
-
-    use = only(audit_step(lambda: functional.embedding(rows, table)))
-
-    assert use.read_bytes == 5 * 16 * 4 + 5 * 8
-    assert use.written_bytes == 5 * 16 * 4
+    assert (use.read_bytes, use.written_bytes) == (read_bytes, written_bytes)
 
 
 def test_a_fused_optimizer_reads_and_writes_its_four_tensors() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import nn
 
@@ -40,19 +41,40 @@ def apart(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
     return (student(BATCH) - teacher(BATCH)).square().mean()
 
 
-def test_a_teacher_that_runs_with_gradients_has_them_for_nothing() -> None:
-    """Its name tells it from the student, which is of the same class."""
-    assert unheld(apart) == {"Sequential-2": {"forward", "backward"}}
+def perceptual(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
+    """Without the teacher's backward the student learns nothing."""
+    return teacher(student(BATCH)).square().mean()
 
 
-def test_a_teacher_whose_weights_are_held_has_not() -> None:
-    """Both are trained."""
-    assert unheld(apart, both=True) == {}
+def frozen(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
+    """As it should be."""
+    teacher.requires_grad_(requires_grad=False)
+    return apart(student, teacher)
 
 
-def test_nor_one_that_the_students_gradients_pass() -> None:
-    """As a perceptual loss does: without its backward the student learns nothing."""
-    assert unheld(lambda student, teacher: teacher(student(BATCH)).square().mean()) == {}
+def adversarial(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
+    """What the teacher is given is what is learned."""
+    return student(BATCH).mean() + teacher(BATCH.clone().requires_grad_()).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "both", "marked"),
+    [
+        # Its name tells it from the student, which is of the same class.
+        (apart, False, {"Sequential-2": {"forward", "backward"}}),
+        (apart, True, {}),
+        (perceptual, False, {}),
+        (frozen, False, {}),
+        (adversarial, False, {}),
+    ],
+)
+def test_a_teacher_has_gradients_for_nothing_where_nobody_uses_them(
+    loss_of: Callable[[nn.Module, nn.Module], torch.Tensor],
+    both: bool,  # noqa: FBT001 pytest passes it by name
+    marked: dict[str, set[str]],
+) -> None:
+    """Nobody holds its weights, and nothing that it is given needs a gradient."""
+    assert unheld(loss_of, both=both) == marked
 
 
 def test_a_part_of_one_model_is_named_and_not_the_model() -> None:
@@ -80,26 +102,6 @@ def test_where_an_optimizer_holds_copies_nothing_is_said() -> None:
         optimizer.step()
 
     assert not any(row.unheld for row in audit_step(step).operators)
-
-
-def test_nor_one_that_runs_without() -> None:
-    """Frozen as it should be."""
-
-    def quiet(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
-        teacher.requires_grad_(requires_grad=False)
-        return apart(student, teacher)
-
-    assert unheld(quiet) == {}
-
-
-def test_nor_one_whose_input_is_what_is_learned() -> None:
-    """As an adversarial example is."""
-    given = BATCH.clone().requires_grad_()
-
-    def learned(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
-        return student(BATCH).mean() + teacher(given).mean()
-
-    assert unheld(learned) == {}
 
 
 def test_where_no_optimizer_steps_nothing_is_said() -> None:

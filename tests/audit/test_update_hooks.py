@@ -1,5 +1,6 @@
 """Hooks around updates, taken away in the middle of one."""
 
+import pytest
 import torch
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
@@ -14,17 +15,32 @@ def hooks() -> tuple[list[int], list[int]]:
     return list(before), list(torch_optimizer._global_optimizer_post_hooks)
 
 
-def test_an_audit_that_ends_amid_an_update_leaves_the_training_alone() -> None:
-    """A loop that runs unchanged hears of a step's end in a hook of the update itself."""
+@pytest.mark.parametrize("begins_inside", [False, True])
+def test_an_audit_that_ends_amid_an_update_leaves_the_training_alone(
+    begins_inside: bool,  # noqa: FBT001 pytest passes it by name
+) -> None:
+    """A loop that runs unchanged hears of a step's end in a hook of the update itself.
+
+    Its forward may be in the update's closure: then the audit begins there.
+    """
     others = hooks()
     model = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     audit = Audit(model)
     handle = register_optimizer_step_post_hook(lambda *_: audit.__exit__())
-    try:
+
+    def forward_and_backward() -> torch.Tensor:
         audit.__enter__()
-        model(torch.ones(3, 4)).sum().backward()
-        optimizer.step()
+        loss = model(torch.ones(3, 4)).sum()
+        loss.backward()
+        return loss
+
+    try:
+        if begins_inside:
+            optimizer.step(forward_and_backward)
+        else:
+            forward_and_backward()
+            optimizer.step()
     finally:
         handle.remove()
     audit.release()
@@ -41,28 +57,5 @@ def test_an_audit_that_ends_between_updates_leaves_no_hook() -> None:
     with Audit(model):
         model(torch.ones(3, 4)).sum().backward()
         torch.optim.SGD(model.parameters(), 0.1).step()
-
-    assert hooks() == others
-
-
-def test_an_audit_that_begins_in_the_closure_of_an_update_leaves_the_training_alone() -> None:
-    """Its forward is there, and its end comes in a hook of the same update."""
-    others = hooks()
-    model = nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    audit = Audit(model)
-    handle = register_optimizer_step_post_hook(lambda *_: audit.__exit__())
-
-    def closure() -> torch.Tensor:
-        audit.__enter__()
-        loss = model(torch.ones(3, 4)).sum()
-        loss.backward()
-        return loss
-
-    try:
-        optimizer.step(closure)
-    finally:
-        handle.remove()
-    audit.release()
 
     assert hooks() == others

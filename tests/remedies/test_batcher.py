@@ -502,7 +502,7 @@ def scalar(requests: list[int]) -> torch.Tensor:
         (refuses, ValueError, "[1, 2]"),
         (none, BatchFailedError, "NoneType"),
         (number, BatchFailedError, "int"),
-        (scalar, BatchFailedError, "Tensor"),
+        (scalar, TypeError, "0-d tensor"),
     ],
 )
 def test_whatever_a_model_function_does_its_callers_are_told_and_the_next_batch_runs(

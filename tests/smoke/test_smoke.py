@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -61,52 +62,60 @@ def test_a_loss_comparison_leaves_the_random_state_as_it_was() -> None:
     assert torch.equal(torch.rand(1), expected)
 
 
-def test_losses_that_differ_are_told_with_the_tolerance() -> None:
-    """2 and 2.1: the numbers, their distance and what was allowed."""
-    failed = failure(lambda: assert_close_loss(lambda b: 2.0, lambda b: 2.1, None))
+def drops(batch: torch.Tensor) -> torch.Tensor:
+    """Functional dropout, which is in no module."""
+    return torch.nn.functional.dropout(batch, 0.5).abs().sum()
 
-    assert "step_a gives loss 2, step_b 2.1: they differ by 0.1" in failed.saw
-    assert "drew the same random numbers, or none" in failed.saw
-    assert "same weights" in failed.do
+
+def drops_twice(batch: torch.Tensor) -> torch.Tensor:
+    """The same after other random numbers."""
+    torch.nn.functional.dropout(batch, 0.5)
+    return drops(batch)
+
+
+@pytest.mark.parametrize(
+    ("step_a", "step_b", "saw", "do"),
+    [
+        # The numbers, their distance and what was allowed.
+        (
+            lambda b: 2.0,
+            lambda b: 2.1,
+            "step_a gives loss 2, step_b 2.1: they differ by 0.1, more than atol=1e-06",
+            "same weights",
+        ),
+        # With both probabilities, and the way out.
+        (
+            loss_of(model_with(0.1)),
+            loss_of(model_with(0.5)),
+            "step_a has dropout p=0.1 (1 ×), step_b dropout p=0.5 (1 ×)",
+            "model.eval()",
+        ),
+        # Train against eval is named, too.
+        (
+            loss_of(model_with(0.5)),
+            loss_of(model_with(0.5).eval()),
+            "step_b no dropout module that is on",
+            "same mode",
+        ),
+        # Dropout in another order is recognised by its random numbers.
+        (drops, drops_twice, "drew different random numbers", "kernel of random draws"),
+        # NaN is no loss, even twice.
+        (lambda b: math.nan, lambda b: math.nan, "must be finite", "set_detect_anomaly"),
+    ],
+)
+def test_losses_that_differ_are_told_with_what_may_be_the_reason(
+    step_a: Step, step_b: Step, saw: str, do: str
+) -> None:
+    """And with what to do."""
+    failed = failure(lambda: assert_close_loss(step_a, step_b, BATCH))
+
+    assert saw in failed.saw
+    assert do in failed.do
 
 
 def test_a_loss_within_the_tolerance_passes() -> None:
     """The edge is inside."""
     assert_close_loss(lambda b: 2.0, lambda b: 2.5, None, rtol=0.25, atol=0.0)
-
-
-def test_different_dropout_is_named() -> None:
-    """With both probabilities, and the way out."""
-    a, b = model_with(0.1), model_with(0.5)
-
-    failed = failure(lambda: assert_close_loss(loss_of(a), loss_of(b), BATCH))
-
-    assert "step_a has dropout p=0.1 (1 ×), step_b dropout p=0.5 (1 ×)" in failed.saw
-    assert "model.eval()" in failed.do
-
-
-def test_a_model_in_eval_mode_has_no_dropout_that_is_on() -> None:
-    """Train against eval is named, too."""
-    a, b = model_with(0.5), model_with(0.5).eval()
-
-    failed = failure(lambda: assert_close_loss(loss_of(a), loss_of(b), BATCH))
-
-    assert "step_b no dropout module that is on" in failed.saw
-
-
-def test_dropout_in_another_order_is_recognised_by_its_random_numbers() -> None:
-    """Functional dropout is in no module; the random state tells."""
-
-    def drops(batch: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.dropout(batch, 0.5).abs().sum()
-
-    def drops_twice(batch: torch.Tensor) -> torch.Tensor:
-        torch.nn.functional.dropout(batch, 0.5)
-        return drops(batch)
-
-    failed = failure(lambda: assert_close_loss(drops, drops_twice, BATCH))
-
-    assert "drew different random numbers" in failed.saw
 
 
 def test_a_step_that_trains_is_recognised() -> None:
@@ -125,13 +134,6 @@ def test_a_step_that_trains_is_recognised() -> None:
 
     assert "A second call of step_a" in failed.saw
     assert "copy.deepcopy" in failed.do
-
-
-def test_losses_that_are_not_finite_never_agree() -> None:
-    """NaN is no loss, even twice."""
-    nan = float("nan")
-
-    assert "must be finite" in failure(lambda: assert_close_loss(*[lambda b: nan] * 2, None)).saw
 
 
 def test_a_step_without_a_loss_is_refused() -> None:

@@ -13,16 +13,14 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer
 
-from trainperf.audit.nested import walker
+from trainperf.audit.nested import walk
 from trainperf.audit.operator_call import Site
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.artifacts.memory import Category
-
-
-tensors_within = walker(Tensor)
-"""The tensors in nested mappings and sequences, as an optimizer's state is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,17 +76,16 @@ class Allocations:
         """
         numbers: set[int] = set()
         for tensor in tensors:
-            if tensor.layout is not torch.strided or tensor.device.type == "meta":
+            local, (key, size) = local_of(tensor), memory_of(tensor)
+            if not size or local.layout is not torch.strided:
                 continue
-            key, storage = storage_of(tensor), tensor.untyped_storage()
             number = len(self._made)
             if key not in self._alive:
                 module, line = (None, None) if site is None else (site.module, site.line)
-                self._made.append(
-                    Allocation(size_bytes=storage.nbytes(), part=part, module=module, line=line)
-                )
+                self._made.append(Allocation(size_bytes=size, part=part, module=module, line=line))
                 self._events.append(number)
-                self._alive[key] = (number, weakref.ref(storage, partial(self._freed, key, number)))
+                freed = partial(self._freed, key, number)
+                self._alive[key] = (number, weakref.ref(local.untyped_storage(), freed))
             numbers.add(self._alive[key][0])
         return numbers
 
@@ -117,8 +114,8 @@ class Allocations:
         most[id(optimizer)] = max(most.get(id(optimizer), 0), size_bytes)
         self._gradients |= gradients
         # State that is older than the step is not followed.
-        strided = (t for t in tensors_within(optimizer.state) if t.layout is torch.strided)
-        states = (self._alive.get(storage_of(each)) for each in strided)
+        tensors = walk(optimizer.state, Tensor)
+        states = (self._alive.get(memory_of(tensor)[0]) for tensor in tensors)
         self._states |= {alive[0] for alive in states if alive is not None}
 
     def use(self) -> MemoryUse:
@@ -171,6 +168,26 @@ def gradients(model: nn.Module) -> Iterator[Tensor]:
     return (p.grad for p in model.parameters() if p.grad is not None)
 
 
-def storage_of(tensor: Tensor) -> int:
-    """Identity of the memory behind a tensor, as long as it lives."""
-    return int(tensor.untyped_storage()._cdata)  # noqa: SLF001 the only identity of a storage
+def local_of(tensor: Tensor) -> Tensor:
+    """The part of a distributed tensor that is here; any other tensor itself."""
+    local: Tensor = getattr(tensor, "_local_tensor", tensor)
+    return local
+
+
+def memory_of(tensor: Tensor) -> tuple[int, int]:
+    """Identity of the memory behind a tensor, as long as it lives, and its bytes; views share it.
+
+    0 for what stands for a tensor without its data, as compilers leave some behind.
+    """
+    local = local_of(tensor)
+    if local.device.type == "meta" or isinstance(local, FakeTensor) or is_lazy(local):
+        return id(local), 0
+    if local.layout is not torch.strided:
+        return id(local), local.numel() * local.element_size()
+    try:
+        storage = local.untyped_storage()
+        size = storage.nbytes()
+    except NotImplementedError:  # of a wrapper, as in `vmap`: the data is another tensor's
+        return id(local), 0
+    # Another compiler's stand-in has a symbol for its size.
+    return int(storage._cdata), size if isinstance(size, int) else 0  # noqa: SLF001 no other identity

@@ -16,6 +16,7 @@ import torch
 from trainperf.accelerators import accelerator_of
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.machine.surroundings import cpu_model
 
 
 SOURCE = "measured on this machine: the best of several large products, copies and sums"
@@ -32,9 +33,6 @@ BUDGET_S = 0.6
 """For a measurement; what it allocates and repeats at least comes on top, some tenths of a second.
 
 Four times as long found the same peaks, within 1 %."""
-
-_ROUNDS = 2
-"""So that a moment in which others use the machine does not hit all runs of one kind."""
 
 
 def chip_here(device: torch.device) -> Chip:
@@ -57,8 +55,18 @@ def probe(device: torch.device, *, budget_s: float = BUDGET_S) -> Chip:
         device: Where to measure.
         budget_s: For all of it; less of it is a worse best.
     """
+    names = [*PRECISIONS, *(["tf32"] if accelerator_of(device).has_tf32 else [])]
+    each_s = budget_s / (len(names) + 2)
     with torch.no_grad():
-        return best_of([_measure(device, budget_s / _ROUNDS) for _ in range(_ROUNDS)])
+        return Chip(
+            name=device_name(device),
+            flops_per_s={name: _product(name, device, each_s) for name in names},
+            memory_bytes_per_s=_bandwidth(device, each_s),
+            link_bytes_per_s=None,
+            launch_s=_launch(device, each_s),
+            product_s=_small_products_s() if device.type == "cpu" else {},
+            source=SOURCE,
+        )
 
 
 def best_of(chips: Sequence[Chip]) -> Chip:
@@ -79,20 +87,6 @@ def _of_each(
     """The best value of each key that any of them has."""
     names = dict.fromkeys(name for named in figures for name in named)
     return {name: best(named[name] for named in figures if name in named) for name in names}
-
-
-def _measure(device: torch.device, budget_s: float) -> Chip:
-    names = [*PRECISIONS, *(["tf32"] if accelerator_of(device).has_tf32 else [])]
-    each_s = budget_s / (len(names) + 2)
-    return Chip(
-        name=device_name(device),
-        flops_per_s={name: _product(name, device, each_s) for name in names},
-        memory_bytes_per_s=_bandwidth(device, each_s),
-        link_bytes_per_s=None,
-        launch_s=_launch(device, each_s),
-        product_s=_small_products_s() if device.type == "cpu" else {},
-        source=SOURCE,
-    )
 
 
 @contextmanager
@@ -172,7 +166,9 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 def device_name(device: torch.device) -> str:
     """As the driver or the operating system calls it; what the table of chips is asked for."""
-    return cpu_name() if device.type == "cpu" else accelerator_of(device).name()
+    if device.type == "cpu":
+        return cpu_model() or platform.machine()
+    return accelerator_of(device).name()
 
 
 def cache_bytes(device: torch.device) -> int | None:
@@ -186,13 +182,6 @@ def computing(kinds: Iterable[str]) -> str:
     """Of the device types that a step used, the one that computed: an accelerator before a CPU."""
     others = sorted(set(kinds) - {"cpu"})
     return others[0] if others else "cpu"
-
-
-def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's model, with its architecture where the system does not say."""
-    lines = info.read_text().splitlines() if info.is_file() else []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, "") or platform.processor() or platform.machine()
 
 
 def cpu_cache_bytes(cpus: Path) -> int | None:

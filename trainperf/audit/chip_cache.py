@@ -40,13 +40,6 @@ PROBES = 3
 """Runs after which the machine is no longer measured: one of them probably found it idle."""
 
 
-class CachedChip(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one machine, in one file of the cache directory."""
-
-    probes: int
-    chip: Chip
-
-
 def note_chip(run: Path, *, measure: bool) -> None:
     """Write the limits of an audited run's chip into its directory, after the fit.
 
@@ -77,22 +70,18 @@ def chip_for(audit: StepAudit, *, measure: bool, budget_s: float = BUDGET_S) -> 
         measure: Whether there is time for a benchmark.
         budget_s: Of the benchmark.
     """
-    device = torch.device(audit.device)
+    device, file = torch.device(audit.device), cache_file(audit.device_name)
     if audit.device != "cpu" and chip_of(audit.device_name) is not None:
         return chip_here(device) if measure else None
-    file = cache_file(audit.device_name)
-    cached = _load(file)
-    probes, chips = (cached.probes, [cached.chip]) if cached else (0, [])
-    if measure and probes < PROBES:
+    chips = _load(file)
+    if measure and len(chips) < PROBES:
         chips.append(probe(device, budget_s=budget_s))
-        probes += 1
     if not chips:
         return None
     if audit.device == "cpu":
-        chips.append(reached(audit))
-    best = best_of(chips)
-    _save(CachedChip(probes=probes, chip=best), file)
-    return best
+        chips[0] = best_of([chips[0], reached(audit)])
+    _save(chips, file)
+    return best_of(chips)
 
 
 def reached(audit: StepAudit) -> Chip:
@@ -118,23 +107,24 @@ def cache_file(device_name: str) -> Path:
     name = re.sub(r"[^a-z0-9.+]+", "-", what.lower())
     users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     # The directory's name changes when a measurement is added: files without it are not read.
-    return Path(os.environ.get(CACHE) or users / "trainperf") / "chips-2" / f"{name}.json"
+    return Path(os.environ.get(CACHE) or users / "trainperf") / "chips-3" / f"{name}.json"
 
 
 def _fastest(work: Iterable[tuple[int, OperatorUse]]) -> float:
     return max((amount / use.host_s for amount, use in work), default=0.0)
 
 
-def _load(file: Path) -> CachedChip | None:
+def _load(file: Path) -> list[Chip]:
+    """The chip as each probe found it."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=CachedChip)
+        return msgspec.json.decode(file.read_bytes(), type=list[Chip])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None  # measured again
+        return []  # measured again
 
 
-def _save(cached: CachedChip, file: Path) -> None:
+def _save(chips: list[Chip], file: Path) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, msgspec.json.encode(cached) + b"\n")
+        write_atomically(file, msgspec.json.encode(chips) + b"\n")
     except OSError:
         return  # measured again by the next run; this one has its figures

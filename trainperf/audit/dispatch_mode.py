@@ -210,11 +210,7 @@ def _allows_tf32(convolves: bool) -> bool:  # noqa: FBT001 one caller
     newer = getattr(older, "conv", None) if convolves else older
     # Reading the older switch is an error once the newer one was set.
     chosen = getattr(newer, "fp32_precision", None)
-    if chosen is None:
-        return bool(older.allow_tf32)
-    if chosen == "none":
-        chosen = getattr(torch.backends, "fp32_precision", "none")
-    return bool(chosen == "tf32")
+    return bool(older.allow_tf32) if chosen is None else bool(chosen == "tf32")
 
 
 def _devices(given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> set[str]:

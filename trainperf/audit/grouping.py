@@ -124,48 +124,42 @@ def memory_traffic(calls: Sequence[Call], cache_bytes: int | None) -> Traffic:
     return cache.traffic
 
 
-@dataclass(slots=True)
-class _CachedStorage:
-    size: int = 0
-    dirty: int = 0
-    writer: tuple[int, int] = (0, 0)
-    """Call and access that the write-back is charged to."""
-
-
 class _Cache:
     """Least recently used goes first; a write reaches memory when it goes."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity, self._used = capacity, 0
-        self._entries: OrderedDict[int, _CachedStorage] = OrderedDict()
+        self._kept: OrderedDict[int, int] = OrderedDict()
+        """Storage to what is cached of it."""
+        self._written: dict[int, tuple[int, tuple[int, int]]] = {}
+        """Storage to what was cached of its last write, and the call and access of that."""
         self.traffic: Traffic = []
         """Of the present pass: a write-back may belong to a write of the pass before."""
 
     def touch(self, access: Access, place: tuple[int, int]) -> None:
         """Make it the most recent; charge what of it was not cached, or of a write does not fit."""
-        entry = self._entries.pop(access.storage, None) or _CachedStorage()
-        fitting, cached = min(access.size_bytes, self._capacity), entry.size
-        entry.size = max(cached, fitting)
-        self._entries[access.storage] = entry
-        self._used += entry.size - cached
-        while self._used > self._capacity:
-            self._evict()
+        fitting, cached = min(access.size_bytes, self._capacity), self._kept.pop(access.storage, 0)
+        dirty, writer = self._written.pop(access.storage, (0, place))
+        self._charge(writer, dirty - cached)
         if access.writes:
-            entry.writer, entry.dirty = place, max(entry.dirty, fitting)
-            cached = fitting
-        call, at = place
-        self.traffic[call][at] += max(0, access.size_bytes - cached)
+            self._charge(place, access.size_bytes - fitting)
+            self._written[access.storage] = max(fitting, min(dirty, cached)), place
+        else:
+            self._charge(place, access.size_bytes - cached)
+            self._written[access.storage] = min(dirty, cached), writer
+        self._kept[access.storage] = max(cached, fitting)
+        self._used += self._kept[access.storage] - cached
+        while self._used > self._capacity:
+            storage, size = self._kept.popitem(last=False)
+            left = max(0, size - (self._used - self._capacity))
+            self._used -= size - left
+            if left:
+                self._kept[storage] = left
+                self._kept.move_to_end(storage, last=False)
 
-    def _evict(self) -> None:
-        storage, oldest = next(iter(self._entries.items()))
-        gone = min(self._used - self._capacity, oldest.size)
-        oldest.size -= gone
-        self._used -= gone
-        call, at = oldest.writer
-        self.traffic[call][at] += max(0, oldest.dirty - oldest.size)
-        oldest.dirty = min(oldest.dirty, oldest.size)
-        if not oldest.size:
-            del self._entries[storage]
+    def _charge(self, place: tuple[int, int], size: int) -> None:
+        call, at = place
+        self.traffic[call][at] += max(0, size)
 
 
 _FUSED = ("pointwise", "copy")

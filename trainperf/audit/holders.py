@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
-from trainperf.audit.allocations import storage_of
+from trainperf.audit.allocations import memory_of
 from trainperf.audit.stack_frames import filled, filled_in, frames
 from trainperf.core.artifacts.memory import Holder
 
@@ -120,23 +119,11 @@ def _graph_number(element: object) -> int:
 
 
 def _memory(element: Any) -> tuple[int, int]:  # noqa: ANN401 a tensor or an array
-    """Identity and size of the memory behind an element; views share it.
-
-    0 for what stands for a tensor without its data, as compilers leave some behind.
-    """
+    """Identity and size of the memory behind an element; views share it."""
     if not isinstance(element, Tensor):
         whole = element.base if isinstance(element.base, np.ndarray) else element
         return id(whole), whole.nbytes
-    if element.device.type == "meta" or isinstance(element, FakeTensor):
-        return id(element), 0
-    if element.layout is not torch.strided:
-        return id(element), element.numel() * element.element_size()
-    try:
-        size = element.untyped_storage().nbytes()
-    except NotImplementedError:  # of a wrapper, as in `vmap`: the data is another tensor's
-        return id(element), 0
-    # Another compiler's stand-in has a symbol for its size.
-    return storage_of(element), size if isinstance(size, int) else 0
+    return memory_of(element)
 
 
 def _holder(gathered: _Gathered, line_of: Callable[[int], str | None]) -> Holder:

@@ -12,10 +12,9 @@ from timeit import repeat
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.dropout import _DropoutNd
 
 from trainperf.accelerators import accelerator_of
-from trainperf.audit.allocations import storage_of
+from trainperf.audit.allocations import memory_of
 from trainperf.audit.nested import tensors
 from trainperf.core.machine.clocks import monotonic_ns
 
@@ -41,27 +40,17 @@ def in_train_mode(model: nn.Module) -> Counter[str]:
 
 
 def _reads_mode(part: nn.Module) -> bool:
-    if isinstance(part, _DropoutNd):
-        return part.p > 0
+    """Whether its own forward drops something by its mode, with a probability that is not 0."""
     if isinstance(part, _NormBase):
         return part.running_mean is not None
-    if isinstance(part, nn.RNNBase):
-        return bool(part.dropout > 0) and part.num_layers > 1
-    if isinstance(part, nn.MultiheadAttention):
-        return bool(part.dropout > 0)
-    if type(part).__module__.startswith("torch."):
-        return isinstance(part, nn.RReLU)
-    return _drops(part)
-
-
-def _drops(part: nn.Module) -> bool:
-    """Whether its own forward drops something by its mode, with a probability that is not 0."""
     code = getattr(inspect.unwrap(type(part).forward), "__code__", None)
     names = () if code is None else (*code.co_names, *code.co_varnames)
     if "training" not in names or not any("drop" in name.lower() for name in names):
         return False
     held = {**vars(part), **dict(part.named_children())}
-    given = (getattr(value, "p", value) for name, value in held.items() if "drop" in name.lower())
+    # Torch's own `Dropout` has its probability as `p`.
+    named = [value for name, value in held.items() if name == "p" or "drop" in name.lower()]
+    given = [getattr(value, "p", value) for value in named]
     rates = [rate for rate in given if type(rate) in (int, float)]
     return not rates or max(rates) > 0
 
@@ -91,9 +80,9 @@ def graph_size(output: object) -> GraphSize | None:
         leaf = getattr(node, "variable", None)
         if leaf is None:
             computing += 1
-            kept |= {storage_of(each): each.untyped_storage().nbytes() for each in _saved(node)}
+            kept |= dict(map(memory_of, _saved(node)))
         else:
-            parameters.add(storage_of(leaf))
+            parameters.add(memory_of(leaf)[0])
         further = {next_ for next_, _ in node.next_functions if next_ is not None} - nodes
         nodes |= further
         waiting += further
@@ -109,8 +98,7 @@ def _saved(node: object) -> Iterator[Tensor]:
         except RuntimeError:  # written over since, or given up: it cannot be read any more
             continue
         for each in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(each, Tensor) and each.layout is torch.strided:
-                yield each
+            yield from (each,) if isinstance(each, Tensor) else ()
 
 
 def generator_state(device: torch.device) -> Tensor:

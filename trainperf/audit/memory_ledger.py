@@ -18,7 +18,8 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from trainperf.accelerators import accelerator_of
-from trainperf.audit.allocations import Allocations, gradients, storage_of, tensors_within
+from trainperf.audit.allocations import Allocations, gradients, memory_of
+from trainperf.audit.nested import walk
 from trainperf.audit.step import Audit
 from trainperf.core.artifacts.memory import Category, MemoryLedger, ModuleActivations
 from trainperf.core.machine.limits import memory_bytes
@@ -128,14 +129,9 @@ def storages(trained: Trained) -> set[int]:
 def _bytes(tensors: Iterable[Tensor], counted: set[int]) -> int:
     """Size of the storages not counted before; adds them to *counted*."""
     total = 0
-    for tensor in tensors:
-        # The part of a distributed tensor that is here.
-        local: Tensor = getattr(tensor, "_local_tensor", tensor)
-        if local.layout is not torch.strided:
-            total += local.numel() * local.element_size()
-        elif not is_lazy(tensor) and storage_of(local) not in counted:
-            counted.add(storage_of(local))
-            total += local.untyped_storage().nbytes()
+    for identity, size in map(memory_of, tensors):
+        total += 0 if identity in counted else size
+        counted.add(identity)
     return total
 
 
@@ -147,5 +143,5 @@ def _states(optimizers: Sequence[Optimizer], counted: set[int]) -> dict[str, int
         sizes["master weights"] += _bytes(stepped, counted)
         for state in optimizer.state.values():
             for name, value in state.items() if isinstance(state, Mapping) else ():
-                sizes[str(name)] += _bytes(tensors_within(value), counted)
+                sizes[str(name)] += _bytes(walk(value, Tensor), counted)
     return {name: size for name, size in sizes.items() if size}

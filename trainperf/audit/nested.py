@@ -1,6 +1,6 @@
 """Objects of one kind inside nested containers: tensors of a batch, loaders of a mapping."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 import torch
@@ -9,27 +9,24 @@ import torch
 T = TypeVar("T")
 
 
-def walker(*kinds: type[T], attributes: bool = False) -> Callable[[object], Iterator[T]]:
-    """A function that finds what is of *kinds* in nested mappings, lists and tuples.
+def walk(value: object, *kinds: type[T], attributes: bool = False) -> Iterator[T]:
+    """What is of *kinds* in nested mappings, lists and tuples; it is not looked into.
 
     Args:
-        kinds: What is yielded, and not looked into.
+        value: Where to look.
+        kinds: What is yielded.
         attributes: Whether objects with attributes are looked into as well.
     """
-
-    def walk(value: object) -> Iterator[T]:
-        if isinstance(value, kinds):
-            yield value
-        elif isinstance(value, Mapping):
-            for inner in value.values():
-                yield from walk(inner)
-        elif isinstance(value, list | tuple):
-            for inner in value:
-                yield from walk(inner)
-        elif attributes and hasattr(value, "__dict__") and not callable(value):
-            yield from walk(vars(value))
-
-    return walk
+    if isinstance(value, kinds):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from walk(inner, *kinds, attributes=attributes)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from walk(inner, *kinds, attributes=attributes)
+    elif attributes and hasattr(value, "__dict__") and not callable(value):
+        yield from walk(vars(value), *kinds, attributes=attributes)
 
 
 def tensors_in(value: object) -> list[torch.Tensor]:
@@ -43,5 +40,6 @@ def tensors_in(value: object) -> list[torch.Tensor]:
     return [tensor for inner in value for tensor in tensors_in(inner)]
 
 
-tensors: Callable[[object], Iterable[torch.Tensor]] = walker(torch.Tensor, attributes=True)
-"""The tensors in a batch of nested mappings, sequences and objects with attributes."""
+def tensors(value: object) -> Iterator[torch.Tensor]:
+    """The tensors in a batch of nested mappings, sequences and objects with attributes."""
+    return walk(value, torch.Tensor, attributes=True)

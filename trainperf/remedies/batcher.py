@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -27,15 +26,23 @@ Answer = TypeVar("Answer")
 _CLOSED = "the batcher is closed: submit() only inside of `async with DynamicBatcher(…)`"
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Queued(Generic[Request, Answer]):
     """A request, and the future that its caller waits for."""
 
-    number: int
     request: Request
     key: Hashable
-    arrived_s: float
     answer: "asyncio.Future[Answer]"
+    accepted_s: float = 0.0
+
+    def settle(self, answer: Answer | BaseException) -> None:
+        """Give the caller its answer or error, unless it has one or was cancelled."""
+        if self.answer.done():
+            return
+        if isinstance(answer, BaseException):
+            self.answer.set_exception(_raisable(answer))
+        else:
+            self.answer.set_result(answer)
 
 
 class DynamicBatcher(Generic[Request, Answer]):
@@ -94,28 +101,27 @@ class DynamicBatcher(Generic[Request, Answer]):
         self._run, self._key = run, key
         self._max_batch_size, self._max_wait_s = max_batch_size, max_wait_s
         self._max_pending = max_pending
-        # Ordered dictionaries: the first goes, and any that is cancelled, at the same small cost.
-        self._groups: dict[Hashable, OrderedDict[int, _Queued[Request, Answer]]] = {}
-        self._blocked: OrderedDict[int, _Queued[Request, Answer]] = OrderedDict()
-        self._running: list[_Queued[Request, Answer]] | None = None
-        self._pending = self._numbered = 0
-        self._accepting = self._closed = False
+        # Ordered sets: the first goes, and any that is cancelled, at the same small cost.
+        self._blocked: dict[_Queued[Request, Answer], None] = {}
+        self._queue: dict[_Queued[Request, Answer], None] = {}
+        self._running: list[_Queued[Request, Answer]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
         self._alarm: asyncio.TimerHandle | None = None
-        self._idle = asyncio.Event()
+        self._advanced = asyncio.Event()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trainperf-batcher")
 
     @property
     def pending(self) -> int:
         """Requests whose batch has not started; at most *max_pending*."""
-        return self._pending
+        return len(self._queue)
 
     async def __aenter__(self) -> Self:
         if self._loop is not None or self._closed:
             raise ConfigError("this batcher was open or closed before: make a new one")
         # The thread starts here: where none can be started, the owner is told and no caller waits.
         self._worker.submit(int)
-        self._loop, self._accepting = asyncio.get_running_loop(), True
+        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(
@@ -143,28 +149,31 @@ class DynamicBatcher(Generic[Request, Answer]):
                 what cannot be handed on (`SystemExit`, `StopIteration`, …): its cause.
             Exception: Whatever *run* raised, the same object for all callers of the batch.
         """
-        loop = self._open_loop()
+        loop = asyncio.get_running_loop()
+        if self._loop is None or self._closed:
+            raise BatcherClosedError(_CLOSED)
+        if loop is not self._loop:
+            raise ConfigError(
+                "submit() from another event loop than the batcher's: use "
+                "asyncio.run_coroutine_threadsafe(batcher.submit(request), its_loop)"
+            )
         key = None if self._key is None else self._key(request)
         hash(key)  # refused here, before it is queued
-        if self._pending >= self._max_pending and not wait:
+        if self.pending >= self._max_pending and not wait:
             raise BatcherFullError(
-                f"{self._pending} requests are queued (max_pending): turn this one away, retry "
+                f"{self.pending} requests are queued (max_pending): turn this one away, retry "
                 "later, or submit(…, wait=True)"
             )
-        self._numbered += 1
-        entry: _Queued[Request, Answer] = _Queued(
-            number=self._numbered,
-            request=request,
-            key=key,
-            arrived_s=loop.time(),
-            answer=loop.create_future(),
-        )
-        self._blocked[entry.number] = entry
+        entry: _Queued[Request, Answer] = _Queued(request, key, loop.create_future())
+        self._blocked[entry] = None
         self._advance()
         try:
             return await entry.answer
         finally:
-            self._forget(entry)
+            # It leaves with an answer, or cancelled while it waited.
+            self._blocked.pop(entry, None)
+            self._queue.pop(entry, None)
+            self._advance()
 
     async def close(self, *, drain: bool = True) -> None:
         """Accept nothing more; return when no accepted request is left.
@@ -177,129 +186,73 @@ class DynamicBatcher(Generic[Request, Answer]):
                 at once; a batch that runs is left to its end, which nobody waits for but Python
                 when it exits.
         """
-        self._accepting, self._closed = False, True
-        refused = list(self._blocked.values())
+        self._closed = True
+        refused = [*self._blocked]
         self._blocked.clear()
         if not drain:
-            refused += [entry for group in self._groups.values() for entry in group.values()]
-            refused += self._running or ()
-            self._groups.clear()
-            self._pending = 0
+            refused += [*self._queue, *self._running]
+            self._queue.clear()
         for entry in refused:
-            _fail(entry, BatcherClosedError(_CLOSED))
+            entry.settle(BatcherClosedError(_CLOSED))
         self._advance()
-        while drain and (self._pending or self._running is not None):
-            self._idle.clear()
-            await self._idle.wait()
+        while drain and (self._queue or self._running):
+            self._advanced.clear()
+            await self._advanced.wait()
         self._worker.shutdown(wait=False)
-
-    def _open_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None or not self._accepting:
-            raise BatcherClosedError(_CLOSED)
-        if asyncio.get_running_loop() is not self._loop:
-            raise ConfigError(
-                "submit() from another event loop than the batcher's: use "
-                "asyncio.run_coroutine_threadsafe(batcher.submit(request), its_loop)"
-            )
-        return self._loop
-
-    def _forget(self, entry: _Queued[Request, Answer]) -> None:
-        """Its caller is leaving: with an answer, or cancelled while it waited."""
-        self._blocked.pop(entry.number, None)
-        group = self._groups.get(entry.key)
-        if group is not None and group.pop(entry.number, None) is not None:
-            self._pending -= 1
-            if not group:
-                del self._groups[entry.key]  # or keys that never come again would pile up
-            self._advance()
 
     # -- callbacks of the event loop: there is no task that could die or be cancelled ----------
 
     def _advance(self) -> None:
         """Admit requests, start the batch that is due, or set the alarm for the next one."""
+        self._advanced.set()
         if self._alarm is not None:
             self._alarm.cancel()
-            self._alarm = None
-        loop = self._loop
-        while loop is not None:
-            self._admit(loop.time())
-            if self._running is not None or not self._groups:
-                break
-            due_s, _, key = min(map(self._due, self._groups.items()))
-            if due_s > loop.time():
-                self._alarm = loop.call_at(due_s, self._advance)
-                break
-            batch = self._take(key)
-            if batch:
-                self._start(batch)
-        if not self._pending and self._running is None:
-            self._idle.set()
-
-    def _admit(self, now_s: float) -> None:
-        """Queue as many of those who wait for a place as there are places, the first first."""
-        while self._blocked and self._pending < self._max_pending:
-            _, entry = self._blocked.popitem(last=False)
+        while self._blocked and len(self._queue) < self._max_pending:
+            entry = next(iter(self._blocked))
+            del self._blocked[entry]
+            entry.accepted_s = entry.answer.get_loop().time()
+            self._queue[entry] = None
+        groups: dict[Hashable, list[_Queued[Request, Answer]]] = {}
+        for entry in () if self._running else self._queue:
             if not entry.answer.done():
-                entry.arrived_s = now_s
-                self._groups.setdefault(entry.key, OrderedDict())[entry.number] = entry
-                self._pending += 1
+                groups.setdefault(entry.key, []).append(entry)
+        if not groups:
+            return
+        batch, loop = min(groups.values(), key=self._due_s), entry.answer.get_loop()
+        if self._due_s(batch) > loop.time():
+            self._alarm = loop.call_at(self._due_s(batch), self._advance)
+            return
+        self._running = batch[: self._max_batch_size]
+        for entry in self._running:
+            del self._queue[entry]
+        requests = [entry.request for entry in self._running]
+        work = self._worker.submit(lambda: _answers(self._run, requests))
+        work.add_done_callback(partial(self._hand_back, loop))
+        self._advance()  # their places are free
 
-    def _due(
-        self, item: "tuple[Hashable, OrderedDict[int, _Queued[Request, Answer]]]"
-    ) -> tuple[float, int, Hashable]:
+    def _due_s(self, group: "list[_Queued[Request, Answer]]") -> float:
         """When a group's batch is due.
 
         A full one was due when its oldest request came.  So it goes before others, but not for
         ever: a request that has waited for its time and then for that of a batch goes first.
         """
-        key, group = item
-        oldest = next(iter(group.values()))
-        complete = len(group) >= self._max_batch_size or not self._accepting
-        wait_s = 0.0 if complete else self._max_wait_s
-        return oldest.arrived_s + wait_s, oldest.number, key
-
-    def _take(self, key: Hashable) -> list[_Queued[Request, Answer]]:
-        """The oldest of a group that somebody still waits for."""
-        group = self._groups[key]
-        batch: list[_Queued[Request, Answer]] = []
-        while group and len(batch) < self._max_batch_size:
-            _, entry = group.popitem(last=False)
-            self._pending -= 1
-            if not entry.answer.done():
-                batch.append(entry)
-        if not group:
-            del self._groups[key]
-        return batch
-
-    def _start(self, batch: list[_Queued[Request, Answer]]) -> None:
-        self._running = batch
-        requests = [entry.request for entry in batch]
-        work = self._worker.submit(lambda: _answers(self._run, requests))
-        work.add_done_callback(partial(self._hand_back, batch))
+        complete = len(group) >= self._max_batch_size or self._closed
+        return group[0].accepted_s + (0.0 if complete else self._max_wait_s)
 
     def _hand_back(
-        self, batch: list[_Queued[Request, Answer]], work: "Future[list[Answer | Exception]]"
+        self, loop: asyncio.AbstractEventLoop, work: "Future[list[Answer | Exception]]"
     ) -> None:
         """Runs in the worker's thread."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
-                self._loop.call_soon_threadsafe(self._settle, batch, work)
+        with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
+            loop.call_soon_threadsafe(self._settle, work)
 
-    def _settle(
-        self, batch: list[_Queued[Request, Answer]], work: "Future[list[Answer | Exception]]"
-    ) -> None:
+    def _settle(self, work: "Future[list[Answer | Exception]]") -> None:
         """Every caller of the batch gets its own answer, or the batch's exception."""
-        self._running = None
+        batch, self._running = self._running, []
         failure = work.exception()
-        if failure is not None:
-            for entry in batch:
-                _fail(entry, failure)
-        else:
-            for entry, answer in zip(batch, work.result(), strict=True):
-                if isinstance(answer, Exception):
-                    _fail(entry, answer)
-                elif not entry.answer.done():  # its caller may have been cancelled meanwhile
-                    entry.answer.set_result(answer)
+        answers = [failure] * len(batch) if failure is not None else work.result()
+        for entry, answer in zip(batch, answers, strict=True):
+            entry.settle(answer)
         self._advance()
 
 
@@ -309,26 +262,17 @@ def _answers(
     """Runs in the worker's thread: what *run* computes lazily is computed here as well."""
     expected = len(requests)  # *run* may empty its list
     returned = run(requests)
-    try:
-        each = None if isinstance(returned, Mapping | str | bytes) else iter(returned)
-    except TypeError:  # nothing, a number, a tensor without dimensions
-        each = None
-    if each is None:
+    if isinstance(returned, Mapping | str | bytes) or not isinstance(returned, Iterable):
         raise BatchFailedError(
             f"run returned a {type(returned).__name__}: return a list with an answer per request"
         )
-    answers = list(each)
+    answers = list(returned)
     if len(answers) != expected:
         raise BatchFailedError(
             f"run returned {len(answers)} answers to {expected} requests: return one each, in "
             "their order"
         )
     return answers
-
-
-def _fail(entry: _Queued[Request, Answer], error: BaseException) -> None:
-    if not entry.answer.done():
-        entry.answer.set_exception(_raisable(error))
 
 
 def _raisable(error: BaseException) -> Exception:

@@ -56,35 +56,28 @@ def test_samples_and_collate_cost_what_was_planted(workers: int) -> None:
 
 
 @pytest.mark.real_clock
-def test_a_dataset_that_gives_a_whole_batch_is_timed_as_one(tmp_path: Path) -> None:
-    """One nap for eight samples."""
-    nap = Naps(0.010)
+@pytest.mark.parametrize(
+    ("settings", "samples", "naps"),
+    [
+        # All samples of a batch at once, after one nap.
+        ({"dataset": Whole(Naps(0.010)), "batch_size": 8}, 8, 1),
+        # One after the other, over two workers.
+        ({"dataset": Stream(Naps(0.008)), "batch_size": 4, "num_workers": 2}, 4, 4),
+        # Without automatic batching a sample is a batch.
+        ({"dataset": Rows(Naps(0.010)), "batch_size": None}, 1, 1),
+        ({"dataset": Stream(Naps(0.010)), "batch_size": None}, 1, 1),
+    ],
+    ids=["whole batches", "stream", "rows", "stream of batches"],
+)
+def test_a_dataset_is_timed_as_it_is_asked(
+    settings: dict[str, Any], samples: int, naps: int
+) -> None:
+    """By key, by batch, or by its iterator."""
+    found = loader_anatomy(DataLoader(**settings), batches=10)
 
-    found = loader_anatomy(DataLoader(Whole(nap), batch_size=8), batches=10)
-
-    close(found.getitem, nap.mean_s)
-    assert found.samples == 8
-
-
-@pytest.mark.real_clock
-def test_an_iterable_dataset_is_timed_by_its_iterator() -> None:
-    """Four samples of 8 ms, over two workers."""
-    nap = Naps(0.008)
-
-    found = loader_anatomy(DataLoader(Stream(nap), batch_size=4, num_workers=2), batches=12)
-
-    close(found.getitem, 4 * nap.mean_s)
-    assert (found.kind, found.samples) == ("iterable", 4)
-
-
-@pytest.mark.real_clock
-@pytest.mark.parametrize("dataset", [Rows(Naps(0.010)), Stream(Naps(0.010))], ids=["map", "stream"])
-def test_without_automatic_batching_a_sample_is_a_batch(dataset: Dataset[Any]) -> None:
-    """`batch_size=None`."""
-    found = loader_anatomy(DataLoader(dataset, batch_size=None), batches=8)
-
-    close(found.getitem, dataset.nap.mean_s)  # type: ignore[attr-defined] # planted above
-    assert (found.samples, found.batch_bytes) == (1, 4 * 4)
+    close(found.getitem, naps * settings["dataset"].nap.mean_s)
+    assert found.samples == samples
+    assert found.kind == ("iterable" if isinstance(settings["dataset"], Stream) else "map")
 
 
 def test_batches_are_those_of_the_batch_sampler() -> None:
@@ -320,15 +313,11 @@ def test_no_process_is_left_behind() -> None:
 
 
 def test_a_look_ends_when_its_time_is_over() -> None:
-    """Batches of 50 ms, and 0.15 s."""
+    """Batches of 50 ms, and 0.15 s; a single slow batch is better than none."""
     loader = DataLoader(Rows(Naps(0.050)), batch_size=1)
 
     assert loader_anatomy(loader, batches=1000, limit_s=0.15).batches <= 5
-
-
-def test_a_single_slow_batch_is_better_than_none() -> None:
-    """No time for a second one."""
-    assert loader_anatomy(DataLoader(Rows(), batch_size=4), limit_s=0.0, batches=1).batches == 1
+    assert loader_anatomy(loader, batches=1, limit_s=0.0).batches == 1
 
 
 # -- what is refused --------------------------------------------------------------------------
@@ -361,24 +350,34 @@ def test_where_nothing_can_be_forked_the_training_process_is_timed(
         loader_anatomy(DataLoader(Stream(), batch_size=4))
 
 
-def test_a_sampler_that_cannot_be_copied_is_refused() -> None:
+class Once(Sampler[int]):
     """Its order is a generator that is under way."""
 
-    class Once(Sampler[int]):
-        def __init__(self) -> None:
-            self.order = (number for number in range(10))
+    def __init__(self) -> None:
+        self.order = (number for number in range(10))
 
-        def __iter__(self) -> Iterator[int]:
-            return self.order
-
-    with pytest.raises(ConfigError, match=r"cannot be copied.*generator"):
-        loader_anatomy(DataLoader(Rows(), sampler=Once()))
+    def __iter__(self) -> Iterator[int]:
+        return self.order
 
 
-def test_what_is_no_loader_is_refused() -> None:
-    """A list of tensors has no parts."""
-    with pytest.raises(ConfigError, match="list: only a torch"):
-        loader_anatomy([torch.ones(1)])
+@pytest.mark.parametrize(
+    ("loader", "options", "says"),
+    [
+        (DataLoader(Rows(), sampler=Once()), {}, r"cannot be copied.*generator"),
+        # A list of tensors has no parts.
+        ([torch.ones(1)], {}, "list: only a torch"),
+        # Rather than divided by.
+        (DataLoader(Rows(number=0), batch_size=4), {}, "Rows: it yields no batch"),
+        # With what to pass instead.
+        (DataLoader(Rows()), {"batches": 0}, r"batches=0.*try"),
+    ],
+)
+def test_what_cannot_be_timed_is_refused(
+    loader: object, options: dict[str, int], says: str
+) -> None:
+    """With the reason."""
+    with pytest.raises(ConfigError, match=says):
+        loader_anatomy(loader, **options)
 
 
 def test_the_first_of_several_loaders_counts() -> None:
@@ -386,18 +385,6 @@ def test_the_first_of_several_loaders_counts() -> None:
     several = {"a": [DataLoader(Rows(width=2), batch_size=1)], "b": DataLoader(Rows(width=8))}
 
     assert loader_anatomy(several, batches=2).batch_bytes == 2 * 4
-
-
-def test_a_loader_without_batches_is_told_so() -> None:
-    """Rather than divided by."""
-    with pytest.raises(ConfigError, match="Rows: it yields no batch"):
-        loader_anatomy(DataLoader(Rows(number=0), batch_size=4))
-
-
-def test_no_batches_cannot_be_asked_for() -> None:
-    """With what to pass instead."""
-    with pytest.raises(ConfigError, match=r"batches=0.*try"):
-        loader_anatomy(DataLoader(Rows()), batches=0)
 
 
 def test_an_error_of_the_dataset_is_the_users() -> None:

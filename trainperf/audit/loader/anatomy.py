@@ -15,14 +15,14 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from trainperf.audit.loader.probe_loader import loaders, random_state_kept, second
 from trainperf.audit.loader.timed_loader import Parcel
-from trainperf.audit.nested import walker
+from trainperf.audit.nested import walk
 from trainperf.audit.stack_frames import definition_line, getitem_line
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import monotonic_ns
 
 
-_contents = walker(torch.Tensor, np.ndarray, bytes, bytearray, attributes=True)
+_CONTENTS = (torch.Tensor, np.ndarray, bytes, bytearray)
 """The parts of a batch that take memory."""
 
 BATCHES, LIMIT_S = 32, 2.0
@@ -79,7 +79,8 @@ def _parcels(loader: "DataLoader[Any]", batches: int, limit_s: float) -> Iterato
     for number, parcel in enumerate(loader, start=1):
         parcel.arrived_ns = monotonic_ns()
         first_ns = first_ns or parcel.arrived_ns
-        parcel.batch = [(isinstance(c, torch.Tensor), _size(c)) for c in _contents(parcel.batch)]
+        contents = walk(parcel.batch, *_CONTENTS, attributes=True)
+        parcel.batch = [(isinstance(c, torch.Tensor), _size(c)) for c in contents]
         yield parcel
         if number >= batches or parcel.arrived_ns - first_ns > limit_s * 1e9:
             return

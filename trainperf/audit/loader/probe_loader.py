@@ -28,11 +28,9 @@ from trainperf.audit.loader.timed_loader import (
     show_users_process,
     timed_collate,
 )
-from trainperf.audit.nested import walker
+from trainperf.audit.nested import walk
 from trainperf.core.errors import ConfigError
 
-
-_loaders: Callable[[object], Iterator["DataLoader[Any]"]] = walker(DataLoader)
 
 OF_FABRIC = "_dataloader"
 """Under which name a loader that Fabric has prepared has the one underneath."""
@@ -47,7 +45,7 @@ _DEPTH, _MEMBERS = 3, 64
 def loaders(source: object) -> Iterator["DataLoader[Any]"]:
     """The loaders in a source: it, the one under Fabric's, or those of a mapping or sequence."""
     inside = vars(source).get(OF_FABRIC) if hasattr(source, "__dict__") else None
-    return _loaders(source if inside is None else inside)
+    return walk(source if inside is None else inside, DataLoader)
 
 
 def second(loader: "DataLoader[Any]") -> "DataLoader[Any]":
