@@ -9,13 +9,13 @@ from support.growing import GrowingRun, even_ranks
 from support.late import named
 from support.machines import plant_machine
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_steps
+from upath import UPath
 
 from trainperf.analysis.live import LiveRun
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Gap
-from trainperf.core.places import RemotePath
 from trainperf.core.readings import STEP_S
 from trainperf.core.run_directory import record_file, record_part
 from trainperf.core.steps.packing import pack_parts
@@ -345,7 +345,7 @@ def test_the_machine_is_that_of_the_latest_minute(tmp_path: Path) -> None:
 
 def test_a_run_in_object_storage_is_followed(tmp_path: Path) -> None:
     """A URL, whose objects are parts that appear whole."""
-    memory = RemotePath(f"memory://{tmp_path.name}/run")
+    memory = UPath(f"memory://{tmp_path.name}/run")
     run = GrowingRun(tmp_path / "run", even_ranks(1, 90))
     content = b"".join(run.lines[0])
     half = len(b"".join(run.lines[0][:40]))

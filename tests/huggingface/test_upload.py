@@ -9,7 +9,7 @@ from support.object_store import ObjectStore, object_store
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.errors import ConfigError
-from trainperf.core.places import listed
+from trainperf.core.paths import listed
 from trainperf.core.spool import ROOT_VARIABLE
 
 

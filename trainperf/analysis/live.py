@@ -15,7 +15,7 @@ from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import read_documents
 from trainperf.core.findings import LIMITS
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.window import RunWindow
 from trainperf.traces.capture_files import read_all

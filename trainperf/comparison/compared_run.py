@@ -19,7 +19,7 @@ from trainperf.analysis.summary.run_folds import StepObserver
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.fit_clock import CycleFold
 from trainperf.comparison.pace_fold import PaceFold
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,

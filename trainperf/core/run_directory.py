@@ -8,11 +8,12 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from trainperf.core.places import AnyPath, RemotePath
+from trainperf.core.paths import AnyPath, is_remote
 
 
 NAME = "trainperf"
@@ -42,6 +43,9 @@ append.
 """
 PACKED_SUFFIX = ".packed"
 """Of a part of a record file, or of a machine's, that is no longer written to."""
+
+_BLOCK_BYTES = 8 << 20
+"""Of a larger object that is in memory while it is written: S3 takes no less than 5 MiB."""
 
 _PART = re.compile(
     r"(steps|machine)-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"
@@ -231,7 +235,7 @@ def write_atomically(target: AnyPath, content: bytes) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    if isinstance(target, RemotePath):
+    if is_remote(target):
         target.write_bytes(content)  # an object appears whole
         return
     with drafted(target) as draft:
@@ -239,17 +243,17 @@ def write_atomically(target: AnyPath, content: bytes) -> None:
 
 
 def copy_file(source: AnyPath, target: AnyPath) -> None:
-    """Copy a file, whole or not at all; piece by piece, but from one URL to another.
+    """Copy a file, whole or not at all, piece by piece.
 
     Raises:
         OSError: A file cannot be read or written.
     """
-    if isinstance(target, RemotePath):
-        if isinstance(source, RemotePath):
-            target.write_bytes(source.read_bytes())
+    options: dict[str, Any] = {}
+    with ExitStack() as copying:
+        file = copying.enter_context(source.open("rb"))
+        if is_remote(target):  # an object appears whole
+            options["block_size"] = _BLOCK_BYTES
         else:
-            target.put(source)
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as file, drafted(target) as draft, draft.open("wb") as written:
-        shutil.copyfileobj(file, written, 1 << 20)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target = copying.enter_context(drafted(target))
+        shutil.copyfileobj(file, copying.enter_context(target.open("wb", **options)), 1 << 20)

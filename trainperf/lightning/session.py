@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from trainperf.core import spool
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action

@@ -8,19 +8,20 @@ answer until it is asked for.
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import torch.distributed as dist
 
 from trainperf.core import run_directory, spool
+from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.places import AnyPath, path_of
+from trainperf.core.paths import AnyPath, path_of
 
 
 log = logging.getLogger("trainperf")
 
-P = TypeVar("P", Path, AnyPath)
+B = TypeVar("B")
+P = TypeVar("P")
 
 PATIENCE_NS = 30_000_000_000
 """How long another rank waits for rank 0's answer before it goes on alone."""
@@ -86,13 +87,13 @@ def _alone(base: AnyPath | None, rank: int, why: str) -> AnyPath | None:
     return run
 
 
-def written(base: AnyPath | None, make: Callable[[AnyPath], P]) -> P | None:
-    """What *make* makes of it; `None` with a warning where that cannot be written."""
+def written(base: B | None, make: Callable[[B], P]) -> P | None:
+    """What *make* makes of a place; `None` with a warning where nothing can be written there."""
     if base is None:
         return None
     try:
         return make(base)
-    except OSError as error:
+    except (OSError, ConfigError) as error:
         log.warning(
             "trainperf: no run directory can be written (%s): there will be no records and "
             "no report",

@@ -10,7 +10,6 @@ The last value of a cell is shown; `print` shows the text of the command of that
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -23,7 +22,7 @@ from trainperf.comparison.clocks import decision_of
 from trainperf.comparison.results import Comparison
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.html.markup import fragment
-from trainperf.core.places import RemotePath, path_of
+from trainperf.core.paths import AnyPath, path_of
 from trainperf.reports.comparison import comparison_document
 from trainperf.reports.comparison_page import Pair, pair_document, read
 from trainperf.reports.layout.html import as_html
@@ -32,7 +31,7 @@ from trainperf.reports.run import text
 from trainperf.reports.run.document import run_document
 
 
-Place = str | Path | RemotePath
+Place = str | AnyPath
 
 
 class RunReport:
@@ -93,5 +92,6 @@ def compare(before: Place | Sequence[Place], after: Place | Sequence[Place]) -> 
 
 
 def _repeats(side: Place | Sequence[Place]) -> list[Run]:
-    runs = [side] if isinstance(side, str | Path | RemotePath) else side
-    return [Run.open(path_of(run)) for run in runs]
+    if isinstance(side, Sequence) and not isinstance(side, str):
+        return [Run.open(path_of(run)) for run in side]
+    return [Run.open(path_of(side))]

@@ -16,7 +16,7 @@ from trainperf.core.engines import engine_of
 from trainperf.core.engines.base import in_order
 from trainperf.core.errors import TraceError
 from trainperf.core.formatting.units import plural
-from trainperf.core.places import AnyPath, listed, path_of
+from trainperf.core.paths import AnyPath, listed, path_of
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName
 from trainperf.traces.answer import answer
 from trainperf.traces.jobs import jobs

@@ -13,9 +13,9 @@ from support.runs import RankSpec, make_info, make_run_dir, make_steps
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.machine import MachineSeries, read_machines
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.places import AnyPath, listed
+from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import machine_file
-from trainperf.core.spool.mirror import Mirror
+from trainperf.core.spool import Mirror
 from trainperf.recording.machine import probe as probe_module
 from trainperf.recording.machine.probe import MachineProbe
 from trainperf.recording.machine.process import pack

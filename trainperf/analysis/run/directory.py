@@ -17,7 +17,7 @@ from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, by_writer
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import numbered_on, within
 from trainperf.core.errors import RunError
-from trainperf.core.places import AnyPath, ListedFile, first_bytes, listed, path_of
+from trainperf.core.paths import AnyPath, ListedFile, first_bytes, listed, path_of, storage_errors
 from trainperf.core.run_directory import (
     NAME,
     RECORD_FILES,
@@ -55,8 +55,9 @@ class Run:
         Of a *window* only its steps are read.
         """
         try:
-            run = _open(path_of(path))
-            return run if window is None else run.within(window)
+            with storage_errors():
+                run = _open(path_of(path))
+                return run if window is None else run.within(window)
         except FileNotFoundError:
             raise RunError(f"{path}: no such file or directory") from None
         except NotADirectoryError:
@@ -119,7 +120,7 @@ def _open(path: AnyPath) -> Run:
     run = _opened(newest, below[newest])
     if len(below) == 1:
         return run
-    notice = f"{len(below)} runs in {path}: reading the newest, {newest.relative_to(path)}"  # type: ignore[arg-type]  # both are of one kind
+    notice = f"{len(below)} runs in {path}: reading the newest, {newest.relative_to(path)}"
     return replace(run, warnings=(notice, *run.warnings))
 
 
@@ -207,22 +208,21 @@ def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
     return files, [problem for problem in read.values() if isinstance(problem, str)]
 
 
-def _read(part: AnyPath, beginning: bytes | OSError) -> SegmentIndex | RunInfo | str:
+def _read(part: AnyPath, beginning: bytes | Exception) -> SegmentIndex | RunInfo | str:
     """The index of a packed part, the header of another; or what is wrong with it."""
     read = read_index if is_packed(part.name) else _header
     try:
-        if isinstance(beginning, OSError):
-            raise beginning
-        with suppress(RunError):
-            return read(BytesIO(beginning))
+        if isinstance(beginning, bytes):
+            with suppress(RunError):
+                return read(BytesIO(beginning))
         with part.open("rb") as file:  # it may be longer
-            return read(file)
+            return read(BytesIO(file.read(CHUNK_BYTES)))
     except (OSError, RunError) as error:
         return f"{part}: {getattr(error, 'strerror', None) or error}"
 
 
 def _header(file: IO[bytes]) -> RunInfo:
-    line = file.readline(CHUNK_BYTES)
+    line = file.readline()
     if not line.endswith(b"\n"):
         raise RunError("empty, or cut short before the end of its first line")
     return decode_info(line)

@@ -12,7 +12,7 @@ import numpy as np
 
 from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, Parts, contents
 from trainperf.core.errors import RunError
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from trainperf.core.errors import RunError
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.run_directory import write_atomically
 
 

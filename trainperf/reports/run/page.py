@@ -8,7 +8,7 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural, step_range
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.readings import STEP_S
 from trainperf.core.run_directory import REPORT, write_atomically
 from trainperf.meters.fold import not_covered

@@ -1,0 +1,282 @@
+"""Spools: local directories in which runs behind a URL are written, until they are uploaded.
+
+A fit writes all its files into the spool, as it would into any run directory.  A process of low
+priority per rank, `python -m trainperf.core.spool`, uploads them, so that training never waits for
+the network; what it could not upload stays.  Object storage cannot append, but record files are
+written in parts, of which only the last one still grows: a file that has changed is uploaded whole.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from trainperf.core import run_directory
+from trainperf.core.machine.processes import has_died, this_process
+from trainperf.core.paths import AnyPath, is_remote, listed, path_of, storage_errors
+from trainperf.core.run_directory import (
+    CAPTURE_REQUEST,
+    NAME,
+    copy_file,
+    rank_and_attempt,
+    write_atomically,
+)
+
+
+ROOT_VARIABLE = "TRAINPERF_SPOOL"
+"""Environment variable: folder of the spools; the system's for temporary files by default."""
+
+EVERY_S = 30.0
+"""Between two uploads."""
+
+LAST_S = 60.0
+"""The most that the last one may take, repetitions included."""
+
+_TRIES = 10
+"""How often the last one is tried, a second apart, while it fails."""
+
+_LOWEST_PRIORITY = 19
+
+_NOTE, _STATES = "spool.json", "upload-rank*.json"
+
+
+class SpoolNote(msgspec.Struct, frozen=True):
+    """What a folder with a spool is for: `spool.json`."""
+
+    url: str
+    """The run directory."""
+
+
+class UploadState(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a rank's files that are not all uploaded: `upload-rank0.json` next to the spool."""
+
+    problem: str = ""
+    """Why the last upload failed; empty if it did not."""
+    process: str = ""
+    """Identity of the process that uploads, as `has_died` takes it."""
+
+
+def choose(base: AnyPath) -> AnyPath:
+    """The directory of a new run, or of the one an elastic launcher is restarting.
+
+    Of a new run behind a URL nothing is read: two jobs never choose the same name.
+
+    Raises:
+        OSError: The directory cannot be made, or that of the run before cannot be found.
+    """
+    if not is_remote(base):
+        return run_directory.choose(base)
+    before = _latest(base) if run_directory.attempt() else None
+    return before or create(base)
+
+
+def create(base: AnyPath) -> AnyPath:
+    """A new run's directory under *base*; one behind a URL has the time and a number in its name.
+
+    Raises:
+        OSError: The directory cannot be made.
+    """
+    if not is_remote(base):
+        return run_directory.create(base)
+    began = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    return base / f"{NAME}-{began}-{secrets.token_hex(3)}"
+
+
+def _latest(base: AnyPath) -> AnyPath | None:
+    """The newest run there that this attempt has no record file in."""
+    with suppress(FileNotFoundError), storage_errors():
+        folders = [file.path for file in listed(base) if file.is_dir]
+        runs = [folder for folder in folders if folder.name.startswith(f"{NAME}-")]
+        # Their names begin with the time.
+        newest = max(runs, key=lambda run: run.name, default=base)
+        writers = [rank_and_attempt(file.path.name) for file in listed(newest)]
+        if runs and (0, run_directory.attempt()) not in writers:
+            return newest
+    return None
+
+
+def local(run: AnyPath) -> Path:
+    """Where a run directory is written: itself, or the spool of a URL, the same for all ranks here.
+
+    Raises:
+        OSError: The spool cannot be made.
+    """
+    if not is_remote(run):
+        return run
+    # An attempt has one of its own: that of the attempt before may be under way still.
+    key = sha256(f"{run} {run_directory.attempt()}".encode()).hexdigest()[:12]
+    root = Path(os.environ.get(ROOT_VARIABLE) or tempfile.gettempdir())
+    spool = root / f"trainperf-spool-{key}" / run.name
+    spool.mkdir(parents=True, exist_ok=True)
+    write_atomically(spool.parent / _NOTE, msgspec.json.encode(SpoolNote(str(run))))
+    return spool
+
+
+def url_of(run: AnyPath) -> str | None:
+    """The URL that a spool is uploaded to; `None` if it is no spool."""
+    if is_remote(run):
+        return None
+    try:
+        note = msgspec.json.decode((run.resolve().parent / _NOTE).read_bytes(), type=SpoolNote)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return note.url if note.url.endswith(f"/{run.resolve().name}") else None
+
+
+def write_state(spool: Path, rank: int, state: UploadState) -> None:
+    """Note how the upload of a rank's files goes.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    write_atomically(spool.parent / f"upload-rank{rank}.json", msgspec.json.encode(state))
+
+
+def not_uploaded(run: AnyPath) -> str | None:
+    """A sentence on what is only in this spool, and how to upload it; `None` if there is nothing.
+
+    While all goes well something is always about to be uploaded: nothing is said then.
+    """
+    url = url_of(run)
+    if url is None:
+        return None
+    for file in sorted(run.parent.glob(_STATES)):
+        with suppress(FileNotFoundError):  # by now it is
+            state = msgspec.json.decode(file.read_bytes(), type=UploadState)
+            if problem := state.problem or (has_died(state.process) and "its process is gone"):
+                return (
+                    f"not all uploaded to {url} ({problem}): kept in {run}; upload it with "
+                    f"`trainperf merge {run} --out {url}`"
+                )
+    return None
+
+
+def note_uploaded(spool: Path) -> None:
+    """Note that everything in a spool is behind its URL by now."""
+    for file in spool.parent.glob(_STATES):
+        file.unlink()
+
+
+def discard_empty(run: Path) -> bool:
+    """Remove a run directory, or a spool, in which nothing was written: the fit never began."""
+    is_spool = url_of(run) is not None
+    empty = run_directory.discard_empty(run)
+    if empty and is_spool:
+        shutil.rmtree(run.parent, ignore_errors=True)
+    return empty
+
+
+class Mirror:
+    """Upload of one run directory: what has changed in it is uploaded again.
+
+    Args:
+        run: The directory; nothing in it is ever changed.
+        url: Where it goes.
+        rank: Whose files are uploaded, and with rank 0 those of no rank; `None` uploads all.
+    """
+
+    def __init__(self, run: Path, url: AnyPath, rank: int | None = None) -> None:
+        self._run, self._url, self._rank = run, url, rank
+        self._sent: dict[str, tuple[int, int]] = {}
+
+    def upload(self) -> None:
+        """Upload all that is new; what was uploaded is not uploaded again after an error.
+
+        Raises:
+            OSError: A file cannot be read, or storage not be reached.
+        """
+        with storage_errors():
+            self._upload()
+
+    def _upload(self) -> None:
+        files = {file.relative_to(self._run).as_posix(): file for file in self._files()}
+        for below in sorted(files, key=lambda below: ("/" in below, below)):  # traces last
+            self._send(below, files[below])
+        # A reader that finds lines and what they were packed to takes that.
+        for below in [name for name in self._sent if name.endswith(".jsonl")]:
+            if not (self._run / below).exists():
+                (self._url / below).unlink(missing_ok=True)
+                del self._sent[below]
+
+    def _send(self, below: str, file: Path) -> None:
+        try:
+            status = file.stat()
+            stamp = status.st_size, status.st_mtime_ns
+            if self._sent.get(below) != stamp:
+                copy_file(file, self._url / below)
+                self._sent[below] = stamp
+        except FileNotFoundError:
+            if file.exists():  # otherwise its writer has taken it away
+                raise
+
+    def _files(self) -> Iterator[Path]:
+        for file in self._run.rglob("*"):
+            writer = re.search(r"rank_?(\d+)", file.name)
+            own = self._rank in (None, int(writer[1]) if writer else 0)
+            ours = not file.name.startswith(".") and file.name != CAPTURE_REQUEST
+            if own and ours and file.is_file():
+                yield file
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Upload a rank's files, given spool, URL, rank and seconds, until the fit is over.
+
+    It is over when a line comes on standard input, or the training process is gone, however that
+    ended.  Returns 0 if everything was uploaded; then a spool that nobody needs is removed.
+    """
+    run, url, rank, every_s = Path(arguments[0]), arguments[1], int(arguments[2]), arguments[3]
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    threading.Thread(target=_listen, args=(over,), daemon=True).start()
+    with suppress(OSError, AttributeError):
+        os.nice(_LOWEST_PRIORITY)
+    mirror = Mirror(run, path_of(url), rank)
+    wait_s = min(float(every_s), 5.0)
+    while not over.wait(wait_s):
+        _try(mirror, run, rank)
+        wait_s = float(every_s)
+    # A request that hangs is none that this process waits for.
+    threading.Timer(LAST_S, os._exit, (1,)).start()
+    for _ in range(_TRIES):
+        if uploaded := _try(mirror, run, rank):
+            break
+        time.sleep(1)
+    if uploaded:
+        (run.parent / f"upload-rank{rank}.json").unlink()
+        if not list(run.parent.glob(_STATES)):
+            shutil.rmtree(run.parent, ignore_errors=True)
+    os._exit(0 if uploaded else 1)
+
+
+def _listen(over: threading.Event) -> None:
+    """Wait for the line that says that the fit is over; its end says so too."""
+    sys.stdin.readline()
+    over.set()
+
+
+def _try(mirror: Mirror, run: Path, rank: int) -> bool:
+    """Upload what is new, and note why that did not work."""
+    problem = ""
+    try:
+        mirror.upload()
+    except OSError as error:
+        problem = error.strerror or str(error)
+    with suppress(OSError):  # the disk is full: nothing is uploaded less for that
+        write_state(run, rank, UploadState(problem=problem, process=this_process()))
+    return not problem
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
