@@ -1,13 +1,14 @@
 """The page of a comparison: its document with charts of both sides."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import islice
 
 from trainperf.analysis.run.directory import Run
 from trainperf.comparison.compared_run import ComparedRun, read_opened
 from trainperf.comparison.results import Comparison
-from trainperf.core.engines.base import Engine, in_order
+from trainperf.core.engines import mapped
 from trainperf.core.formatting.html.figures import bar, keys
 from trainperf.core.formatting.html.markup import Markup, page, paragraph
 from trainperf.core.formatting.table import Table
@@ -49,9 +50,9 @@ class Pair:
         return f"before: {comparison.before.name}", f"after: {comparison.after.name}"
 
 
-def read(sides: Sequence[Sequence[Run]], engine: Engine | None = None) -> list[RunSide]:
+def read(sides: Sequence[Sequence[Run]], engine: Executor | None = None) -> list[RunSide]:
     """Read the repeats of each side; where there is an *engine*, several runs at a time."""
-    runs = in_order(engine, _read, [run for side in sides for run in side])
+    runs = iter(mapped(engine, _read, [run for side in sides for run in side]))
     return [RunSide.of(list(islice(runs, len(side)))) for side in sides]
 
 
