@@ -27,8 +27,8 @@ from trainperf.core.run_directory import (
 )
 from trainperf.core.spool import not_uploaded, url_of
 from trainperf.core.steps.codec import decode_info
+from trainperf.core.steps.packed import PackedPart, read_header
 from trainperf.core.steps.records import RunInfo
-from trainperf.core.steps.segment import SegmentIndex, read_index
 from trainperf.core.window import RunWindow
 
 
@@ -194,23 +194,19 @@ def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
     files: list[RecordFile] = []
     for (rank, attempt), parts in records.items():
         whole = tuple(takewhile(lambda part: not isinstance(read.get(part.path), str), parts))
-        indexes = {
-            part.path: index
-            for part in whole
-            if isinstance(index := read.get(part.path), SegmentIndex)
-        }
+        headers = [(part.path, read[part.path][1]) for part in whole if part.path in read]
+        packed = {path: part for path, part in headers if isinstance(part, PackedPart)}
         header = read[parts[0].path]
         if not isinstance(header, str):
-            info = header.info if isinstance(header, SegmentIndex) else header
             files.append(
-                RecordFile(parts=whole, rank=rank, attempt=attempt, info=info, indexes=indexes)
+                RecordFile(parts=whole, rank=rank, attempt=attempt, info=header[0], packed=packed)
             )
     return files, [problem for problem in read.values() if isinstance(problem, str)]
 
 
-def _read(part: AnyPath, beginning: bytes | Exception) -> SegmentIndex | RunInfo | str:
-    """The index of a packed part, the header of another; or what is wrong with it."""
-    read = read_index if is_packed(part.name) else _header
+def _read(part: AnyPath, beginning: bytes | Exception) -> tuple[RunInfo, PackedPart | None] | str:
+    """The first lines of a packed part, the header of another; or what is wrong with it."""
+    read = read_header if is_packed(part.name) else _header
     try:
         if isinstance(beginning, bytes):
             with suppress(RunError):
@@ -221,8 +217,8 @@ def _read(part: AnyPath, beginning: bytes | Exception) -> SegmentIndex | RunInfo
         return f"{part}: {getattr(error, 'strerror', None) or error}"
 
 
-def _header(file: IO[bytes]) -> RunInfo:
+def _header(file: IO[bytes]) -> tuple[RunInfo, None]:
     line = file.readline()
     if not line.endswith(b"\n"):
         raise RunError("empty, or cut short before the end of its first line")
-    return decode_info(line)
+    return decode_info(line), None

@@ -1,6 +1,6 @@
 """Record files: what one rank wrote during one attempt, streamed part by part.
 
-A part is lines, or packed (`core.steps.segment`); of a packed one those stretches are read that are
+A part is lines, or packed (`core.steps.packed`); of a packed one those stretches are read that are
 wanted.
 """
 
@@ -15,9 +15,9 @@ from trainperf.core.errors import RunError
 from trainperf.core.paths import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
+from trainperf.core.steps.packed import PackedPart
+from trainperf.core.steps.packed import contents as packed_contents
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo
-from trainperf.core.steps.segment import SegmentIndex, read_index
-from trainperf.core.steps.stretches import Stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,6 @@ class ReadSteps:
         block = content.select(inside)
         return block if len(block) else None
 
-    def touched(self, stretches: Stretches) -> Stretches:
-        """The stretches that have some of them."""
-        first, last = stretches["first"], stretches["last"]
-        return stretches.select((last >= self.first) & (first <= self.last))
-
 
 EVERY_STEP = ReadSteps()
 
@@ -77,8 +72,8 @@ class RecordFile:
     rank: int
     attempt: int
     info: RunInfo
-    indexes: Mapping[AnyPath, SegmentIndex] = field(default_factory=dict)
-    """Of its packed parts."""
+    packed: Mapping[AnyPath, PackedPart] = field(default_factory=dict)
+    """What its packed parts say of themselves, in order."""
     begun: int = 0
     """Steps of earlier attempts, from which on its own are numbered."""
     chosen: ReadSteps = EVERY_STEP
@@ -118,10 +113,6 @@ class RecordFile:
             if chosen is not None:
                 yield chosen
 
-    def stretches(self) -> Stretches:
-        """Those of its packed parts, in order."""
-        return Stretches.joined([index.stretches for index in self.indexes.values()])
-
 
 def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
     schema = StepSchema(file.info.columns, file.info.device)
@@ -133,8 +124,7 @@ def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
         # A million steps are a million lines: they are separated by the list, not one by one.
         steps = [line for line in content if line[:1] == b"["]
         if len(steps) < len(content):
-            others = (line for line in content if line[:1] != b"[")
-            yield from (decode_entry(line) or Damaged(1) for line in others)
+            yield from _others(line for line in content if line[:1] != b"[")
         block, damaged = decode_steps(schema, steps)
         yield block
         if damaged:
@@ -142,16 +132,22 @@ def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
 
 
 def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
-    steps = 1
+    known = file.packed.get(part)
+    left = known.last - known.first + 1 if known else 1
     with part.open("rb") as packed:
         try:
-            index = file.indexes.get(part) or read_index(packed)
-            wanted = file.chosen.touched(index.stretches)
-            steps = int(wanted["steps"].sum()) or 1
-            yield from (decode_entry(line) or Damaged(1) for line in index.others(packed))
-            yield from index.blocks(packed, wanted)
+            for content in packed_contents(packed, file.chosen.first, file.chosen.last):
+                if isinstance(content, StepBlock):
+                    left -= len(content)
+                    yield content
+                else:
+                    yield from _others(content)
         except (RunError, ValueError):
-            yield Damaged(steps)
+            yield Damaged(max(1, left))
+
+
+def _others(lines: Iterable[bytes]) -> Iterator[Content]:
+    return (decode_entry(line) or Damaged(1) for line in lines)
 
 
 def _rising(contents: Iterable[Content]) -> Iterator[Content]:
@@ -221,8 +217,8 @@ def end_of(file: RecordFile) -> FileEnd:
     Raises:
         OSError: It cannot be read.
     """
-    stretches = file.stretches()
-    last, at_ns = stretches["last"].max(initial=-1), stretches["end_ns"].max(initial=0)
+    last = max((part.last for part in file.packed.values()), default=-1)
+    at_ns = max((part.end_ns for part in file.packed.values()), default=0)
     entries: list[Content] = []
     steps: list[StepBlock] = []
     for most_bytes in (EDGE_BYTES, None):

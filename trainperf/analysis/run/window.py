@@ -9,8 +9,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import accumulate
 
-import numpy as np
-
 from trainperf.analysis.run.record_file import ReadSteps, RecordFile, end_of
 from trainperf.core.errors import RunError
 from trainperf.core.steps.block import StepBlock
@@ -82,10 +80,10 @@ def _at(file: RecordFile, ns: int) -> datetime:
 def _first_at(file: RecordFile, moment: datetime) -> float:
     """The first step that begins then or later; infinite if there is none."""
     at_ns = (moment - _at(file, 0)) // _MICROSECOND * 1000
-    stretches = file.stretches()
-    # Stretches are in the order of time; what is not packed comes after them.
-    later = stretches["first"][stretches["end_ns"] >= at_ns]
-    first = np.concatenate((later, stretches["last"][-1:], [0.0]))[0]
+    # Parts are in the order of time; what is not packed comes after them.
+    parts = list(file.packed.values())
+    later = [part.first for part in parts if part.end_ns >= at_ns]
+    first = [*later, *(part.last for part in parts[-1:]), 0][0]
     for entry in replace(file, chosen=ReadSteps(first=first)).entries():
         if isinstance(entry, StepBlock) and entry.start_ns[-1] >= at_ns:
             return float(entry.index[(entry.start_ns >= at_ns).argmax()])

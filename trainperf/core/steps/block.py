@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.phases import DISQUALIFYING, Phase
+from trainperf.core.phases import DISQUALIFYING, TAGS, Phase
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.steps.records import CORE_COLUMNS, FACTS, Row, StepRecord
 
@@ -211,6 +211,17 @@ class StepBlock:
         """Each time once: of an imported log's steps that show one mean, the first."""
         mean_of = self.fact(MEAN_OF)
         return self if mean_of is None or mean_of.all() else self.select(mean_of > 0)
+
+    def excluded(self) -> dict[str, int]:
+        """Tag to the steps excluded from steady statistics for it, the first of several."""
+        counts: dict[str, int] = {}
+        remaining = self.tags & DISQUALIFYING
+        for tag in TAGS:
+            tagged = (remaining & tag) != 0
+            if tagged.any():
+                counts[tag.label] = int(tagged.sum())
+                remaining = np.where(tagged, 0, remaining)
+        return counts
 
     def single(self) -> "StepBlock":
         """The steps that have a time of their own: in an imported log others show a mean."""
