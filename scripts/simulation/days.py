@@ -85,7 +85,7 @@ def _sources(content: bytes, slower_ms: float) -> tuple[_Source, _Source]:
 
 def _source(info: RunInfo, block: StepBlock) -> _Source:
     pieces = np.split(np.arange(len(block)), range(STRETCH, len(block), STRETCH))
-    return _Source(info=info, blocks=[block.take(piece) for piece in pieces])
+    return _Source(info=info, blocks=[block.select(piece) for piece in pieces])
 
 
 def _write_rank(job: LongJob, rank: int, sources: tuple[_Source, _Source], run: Path) -> None:

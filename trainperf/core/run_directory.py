@@ -86,15 +86,6 @@ def create(base: Path) -> Path:
     raise FileExistsError(f"{base}: ten thousand runs already; clean up")
 
 
-def discard_empty(run: Path) -> bool:
-    """Remove a run directory in which nothing was written: the fit never began."""
-    try:
-        run.rmdir()
-    except OSError:
-        return False
-    return True
-
-
 def latest(base: Path) -> Path | None:
     """The newest run directory under *base*; `None` when there is none."""
     runs = [path for path in base.glob(f"{NAME}*") if list(path.glob(RECORD_FILES))]

@@ -169,13 +169,13 @@ def note_uploaded(spool: Path) -> None:
         file.unlink()
 
 
-def discard_empty(run: Path) -> bool:
+def discard_empty(run: Path) -> None:
     """Remove a run directory, or a spool, in which nothing was written: the fit never began."""
-    is_spool = url_of(run) is not None
-    empty = run_directory.discard_empty(run)
-    if empty and is_spool:
-        shutil.rmtree(run.parent, ignore_errors=True)
-    return empty
+    with suppress(OSError):
+        is_spool = url_of(run) is not None
+        run.rmdir()
+        if is_spool:
+            shutil.rmtree(run.parent)
 
 
 class Mirror:

@@ -52,6 +52,11 @@ def in_parts(run: Path, lines_each: int = 2100) -> Path:
     return run / NAME
 
 
+def same(first: StepBlock, second: StepBlock) -> bool:
+    """Whether they have the same numbers in the same places, and lack the same."""
+    return np.array_equal(first.cells(), second.cells(), equal_nan=True)
+
+
 def steps_read(run: Path) -> StepBlock:
     """All steps of the first rank."""
     entries = Run.open(run).attempts[0][0].entries()
@@ -69,7 +74,7 @@ def test_a_packed_run_reads_like_the_lines_it_was(tmp_path: Path) -> None:
 
     names = sorted(path.name for path in first.parent.iterdir())
     assert names == ["steps-rank0.packed", "steps-rank0.part1.packed", "steps-rank0.part2.jsonl"]
-    assert steps_read(first.parent).equals(steps_read(whole.parent))
+    assert same(steps_read(first.parent), steps_read(whole.parent))
     ours, theirs = (summarize(Run.open(path.parent)) for path in (first, whole))
     for name, reading in theirs.readings.items():
         assert ours.value(name) == pytest.approx(reading.value), name
@@ -85,7 +90,7 @@ def test_a_crash_between_the_two_names_loses_nothing(tmp_path: Path) -> None:
     pack_parts(first)
     first.write_bytes(saved)
 
-    assert steps_read(tmp_path).equals(before)
+    assert same(steps_read(tmp_path), before)
     assert pack_parts(first) == 0
     assert not first.exists()
 
@@ -95,7 +100,7 @@ def test_a_draft_that_a_crash_left_is_no_part(tmp_path: Path) -> None:
     in_parts(tmp_path)
     before = steps_read(tmp_path)
     (tmp_path / ".steps-rank0.packed-77.tmp").write_bytes(b"half")
-    assert steps_read(tmp_path).equals(before)
+    assert same(steps_read(tmp_path), before)
 
 
 def test_a_part_that_is_packed_while_it_is_read_is_read_all_the_same(tmp_path: Path) -> None:
@@ -105,7 +110,7 @@ def test_a_part_that_is_packed_while_it_is_read_is_read_all_the_same(tmp_path: P
     pack_parts(first)
     entries = run.attempts[0][0].entries()
     read = [entry for entry in entries if isinstance(entry, StepBlock)]
-    assert StepBlock.joined(read).equals(before)
+    assert same(StepBlock.joined(read), before)
 
 
 def test_a_damaged_part_stays_as_it_is(tmp_path: Path) -> None:
@@ -182,7 +187,7 @@ def test_what_is_unpacked_is_what_was_packed(cells: list[float], steps: int) -> 
         archive = np.load(file)
 
     assert lines == [b"{}"]
-    assert StepBlock.joined(blocks).equals(block)
+    assert same(StepBlock.joined(blocks), block)
     assert (part.first, part.last) == (0, steps - 1)
     assert len(archive.files) == 1 + len(blocks)
 
@@ -197,7 +202,7 @@ def test_parts_of_earlier_releases_are_read(tmp_path: Path) -> None:
     spec = RankSpec(steps=steps, info=make_info(), gaps=gaps, totals=Totals(at_step=1499))
     lines.write_bytes(encode_rank(spec))
 
-    assert steps_read(tmp_path).equals(steps_read(lines.parent))
+    assert same(steps_read(tmp_path), steps_read(lines.parent))
     assert end_of(Run.open(tmp_path).attempts[0][0]).step == 1499
     ours, theirs = (summarize(Run.open(path)) for path in (tmp_path, lines.parent))
     assert ours.ledger_s == theirs.ledger_s

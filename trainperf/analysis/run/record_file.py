@@ -173,8 +173,8 @@ def _in_blocks(contents: Iterable[Content], size: int) -> Iterator[Content]:
             continue
         rest = content if rest is None else StepBlock.joined([rest, content])
         while len(rest) >= size:
-            yield rest.take(np.arange(size))
-            rest = rest.take(np.arange(size, len(rest)))
+            yield rest.select(slice(size))
+            rest = rest.select(slice(size, None))
     if rest is not None and len(rest):
         yield rest
 

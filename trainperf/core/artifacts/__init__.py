@@ -18,8 +18,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     file: ClassVar[str]
     """Its name in the run directory."""
-    version: ClassVar[int]
-    schema: int
+    version: ClassVar[int] = 1
+    schema: int = 1
     """The version that a file was written with."""
 
 
