@@ -13,11 +13,11 @@ from support.object_store import ObjectStore, object_store
 from trainperf.core.errors import ConfigError
 from trainperf.core.paths import (
     AnyPath,
-    first_bytes,
     is_remote,
     is_url,
     listed,
     path_of,
+    prefetched,
     storage_errors,
 )
 from trainperf.core.run_directory import write_atomically
@@ -110,7 +110,7 @@ def test_an_object_is_read_from_anywhere(object_store: ObjectStore) -> None:
 
     assert b"".join(pieces) == content
     assert end == content[-3:]
-    assert first_bytes([path], 5) == [content[:5]]
+    assert prefetched([path], 5) == [content[:5]]
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 18, 3 << 18])

@@ -131,10 +131,10 @@ def listed(directory: AnyPath) -> list[ListedFile]:
     return files
 
 
-def first_bytes(paths: Sequence[AnyPath], count: int) -> list[bytes | Exception]:
-    """The beginning of each file, or why it cannot be read; of objects many at a time."""
+def prefetched(paths: Sequence[AnyPath], count: int) -> list[bytes | Exception | None]:
+    """The beginning of each object, or why it cannot be read, many at a time; of a file `None`."""
     if not paths or not is_remote(paths[0]):
-        return [_first_bytes(path, count) for path in paths]
+        return [None] * len(paths)
     system, _ = _system(paths[0])
     below = [_system(path)[1] for path in paths]
     return list(system.cat_ranges(below, 0, count, on_error="return"))
@@ -173,14 +173,6 @@ def _system(path: AnyPath) -> tuple[Any, str]:
     """The file system of a URL, and the path in it."""
     remote: Any = path
     return remote.fs, remote.path
-
-
-def _first_bytes(path: Path, count: int) -> bytes | Exception:
-    try:
-        with path.open("rb") as file:
-            return file.read(count)
-    except OSError as error:
-        return error
 
 
 def _modified_s(info: dict[str, Any]) -> float:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -178,56 +179,39 @@ def discard_empty(run: Path) -> None:
             shutil.rmtree(run.parent)
 
 
-class Mirror:
-    """Upload of one run directory: what has changed in it is uploaded again.
+def upload(run: Path, url: AnyPath, sent: dict[str, tuple[int, int]], rank: int | None) -> None:
+    """Upload all of a run directory that is new; what has arrived is not uploaded again.
 
     Args:
         run: The directory; nothing in it is ever changed.
         url: Where it goes.
+        sent: What has arrived, empty at first: path below the directory, to size and time.
         rank: Whose files are uploaded, and with rank 0 those of no rank; `None` uploads all.
+
+    Raises:
+        OSError: A file cannot be read, or storage not be reached: the next time does the rest.
     """
-
-    def __init__(self, run: Path, url: AnyPath, rank: int | None = None) -> None:
-        self._run, self._url, self._rank = run, url, rank
-        self._sent: dict[str, tuple[int, int]] = {}
-
-    def upload(self) -> None:
-        """Upload all that is new; what was uploaded is not uploaded again after an error.
-
-        Raises:
-            OSError: A file cannot be read, or storage not be reached.
-        """
-        with storage_errors():
-            self._upload()
-
-    def _upload(self) -> None:
-        files = {file.relative_to(self._run).as_posix(): file for file in self._files()}
+    files = {file.relative_to(run).as_posix(): file for file in _files(run, rank)}
+    with storage_errors():
         for below in sorted(files, key=lambda below: ("/" in below, below)):  # traces last
-            self._send(below, files[below])
-        # A reader that finds lines and what they were packed to takes that.
-        for below in [name for name in self._sent if name.endswith(".jsonl")]:
-            if not (self._run / below).exists():
-                (self._url / below).unlink(missing_ok=True)
-                del self._sent[below]
-
-    def _send(self, below: str, file: Path) -> None:
-        try:
-            status = file.stat()
+            status = files[below].stat()
             stamp = status.st_size, status.st_mtime_ns
-            if self._sent.get(below) != stamp:
-                copy_file(file, self._url / below)
-                self._sent[below] = stamp
-        except FileNotFoundError:
-            if file.exists():  # otherwise its writer has taken it away
-                raise
+            if sent.get(below) != stamp:
+                copy_file(files[below], url / below)
+                sent[below] = stamp
+        # Lines that were packed: a reader that finds both takes that.
+        for below in [name for name in sent if name.endswith(".jsonl") and name not in files]:
+            (url / below).unlink(missing_ok=True)
+            del sent[below]
 
-    def _files(self) -> Iterator[Path]:
-        for file in self._run.rglob("*"):
-            writer = re.search(r"rank_?(\d+)", file.name)
-            own = self._rank in (None, int(writer[1]) if writer else 0)
-            ours = not file.name.startswith(".") and file.name != CAPTURE_REQUEST
-            if own and ours and file.is_file():
-                yield file
+
+def _files(run: Path, rank: int | None) -> Iterator[Path]:
+    for file in run.rglob("*"):
+        writer = re.search(r"rank_?(\d+)", file.name)
+        own = rank in (None, int(writer[1]) if writer else 0)
+        ours = not file.name.startswith(".") and file.name != CAPTURE_REQUEST
+        if own and ours and file.is_file():
+            yield file
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -242,15 +226,15 @@ def main(arguments: Sequence[str]) -> int:
     threading.Thread(target=_listen, args=(over,), daemon=True).start()
     with suppress(OSError, AttributeError):
         os.nice(_LOWEST_PRIORITY)
-    mirror = Mirror(run, path_of(url), rank)
+    again = partial(_upload, run, path_of(url), {}, rank)
     wait_s = min(float(every_s), 5.0)
     while not over.wait(wait_s):
-        _try(mirror, run, rank)
+        again()
         wait_s = float(every_s)
     # A request that hangs is none that this process waits for.
     threading.Timer(LAST_S, os._exit, (1,)).start()
     for _ in range(_TRIES):
-        if uploaded := _try(mirror, run, rank):
+        if uploaded := again():
             break
         time.sleep(1)
     if uploaded:
@@ -266,11 +250,11 @@ def _listen(over: threading.Event) -> None:
     over.set()
 
 
-def _try(mirror: Mirror, run: Path, rank: int) -> bool:
-    """Upload what is new, and note why that did not work."""
+def _upload(run: Path, url: AnyPath, sent: dict[str, tuple[int, int]], rank: int) -> bool:
+    """Whether what is new could be uploaded; if not, why is noted."""
     problem = ""
     try:
-        mirror.upload()
+        upload(run, url, sent, rank)
     except OSError as error:
         problem = error.strerror or str(error)
     with suppress(OSError):  # the disk is full: nothing is uploaded less for that

@@ -17,7 +17,7 @@ from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, by_writer
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import numbered_on, within
 from trainperf.core.errors import RunError
-from trainperf.core.paths import AnyPath, ListedFile, first_bytes, listed, path_of, storage_errors
+from trainperf.core.paths import AnyPath, ListedFile, listed, path_of, prefetched, storage_errors
 from trainperf.core.run_directory import (
     NAME,
     RECORD_FILES,
@@ -148,6 +148,9 @@ def _began(content: Sequence[ListedFile]) -> tuple[str, float]:
     return max(started, default=""), max(file.modified_s for file in content)
 
 
+_Header = tuple[RunInfo, PackedPart | None]
+"""What the first lines of a part say; the second of a packed one alone."""
+
 RecordParts = dict[tuple[int, int], list[ListedFile]]
 """Rank and attempt to the parts of the record file."""
 
@@ -190,7 +193,7 @@ def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
         for part in parts
         if part is parts[0] or is_packed(part.path.name)
     ]
-    read = dict(zip(paths, map(_read, paths, first_bytes(paths, EDGE_BYTES)), strict=True))
+    read = dict(zip(paths, map(_read, paths, prefetched(paths, EDGE_BYTES)), strict=True))
     files: list[RecordFile] = []
     for (rank, attempt), parts in records.items():
         whole = tuple(takewhile(lambda part: not isinstance(read.get(part.path), str), parts))
@@ -204,7 +207,7 @@ def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
     return files, [problem for problem in read.values() if isinstance(problem, str)]
 
 
-def _read(part: AnyPath, beginning: bytes | Exception) -> tuple[RunInfo, PackedPart | None] | str:
+def _read(part: AnyPath, beginning: bytes | Exception | None) -> _Header | str:
     """The first lines of a packed part, the header of another; or what is wrong with it."""
     read = read_header if is_packed(part.name) else _header
     try:
@@ -217,7 +220,7 @@ def _read(part: AnyPath, beginning: bytes | Exception) -> tuple[RunInfo, PackedP
         return f"{part}: {getattr(error, 'strerror', None) or error}"
 
 
-def _header(file: IO[bytes]) -> tuple[RunInfo, None]:
+def _header(file: IO[bytes]) -> _Header:
     line = file.readline()
     if not line.endswith(b"\n"):
         raise RunError("empty, or cut short before the end of its first line")

@@ -15,7 +15,7 @@ from trainperf.analysis.run.window import numbered_on
 from trainperf.core.errors import RunError
 from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import REPORT, SUMMARY, copy_file
-from trainperf.core.spool import Mirror, note_uploaded, url_of
+from trainperf.core.spool import note_uploaded, upload, url_of
 from trainperf.core.window import RunWindow
 
 
@@ -58,7 +58,7 @@ def merge(parts: Sequence[Run], into: AnyPath) -> Run:
         OSError: A file cannot be read or written.
     """
     if len(parts) == 1 and str(into) == url_of(parts[0].path):
-        Mirror(parts[0].path, into).upload()
+        upload(parts[0].path, into, {}, rank=None)
         note_uploaded(parts[0].path)
         return Run.open(into)
     _refuse_other_models(parts)

@@ -5,14 +5,11 @@ taken away: at any moment, also after a crash, at least one of them is whole, an
 readers take the packed one.
 """
 
-import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from trainperf.core.errors import RunError
 from trainperf.core.machine.processes import run_beside_parent
 from trainperf.core.run_directory import drafted, last_part, packed_part, part_number, record_part
 from trainperf.core.steps.codec import decode_info
@@ -61,18 +58,6 @@ def _packed(part: Path, first: Path) -> bytes | None:
     return content if content is not None and len(content) < part.stat().st_size else None
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Pack once; 0 if nothing went wrong."""
-    parser = argparse.ArgumentParser(prog="trainperf.core.steps.packing")
-    parser.add_argument("first", type=Path)
-    given = parser.parse_args(arguments)
-    run_beside_parent(signal.SIGTERM)
-    try:
-        pack_parts(given.first)
-    except (OSError, RunError):
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_beside_parent(signal.SIGTERM)
+    pack_parts(Path(sys.argv[1]))
