@@ -301,17 +301,6 @@ def test_what_earlier_attempts_came_to_is_read_of_their_ends(tmp_path: Path) -> 
     assert restarts.again_steps == 20
 
 
-def test_a_run_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
-    """Shorter than it was: another run."""
-    path = make_run_dir(tmp_path / "run", even_ranks(1, 300))
-    watched = LiveRun(path)
-    watched.look(NOW_S)
-
-    make_run_dir(path, even_ranks(1, 120))
-
-    assert watched.look(NOW_S).whole.run.steps == 120
-
-
 def test_more_ranks_than_are_read_together_say_the_same(tmp_path: Path) -> None:
     """The latest minute of twenty ranks: as the report has it."""
     run = make_run_dir(tmp_path / "run", even_ranks(20, 60))
@@ -357,18 +346,6 @@ def test_a_run_in_object_storage_is_followed(tmp_path: Path) -> None:
 
     assert watched.look(NOW_S).whole.run.steps == 90
     assert watched.look(NOW_S).whole.run.state == "finished"
-
-
-def test_a_document_that_appears_is_read(tmp_path: Path) -> None:
-    """Here one that cannot be."""
-    run = GrowingRun(tmp_path / "run", even_ranks(1, 90))
-    run.grow(30)
-    watched = LiveRun(run.path)
-    assert watched.look(NOW_S).whole.warnings == ()
-
-    (run.path / "audit.json").write_text("{}")
-
-    assert any("audit.json" in warning for warning in watched.look(NOW_S).whole.warnings)
 
 
 def test_ranks_without_a_step_yet(tmp_path: Path) -> None:

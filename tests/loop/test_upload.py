@@ -17,7 +17,7 @@ from support.object_store import ObjectStore, object_store
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.commands import main
-from trainperf.core import spool
+from trainperf.core import run_directory, spool
 from trainperf.core.errors import ConfigError
 from trainperf.core.paths import AnyPath, is_remote, listed
 from trainperf.core.spool import ROOT_VARIABLE
@@ -81,7 +81,7 @@ def test_a_run_arrives_behind_its_url(
 
 def test_two_runs_below_one_url_have_directories_of_their_own(object_store: ObjectStore) -> None:
     """Begun in the same second, perhaps by two jobs that do not know each other."""
-    names = {str(spool.create(object_store.bucket)) for _ in range(20)}
+    names = {str(run_directory.create(object_store.bucket)) for _ in range(20)}
 
     assert len(names) == 20
     assert not object_store.bucket.is_dir() or listed(object_store.bucket) == []

@@ -8,7 +8,6 @@ written in parts, of which only the last one still grows: a file that has change
 
 import os
 import re
-import secrets
 import shutil
 import signal
 import sys
@@ -17,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -26,12 +24,10 @@ import msgspec
 
 from trainperf.core import run_directory
 from trainperf.core.machine.processes import has_died, this_process
-from trainperf.core.paths import AnyPath, is_remote, listed, path_of, storage_errors
+from trainperf.core.paths import AnyPath, is_remote, path_of, storage_errors
 from trainperf.core.run_directory import (
     CAPTURE_REQUEST,
-    NAME,
     copy_file,
-    rank_and_attempt,
     write_atomically,
 )
 
@@ -67,45 +63,6 @@ class UploadState(msgspec.Struct, frozen=True, kw_only=True):
     """Why the last upload failed; empty if it did not."""
     process: str = ""
     """Identity of the process that uploads, as `has_died` takes it."""
-
-
-def choose(base: AnyPath) -> AnyPath:
-    """The directory of a new run, or of the one an elastic launcher is restarting.
-
-    Of a new run behind a URL nothing is read: two jobs never choose the same name.
-
-    Raises:
-        OSError: The directory cannot be made, or that of the run before cannot be found.
-    """
-    if not is_remote(base):
-        return run_directory.choose(base)
-    before = _latest(base) if run_directory.attempt() else None
-    return before or create(base)
-
-
-def create(base: AnyPath) -> AnyPath:
-    """A new run's directory under *base*; one behind a URL has the time and a number in its name.
-
-    Raises:
-        OSError: The directory cannot be made.
-    """
-    if not is_remote(base):
-        return run_directory.create(base)
-    began = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
-    return base / f"{NAME}-{began}-{secrets.token_hex(3)}"
-
-
-def _latest(base: AnyPath) -> AnyPath | None:
-    """The newest run there that this attempt has no record file in."""
-    with suppress(FileNotFoundError), storage_errors():
-        folders = [file.path for file in listed(base) if file.is_dir]
-        runs = [folder for folder in folders if folder.name.startswith(f"{NAME}-")]
-        # Their names begin with the time.
-        newest = max(runs, key=lambda run: run.name, default=base)
-        writers = [rank_and_attempt(file.path.name) for file in listed(newest)]
-        if runs and (0, run_directory.attempt()) not in writers:
-            return newest
-    return None
 
 
 def local(run: AnyPath) -> Path:

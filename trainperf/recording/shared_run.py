@@ -40,7 +40,7 @@ def shared_run_directory(
     The k-th run of a rank shares the directory of rank 0's k-th run.
     """
     if ranks == 1:
-        return written(base, spool.choose)
+        return written(base, run_directory.choose)
     try:
         return _shared(base, rank, patience_ns)
     except RuntimeError as error:  # the store is gone, e.g. with rank 0's process
@@ -54,7 +54,7 @@ def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None
     if rank == 0:
         run: AnyPath | None = None
         try:
-            run = written(base, spool.choose)
+            run = written(base, run_directory.choose)
         finally:  # or the others would wait
             store.set(key, str(run.resolve()) if run is not None else NONE)
         return run
@@ -75,7 +75,7 @@ def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None
 
 
 def _alone(base: AnyPath | None, rank: int, why: str) -> AnyPath | None:
-    run = written(base, spool.create)
+    run = written(base, run_directory.create)
     if base is not None:
         log.warning(
             "trainperf: %s, so rank %s writes a run of its own (%s): attach trainperf on every "
