@@ -18,9 +18,8 @@ from trainperf.core.phases import Phase
 from trainperf.core.run_directory import packed_part, record_file, record_part
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.codec import decode_info, decode_steps, encode_entry, encode_rows
+from trainperf.core.steps.packed import STRETCH, assembled
 from trainperf.core.steps.records import CORE_COLUMNS, EndMark, GapRecord, RunInfo
-from trainperf.core.steps.segment import assembled, stretch_columns
-from trainperf.core.steps.stretches import STRETCH, Stretches, cut
 
 
 PART_STRETCHES = 45
@@ -48,8 +47,6 @@ class _Source:
 
     info: RunInfo
     blocks: list[StepBlock]
-    stretches: Stretches
-    columns: list[bytes]
 
 
 def write(job: LongJob, run: Path) -> dict[str, float]:
@@ -87,13 +84,8 @@ def _sources(content: bytes, slower_ms: float) -> tuple[_Source, _Source]:
 
 
 def _source(info: RunInfo, block: StepBlock) -> _Source:
-    pieces = cut(block)
-    return _Source(
-        info=info,
-        blocks=pieces,
-        stretches=Stretches.of(pieces),
-        columns=[stretch_columns(piece) for piece in pieces],
-    )
+    pieces = np.split(np.arange(len(block)), range(STRETCH, len(block), STRETCH))
+    return _Source(info=info, blocks=[block.select(piece) for piece in pieces])
 
 
 def _write_rank(job: LongJob, rank: int, sources: tuple[_Source, _Source], run: Path) -> None:
@@ -103,14 +95,13 @@ def _write_rank(job: LongJob, rank: int, sources: tuple[_Source, _Source], run: 
     startup = GapRecord(gap="startup", start_ns=0, duration_ns=int(clock), after_step=-1)
     others = [encode_entry(startup)[:-1]]
     for begin in range(0, len(numbers), PART_STRETCHES):
-        rows, columns = [], []
+        blocks = []
         for number in numbers[begin : begin + PART_STRETCHES]:
             source = sources[number * STRETCH >= job.slower_from]
             # The first of a run warms up, and no other does.
             place = 0 if number == 0 else 1 + number % (DISTINCT - 1)
-            row, clock = _moved(source.stretches.matrix[place], number, clock)
-            rows.append(row)
-            columns.append(source.columns[place])
+            blocks.append(_moved(source.blocks[place], number, clock))
+            clock = float(blocks[-1].start_ns[-1] + blocks[-1].wall_ns[-1])
             if number * STRETCH // VALIDATION_EVERY < (number + 1) * STRETCH // VALIDATION_EVERY:
                 gap = GapRecord(
                     gap="validation",
@@ -120,19 +111,18 @@ def _write_rank(job: LongJob, rank: int, sources: tuple[_Source, _Source], run: 
                 )
                 others.append(encode_entry(gap)[:-1])
                 clock += VALIDATION_NS
-        stretches = Stretches(np.array(rows))
         path = packed_part(first.with_name(record_part(first.name, part)))
-        Path(str(path)).write_bytes(assembled(info, stretches, others, columns))
+        path.write_bytes(assembled(info, StepBlock.joined(blocks), others))
         others, part = [], part + 1
     _write_tail(job, sources[1], first.with_name(record_part(first.name, part)), clock)
 
 
-def _moved(row: np.ndarray, number: int, clock: float) -> tuple[np.ndarray, float]:
-    """A stretch's row with other numbers and times, and when it ends."""
-    moved = row.copy()
-    moved[0], moved[1] = number * STRETCH, (number + 1) * STRETCH - 1
-    moved[4], moved[5] = clock, clock + row[5] - row[4]
-    return moved, moved[5]
+def _moved(block: StepBlock, number: int, clock: float) -> StepBlock:
+    """A stretch with other numbers and times."""
+    cells = block.cells().copy()
+    cells[:, 0] = number * STRETCH + np.arange(len(cells))
+    cells[:, 1] += clock - cells[0, 1]
+    return StepBlock(block.schema, cells)
 
 
 def _write_tail(job: LongJob, source: _Source, path: Path, clock: float) -> None:

@@ -9,13 +9,13 @@ from support.growing import GrowingRun, even_ranks
 from support.late import named
 from support.machines import plant_machine
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_steps
+from upath import UPath
 
 from trainperf.analysis.live import LiveRun
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Gap
-from trainperf.core.places import RemotePath
 from trainperf.core.readings import STEP_S
 from trainperf.core.run_directory import record_file, record_part
 from trainperf.core.steps.packing import pack_parts
@@ -301,17 +301,6 @@ def test_what_earlier_attempts_came_to_is_read_of_their_ends(tmp_path: Path) -> 
     assert restarts.again_steps == 20
 
 
-def test_a_run_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
-    """Shorter than it was: another run."""
-    path = make_run_dir(tmp_path / "run", even_ranks(1, 300))
-    watched = LiveRun(path)
-    watched.look(NOW_S)
-
-    make_run_dir(path, even_ranks(1, 120))
-
-    assert watched.look(NOW_S).whole.run.steps == 120
-
-
 def test_more_ranks_than_are_read_together_say_the_same(tmp_path: Path) -> None:
     """The latest minute of twenty ranks: as the report has it."""
     run = make_run_dir(tmp_path / "run", even_ranks(20, 60))
@@ -345,7 +334,7 @@ def test_the_machine_is_that_of_the_latest_minute(tmp_path: Path) -> None:
 
 def test_a_run_in_object_storage_is_followed(tmp_path: Path) -> None:
     """A URL, whose objects are parts that appear whole."""
-    memory = RemotePath(f"memory://{tmp_path.name}/run")
+    memory = UPath(f"memory://{tmp_path.name}/run")
     run = GrowingRun(tmp_path / "run", even_ranks(1, 90))
     content = b"".join(run.lines[0])
     half = len(b"".join(run.lines[0][:40]))
@@ -357,18 +346,6 @@ def test_a_run_in_object_storage_is_followed(tmp_path: Path) -> None:
 
     assert watched.look(NOW_S).whole.run.steps == 90
     assert watched.look(NOW_S).whole.run.state == "finished"
-
-
-def test_a_document_that_appears_is_read(tmp_path: Path) -> None:
-    """Here one that cannot be."""
-    run = GrowingRun(tmp_path / "run", even_ranks(1, 90))
-    run.grow(30)
-    watched = LiveRun(run.path)
-    assert watched.look(NOW_S).whole.warnings == ()
-
-    (run.path / "audit.json").write_text("{}")
-
-    assert any("audit.json" in warning for warning in watched.look(NOW_S).whole.warnings)
 
 
 def test_ranks_without_a_step_yet(tmp_path: Path) -> None:

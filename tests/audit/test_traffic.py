@@ -27,7 +27,7 @@ def test_an_elementwise_add_is_a_twelfth_flop_per_byte() -> None:
     use = only(audit_step(lambda: meta(1000) + meta(1000)))
 
     assert (use.read_bytes, use.written_bytes) == (8000, 4000)
-    assert use.flops_per_byte == pytest.approx(1 / 12)
+    assert use.flops / use.moved_bytes == pytest.approx(1 / 12)
 
 
 def test_a_large_product_in_bf16_is_1365_flops_per_byte() -> None:
@@ -37,7 +37,7 @@ def test_a_large_product_in_bf16_is_1365_flops_per_byte() -> None:
     use = only(audit_step(lambda: left @ meta(4096, 4096, dtype=torch.bfloat16)))
 
     assert use.moved_bytes == 3 * 4096**2 * 2 == 100_663_296
-    assert use.flops_per_byte == pytest.approx(4096 / 3)
+    assert use.flops / use.moved_bytes == pytest.approx(4096 / 3)
     assert use.precision == "bf16"
 
 
@@ -46,7 +46,7 @@ def test_a_layer_norm_moves_its_input_and_its_output() -> None:
     use = only(audit_step(lambda: functional.layer_norm(meta(128, 4096), (4096,))))
 
     assert use.moved_bytes == pytest.approx(2 * 128 * 4096 * 4, rel=0.001)
-    assert use.flops_per_byte == pytest.approx(0.5, rel=0.001)
+    assert use.flops / use.moved_bytes == pytest.approx(0.5, rel=0.001)
 
 
 def test_the_scores_of_attention_have_60_flops_per_byte_and_all_of_eager_attention_30() -> None:
@@ -60,7 +60,7 @@ def test_the_scores_of_attention_have_60_flops_per_byte_and_all_of_eager_attenti
 
     assert scores.flops == 2 * 32 * 2048**2 * 64
     assert scores.moved_bytes == (2 * 32 * 2048 * 64 + 32 * 2048**2) * 2
-    assert scores.flops_per_byte == pytest.approx(60.2, abs=0.1)
+    assert scores.flops / scores.moved_bytes == pytest.approx(60.2, abs=0.1)
     whole = sum(use.flops for use in uses) / sum(use.moved_bytes for use in uses)
     assert whole == pytest.approx(31.7, abs=0.1)
 

@@ -9,7 +9,7 @@ from support.object_store import ObjectStore, object_store
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.commands import main
-from trainperf.core.places import listed
+from trainperf.core.paths import listed
 
 
 __all__ = ["object_store"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainperf.core import run_directory
+from trainperf.core import run_directory, spool
 
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
@@ -107,6 +107,6 @@ def test_only_an_empty_directory_is_discarded(tmp_path: Path) -> None:
     """A fit that never began leaves nothing; one that did keeps all."""
     empty, used = run_directory.create(tmp_path), made_by_a_run(tmp_path, "trainperf-1", at=1000)
 
-    assert run_directory.discard_empty(empty)
-    assert not run_directory.discard_empty(used)
+    for run in (empty, used):
+        spool.discard_empty(run)
     assert [path.name for path in tmp_path.iterdir()] == ["trainperf-1"]

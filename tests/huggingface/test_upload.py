@@ -8,8 +8,7 @@ from support.object_store import ObjectStore, object_store
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.core.errors import ConfigError
-from trainperf.core.places import listed
+from trainperf.core.paths import listed
 from trainperf.core.spool import ROOT_VARIABLE
 
 
@@ -29,9 +28,3 @@ def test_a_training_arrives_behind_its_url(
     assert summarize(Run.open(run)).run.steps == 12
     assert "summary.json" in {file.path.name for file in listed(run)}
     assert list((tmp_path / "spools").iterdir()) == []
-
-
-def test_storage_that_nothing_here_can_reach_is_refused_at_once() -> None:
-    """Before anything trains."""
-    with pytest.raises(ConfigError, match="nosuch"):
-        quiet(dirpath="nosuch://bucket/job")

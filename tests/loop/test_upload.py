@@ -1,7 +1,6 @@
 """A plain loop whose run directory is in object storage; the network may be lost, or the loop."""
 
 import logging
-import os
 import re
 import signal
 import subprocess
@@ -18,9 +17,9 @@ from support.object_store import ObjectStore, object_store
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.commands import main
-from trainperf.core import spool
+from trainperf.core import run_directory, spool
 from trainperf.core.errors import ConfigError
-from trainperf.core.places import AnyPath, RemotePath, listed
+from trainperf.core.paths import AnyPath, is_remote, listed
 from trainperf.core.spool import ROOT_VARIABLE
 from trainperf.loop import LoopMonitor
 from trainperf.recording.shared_run import shared_run_directory
@@ -48,10 +47,10 @@ def trained(base: AnyPath, before_end: Callable[[], object] = lambda: None) -> L
     return monitor
 
 
-def uploaded(base: RemotePath) -> RemotePath:
+def uploaded(base: AnyPath) -> AnyPath:
     """The only run directory below a URL."""
     (run,) = (file.path for file in listed(base) if file.is_dir)
-    assert isinstance(run, RemotePath)
+    assert is_remote(run)
     return run
 
 
@@ -77,12 +76,12 @@ def test_a_run_arrives_behind_its_url(
     assert {"steps-rank0.jsonl", "summary.json", "report.html"} <= names
     assert list(spools.iterdir()) == []
     assert capsys.readouterr().out.endswith(f"{run}\n")
-    assert run.url.encode() in (run / "summary.json").read_bytes()
+    assert str(run).encode() in (run / "summary.json").read_bytes()
 
 
 def test_two_runs_below_one_url_have_directories_of_their_own(object_store: ObjectStore) -> None:
     """Begun in the same second, perhaps by two jobs that do not know each other."""
-    names = {str(spool.create(object_store.bucket)) for _ in range(20)}
+    names = {str(run_directory.create(object_store.bucket)) for _ in range(20)}
 
     assert len(names) == 20
     assert not object_store.bucket.is_dir() or listed(object_store.bucket) == []
@@ -174,9 +173,8 @@ def test_an_upload_goes_on_while_the_fit_does(tmp_path: Path, object_store: Obje
     run = spool.local(url)
     records = run / "steps-rank3.jsonl"
     records.write_bytes(b"1\n")
-    options = ("--rank", "3", "--parent", str(os.getpid()), "--every-s", "0.2")
     child = subprocess.Popen(
-        [sys.executable, "-m", "trainperf.core.spool.process", str(run), str(url), *options],
+        [sys.executable, "-m", "trainperf.core.spool", str(run), str(url), "3", "0.2"],
         stdin=subprocess.PIPE,
     )
     try:
@@ -193,7 +191,7 @@ def test_an_upload_goes_on_while_the_fit_does(tmp_path: Path, object_store: Obje
     assert not run.exists()
 
 
-def _content(path: RemotePath) -> bytes:
+def _content(path: AnyPath) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 

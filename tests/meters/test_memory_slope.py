@@ -20,7 +20,7 @@ def test_device_and_process_are_not_mixed_where_some_steps_know_only_one(size: i
     whole = StepBlock.from_records(steps, StepSchema(facts, "cuda"))
     fold = Fold([meter for meter in METERS if meter.name == "memory_slope_bytes_per_step"])
     for begin in range(0, 400, size):
-        fold.observe(whole.take(np.arange(begin, min(begin + size, 400))))
+        fold.observe(whole.select(np.arange(begin, min(begin + size, 400))))
 
     trend = fold.reduction("memory_slope_bytes_per_step")
     assert trend is not None

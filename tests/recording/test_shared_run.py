@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from trainperf.core import spool
+from trainperf.core import run_directory
 from trainperf.core.run_directory import record_file
 from trainperf.recording.shared_run import shared_run_directory
 
@@ -85,7 +85,7 @@ def test_where_rank_0_fails_nobody_waits_for_it(
         raise KeyError("no credentials")
 
     with monkeypatch.context() as patched:
-        patched.setattr(spool, "choose", fails)
+        patched.setattr(run_directory, "choose", fails)
         with pytest.raises(KeyError):
             shared_run_directory(tmp_path, 0, 2)
 

@@ -17,7 +17,7 @@ from support.runs import RankSpec, make_info, make_run_dir, make_steps
 from torch import nn
 from torch.utils.data import DataLoader
 
-from trainperf.core.places import RemotePath
+from trainperf.core.paths import AnyPath
 
 
 ROOT = Path(__file__).parents[2]
@@ -157,7 +157,7 @@ def make_world(place: Path) -> None:
             (place / name).symlink_to(source.resolve())
 
 
-def fill(bucket: RemotePath, place: Path) -> None:
+def fill(bucket: AnyPath, place: Path) -> None:
     """Some of them in object storage."""
     for name in ("before", "after", "gpt2", "machine0", "machine1"):
         for records in (place / ("runs/a" if name == "gpt2" else name) / "trainperf").iterdir():

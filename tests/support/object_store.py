@@ -13,7 +13,7 @@ from moto.backends import get_backend
 from moto.server import ThreadedMotoServer
 from s3fs import S3FileSystem
 
-from trainperf.core.places import RemotePath
+from trainperf.core.paths import path_of
 
 
 BUCKET = "records"
@@ -23,7 +23,7 @@ class ObjectStore:
     """A running server with an empty bucket."""
 
     def __init__(self, bucket: str) -> None:
-        self.bucket = RemotePath(f"s3://{bucket}")
+        self.bucket = path_of(f"s3://{bucket}")
         self._server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
         self._server.start()
         self.address = self._server.get_host_and_port()

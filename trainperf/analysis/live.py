@@ -15,7 +15,7 @@ from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import read_documents
 from trainperf.core.findings import LIMITS
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.window import RunWindow
 from trainperf.traces.capture_files import read_all
@@ -90,7 +90,7 @@ class LiveRun:
         each += min(behind, self._most_bytes // FEW_RANKS)
         # Lines and audits are numbered by the attempt's own steps.
         files = tuple(held(replace(file, begun=0), each) for file in latest)
-        first = files[0].chosen.first
+        first = files[0].first
         window = f"from step {first:,.0f} on" if first else ""
         end = replace(run, attempts=(files,), window=window)
         documents, captures = read_documents(self._path), tuple(read_all(self._path))

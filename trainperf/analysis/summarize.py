@@ -31,8 +31,8 @@ from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents, read_documents
+from trainperf.core.paths import AnyPath
 from trainperf.core.phases import TAGS
-from trainperf.core.places import AnyPath
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.traces.capture_files import read_all

@@ -28,7 +28,7 @@ from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.html.markup import portable
 from trainperf.core.formatting.units import share
 from trainperf.core.formatting.wrap import WIDTH, wrapped
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.stats.bootstrap import ASSUMED_NOISE
 from trainperf.core.stats.sequential import Looks
 from trainperf.core.stats.verdict import MARGIN

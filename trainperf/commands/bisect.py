@@ -7,7 +7,7 @@ from trainperf.commands._options import add_format_option, add_turn_options, che
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.commands.compare import share_of
 from trainperf.core.errors import ConfigError
-from trainperf.core.places import local_path
+from trainperf.core.paths import local_path
 from trainperf.reports import NAMES
 
 

@@ -13,6 +13,7 @@ from trainperf import __version__
 from trainperf.core.errors import ConfigError, TrainPerfError
 from trainperf.core.families import load_members
 from trainperf.core.formatting.escape import encodable, plain
+from trainperf.core.paths import storage_errors
 
 
 UNUSABLE = 2
@@ -76,7 +77,8 @@ def dispatch(package: str, names: Sequence[str]) -> int:
     """Parse the process's arguments, run the subcommand, and return the exit code."""
     code = 0
     try:
-        result = _result(package, names, sys.argv[1:] or ["--help"])
+        with storage_errors():
+            result = _result(package, names, sys.argv[1:] or ["--help"])
         code = result.code
         sys.stdout.write(encodable(result.text, sys.stdout))
         sys.stdout.flush()

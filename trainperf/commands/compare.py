@@ -11,7 +11,7 @@ from trainperf.commands._options import (
 )
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
-from trainperf.core.places import path_of
+from trainperf.core.paths import path_of
 from trainperf.reports import PAGES
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 from trainperf.commands._options import add_format_option
 from trainperf.commands.cli import Command, CommandResult
-from trainperf.core.places import path_of
+from trainperf.core.paths import path_of
 from trainperf.reports import NAMES
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from trainperf.commands._options import add_format_option
 from trainperf.commands.cli import Command
 from trainperf.core.errors import ConfigError
-from trainperf.core.places import path_of
+from trainperf.core.paths import path_of
 from trainperf.reports import NAMES
 
 

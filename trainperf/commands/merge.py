@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from trainperf.commands.cli import Command
-from trainperf.core.places import path_of
+from trainperf.core.paths import path_of
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ import argparse
 from trainperf.commands._options import add_turn_options, check_turns
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.commands.compare import add_comparison_options
-from trainperf.core.places import local_path
+from trainperf.core.paths import local_path
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ import sys
 
 from trainperf.commands._options import add_format_option, add_window_options, window_of
 from trainperf.commands.cli import Command
-from trainperf.core.places import path_of
+from trainperf.core.paths import path_of
 from trainperf.reports import PAGES
 
 

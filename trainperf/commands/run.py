@@ -15,7 +15,7 @@ from trainperf.commands._options import add_launch_options, check_launch
 from trainperf.commands.cli import SIGNALLED, Command, CommandResult
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions, LaunchSignal, signals_in
-from trainperf.core.places import storage
+from trainperf.core.paths import path_of
 
 
 _UNRECORDED = "trainperf: nothing was recorded: "
@@ -57,7 +57,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
     command = command_of(given.script, given.arguments, module=given.module)
     with tempfile.TemporaryDirectory(prefix="trainperf-run-") as folder:
         options = LaunchOptions(
-            dirpath=None if given.out is None else str(storage(given.out).resolve()),
+            dirpath=None if given.out is None else str(path_of(given.out).resolve()),
             audit_at=given.audit_at,
             audit=not given.no_audit,
             loader_anatomy=given.loader_anatomy,

@@ -5,7 +5,7 @@ import sys
 
 from trainperf.commands._options import add_engine_option, add_format_option, add_steps_option
 from trainperf.commands.cli import Command
-from trainperf.core.places import path_of
+from trainperf.core.paths import path_of
 from trainperf.reports import NAMES
 
 

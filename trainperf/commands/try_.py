@@ -8,7 +8,7 @@ from trainperf.commands._options import add_format_option, add_launch_options, c
 from trainperf.commands.cli import INTERRUPTED, Command, CommandResult, say
 from trainperf.commands.run import command_of
 from trainperf.core.errors import ConfigError
-from trainperf.core.places import local_path
+from trainperf.core.paths import local_path
 from trainperf.reports import NAMES
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainperf.commands.cli import Command
 from trainperf.core.errors import ConfigError
-from trainperf.core.places import AnyPath, RemotePath, path_of
+from trainperf.core.paths import AnyPath, is_remote, path_of
 from trainperf.core.run_directory import RECORD_FILES
 
 
@@ -62,7 +62,7 @@ def _log_directory(run: AnyPath) -> Path:
     """The folder that holds the run and its neighbours; a folder of runs stands for itself."""
     from trainperf.analysis.run.directory import Run
 
-    if isinstance(run, RemotePath):
+    if is_remote(run):
         raise ConfigError(
             f"{run}: TensorBoard reads directories of this machine; copy it with `trainperf merge "
             f"{run} --out {run.name}`"

@@ -9,7 +9,7 @@ import time
 from trainperf.commands._options import number
 from trainperf.commands.cli import Command
 from trainperf.core.errors import ConfigError
-from trainperf.core.places import path_of
+from trainperf.core.paths import path_of
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

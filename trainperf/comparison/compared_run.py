@@ -18,7 +18,7 @@ from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.fit_clock import CycleFold
 from trainperf.comparison.pace_fold import PaceFold
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
@@ -153,7 +153,7 @@ class SampleFold:
         self._passed += length
         self._kept += len(chosen)
         for kept, block in zip(self._blocks, steady, strict=True):
-            kept.append(block.take(chosen))
+            kept.append(block.select(chosen))
         while self._kept > MOST_STEPS:
             self._thin()
 
@@ -163,7 +163,7 @@ class SampleFold:
 
     def _thin(self) -> None:
         every_other = np.arange(0, self._kept, 2)
-        self._blocks = [[block.take(every_other)] for block in self.sample()]
+        self._blocks = [[block.select(every_other)] for block in self.sample()]
         self._stride *= 2
         self._kept = len(every_other)
 
@@ -210,7 +210,7 @@ def _values(
     """The value of each meter over each choice of steps; NaN where it has none."""
     values: dict[str, list[float]] = {meter.name: [] for meter in meters}
     for places in choices:
-        blocks = [block.take(places) for block in sample]
+        blocks = [block.select(places) for block in sample]
         for meter in meters:
             values[meter.name].append(_value(meter, blocks))
     return values

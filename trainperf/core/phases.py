@@ -9,7 +9,21 @@ from enum import IntEnum, IntFlag
 from trainperf.core.docstrings import DocumentedText, documented
 
 
-class Phase(IntEnum):
+class Slot(IntEnum):
+    """A phase or a gap."""
+
+    @property
+    def label(self) -> str:
+        """The name used in files, readings and reports, e.g. `data_wait`."""
+        return self.name.lower()
+
+    @property
+    def about(self) -> DocumentedText:
+        """What happens in it, and when its time misleads."""
+        return documented(_ABOUT[self])
+
+
+class Phase(Slot):
     """A named, exclusive part of a step.  The phases of a step sum to its wall time."""
 
     DATA_WAIT = 0
@@ -21,18 +35,8 @@ class Phase(IntEnum):
     LOOP = 6
     OTHER = 7
 
-    @property
-    def label(self) -> str:
-        """The name used in files and readings, e.g. `data_wait`."""
-        return self.name.lower()
 
-    @property
-    def about(self) -> DocumentedText:
-        """What the host does in it, and when its time misleads."""
-        return documented(_ABOUT[self])
-
-
-class Gap(IntEnum):
+class Gap(Slot):
     """Wall time between steps (or cut out of one) that belongs to no step."""
 
     STARTUP = 8
@@ -45,18 +49,8 @@ class Gap(IntEnum):
     RESTART = 15
     OTHERS_TURN = 16
 
-    @property
-    def label(self) -> str:
-        """The name used in files and reports, e.g. `validation`."""
-        return self.name.lower()
 
-    @property
-    def about(self) -> DocumentedText:
-        """What happens in it, and when its time misleads."""
-        return documented(_ABOUT[self])
-
-
-_ABOUT: dict[Phase | Gap, str] = {
+_ABOUT: dict[Slot, str] = {
     Phase.DATA_WAIT: """blocked in the loader's `next`
         Wrong where: the device still has work queued (then the wait costs nothing), or the loop was
         recorded from outside: then it is everything between an update and the next forward.

@@ -52,17 +52,15 @@ MFU = "mfu"
 HFU = "hfu"
 PHASE_DATA_WAIT_S = "phase_data_wait_s"
 PHASE_H2D_S = "phase_h2d_s"
-PHASE_FORWARD_S = "phase_forward_s"
 PHASE_BACKWARD_S = "phase_backward_s"
 PHASE_OPTIMIZER_S = "phase_optimizer_s"
-PHASE_CALLBACKS_S = "phase_callbacks_s"
-PHASE_LOOP_S = "phase_loop_s"
-PHASE_OTHER_S = "phase_other_s"
+
+_PHASES = tuple(phase.label for phase in PHASES)
 
 NAMES = frozenset(
     value for name, value in globals().items() if name.isupper() and isinstance(value, str)
-)
-"""All of the above."""
+) | {f"phase_{label}_s" for label in _PHASES}
+"""All of the above, and those of the other phases."""
 
 R = TypeVar("R")
 
@@ -88,6 +86,3 @@ def find(readings: Mapping[str, R], name: str) -> R | None:
     if reading is None and name not in NAMES:
         raise KeyError(f"{name!r}: no such reading; the names are in trainperf.core.readings")
     return reading
-
-
-_PHASES = tuple(phase.label for phase in PHASES)

@@ -6,13 +6,16 @@ writes there, or looks for, is made or parsed here.
 
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
-from trainperf.core.places import AnyPath, RemotePath
+from trainperf.core.paths import AnyPath, ListedFile, is_remote, listed, storage_errors
 
 
 NAME = "trainperf"
@@ -43,6 +46,9 @@ append.
 PACKED_SUFFIX = ".packed"
 """Of a part of a record file, or of a machine's, that is no longer written to."""
 
+_BLOCK_BYTES = 8 << 20
+"""Of a larger object that is in memory while it is written: S3 takes no less than 5 MiB."""
+
 _PART = re.compile(
     r"(steps|machine)-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"
 )
@@ -52,13 +58,14 @@ _CAPTURE = re.compile(
 )
 
 
-def choose(base: Path) -> Path:
+def choose(base: AnyPath) -> AnyPath:
     """The directory of a new run, or of the one an elastic launcher is restarting.
 
-    A further fit of the restarted process has a directory of its own.
+    A further fit of the restarted process has a directory of its own.  Of a new run behind a URL
+    nothing is read.
 
     Raises:
-        OSError: The directory cannot be made.
+        OSError: The directory cannot be made, or that of the run before cannot be found.
     """
     before = latest(base) if attempt() else None
     if before is None or has_begun(record_file(before, 0, attempt())):
@@ -66,12 +73,17 @@ def choose(base: Path) -> Path:
     return before
 
 
-def create(base: Path) -> Path:
+def create(base: AnyPath) -> AnyPath:
     """Make and return `base/trainperf`, or `trainperf-1`, … if that exists.
+
+    Behind a URL its name has the time and a number: two jobs never choose the same.
 
     Raises:
         OSError: The directory cannot be made.
     """
+    if is_remote(base):
+        began = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+        return base / f"{NAME}-{began}-{secrets.token_hex(3)}"
     for number in range(10_000):
         path = base / (f"{NAME}-{number}" if number else NAME)
         try:
@@ -82,19 +94,21 @@ def create(base: Path) -> Path:
     raise FileExistsError(f"{base}: ten thousand runs already; clean up")
 
 
-def discard_empty(run: Path) -> bool:
-    """Remove a run directory in which nothing was written: the fit never began."""
-    try:
-        run.rmdir()
-    except OSError:
-        return False
-    return True
+def latest(base: AnyPath) -> AnyPath | None:
+    """The newest run directory under *base*; `None` when there is none.
 
-
-def latest(base: Path) -> Path | None:
-    """The newest run directory under *base*; `None` when there is none."""
-    runs = [path for path in base.glob(f"{NAME}*") if list(path.glob(RECORD_FILES))]
-    return max(runs, key=lambda path: path.stat().st_mtime, default=None)
+    Raises:
+        OSError: It cannot be listed.
+    """
+    runs: list[ListedFile] = []
+    with suppress(FileNotFoundError), storage_errors():
+        for folder in listed(base):
+            is_run = folder.is_dir and folder.path.name.startswith(NAME)
+            if is_run and any(rank_and_attempt(file.path.name) for file in listed(folder.path)):
+                runs.append(folder)
+    # Folders in object storage have no time, but names that begin with it.
+    newest = max(runs, key=lambda run: (run.modified_s, run.path.name), default=None)
+    return None if newest is None else newest.path
 
 
 def attempt() -> int:
@@ -139,7 +153,7 @@ def is_packed(file_name: str) -> bool:
 
 def has_begun(first: Path) -> bool:
     """Whether there is a record file with this first part, packed by now or not."""
-    return first.exists() or Path(str(packed_part(first))).exists()
+    return first.exists() or packed_part(first).exists()
 
 
 def last_part(first: Path) -> Path:
@@ -231,7 +245,7 @@ def write_atomically(target: AnyPath, content: bytes) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    if isinstance(target, RemotePath):
+    if is_remote(target):
         target.write_bytes(content)  # an object appears whole
         return
     with drafted(target) as draft:
@@ -239,17 +253,17 @@ def write_atomically(target: AnyPath, content: bytes) -> None:
 
 
 def copy_file(source: AnyPath, target: AnyPath) -> None:
-    """Copy a file, whole or not at all; piece by piece, but from one URL to another.
+    """Copy a file, whole or not at all, piece by piece.
 
     Raises:
         OSError: A file cannot be read or written.
     """
-    if isinstance(target, RemotePath):
-        if isinstance(source, RemotePath):
-            target.write_bytes(source.read_bytes())
+    options: dict[str, Any] = {}
+    with ExitStack() as copying:
+        file = copying.enter_context(source.open("rb"))
+        if is_remote(target):  # an object appears whole
+            options["block_size"] = _BLOCK_BYTES
         else:
-            target.put(source)
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as file, drafted(target) as draft, draft.open("wb") as written:
-        shutil.copyfileobj(file, written, 1 << 20)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target = copying.enter_context(drafted(target))
+        shutil.copyfileobj(file, copying.enter_context(target.open("wb", **options)), 1 << 20)

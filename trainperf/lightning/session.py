@@ -11,10 +11,10 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.optim import Optimizer
 
-from trainperf.core import spool
+from trainperf.core import run_directory
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
@@ -201,7 +201,7 @@ class Session:
     def _share(self, base: AnyPath | None) -> AnyPath | None:
         """The run directory that rank 0 chooses, by a collective of the strategy's."""
         trainer = self._trainer
-        chosen = written(base, spool.choose) if trainer.is_global_zero else None
+        chosen = written(base, run_directory.choose) if trainer.is_global_zero else None
         shared: AnyPath | None = trainer.strategy.broadcast(chosen)
         return shared
 

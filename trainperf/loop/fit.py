@@ -22,8 +22,8 @@ from trainperf.core.interleaving import directory
 from trainperf.core.loop_kind import PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
 from trainperf.core.machine.processes import this_process
+from trainperf.core.paths import AnyPath, is_remote, path_of
 from trainperf.core.phases import Tag
-from trainperf.core.places import AnyPath, RemotePath, path_of
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED, RunInfo, Scalar, Totals, ended_by
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import PhaseContexts
@@ -200,8 +200,10 @@ class Fit:
             rank = dist.get_rank() if several else 0
             objects.world_size = dist.get_world_size() if several else 1
         self._ranks = objects.world_size
-        chosen = facts.base and (directory() or self.launch.dirpath or facts.base)
-        base = None if chosen is None else path_of(chosen)
+        chosen: str | AnyPath | None = facts.base
+        if chosen:
+            chosen = directory() or self.launch.dirpath or chosen
+        base = written(str(chosen) if chosen else None, path_of)
         share = facts.share or partial(shared_run_directory, rank=rank, ranks=objects.world_size)
         address = share(base)
         self.run = written(address, spool.local)
@@ -219,7 +221,7 @@ class Fit:
             self._measure(facts)
             where_it_raises.pop_all()
         self.renew_phases(facts.kind)
-        if self.run is not None and isinstance(address, RemotePath):
+        if self.run is not None and address is not None and is_remote(address):
             self._upload = Upload(self.run, address, rank)
             self.guard.run(Upload.part, self._upload.start)
         return True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
-from trainperf.core.places import storage
+from trainperf.core.paths import path_of
 from trainperf.meters import Meter
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.probes.base import Probe
@@ -77,7 +77,7 @@ class FitOptions:
     def __post_init__(self) -> None:
         demand_mask(self.tokens)
         if self.dirpath is not None:
-            storage(self.dirpath)
+            path_of(self.dirpath)
         if self.log_every_n_steps is not None and self.log_every_n_steps < 1:
             raise ConfigError(
                 f"log_every_n_steps={self.log_every_n_steps}: must be at least 1; leave it out for "

@@ -8,19 +8,20 @@ answer until it is asked for.
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import torch.distributed as dist
 
 from trainperf.core import run_directory, spool
+from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.places import AnyPath, path_of
+from trainperf.core.paths import AnyPath, path_of
 
 
 log = logging.getLogger("trainperf")
 
-P = TypeVar("P", Path, AnyPath)
+B = TypeVar("B")
+P = TypeVar("P")
 
 PATIENCE_NS = 30_000_000_000
 """How long another rank waits for rank 0's answer before it goes on alone."""
@@ -39,7 +40,7 @@ def shared_run_directory(
     The k-th run of a rank shares the directory of rank 0's k-th run.
     """
     if ranks == 1:
-        return written(base, spool.choose)
+        return written(base, run_directory.choose)
     try:
         return _shared(base, rank, patience_ns)
     except RuntimeError as error:  # the store is gone, e.g. with rank 0's process
@@ -53,7 +54,7 @@ def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None
     if rank == 0:
         run: AnyPath | None = None
         try:
-            run = written(base, spool.choose)
+            run = written(base, run_directory.choose)
         finally:  # or the others would wait
             store.set(key, str(run.resolve()) if run is not None else NONE)
         return run
@@ -74,7 +75,7 @@ def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None
 
 
 def _alone(base: AnyPath | None, rank: int, why: str) -> AnyPath | None:
-    run = written(base, spool.create)
+    run = written(base, run_directory.create)
     if base is not None:
         log.warning(
             "trainperf: %s, so rank %s writes a run of its own (%s): attach trainperf on every "
@@ -86,13 +87,13 @@ def _alone(base: AnyPath | None, rank: int, why: str) -> AnyPath | None:
     return run
 
 
-def written(base: AnyPath | None, make: Callable[[AnyPath], P]) -> P | None:
-    """What *make* makes of it; `None` with a warning where that cannot be written."""
+def written(base: B | None, make: Callable[[B], P]) -> P | None:
+    """What *make* makes of a place; `None` with a warning where nothing can be written there."""
     if base is None:
         return None
     try:
         return make(base)
-    except OSError as error:
+    except (OSError, ConfigError) as error:
         log.warning(
             "trainperf: no run directory can be written (%s): there will be no records and "
             "no report",

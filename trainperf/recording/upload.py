@@ -5,21 +5,19 @@ bounded time; nothing in a step waits for it, and whatever becomes of it costs o
 """
 
 import logging
-import os
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 from trainperf.core import spool
-from trainperf.core.places import RemotePath
-from trainperf.core.spool import UploadState
-from trainperf.core.spool.process import EVERY_S, LAST_S
+from trainperf.core.paths import AnyPath
+from trainperf.core.spool import EVERY_S, LAST_S, UploadState
 from trainperf.recording.child_process import start_child
 
 
 log = logging.getLogger("trainperf")
 
-UPLOADER = "trainperf.core.spool.process"
+UPLOADER = "trainperf.core.spool"
 """The module that the child runs."""
 
 
@@ -34,11 +32,10 @@ class Upload:
 
     part = "upload"
 
-    def __init__(self, run: Path, url: RemotePath, rank: int, every_s: float = EVERY_S) -> None:
+    def __init__(self, run: Path, url: AnyPath, rank: int, every_s: float = EVERY_S) -> None:
         self.url = url
         self._run, self._rank, self._every_s = run, rank, every_s
         self._child: subprocess.Popen[bytes] | None = None
-        self._begun = False
 
     def start(self) -> None:
         """Start the child.
@@ -46,31 +43,26 @@ class Upload:
         Raises:
             OSError: There is no process or no space left.
         """
-        self._begun = True
-        spool.write_state(self._run, self._rank, UploadState(state="running"))
+        spool.write_state(self._run, self._rank, UploadState())
         self._child = start_child(
             UPLOADER,
-            *(str(self._run.resolve()), self.url.url, "--rank", str(self._rank)),
-            *("--parent", str(os.getpid()), "--every-s", str(self._every_s)),
+            *(str(self._run.resolve()), str(self.url), str(self._rank), str(self._every_s)),
             stdin=subprocess.PIPE,
         )
 
     def end(self) -> None:
         """Have the rest uploaded, and wait for that, but not for ever; say what is left."""
         child, self._child = self._child, None
-        begun, self._begun = self._begun, False
-        if not begun or (child is not None and self._uploaded(child)):
+        if child is None:
             return
-        if spool.not_uploaded(self._run) is None:
-            problem = "the process that uploads did not do it"
-            spool.write_state(self._run, self._rank, UploadState(state="kept", problem=problem))
-        log.warning("trainperf: %s", spool.not_uploaded(self._run))
-
-    @staticmethod
-    def _uploaded(child: "subprocess.Popen[bytes]") -> bool:
         with suppress(OSError, subprocess.TimeoutExpired):
             child.communicate(b"end\n", timeout=LAST_S + 5)
         if child.poll() is None:
             child.kill()
             child.wait()
-        return child.returncode == 0
+        if child.returncode == 0:
+            return
+        if spool.not_uploaded(self._run) is None:
+            problem = "the process that uploads did not do it"
+            spool.write_state(self._run, self._rank, UploadState(problem=problem))
+        log.warning("trainperf: %s", spool.not_uploaded(self._run))

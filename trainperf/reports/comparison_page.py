@@ -1,6 +1,7 @@
 """The page of a comparison: its document with charts of both sides."""
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import islice
 
@@ -8,7 +9,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compared_run import ComparedRun, read_opened
 from trainperf.comparison.results import Comparison
-from trainperf.core.engines.base import Engine, in_order
+from trainperf.core.engines import mapped
 from trainperf.core.formatting.html.figures import bar, keys
 from trainperf.core.formatting.html.markup import Markup, page, paragraph
 from trainperf.core.formatting.table import Table
@@ -29,9 +30,9 @@ class Pair:
     after: Sequence[ComparedRun]
 
 
-def read(sides: Sequence[Sequence[Run]], engine: Engine | None = None) -> list[list[ComparedRun]]:
+def read(sides: Sequence[Sequence[Run]], engine: Executor | None = None) -> list[list[ComparedRun]]:
     """Read the repeats of each side; where there is an *engine*, several runs at a time."""
-    runs = in_order(engine, read_opened, [run for side in sides for run in side])
+    runs = iter(mapped(engine, read_opened, [run for side in sides for run in side]))
     return [list(islice(runs, len(side))) for side in sides]
 
 

@@ -11,7 +11,6 @@ The last value of a cell is shown; `print` shows the text of the command of that
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -24,7 +23,7 @@ from trainperf.comparison.clocks import decision_of
 from trainperf.comparison.results import Comparison
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.html.markup import fragment
-from trainperf.core.places import RemotePath, path_of
+from trainperf.core.paths import AnyPath, path_of
 from trainperf.reports.comparison import comparison_document
 from trainperf.reports.comparison_page import Pair, pair_document, read
 from trainperf.reports.layout.html import as_html
@@ -33,7 +32,7 @@ from trainperf.reports.run import text
 from trainperf.reports.run.document import run_document
 
 
-Place = str | Path | RemotePath
+Place = str | AnyPath
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -85,8 +84,13 @@ def compare(before: Place | Sequence[Place], after: Place | Sequence[Place]) -> 
     Raises:
         RunError: There is no run.
     """
-    lists = ([s] if isinstance(s, str | Path | RemotePath) else s for s in (before, after))
-    sides = read([[Run.open(path_of(run)) for run in runs] for runs in lists])
+    sides = read([_repeats(before), _repeats(after)])
     comparison = comparing.compare(sides[0], sides[1])
     decided = replace(comparison, decision=decision_of(comparison))
     return ComparisonReport(decided, Pair(comparison=decided, before=sides[0], after=sides[1]))
+
+
+def _repeats(side: Place | Sequence[Place]) -> list[Run]:
+    if isinstance(side, Sequence) and not isinstance(side, str):
+        return [Run.open(path_of(run)) for run in side]
+    return [Run.open(path_of(side))]

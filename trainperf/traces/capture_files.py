@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from trainperf.core.errors import TraceError
-from trainperf.core.places import AnyPath, listed
+from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import (
     ANALYSIS_SUFFIX,
     TB,

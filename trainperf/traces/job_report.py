@@ -12,11 +12,10 @@ from functools import partial
 
 import msgspec
 
-from trainperf.core.engines import engine_of
-from trainperf.core.engines.base import in_order
+from trainperf.core.engines import engine_of, mapped
 from trainperf.core.errors import TraceError
 from trainperf.core.formatting.units import plural
-from trainperf.core.places import AnyPath, listed, path_of
+from trainperf.core.paths import AnyPath, listed, path_of
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName
 from trainperf.traces.answer import answer
 from trainperf.traces.jobs import jobs
@@ -220,7 +219,7 @@ def _outcomes(
     ordered = sorted(files, key=lambda file: -size[file])
     large = len(files) > 1 and sum(size.values()) >= LARGE_BYTES
     with engine_of(engine, large=large) as opened:
-        outcomes = in_order(opened, partial(_outcome, options), ordered)
+        outcomes = mapped(opened, partial(_outcome, options), ordered)
         by_file = dict(zip(ordered, outcomes, strict=True))
     return [by_file[file] for file in files]
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from trainperf.core.formatting.units import plural, share
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.lanes import lanes_of
 from trainperf.traces.metrics.collectives import Collectives, collectives_of

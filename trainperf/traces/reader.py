@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.core.errors import TraceError
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.traces.event_table import NONE, Column, EventTable, Kind, Losses, TraceInfo
 from trainperf.traces.reading.columns import Columns
 from trainperf.traces.reading.decode import FAULTS, EventDecoder

@@ -11,7 +11,7 @@ from support.runs import RankSpec, encode_rank, make_info, make_run_dir, make_st
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.errors import RunError
-from trainperf.core.places import AnyPath, RemotePath
+from trainperf.core.paths import AnyPath, storage_errors
 from trainperf.core.run_directory import record_file, record_part
 
 
@@ -100,7 +100,7 @@ def test_a_network_that_is_lost_while_reading_names_the_file(object_store: Objec
     run = Run.open(url)
     object_store.stop()
 
-    with pytest.raises(OSError, match=r"steps-rank0\.jsonl"):
+    with pytest.raises(OSError, match=r"steps-rank0\.jsonl"), storage_errors():
         list(run.attempts[0][0].entries())
 
 
@@ -109,6 +109,6 @@ def test_one_long_header_is_read_to_its_end(object_store: ObjectStore) -> None:
     spec = next(specs())
     info = make_info(config={f"setting{number}": "x" * 90 for number in range(1000)})
     content = encode_rank(replace(spec, info=info))
-    (RemotePath(f"{object_store.bucket}/a") / "steps-rank0.jsonl").write_bytes(content)
+    (object_store.bucket / "a" / "steps-rank0.jsonl").write_bytes(content)
 
     assert len(Run.open("s3://records/a").info.config) == 1001

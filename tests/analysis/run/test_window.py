@@ -123,8 +123,8 @@ def test_a_rank_whose_first_packed_part_is_damaged_is_left_out_and_named(tmp_pat
     """The others can be read: their report is not refused for it."""
     run = days(tmp_path)
     damaged = run / "steps-rank1.packed"
-    header, index, *_ = damaged.read_bytes().split(b"\n", 2)
-    damaged.write_bytes(header + b"\n" + index + b"\n")
+    header, *_ = damaged.read_bytes().split(b"\n", 1)
+    damaged.write_bytes(header + b"\n{\n")
 
     opened = Run.open(run)
 

@@ -68,30 +68,16 @@ def test_an_unknown_fact_is_refused_with_the_remedy() -> None:
         StepBlock.from_records([make_step(0, forward=1, facts={"samles": 1})])
 
 
-def test_retagging_and_renumbering_leave_the_original_alone() -> None:
+def test_replacing_a_column_leaves_the_original_alone() -> None:
     """Blocks are values."""
     block = StepBlock.from_records(make_steps(2, warmup=0, forward=1))
 
-    tagged, numbered = block.retagged(np.array([1, 2])), block.renumbered(10)
+    tagged = block.replaced("tags", np.array([1, 2]))
+    numbered = block.replaced("index", block.index + 10)
 
     assert tagged.tags.tolist() == [1, 2]
     assert numbered.index.tolist() == [10, 11]
     assert (block.tags.tolist(), block.index.tolist()) == ([0, 0], [0, 1])
-
-
-@pytest.mark.parametrize("chosen", ["0111", "1100", "0010", "1011", "0000", "1111"])
-def test_chosen_steps_are_the_same_whether_they_are_neighbours_or_not(chosen: str) -> None:
-    """Neighbours are not copied."""
-    block = StepBlock.from_records(make_steps(4, warmup=0, forward=1))
-    mask = np.array([letter == "1" for letter in chosen])
-
-    selected = block.select(mask)
-
-    assert selected.index.tolist() == np.flatnonzero(mask).tolist()
-    assert selected.equals(block.take(np.flatnonzero(mask)))
-    assert np.shares_memory(selected.cells(), block.cells()) == (
-        chosen in ("0111", "1100", "0010", "1111")
-    )
 
 
 def test_wall_time_in_seconds_and_nanoseconds_agree() -> None:

@@ -13,9 +13,9 @@ from support.runs import RankSpec, make_info, make_run_dir, make_steps
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.machine import MachineSeries, read_machines
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.places import AnyPath, listed
+from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import machine_file
-from trainperf.core.spool.mirror import Mirror
+from trainperf.core.spool import upload
 from trainperf.recording.machine import probe as probe_module
 from trainperf.recording.machine.probe import MachineProbe
 from trainperf.recording.machine.process import pack
@@ -127,14 +127,14 @@ def test_behind_a_url_a_packed_part_replaces_its_lines(
     run = run_of(tmp_path)
     lines = plant_machine(run, SECONDS).read_bytes().splitlines(keepends=True)
     machine_file(run, 0).unlink()
-    upload = Mirror(run, url, rank=0)
+    sent: dict[str, tuple[int, int]] = {}
     with closing(RotatingFile(machine_file(run, 0), 8000, pack)) as file:
         for number, line in enumerate(lines):
             file.write(line)
             file.flush()
             if number % 40 == 0:
-                upload.upload()
-    upload.upload()
+                upload(run, url, sent, 0)
+    upload(run, url, sent, 0)
 
     assert names(url) == names(run)
     assert len(only(url)) == SECONDS + 1

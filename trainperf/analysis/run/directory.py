@@ -17,7 +17,7 @@ from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, by_writer
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import numbered_on, within
 from trainperf.core.errors import RunError
-from trainperf.core.places import AnyPath, ListedFile, first_bytes, listed, path_of
+from trainperf.core.paths import AnyPath, ListedFile, listed, path_of, prefetched, storage_errors
 from trainperf.core.run_directory import (
     NAME,
     RECORD_FILES,
@@ -27,8 +27,8 @@ from trainperf.core.run_directory import (
 )
 from trainperf.core.spool import not_uploaded, url_of
 from trainperf.core.steps.codec import decode_info
+from trainperf.core.steps.packed import PackedPart, read_header
 from trainperf.core.steps.records import RunInfo
-from trainperf.core.steps.segment import SegmentIndex, read_index
 from trainperf.core.window import RunWindow
 
 
@@ -55,8 +55,9 @@ class Run:
         Of a *window* only its steps are read.
         """
         try:
-            run = _open(path_of(path))
-            return run if window is None else run.within(window)
+            with storage_errors():
+                run = _open(path_of(path))
+                return run if window is None else run.within(window)
         except FileNotFoundError:
             raise RunError(f"{path}: no such file or directory") from None
         except NotADirectoryError:
@@ -119,7 +120,7 @@ def _open(path: AnyPath) -> Run:
     run = _opened(newest, below[newest])
     if len(below) == 1:
         return run
-    notice = f"{len(below)} runs in {path}: reading the newest, {newest.relative_to(path)}"  # type: ignore[arg-type]  # both are of one kind
+    notice = f"{len(below)} runs in {path}: reading the newest, {newest.relative_to(path)}"
     return replace(run, warnings=(notice, *run.warnings))
 
 
@@ -146,6 +147,9 @@ def _began(content: Sequence[ListedFile]) -> tuple[str, float]:
     started = (file.info.started_at for file in files)
     return max(started, default=""), max(file.modified_s for file in content)
 
+
+_Header = tuple[RunInfo, PackedPart | None]
+"""What the first lines of a part say; the second of a packed one alone."""
 
 RecordParts = dict[tuple[int, int], list[ListedFile]]
 """Rank and attempt to the parts of the record file."""
@@ -189,40 +193,35 @@ def _readable(records: RecordParts) -> tuple[list[RecordFile], list[str]]:
         for part in parts
         if part is parts[0] or is_packed(part.path.name)
     ]
-    read = dict(zip(paths, map(_read, paths, first_bytes(paths, EDGE_BYTES)), strict=True))
+    read = dict(zip(paths, map(_read, paths, prefetched(paths, EDGE_BYTES)), strict=True))
     files: list[RecordFile] = []
     for (rank, attempt), parts in records.items():
         whole = tuple(takewhile(lambda part: not isinstance(read.get(part.path), str), parts))
-        indexes = {
-            part.path: index
-            for part in whole
-            if isinstance(index := read.get(part.path), SegmentIndex)
-        }
+        headers = [(part.path, read[part.path][1]) for part in whole if part.path in read]
+        packed = {path: part for path, part in headers if isinstance(part, PackedPart)}
         header = read[parts[0].path]
         if not isinstance(header, str):
-            info = header.info if isinstance(header, SegmentIndex) else header
             files.append(
-                RecordFile(parts=whole, rank=rank, attempt=attempt, info=info, indexes=indexes)
+                RecordFile(parts=whole, rank=rank, attempt=attempt, info=header[0], packed=packed)
             )
     return files, [problem for problem in read.values() if isinstance(problem, str)]
 
 
-def _read(part: AnyPath, beginning: bytes | OSError) -> SegmentIndex | RunInfo | str:
-    """The index of a packed part, the header of another; or what is wrong with it."""
-    read = read_index if is_packed(part.name) else _header
+def _read(part: AnyPath, beginning: bytes | Exception | None) -> _Header | str:
+    """The first lines of a packed part, the header of another; or what is wrong with it."""
+    read = read_header if is_packed(part.name) else _header
     try:
-        if isinstance(beginning, OSError):
-            raise beginning
-        with suppress(RunError):
-            return read(BytesIO(beginning))
+        if isinstance(beginning, bytes):
+            with suppress(RunError):
+                return read(BytesIO(beginning))
         with part.open("rb") as file:  # it may be longer
-            return read(file)
+            return read(BytesIO(file.read(CHUNK_BYTES)))
     except (OSError, RunError) as error:
         return f"{part}: {getattr(error, 'strerror', None) or error}"
 
 
-def _header(file: IO[bytes]) -> RunInfo:
-    line = file.readline(CHUNK_BYTES)
+def _header(file: IO[bytes]) -> _Header:
+    line = file.readline()
     if not line.endswith(b"\n"):
         raise RunError("empty, or cut short before the end of its first line")
-    return decode_info(line)
+    return decode_info(line), None

@@ -8,16 +8,14 @@ Directories of ranks are copied into a new one.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.run.window import numbered_on
 from trainperf.core.errors import RunError
-from trainperf.core.places import AnyPath, RemotePath, listed
+from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import REPORT, SUMMARY, copy_file
-from trainperf.core.spool import note_uploaded, url_of
-from trainperf.core.spool.mirror import Mirror
+from trainperf.core.spool import note_uploaded, upload, url_of
 from trainperf.core.window import RunWindow
 
 
@@ -59,10 +57,9 @@ def merge(parts: Sequence[Run], into: AnyPath) -> Run:
         RunError: *into* exists, or the parts are not ranks of one run; nothing was written then.
         OSError: A file cannot be read or written.
     """
-    if len(parts) == 1 and isinstance(into, RemotePath) and into == url_of(parts[0].path):
-        spool = Path(str(parts[0].path))
-        Mirror(spool, into).upload()
-        note_uploaded(spool)
+    if len(parts) == 1 and str(into) == url_of(parts[0].path):
+        upload(parts[0].path, into, {}, rank=None)
+        note_uploaded(parts[0].path)
         return Run.open(into)
     _refuse_other_models(parts)
     _refuse_other_ranks(parts)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from trainperf.analysis.run.record_file import EVERY_STEP, Content, RecordFile
+from trainperf.analysis.run.record_file import Content, RecordFile
 from trainperf.analysis.run.window import start_time
 from trainperf.core.phases import GAPS, PHASES, Gap
 from trainperf.core.steps.block import StepBlock
@@ -63,7 +63,7 @@ class Journal:
         self.pauses: dict[str, list[tuple[int, int]]] = {}
         """Gap to the step before it and its nanoseconds, in order."""
         self._earlier = self._before = _NO_TOTALS
-        self._begun, self._chosen = 0, EVERY_STEP
+        self._begun, self._first, self._last, self._is_window = 0, 0.0, math.inf, False
         self._started: datetime | None = None
         self._until_ns = 0
         self._origin_ns = math.inf
@@ -71,21 +71,21 @@ class Journal:
 
     def begin(self, file: RecordFile) -> None:
         """An attempt starts.  The time since the one before was cut off is a `restart` gap."""
-        chosen = file.chosen
         started = start_time(file.info.started_at)
-        if self._started and started and chosen.first <= 0 <= chosen.last:
+        if self._started and started and file.first <= 0 <= file.last:
             since_ns = round((started - self._started).total_seconds() * 1e9) - self._until_ns
-            if since_ns >= 0 and (self._until_ns or not self._chosen.is_window):
+            if since_ns >= 0 and (self._until_ns or not self._is_window):
                 self.pauses.setdefault(Gap.RESTART.label, []).append((-1, since_ns))
                 self.fit_ns += since_ns
-        self._started, self._begun, self._chosen = started, file.begun, chosen
+        self._started, self._begun, self._is_window = started, file.begun, file.is_window
+        self._first, self._last = file.first, file.last
         self._earlier, self._before = self.totals, _NO_TOTALS
         self.learned, self.end, self._origin_ns = _NO_TOTALS, None, math.inf
         self._reached_ns = self._attributed_ns = self._until_ns = 0
 
     def close(self) -> None:
         """The attempt's file has been read to its end."""
-        window = self._chosen.is_window
+        window = self._is_window
         begins_ns = round(self._origin_ns) if window and self._origin_ns < math.inf else 0
         # A gap cut out of the last step ends before the step does, hence the larger of the two.
         lasted_ns = max(self._reached_ns - begins_ns, self._attributed_ns)
@@ -120,14 +120,14 @@ class Journal:
 
     def _add_totals(self, totals: Totals) -> None:
         """Of a window, what they grew by in it; what was learned of the loop holds in all of it."""
-        step, chosen = totals.at_step, self._chosen
-        after = step > chosen.last
+        after = totals.at_step > self._last
         if after and self.learned is not _NO_TOTALS:
             return
         # Where those before the window were not read, the first ones count for them.
-        if after or step < chosen.first or (chosen.first > 0 and self._before is _NO_TOTALS):
+        unread = self._first > 0 and self._before is _NO_TOTALS
+        if after or totals.at_step < self._first or unread:
             self._before = totals
-        self.learned = _since(self._before, totals) if chosen.is_window else totals
+        self.learned = _since(self._before, totals) if self._is_window else totals
         self.totals = _continued(self._earlier, self.learned)
 
     def ledger_s(self) -> dict[str, float]:

@@ -19,7 +19,7 @@ from trainperf.core.artifacts.machine import (
     Neighbour,
     device_column,
 )
-from trainperf.core.places import AnyPath, listed
+from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import machine_of, rank_and_attempt
 from trainperf.core.steps.block import Column
 from trainperf.core.steps.codec import matrix_of

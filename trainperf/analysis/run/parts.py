@@ -6,7 +6,7 @@ anywhere, and a part that was left is packed and its lines are taken away.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from trainperf.core.places import AnyPath, ListedFile
+from trainperf.core.paths import AnyPath, ListedFile
 from trainperf.core.run_directory import is_packed, packed_part, part_number
 
 

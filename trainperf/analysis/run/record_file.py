@@ -1,6 +1,6 @@
 """Record files: what one rank wrote during one attempt, streamed part by part.
 
-A part is lines, or packed (`core.steps.segment`); of a packed one those stretches are read that are
+A part is lines, or packed (`core.steps.packed`); of a packed one those stretches are read that are
 wanted.
 """
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from trainperf.analysis.run.parts import CHUNK_BYTES, EDGE_BYTES, Parts, contents
 from trainperf.core.errors import RunError
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_steps
+from trainperf.core.steps.packed import PackedPart
+from trainperf.core.steps.packed import contents as packed_contents
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo
-from trainperf.core.steps.segment import SegmentIndex, read_index
-from trainperf.core.steps.stretches import Stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,39 +30,6 @@ class Damaged:
 Content = StepBlock | Entry | Damaged
 """What a record file holds, but for its header."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadSteps:
-    """Which steps of a file are read, by their numbers in it."""
-
-    first: float = 0
-    last: float = math.inf
-    """Both ends are in it."""
-
-    @property
-    def is_window(self) -> bool:
-        """Whether there may be steps before or after it."""
-        return self.first > 0 or self.last < math.inf
-
-    def part_of(self, content: Content) -> Content | None:
-        """What of it is read; `None` if nothing is."""
-        if isinstance(content, GapRecord):
-            # A gap before the first step is before step 0.
-            within = (self.first or -1) <= content.after_step <= self.last
-            return content if within else None
-        if not isinstance(content, StepBlock):
-            return content
-        inside = (content.index >= self.first) & (content.index <= self.last)
-        block = content.select(inside)
-        return block if len(block) else None
-
-    def touched(self, stretches: Stretches) -> Stretches:
-        """The stretches that have some of them."""
-        first, last = stretches["first"], stretches["last"]
-        return stretches.select((last >= self.first) & (first <= self.last))
-
-
-EVERY_STEP = ReadSteps()
 
 STEP_BYTES = 128
 """Of a step's line, or a little more."""
@@ -77,11 +44,13 @@ class RecordFile:
     rank: int
     attempt: int
     info: RunInfo
-    indexes: Mapping[AnyPath, SegmentIndex] = field(default_factory=dict)
-    """Of its packed parts."""
+    packed: Mapping[AnyPath, PackedPart] = field(default_factory=dict)
+    """What its packed parts say of themselves, in order."""
     begun: int = 0
     """Steps of earlier attempts, from which on its own are numbered."""
-    chosen: ReadSteps = EVERY_STEP
+    first: float = 0
+    last: float = math.inf
+    """Numbers in it of the steps that are read, both ends included."""
     most_bytes: int | None = None
     """About how much of it is read, from its end; `None` for all."""
     held: Sequence[Content] | None = None
@@ -91,6 +60,11 @@ class RecordFile:
     def path(self) -> AnyPath:
         """The file, or its first part."""
         return self.parts[0].path
+
+    @property
+    def is_window(self) -> bool:
+        """Whether there may be steps before or after those that are read."""
+        return self.first > 0 or self.last < math.inf
 
     @property
     def size_bytes(self) -> int:
@@ -112,15 +86,17 @@ class RecordFile:
         Raises:
             OSError: A part cannot be read.
         """
-        read = _in_blocks(_rising(_decoded(self, at_once)), at_once)
+        read = _in_blocks(_decoded(self, at_once), at_once)
         for content in read if self.held is None else self.held:
-            chosen = self.chosen.part_of(content)
-            if chosen is not None:
-                yield chosen
-
-    def stretches(self) -> Stretches:
-        """Those of its packed parts, in order."""
-        return Stretches.joined([index.stretches for index in self.indexes.values()])
+            if isinstance(content, StepBlock):
+                inside = (content.index >= self.first) & (content.index <= self.last)
+                if inside.any():
+                    yield content.select(inside)
+            # A gap before the first step is before step 0.
+            elif not isinstance(content, GapRecord) or (
+                (self.first or -1) <= content.after_step <= self.last
+            ):
+                yield content
 
 
 def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
@@ -133,8 +109,7 @@ def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
         # A million steps are a million lines: they are separated by the list, not one by one.
         steps = [line for line in content if line[:1] == b"["]
         if len(steps) < len(content):
-            others = (line for line in content if line[:1] != b"[")
-            yield from (decode_entry(line) or Damaged(1) for line in others)
+            yield from _others(line for line in content if line[:1] != b"[")
         block, damaged = decode_steps(schema, steps)
         yield block
         if damaged:
@@ -142,19 +117,27 @@ def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
 
 
 def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
-    steps = 1
+    known = file.packed.get(part)
+    left = known.last - known.first + 1 if known else 1
     with part.open("rb") as packed:
         try:
-            index = file.indexes.get(part) or read_index(packed)
-            wanted = file.chosen.touched(index.stretches)
-            steps = int(wanted["steps"].sum()) or 1
-            yield from (decode_entry(line) or Damaged(1) for line in index.others(packed))
-            yield from index.blocks(packed, wanted)
+            for content in packed_contents(packed, file.first, file.last):
+                if isinstance(content, StepBlock):
+                    left -= len(content)
+                    yield content
+                else:
+                    yield from _others(content)
         except (RunError, ValueError):
-            yield Damaged(steps)
+            yield Damaged(max(1, left))
 
 
-def _rising(contents: Iterable[Content]) -> Iterator[Content]:
+def _others(lines: Iterable[bytes]) -> Iterator[Content]:
+    return (decode_entry(line) or Damaged(1) for line in lines)
+
+
+def _in_blocks(contents: Iterable[Content], size: int) -> Iterator[Content]:
+    """Steps *size* at a time, the last may be fewer, each after all before it; the rest at once."""
+    rest: StepBlock | None = None
     last = -1.0
     for content in contents:
         if not isinstance(content, StepBlock):
@@ -163,22 +146,12 @@ def _rising(contents: Iterable[Content]) -> Iterator[Content]:
         reached = np.maximum.accumulate(np.concatenate(([last], content.index)))
         rising = content.select(content.index > reached[:-1])
         last = reached[-1]
-        yield rising
         if len(rising) < len(content):
             yield Damaged(len(content) - len(rising))
-
-
-def _in_blocks(contents: Iterable[Content], size: int) -> Iterator[Content]:
-    """The same steps, *size* at a time, the last may be fewer; what is no step comes at once."""
-    rest: StepBlock | None = None
-    for content in contents:
-        if not isinstance(content, StepBlock):
-            yield content
-            continue
-        rest = content if rest is None else StepBlock.joined([rest, content])
+        rest = rising if rest is None else StepBlock.joined([rest, rising])
         while len(rest) >= size:
-            yield rest.take(np.arange(size))
-            rest = rest.take(np.arange(size, len(rest)))
+            yield rest.select(slice(size))
+            rest = rest.select(slice(size, None))
     if rest is not None and len(rest):
         yield rest
 
@@ -196,11 +169,11 @@ def held(file: RecordFile, most_bytes: int | None = None) -> RecordFile:
     first = 0.0
     if most_bytes is not None and file.size_bytes > most_bytes:
         first = max(1.0, end_of(file).step - most_bytes // STEP_BYTES)
-        file = replace(file, most_bytes=most_bytes, chosen=ReadSteps(first=first))
+        file = replace(file, most_bytes=most_bytes, first=first)
     entries = list(file.entries())
     if first:
         first = next((each.index[0] for each in entries if isinstance(each, StepBlock)), first)
-        file = replace(file, chosen=ReadSteps(first=max(1.0, first)))
+        file = replace(file, first=max(1.0, first))
     return replace(file, held=entries)
 
 
@@ -221,12 +194,12 @@ def end_of(file: RecordFile) -> FileEnd:
     Raises:
         OSError: It cannot be read.
     """
-    stretches = file.stretches()
-    last, at_ns = stretches["last"].max(initial=-1), stretches["end_ns"].max(initial=0)
+    last = max((part.last for part in file.packed.values()), default=-1)
+    at_ns = max((part.end_ns for part in file.packed.values()), default=0)
     entries: list[Content] = []
     steps: list[StepBlock] = []
     for most_bytes in (EDGE_BYTES, None):
-        rest = replace(file, most_bytes=most_bytes, chosen=ReadSteps(first=last + 1))
+        rest = replace(file, most_bytes=most_bytes, first=last + 1, last=math.inf)
         entries = list(rest.entries())
         steps = [entry for entry in entries if isinstance(entry, StepBlock)]
         if steps:

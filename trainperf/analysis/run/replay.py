@@ -79,7 +79,7 @@ class Replay:
         }
         tags = np.bitwise_or.reduce([part.tags for part in parts.values()])
         return {
-            rank: part if np.array_equal(part.tags, tags) else part.retagged(tags)
+            rank: part if np.array_equal(part.tags, tags) else part.replaced("tags", tags)
             for rank, part in parts.items()
         }
 
@@ -104,7 +104,7 @@ def _steps_of(file: RecordFile, journal: Journal, at_once: int) -> Iterator[Step
     for content in file.entries(at_once):
         journal.add(content)
         if isinstance(content, StepBlock):
-            yield content.renumbered(file.begun) if file.begun else content
+            yield content.replaced("index", content.index + file.begun) if file.begun else content
     journal.close()
 
 

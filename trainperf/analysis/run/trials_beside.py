@@ -8,7 +8,7 @@ from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
 from trainperf.core.loop_kind import STEP_CLOCK
-from trainperf.core.places import RemotePath
+from trainperf.core.paths import is_remote
 from trainperf.core.run_directory import NAME
 from trainperf.core.steps.records import RunInfo, Scalar
 
@@ -48,7 +48,7 @@ def trials_beside(run: Run, step_s: float | None) -> tuple[Trials, Path] | None:
         run: That has none of its own.  Of one behind a URL no neighbours are looked at.
         step_s: What its steady step takes; `None` if it has none.
     """
-    if isinstance(run.path, RemotePath) or not step_s:  # nobody tries anything there
+    if is_remote(run.path) or not step_s:  # nobody tries anything there
         return None
     path = run.path.resolve()
     beside = {

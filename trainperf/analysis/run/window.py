@@ -9,9 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import accumulate
 
-import numpy as np
-
-from trainperf.analysis.run.record_file import ReadSteps, RecordFile, end_of
+from trainperf.analysis.run.record_file import RecordFile, end_of
 from trainperf.core.errors import RunError
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.window import RunWindow
@@ -59,14 +57,11 @@ def within(attempts: Attempts, window: RunWindow) -> Attempts:
         lead, begun = files[0], files[0].begun
         first = 0.0 if since is None else _first_at(lead, since)
         last = math.inf if until is None else _first_at(lead, until + _MICROSECOND) - 1
-        part = ReadSteps(
-            first=max(first, (window.first or 0) - begun),
-            last=last if window.last is None else min(last, window.last - begun),
-        )
-        chosen.append(tuple(replace(file, chosen=part) for file in files))
-    if not any(
-        file.chosen.first <= min(file.chosen.last, end_of(file).step) for file, *_ in chosen
-    ):
+        first = max(first, (window.first or 0) - begun)
+        if window.last is not None:
+            last = min(last, window.last - begun)
+        chosen.append(tuple(replace(file, first=first, last=last) for file in files))
+    if not any(file.first <= min(file.last, end_of(file).step) for file, *_ in chosen):
         steps = latest.begun + max(end_of(file).step for file in attempts[-1]) + 1
         there = f"steps 0 to {steps - 1:,}" if steps else "no step at all"
         began = attempts[0][0].info.started_at
@@ -82,11 +77,11 @@ def _at(file: RecordFile, ns: int) -> datetime:
 def _first_at(file: RecordFile, moment: datetime) -> float:
     """The first step that begins then or later; infinite if there is none."""
     at_ns = (moment - _at(file, 0)) // _MICROSECOND * 1000
-    stretches = file.stretches()
-    # Stretches are in the order of time; what is not packed comes after them.
-    later = stretches["first"][stretches["end_ns"] >= at_ns]
-    first = np.concatenate((later, stretches["last"][-1:], [0.0]))[0]
-    for entry in replace(file, chosen=ReadSteps(first=first)).entries():
+    # Parts are in the order of time; what is not packed comes after them.
+    parts = list(file.packed.values())
+    later = [part.first for part in parts if part.end_ns >= at_ns]
+    first = [*later, *(part.last for part in parts[-1:]), 0][0]
+    for entry in replace(file, first=first, last=math.inf).entries():
         if isinstance(entry, StepBlock) and entry.start_ns[-1] >= at_ns:
             return float(entry.index[(entry.start_ns >= at_ns).argmax()])
     return math.inf

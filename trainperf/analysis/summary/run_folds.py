@@ -18,7 +18,6 @@ from trainperf.core.artifacts.folder import Documents
 from trainperf.core.loop_kind import LIGHTNING, loop_of
 from trainperf.core.readings import ALLREDUCE_SKEW_S, LOSS
 from trainperf.core.steps.records import RunInfo
-from trainperf.core.steps.stretches import excluded
 from trainperf.meters import METERS
 from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
 from trainperf.meters.own import across
@@ -76,7 +75,7 @@ class RunFolds:
             for observer in observers:
                 observer.observe(job)
             self.steps.observe(job.first)
-            self.excluded.update(excluded(job.first.tags))
+            self.excluded.update(job.first.excluded())
             self.machine.observe(job.first, self.replay.attempt)
 
     def long_term(self) -> LongTerm:

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 import msgspec
 
 from trainperf.core.errors import RunError
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.run_directory import write_atomically
 
 
@@ -18,8 +18,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     file: ClassVar[str]
     """Its name in the run directory."""
-    version: ClassVar[int]
-    schema: int
+    version: ClassVar[int] = 1
+    schema: int = 1
     """The version that a file was written with."""
 
 

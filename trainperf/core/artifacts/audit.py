@@ -105,18 +105,11 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
         """Read and written, as if nothing were cached."""
         return self.read_bytes + self.written_bytes
 
-    @property
-    def flops_per_byte(self) -> float | None:
-        """Arithmetic intensity; `None` for an operator that moves nothing."""
-        return self.flops / self.moved_bytes if self.moved_bytes else None
-
 
 class StepAudit(Document, frozen=True, kw_only=True):
     """Every operator of one training step."""
 
     file: ClassVar[str] = "audit.json"
-    version: ClassVar[int] = 1
-    schema: int = version
     step: int | None = None
     """Number of the step in its fit; `None` outside of one."""
     micro_batches: int = 1
@@ -207,8 +200,6 @@ class MeasuredChip(Document, frozen=True, kw_only=True):
     """Limits of the audited run's device, measured where no data sheet is in the table."""
 
     file: ClassVar[str] = "chip.json"
-    version: ClassVar[int] = 1
-    schema: int = version
     chip: Chip
     attention: tuple[AttentionTime, ...] = ()
     """The heaviest sizes of the audited step in fp32, where the CPU multiplies faster in bf16."""

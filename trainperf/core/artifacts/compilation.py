@@ -57,8 +57,6 @@ class Compilation(Document, frozen=True, kw_only=True):
     """Graphs, breaks between them, and what was compiled again, on rank 0."""
 
     file: ClassVar[str] = "compile.json"
-    version: ClassVar[int] = 1
-    schema: int = version
     graphs: int
     """Built in this fit, those of validation included."""
     compile_s: float | None = None

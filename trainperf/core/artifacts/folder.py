@@ -10,7 +10,7 @@ from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,8 +81,6 @@ class SampledLines(Document, frozen=True, kw_only=True):
     """What was seen of the latest attempt, on rank 0."""
 
     file: ClassVar[str] = "lines.json"
-    version: ClassVar[int] = 1
-    schema: int = version
     taken: int
     """Samples in all."""
     every: int

@@ -23,8 +23,6 @@ class LoaderAnatomy(Document, frozen=True, kw_only=True):
     """
 
     file: ClassVar[str] = "loader.json"
-    version: ClassVar[int] = 1
-    schema: int = version
     batches: int
     """Timed ones: the first of each worker is left out where there are others."""
     workers: int

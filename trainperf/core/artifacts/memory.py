@@ -66,8 +66,6 @@ class MemoryLedger(Document, frozen=True, kw_only=True):
     """Bytes by what they are for."""
 
     file: ClassVar[str] = "memory.json"
-    version: ClassVar[int] = 1
-    schema: int = version
     step: int | None = None
     """Number of the audited step; `None` if none was: then what needs it is `None` too."""
     device: str

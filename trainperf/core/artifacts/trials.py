@@ -97,8 +97,6 @@ class Trials(Document, frozen=True, kw_only=True):
     """All that was tried in one run, changes by what they bring, then ceilings."""
 
     file: ClassVar[str] = "trials.json"
-    version: ClassVar[int] = 1
-    schema: int = version
     baseline: Baseline | None
     """`None` while nothing has been measured."""
     trials: tuple[TrialResult, ...]

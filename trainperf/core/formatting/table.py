@@ -7,8 +7,9 @@ layout of the same `Table` (`reports.html.components.shown`).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len, set_cell_size
+
 from trainperf.core.formatting.escape import markdown, plain
-from trainperf.core.formatting.wrap import columns_of, cut
 
 
 UNKNOWN = "–"
@@ -86,7 +87,7 @@ def _on_two_lines(head: Sequence[str]) -> list[list[str]]:
 
 def _widths(rows: Sequence[Sequence[str]], words: Sequence[bool], width: int | None) -> list[int]:
     """Columns of each cell; where a row is too wide words give way, the first column last."""
-    wide = [max(columns_of(cell) for cell in column) for column in zip(*rows, strict=True)]
+    wide = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
     flexible = [place for place, is_words in enumerate(words) if is_words]
     while width is not None and _total(wide) > width:
         cuttable = [place for place in flexible if wide[place] > _LEAST]
@@ -101,11 +102,11 @@ def _total(wide: Sequence[int]) -> int:
 
 
 def _fitted(cell: str, columns: int, is_words: bool) -> str:  # noqa: FBT001 private, mapped
-    if columns_of(cell) <= columns:
-        gap = " " * (columns - columns_of(cell))
+    if cell_len(cell) <= columns:
+        gap = " " * (columns - cell_len(cell))
         return cell + gap if is_words else gap + cell
     # The end of a path says more than its beginning; of a kernel's name, or of a stack that begins
     # with its innermost frame, it is the other way.
     if "/" in cell and " ← " not in cell:
-        return "…" + cut(cell[::-1], columns - 1)[::-1]
-    return cut(cell, columns - 1) + "…"
+        return "…" + set_cell_size(cell[::-1], columns - 1)[::-1]
+    return set_cell_size(cell, columns - 1) + "…"

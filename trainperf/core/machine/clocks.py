@@ -46,8 +46,6 @@ class TimingEvent(Protocol):
         ...
 
 
-EventFactory = Callable[[], TimingEvent]
-
 PACE_LOOPS = 120
 """Length of the work that `pace_ns` times: some 8 µs on a machine of 2020."""
 

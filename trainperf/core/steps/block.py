@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.phases import DISQUALIFYING, Phase
+from trainperf.core.phases import DISQUALIFYING, TAGS, Phase
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.steps.records import CORE_COLUMNS, FACTS, Row, StepRecord
 
@@ -134,17 +134,9 @@ class StepBlock:
         missing: list[int] = np.isnan(self._matrix[:, _FIRST_FACT:]).sum(axis=0).tolist()
         return missing
 
-    def core(self) -> Column:
-        """The core columns as a matrix, one row per step."""
-        return self._matrix[:, :_FIRST_FACT]
-
     def cells(self) -> Column:
         """Core columns and facts as a matrix, one row per step: not to be changed."""
         return self._matrix
-
-    def equals(self, other: "StepBlock") -> bool:
-        """Whether it has the same numbers in the same places, and lacks the same."""
-        return np.array_equal(self._matrix, other.cells(), equal_nan=True)
 
     def host_ns(self, phase: Phase) -> Column:
         """Host time per step in one phase, in whole nanoseconds."""
@@ -190,17 +182,9 @@ class StepBlock:
             part = self._parts[names] = self.select(complete)
         return part if len(part) else None
 
-    def select(self, chosen: npt.NDArray[np.bool_]) -> "StepBlock":
-        """The steps for which *chosen* is true."""
-        places = np.flatnonzero(chosen)
-        if len(places) and places[-1] - places[0] + 1 == len(places):
-            # Neighbours need no copy, as when only the first steps are left out.
-            return StepBlock(self.schema, self._matrix[places[0] : places[-1] + 1])
-        return StepBlock(self.schema, self._matrix[places])
-
-    def take(self, places: npt.NDArray[np.intp]) -> "StepBlock":
-        """The steps at these places, in this order; one may be taken repeatedly."""
-        return StepBlock(self.schema, self._matrix[places])
+    def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> "StepBlock":
+        """The steps for which *chosen* is true, or those at its places, also repeatedly."""
+        return StepBlock(self.schema, self._matrix[chosen])
 
     def steady(self) -> "StepBlock":
         """The steps without a disqualifying tag."""
@@ -212,19 +196,24 @@ class StepBlock:
         mean_of = self.fact(MEAN_OF)
         return self if mean_of is None or mean_of.all() else self.select(mean_of > 0)
 
+    def excluded(self) -> dict[str, int]:
+        """Tag to the steps excluded from steady statistics for it, the first of several."""
+        counts: dict[str, int] = {}
+        remaining = self.tags & DISQUALIFYING
+        for tag in TAGS:
+            tagged = (remaining & tag) != 0
+            if tagged.any():
+                counts[tag.label] = int(tagged.sum())
+                remaining = np.where(tagged, 0, remaining)
+        return counts
+
     def single(self) -> "StepBlock":
         """The steps that have a time of their own: in an imported log others show a mean."""
         mean_of = self.fact(MEAN_OF)
         return self if mean_of is None else self.select(mean_of == 1)
 
-    def retagged(self, tags: npt.NDArray[np.int64]) -> "StepBlock":
-        """The same steps with other tags, e.g. the union over ranks."""
+    def replaced(self, column: str, values: npt.NDArray[np.generic]) -> "StepBlock":
+        """The same steps with other values of a core column, e.g. tags that all ranks have."""
         matrix = self._matrix.copy()
-        matrix[:, 2] = tags
-        return StepBlock(self.schema, matrix)
-
-    def renumbered(self, by: int) -> "StepBlock":
-        """The same steps with *by* added to their numbers: a later attempt goes on counting."""
-        matrix = self._matrix.copy()
-        matrix[:, 0] += by
+        matrix[:, CORE_COLUMNS.index(column)] = values
         return StepBlock(self.schema, matrix)

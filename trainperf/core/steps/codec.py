@@ -5,7 +5,6 @@ the core columns followed by the facts named in line 1: names are written once, 
 integers.  NaN, which stands for a missing fact in the live rows, is written as `null`.
 """
 
-import math
 from collections.abc import Sequence
 
 import msgspec
@@ -101,7 +100,7 @@ def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock,
         rows = [row for line in lines for row in _salvage(line) if len(row) == width]
         matrix = np.array(rows, dtype=np.float64).reshape(-1, width)
     read = StepBlock(schema, matrix)
-    core = read.core()
+    core = read.cells()[:, : len(CORE_COLUMNS)]
     # Without a mask, as large as the core, where all are: NaN is not.
     if len(core) and not (core.min() >= -_EXACT and core.max() <= _EXACT):
         read = read.select(np.logical_and.reduce(np.abs(core) <= _EXACT, axis=1))
@@ -113,8 +112,3 @@ def _salvage(line: bytes) -> list[list[float | None]]:
         return _ROWS.decode(b"[" + line + b"]")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []
-
-
-def missing(value: float | None) -> float:
-    """The live rows' form of a missing fact: NaN, which the encoder writes as `null`."""
-    return math.nan if value is None else value

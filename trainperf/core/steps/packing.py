@@ -5,26 +5,15 @@ taken away: at any moment, also after a crash, at least one of them is whole, an
 readers take the packed one.
 """
 
-import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from trainperf.core.errors import RunError
 from trainperf.core.machine.processes import run_beside_parent
-from trainperf.core.run_directory import (
-    drafted,
-    has_begun,
-    last_part,
-    packed_part,
-    part_number,
-    record_part,
-)
+from trainperf.core.run_directory import drafted, last_part, packed_part, part_number, record_part
 from trainperf.core.steps.codec import decode_info
-from trainperf.core.steps.records import RunInfo
-from trainperf.core.steps.segment import packed_segment
+from trainperf.core.steps.packed import packed
 
 
 def pack_parts(first: Path) -> int:
@@ -37,60 +26,38 @@ def pack_parts(first: Path) -> int:
         OSError: A part cannot be read, or the packed one not be written.
         RunError: The file has no readable header.
     """
-    info, packed = None, 0
+    number_packed = 0
     for number in range(part_number(last_part(first).name)):
         part = first.with_name(record_part(first.name, number))
-        target = Path(str(packed_part(part)))
         if not part.exists():
             continue
-        if not target.exists():
-            info = info or _info(first)
-            content = _packed(part, info, with_header=number == 0)
+        if not packed_part(part).exists():
+            content = _packed(part, first)
             if content is None:
                 continue
-            with drafted(target) as draft:
-                _write(draft, content)
-            packed += 1
+            with drafted(packed_part(part)) as draft, draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            number_packed += 1
         part.unlink(missing_ok=True)
-    return packed
+    return number_packed
 
 
-def _info(first: Path) -> RunInfo:
-    header = first if first.exists() else Path(str(packed_part(first)))
-    with header.open("rb") as file:
-        return decode_info(file.readline())
-
-
-def _packed(part: Path, info: RunInfo, *, with_header: bool) -> bytes | None:
+def _packed(part: Path, first: Path) -> bytes | None:
     """`None` where the part stays as it is: it is damaged, or would not become smaller."""
-    content = part.read_bytes()
-    lines = content.split(b"\n")
-    if lines.pop():
+    *lines, rest = part.read_bytes().split(b"\n")
+    if rest:
         return None  # cut in the middle of a line
-    packed = packed_segment(info, lines[1:] if with_header else lines)
-    return packed if packed is not None and len(packed) < len(content) else None
-
-
-def _write(draft: Path, content: bytes) -> None:
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Pack once; 0 if nothing went wrong."""
-    parser = argparse.ArgumentParser(prog="trainperf.core.steps.packing")
-    parser.add_argument("first", type=Path)
-    given = parser.parse_args(arguments)
-    run_beside_parent(signal.SIGTERM)
-    try:
-        if has_begun(given.first):
-            pack_parts(given.first)
-    except (OSError, RunError):
-        return 1
-    return 0
+    if part == first:
+        info = decode_info(lines.pop(0))
+    else:
+        with (first if first.exists() else packed_part(first)).open("rb") as file:
+            info = decode_info(file.readline())
+    content = packed(info, lines)
+    return content if content is not None and len(content) < part.stat().st_size else None
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_beside_parent(signal.SIGTERM)
+    pack_parts(Path(sys.argv[1]))

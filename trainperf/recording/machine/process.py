@@ -135,8 +135,7 @@ def _sample(given: SimpleNamespace) -> None:
 def pack(part: Path) -> None:
     """Have a packed part instead; at any moment one of both is whole."""
     with suppress(OSError):  # the disk is full: it stays as it is
-        packed = Path(str(packed_part(part)))
-        write_atomically(packed, gzip.compress(part.read_bytes(), mtime=0))
+        write_atomically(packed_part(part), gzip.compress(part.read_bytes(), mtime=0))
         part.unlink()
 
 

@@ -8,7 +8,7 @@ import logging
 import os
 import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from trainperf.core import run_directory
@@ -51,41 +51,36 @@ class JsonlSink(Sink):
     def __init__(self, path: Path, most: int = run_directory.PART_BYTES) -> None:
         self.path = path
         self._most = most
-        self._file: RotatingFile | None = None
+        self._file: RotatingFile
+        self._open = ExitStack()
         self._packer: subprocess.Popen[bytes] | None = None
 
     def begin(self, info: RunInfo) -> None:
         """Create the file, which must not exist, and write line 1: a killed rank leaves it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = RotatingFile(self.path, self._most, self._pack)
-        self._write(encode_entry(info))
+        self._open.callback(self._file.close)
+        self._file.write(encode_entry(info))
         self.flush()
 
     def rows(self, rows: Sequence[Row]) -> None:
         """One line per step."""
-        self._write(encode_rows(rows))
+        self._file.write(encode_rows(rows))
 
     def entries(self, entries: Sequence[Entry]) -> None:
         """One line each."""
-        self._write(b"".join([encode_entry(entry) for entry in entries]))
+        self._file.write(b"".join([encode_entry(entry) for entry in entries]))
 
     def flush(self) -> None:
         """Hand the lines to the operating system: a killed process loses none of them."""
-        if self._file is not None:
-            self._file.flush()
+        self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._open.close()
         if self._packer is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._packer.wait(_LAST_S)
-
-    def _write(self, lines: bytes) -> None:
-        if self._file is not None:
-            self._file.write(lines)
 
     def _pack(self, _left: Path) -> None:
         if self._packer is None or self._packer.poll() is not None:

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import Table, text_table
-from trainperf.core.formatting.wrap import PLUS, WIDTH, columns_of, filled, words_of, wrapped
+from trainperf.core.formatting.wrap import PLUS, WIDTH, filled, words_of, wrapped
 from trainperf.reports.layout.document import Chart, Heading, Part, Pictured, Sentence
 from trainperf.reports.layout.finding_view import CONFIRM, FindingView
 
@@ -75,10 +76,10 @@ def sentence_lines(part: Sentence, width: int, indent: str = "", room: int = _LA
     """A sentence, its label in a margin of *room* columns."""
     lead = indent + (f"{part.label:<{room}}" if part.label else "- " * (part.kind == "item"))
     joint = " · " if part.kind == "facts" else part.joint
-    lines = broken(part.text, width - columns_of(lead), joint)
+    lines = broken(part.text, width - cell_len(lead), joint)
     if part.kind == "line":
         lines = [plain(part.text)]
-    hang = " " * columns_of(lead)
+    hang = " " * cell_len(lead)
     style = _STYLES.get(part.kind, "")
     return [Text(hang if place else lead, style).append(line) for place, line in enumerate(lines)]
 
@@ -91,7 +92,7 @@ def broken(sentence: str, width: int, joint: str = " ") -> list[str]:
     # A comma stays at the end of its line, a dot between two numbers does not.
     ended = joint.rstrip() if joint[0] != " " else ""
     parts = [*(f"{part}{ended}" for part in parts), last]
-    if max(map(columns_of, parts)) <= width:
+    if max(map(cell_len, parts)) <= width:
         return filled(parts, width, joint if joint == PLUS else joint.removeprefix(ended))
     return filled(words_of(sentence), width)
 

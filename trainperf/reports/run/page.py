@@ -8,7 +8,7 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural, step_range
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.core.run_directory import REPORT, write_atomically
 from trainperf.reports.capture.document import capture_document
 from trainperf.reports.charts.columns import Groups, SeriesFold

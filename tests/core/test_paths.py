@@ -11,14 +11,22 @@ import pytest
 from support.object_store import ObjectStore, object_store
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.places import RANGE_BYTES, AnyPath, RemotePath, is_url, listed, path_of
+from trainperf.core.paths import (
+    AnyPath,
+    is_remote,
+    is_url,
+    listed,
+    path_of,
+    prefetched,
+    storage_errors,
+)
 from trainperf.core.run_directory import write_atomically
 
 
 __all__ = ["object_store"]
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/run", "gs://b/r", "memory://x", "abfs://a@b.c/d"])
+@pytest.mark.parametrize("url", ["s3://bucket/run", "https://a.b/run", "simplecache::s3://b/r"])
 def test_a_url_survives_the_command_line(url: str) -> None:
     """`Path` would make one slash of two."""
     assert str(path_of(f"{url}/")) == url
@@ -34,31 +42,30 @@ def test_anything_else_is_a_local_path(path: str) -> None:
 
 def test_a_url_has_the_parts_of_a_path() -> None:
     """The bucket is the root."""
-    run = RemotePath("s3://bucket/job/run")
+    run = path_of("s3://bucket/job/run")
 
-    assert (run / "a.json").url == "s3://bucket/job/run/a.json"
+    assert str(run / "a.json") == "s3://bucket/job/run/a.json"
     assert (run.name, run.parent.name) == ("run", "job")
-    assert run.parent.parent.parent == RemotePath("s3://bucket")
     assert pickle.loads(pickle.dumps(run)) == run  # noqa: S301 what this test pickled
 
 
 def test_a_local_path_loads_no_fsspec(tmp_path: Path) -> None:
-    """Nor does a URL that nothing is read from."""
+    """Nor anything else that takes long."""
     program = (
-        "import sys; from trainperf.core.places import listed, path_of\n"
-        f"listed(path_of({str(tmp_path)!r})); path_of('s3://bucket/run').parent\n"
+        "import sys; from trainperf.core.paths import listed, path_of\n"
+        f"listed(path_of({str(tmp_path)!r})); path_of('runs')\n"
         "import json; print(json.dumps(sorted(sys.modules)))"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert not {"fsspec", "asyncio", "numpy"} & set(json.loads(result.stdout))
+    assert not {"upath", "fsspec", "asyncio", "numpy"} & set(json.loads(result.stdout))
 
 
 def filled(directory: AnyPath) -> list[tuple[str, bool, int]]:
     """What `listed` says of a directory with two files and a folder."""
-    if isinstance(directory, Path):
+    if not is_remote(directory):
         (directory / "sub").mkdir()
     write_atomically(directory / "b.json", b"four")
     write_atomically(directory / "a.json", b"")
@@ -90,10 +97,10 @@ def test_what_is_written_by_somebody_else_is_listed(object_store: ObjectStore) -
     assert (len(before), len(listed(run))) == (1, 2)
 
 
-def test_an_object_is_read_in_ranges(object_store: ObjectStore) -> None:
-    """Each of them once, in order; and from anywhere."""
+def test_an_object_is_read_from_anywhere(object_store: ObjectStore) -> None:
+    """From its beginning, and from its end."""
     path = object_store.bucket / "large"
-    content = bytes(range(256)) * (RANGE_BYTES // 100)
+    content = bytes(range(256)) * 40_000
     path.write_bytes(content)
 
     with path.open("rb") as file:
@@ -103,7 +110,7 @@ def test_an_object_is_read_in_ranges(object_store: ObjectStore) -> None:
 
     assert b"".join(pieces) == content
     assert end == content[-3:]
-    assert path.read_bytes(5, 9) == content[5:9]
+    assert prefetched([path], 5) == [content[:5]]
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 18, 3 << 18])
@@ -112,7 +119,7 @@ def test_an_object_ends_where_it_ends(size: int, object_store: ObjectStore) -> N
     path = object_store.bucket / "object"
     path.write_bytes(bytes(size))
 
-    with path.open() as file:
+    with path.open("rb") as file:
         assert file.read() == bytes(size)
 
 
@@ -121,30 +128,33 @@ def test_what_is_missing_is_a_missing_file(object_store: ObjectStore) -> None:
     missing = object_store.bucket / "none"
 
     assert not missing.exists()
-    for access in (missing.read_bytes, lambda: missing.open().read(), lambda: listed(missing)):
-        with pytest.raises(FileNotFoundError) as caught:
+    for access in (missing.read_bytes, lambda: missing.open("rb").read(), lambda: listed(missing)):
+        with pytest.raises(FileNotFoundError, match="no such object") as caught, storage_errors():
             access()
-        assert caught.value.filename == missing.url
+        assert caught.value.filename == "records/none"
 
 
 def test_a_lost_network_is_an_error_of_the_system(object_store: ObjectStore) -> None:
     """Whatever class the library below has for it."""
     path = object_store.bucket / "a"
     path.write_bytes(b"1")
-    file = path.open()
     object_store.stop()
 
-    with pytest.raises(OSError, match="endpoint") as caught:
-        file.read()
+    with pytest.raises(OSError, match="endpoint") as caught, storage_errors():
+        path.read_bytes()
 
-    assert (caught.value.errno, caught.value.filename) == (errno.EIO, path.url)
+    assert caught.value.errno == errno.EIO
 
 
 @pytest.mark.parametrize(
     ("url", "remedy"),
-    [("gs://bucket/run", "pip install gcsfs"), ("s4://bucket/run", "s3://bucket")],
+    [
+        ("gs://bucket/run", "pip install gcsfs"),
+        ("s4://bucket/run", "s3://bucket"),
+        ("memory://run", "memory:// is no storage"),
+    ],
 )
 def test_storage_that_cannot_be_reached_is_refused_with_the_remedy(url: str, remedy: str) -> None:
     """The package for it is missing, or there is no such storage."""
     with pytest.raises(ConfigError, match=remedy):
-        path_of(url).exists()
+        path_of(url)

@@ -1,0 +1,109 @@
+"""Reader of the packed parts that releases up to November 2026 wrote; nothing writes them.
+
+Behind the two lines is an index of stretches, then the lines that are no steps, then the columns of
+each stretch: constants, whole numbers as the bytes of their distance from the least, differences
+from the number before, or floats of eight or four bytes; equal bytes of a column stand together.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import IO
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.core.phases import PHASES
+from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.records import CORE_COLUMNS
+
+
+VERSION = 1
+
+Matrix = npt.NDArray[np.float64]
+
+_INDEX, _START = CORE_COLUMNS.index("index"), CORE_COLUMNS.index("start_ns")
+_FIRST_PHASE = len(CORE_COLUMNS) - len(PHASES)
+
+_HEAD = struct.Struct("<BBBq")
+"""Of each column: how it is written, whether cells are missing, bytes per cell, the least."""
+_CONSTANT, _WHOLE, _DIFFERENCES, _FLOATS, _SHORT_FLOATS = range(5)
+
+
+class _Layout(msgspec.Struct, frozen=True):
+    stretches: int
+    index_bytes: int
+    others_bytes: int
+
+
+def read_edges(file: IO[bytes], line: bytes) -> tuple[int, int, int]:
+    """First and last step, and the end of that in ns; *line* is the second.
+
+    Raises:
+        zlib.error, ValueError: The index is damaged.
+    """
+    index = _index(file, msgspec.json.decode(line, type=_Layout))
+    return int(index[0, 0]), int(index[-1, 1]), int(index[:, 5].max())
+
+
+def contents(file: IO[bytes], schema: StepSchema) -> Iterator[list[bytes] | StepBlock]:
+    """The lines that are no steps, then all steps.
+
+    Raises:
+        zlib.error, ValueError: They are damaged.
+    """
+    file.seek(0)
+    file.readline()
+    layout = msgspec.json.decode(file.readline(), type=_Layout)
+    index, width = _index(file, layout), len(CORE_COLUMNS) + len(schema.columns)
+    if layout.others_bytes:
+        yield zlib.decompress(file.read(layout.others_bytes)).split(b"\n")
+    for first, _, steps, _, start_ns, _, _, size in index:
+        matrix = _unpacked(zlib.decompress(file.read(int(size))), int(steps), width)
+        # Steps are numbered from the first, and start from where the one before ended.
+        matrix[:, _INDEX] += first
+        matrix[0, _START] = start_ns
+        matrix[1:, _START] += matrix[:-1, _FIRST_PHASE : len(CORE_COLUMNS)].sum(axis=1)
+        matrix[:, _START] = np.cumsum(matrix[:, _START])
+        yield StepBlock(schema, matrix)
+
+
+def _index(file: IO[bytes], layout: _Layout) -> Matrix:
+    """A row per stretch: first and last step, steps, steady ones, start, end, place, bytes."""
+    cells = np.frombuffer(zlib.decompress(file.read(layout.index_bytes)), "<f8")
+    index: Matrix = cells[: 8 * layout.stretches].reshape(8, layout.stretches).T
+    return index
+
+
+def _unpacked(content: bytes, rows: int, width: int) -> Matrix:
+    matrix, at = np.full((width, rows), np.nan), width * _HEAD.size
+    for place, column in enumerate(matrix):
+        kind, masked, bytes_each, least = _HEAD.unpack_from(content, place * _HEAD.size)
+        present = np.ones(rows, np.bool_)
+        if masked:
+            bits = np.frombuffer(content, np.uint8, (rows + 7) // 8, at)
+            present, at = np.unpackbits(bits, count=rows) == 0, at + len(bits)
+        if kind == _CONSTANT:
+            column[present] = struct.unpack_from("<d", content, at)[0]
+            at += 8
+            continue
+        bytes_each = {_FLOATS: 8, _SHORT_FLOATS: 4}.get(kind, bytes_each)
+        cells = np.zeros((int(present.sum()), 4 if kind == _SHORT_FLOATS else 8), np.uint8)
+        planes = np.frombuffer(content, np.uint8, len(cells) * bytes_each, at)
+        cells[:, :bytes_each] = planes.reshape(bytes_each, len(cells)).T
+        column[present] = _values(kind, cells.reshape(-1), least)
+        at += len(planes)
+    return np.ascontiguousarray(matrix.T)
+
+
+def _values(kind: int, cells: npt.NDArray[np.uint8], least: int) -> npt.NDArray[np.generic]:
+    if kind in (_FLOATS, _SHORT_FLOATS):
+        return cells.view("<f8" if kind == _FLOATS else "<f4")
+    whole = cells.view("<u8")
+    if kind == _WHOLE:
+        return whole.astype(np.int64) + least
+    steps = (whole >> np.uint64(1)).astype(np.int64) ^ -(whole & np.uint64(1)).astype(np.int64)
+    steps[0] = least
+    summed: npt.NDArray[np.int64] = np.cumsum(steps)
+    return summed
