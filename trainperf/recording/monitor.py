@@ -260,28 +260,25 @@ class Monitor:
         self._groups.append(_Group(drafts, gaps, fences, [e for each in copies for e in each]))
 
     def _last(self, patience_ns: int) -> None:
-        self._seal_group()
-        if not self._reached(patience_ns):
-            self._write_passed()
+        if not self.drain(patience_ns=patience_ns):
             stuck = DeviceStuckError(
                 f"the device was still at work {patience_ns / 1e9:.0f} s after the last step, and "
                 "was not waited for any longer: what the last steps took there is not known"
             )
             self.guard.fault(_DEVICE, stuck)
-        self._write_all()
+            self._write_passed()  # the rest, without what it has not told
         self.guard.run(_READINGS, self._show)
 
-    def drain(self, complete: Sequence[Draft] = ()) -> None:
-        """Seal what there is, wait for the device, and write.
+    def drain(self, complete: Sequence[Draft] = (), patience_ns: int = PATIENCE_NS) -> bool:
+        """Seal what there is, wait for the device, and write; whether it came to the end in time.
 
         *complete* are steps that go on: they get the facts known by now, and are not written.
         Where the device is stuck, what it has not passed is not written yet.
         """
         self._seal_group()
-        if self._reached(PATIENCE_NS):
-            self._write_all(complete)
-        else:
-            self._write_passed()
+        reached = self._reached(patience_ns)
+        self._write_passed(complete)
+        return reached
 
     def _reached(self, patience_ns: int) -> bool:
         """Whether the device came to the end of all groups in time: asked, for a wait has no end.
@@ -296,12 +293,8 @@ class Monitor:
             sleep(_POLL_S)
         return True
 
-    def _write_passed(self) -> None:
+    def _write_passed(self, complete: Sequence[Draft] = ()) -> None:
         while self._groups and self._passed(self._groups[0]):
-            self._write(self._groups.popleft())
-
-    def _write_all(self, complete: Sequence[Draft] = ()) -> None:
-        while self._groups:
             group = self._groups.popleft()
             self._write(group, complete if not self._groups else ())
 

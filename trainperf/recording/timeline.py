@@ -251,41 +251,17 @@ class HookBracket:
             self.total_ns += self._timeline._spent[self._phase] - self._before
 
 
-def switch_to(timeline: Timeline, phase: Phase) -> Callable[..., None]:
-    """A function that makes a phase the ground state, unless training has stopped for a gap.
-
-    Takes whatever it is given, for it may be a hook itself.  Runs several times every step;
-    needs no guard, like `PhaseBracket`.
-    """
-    clock, spent, stack, slot = timeline._clock, timeline._spent, timeline._stack, int(phase)
-
-    def switch(*_: object, **__: object) -> None:
-        before = timeline.slot
-        if before >= FIRST_GAP:
-            return
-        if stack or timeline.listener is not None:
-            timeline.rest(slot)
-            return
-        now = clock()
-        spent[before] += now - timeline._since
-        timeline._since = now
-        timeline._switches += 1
-        timeline.slot = slot
-
-    return switch
-
-
 def leaving_to(timeline: Timeline, phase: Phase) -> Callable[[], None]:
-    """As `Timeline.leave` and the function of `switch_to` at one moment.  Runs every step."""
+    """As `Timeline.leave` and `Timeline.rest` at one moment, but in a gap.  Runs every step."""
     clock, spent, stack, slot = timeline._clock, timeline._spent, timeline._stack, int(phase)
-    switch = switch_to(timeline, phase)
 
     def leave() -> None:
         before = timeline.slot
         nested = len(stack) != 1 or stack[0] >= FIRST_GAP or before >= FIRST_GAP
         if nested or timeline.listener is not None:
             timeline.leave()
-            switch()
+            if timeline.slot < FIRST_GAP:
+                timeline.rest(slot)
             return
         now = clock()
         spent[before] += now - timeline._since

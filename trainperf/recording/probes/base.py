@@ -1,7 +1,9 @@
 """Base of all probes: sources of facts about every step.
 
-A probe says which facts it feeds and fills them into the open draft as the step runs.  Values that
-are still on the device go into a ring; `resolve` sees each step again once the device has passed.
+A probe says which facts it feeds and fills them into the open draft as the step runs.  Most have
+two methods: one that reads something (`micro_batch`, `close`, `gap` or `sample`), and `begin` or
+`config`.  Values that are still on the device go into a ring; `resolve` sees each step again once
+the device has passed.
 """
 
 import math
@@ -47,8 +49,12 @@ class Probe:
     """To wrap the hooks that `attach` gives to torch; set by the monitor before it."""
 
     def attach(self, recorder: Recorder) -> None:
-        """Begin to feed *recorder*; its columns are fixed already."""
+        """Feed *recorder* from now on; its columns are fixed already."""
         self.recorder = recorder
+        self.begin()
+
+    def begin(self) -> None:
+        """The fit begins, and the recorder is there."""
 
     def ended(self, reason: str) -> None:
         """The fit is over, and how: the reason of its end mark.  Called once, before `detach`."""

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from trainperf.core.machine.limits import quota_periods
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 _PROC = Path("/proc")
@@ -56,9 +56,8 @@ class ContentionProbe(Probe):
         self._latest: dict[tuple[Path | None, str], int] = {}
         self._sums = Counter(workers_ran_ns=0, workers_waited_ns=0)
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin with the first reading."""
-        super().attach(recorder)
         self._trains = threading.get_native_id()
 
     def totals(self) -> dict[str, int]:

@@ -18,7 +18,7 @@ from trainperf.core.phases import GAPS, PHASES
 from trainperf.recording.early_lines import EarlySample
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.probes.user_stacks import UserStacks, have_code
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 from trainperf.recording.schedule import CostLimit
 
 
@@ -97,10 +97,9 @@ class LinesProbe(Probe):
         self._stop = _thread.allocate_lock()
         self._thread: threading.Thread | None = None
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to sample this thread."""
-        super().attach(recorder)
-        self._take_early(recorder.zero_ns)
+        self._take_early(self.recorder.zero_ns)
         self._watched = threading.get_ident()
         self._began_ns = self._last_ns = self._clock()
         self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)

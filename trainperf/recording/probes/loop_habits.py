@@ -17,7 +17,7 @@ from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import backwards_captured, graphs_built
 from trainperf.recording.process_objects import UntracedHook, is_compiled
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 class ZeroGradProbe(Probe):
@@ -40,9 +40,8 @@ class ZeroGradProbe(Probe):
         """Of each time it was added to: whether something had happened to it before."""
         self._over = False
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Wait for the first update."""
-        super().attach(recorder)
         self.hook(self._optimizer.register_step_post_hook(self.shield(self._updated)))
 
     def resolve(self, drafts: Sequence[Draft]) -> None:

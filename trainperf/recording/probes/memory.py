@@ -12,7 +12,7 @@ import psutil
 from trainperf.accelerators import Ability, Accelerator
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 class DeviceMemoryProbe(Probe):
@@ -39,9 +39,8 @@ class DeviceMemoryProbe(Probe):
         if Ability.RETRIES in accelerator.lacks():
             self._COUNTED = {}
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to sample, and to count."""
-        super().attach(recorder)
         self._stats = self._accelerator.memory_stats()
 
     def sample(self, draft: Draft) -> None:
@@ -67,9 +66,8 @@ class ResidentMemoryProbe(Probe):
     name = "memory"
     facts: ClassVar[tuple[str, ...]] = ("resident_bytes", "owned_bytes")
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to sample."""
-        super().attach(recorder)
         self._process = psutil.Process()
         self._in_use = heap()
 

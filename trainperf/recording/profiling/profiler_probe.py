@@ -18,7 +18,7 @@ from trainperf.recording.profiling.background_reader import PATIENCE_NS, ReadReq
 from trainperf.recording.profiling.capture_requests import CaptureRequest
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.tracer import Marks, Tracer, write_trace
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 log = logging.getLogger("trainperf")
@@ -84,9 +84,8 @@ class ProfilerProbe(Probe):
 
     # -- as a probe ---------------------------------------------------------------------------
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin at once if the first step is to be captured."""
-        super().attach(recorder)
         if self._profile.begins(0):
             self._begin(0)
 
