@@ -15,9 +15,9 @@ from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS, Sample, SampledL
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.machine.processes import age_s
 from trainperf.core.phases import GAPS, PHASES
-from trainperf.recording.early_lines import EarlySample
+from trainperf.recording.early_lines import EarlySample, Stack, stack_of
 from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.probes.user_stacks import UserStacks, have_code
+from trainperf.recording.probes.user_stacks import UserStacks
 from trainperf.recording.recorder import Draft
 from trainperf.recording.schedule import CostLimit
 
@@ -43,6 +43,8 @@ _FIRST_WRITE_NS, _WRITE_EVERY_NS = 2_000_000_000, 20_000_000_000
 _LABELS = [*(phase.label for phase in PHASES), *(gap.label for gap in GAPS)]
 """By slot."""
 _GOLDEN = 0.6180339887498949
+_LOADING = "<frozen importlib._bootstrap>"
+"""The part of Python that loads modules."""
 
 
 class _EagerSwitches:
@@ -116,11 +118,7 @@ class LinesProbe(Probe):
             return
         self._before_fit_s = max(0.0, age - (self._clock() - zero_ns) / 1e9)
         self._early = [
-            Sample(
-                stacks.number(IMPORTS if each.loading else BEFORE_FIT, each.innermost),
-                -1,
-                each.stands_for_us,
-            )
+            Sample(stacks.number(_slot(each.stack), each.stack), -1, each.stands_for_us)
             for each in self._seen_early
             if each.at_ns <= zero_ns
         ]
@@ -189,12 +187,18 @@ class LinesProbe(Probe):
         slot, step = _LABELS[recorder.slot], recorder.index
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001 the documented name of it
         self._taken += 1
-        if not have_code(frame):
+        lines = stack_of(frame)
+        if not lines:  # one being left has lost its code
             return
-        stack = self._stacks.number(slot, frame)
+        stack = self._stacks.number(slot, lines, frame)
         if self._taken % self._every:
             return
         self._samples.append(Sample(stack, step, stands_for_ns // 1000))
         if len(self._samples) >= MOST_SAMPLES:
             del self._samples[::2]
             self._every *= 2
+
+
+def _slot(early: Stack) -> str:
+    """Whether a module was being loaded, or the script did something else."""
+    return IMPORTS if any(code.co_filename == _LOADING for code, _ in early) else BEFORE_FIT
