@@ -114,9 +114,6 @@ class Board:
         """Keep it."""
         self.scalars[tag] = (scalar_value, global_step)
 
-    def add_custom_scalars(self, layout: object) -> None:
-        """Not after the fit."""
-
 
 def test_a_writer_gets_the_report_as_markdown(tmp_path: Path) -> None:
     """As Lightning's TensorBoard logger does; the curves of one rank are there already."""
@@ -136,7 +133,6 @@ def test_a_writer_without_texts_is_left_alone(tmp_path: Path) -> None:
         """The least that a writer has."""
 
         add_scalar = Board.add_scalar
-        add_custom_scalars = Board.add_custom_scalars
 
     assert closed(tmp_path, writer=Scalars()).run.steps == 40
 

@@ -13,7 +13,6 @@ from torch.optim import Optimizer
 
 from trainperf.core import spool
 from trainperf.core.loop_kind import LIGHTNING
-from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.places import AnyPath
 from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
@@ -29,7 +28,6 @@ from trainperf.lightning.run_info import (
 from trainperf.loop.fit import PATIENCE, Fit, FitFacts
 from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.meters import Measure
-from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.process_objects import nothing
@@ -108,7 +106,7 @@ class Session:
         boundaries.fetches_inside = _takes_iterator(module)
         boundaries.accumulates = self._manual or fit.micro_batches > 1
         boundaries.counts = True
-        fit.time(BracketCost(monotonic_ns), self.relay.renew)
+        fit.time(self.relay.renew)
         self._count = _updates(trainer, module)
         self._step = self._count()
         for optimizer in trainer.optimizers if self._manual else ():

@@ -72,13 +72,10 @@ class ContentionProbe(Probe):
 
     def ended(self, reason: str) -> None:
         """The last reading, which may come where no step is open any more."""
-        self._read()
+        self.sample()
 
-    def sample(self, draft: Draft) -> None:
+    def sample(self, draft: Draft | None = None) -> None:
         """Read, on the thread that trains; what is gone keeps its last reading."""
-        self._read()
-
-    def _read(self) -> None:
         first, counted = not self._latest, dict(self._counted())
         for (task, name), now in counted.items():
             before = self._latest.get((task, name), now if first or task is None else 0)

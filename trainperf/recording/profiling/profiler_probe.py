@@ -14,7 +14,7 @@ from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.core.run_directory import TRACES, trace_stem
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.profiling.background_reader import PATIENCE_NS, ReadRequest, TraceWorker
+from trainperf.recording.profiling.background_reader import PATIENCE_NS, TraceWorker
 from trainperf.recording.profiling.capture_requests import CaptureRequest
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.tracer import Marks, Tracer, write_trace
@@ -78,7 +78,7 @@ class ProfilerProbe(Probe):
         self._notes: dict[str, str] = {}
         # As a `PhaseListener` it is called from inside brackets, so behind the guard.
         self.entered = guard.wrap(self.name, self._entered)
-        self.left = guard.wrap(self.name, self._left)
+        self.left = guard.wrap(self.name, self._marks.leave)
         self.cleared = guard.wrap(self.name, self._cleared)
         guard.when_faulty(self.name, self._stop)
 
@@ -183,7 +183,7 @@ class ProfilerProbe(Probe):
             if trace is not None:
                 self.traces.append(trace)
                 if self.reader is not None:
-                    self.reader.send(ReadRequest((trace,)))
+                    self.reader.send(trace)
         self._stop()
         self._attempts = 0
         if trace is None:
@@ -246,9 +246,6 @@ class ProfilerProbe(Probe):
 
     def _entered(self, slot: int) -> None:
         self._marks.enter(_NAMES[slot])
-
-    def _left(self) -> None:
-        self._marks.leave()
 
     def _cleared(self) -> None:
         recorder = self.recorder
