@@ -137,7 +137,7 @@ class Timeline:
         self.leave()
         over = gap != self.slot and gap not in self._stack
         if over and gap >= FIRST_GAP:  # a step may have ended inside it, and the gap with it
-            self._gap_over(gap)
+            self._emit(gap)
             if self.on_gap is not None:
                 self.on_gap(False)
 
@@ -167,7 +167,7 @@ class Timeline:
             self.on_gap(not paused)
         for before in left:
             if before != slot and before >= FIRST_GAP:
-                self._gap_over(before)
+                self._emit(before)
         if slot not in left:
             self._gap_started[slot] = started
         if self.listener is not None:
@@ -182,11 +182,8 @@ class Timeline:
         self._since = now
         self._switches += 1
 
-    def _gap_over(self, slot: int) -> None:
-        """A gap has ended; its time is told."""
-        self._emit(slot)
-
     def _emit(self, gap: int) -> None:
+        """A gap has ended; its time is told."""
         duration, self._spent[gap] = self._spent[gap], 0
         started, self._gap_started[gap] = self._gap_started[gap], self._since
         self.gaps.append(
@@ -203,7 +200,7 @@ class DirectBracket:
     """A context manager that consists of two functions, with no code of its own around them.
 
     `with` looks its methods up on the type, where these slots give it what the object holds.  Runs
-    several times every step, unguarded: for functions that do no more than `PhaseBracket`.
+    several times every step, unguarded: for functions that do no more than move a slot.
     """
 
     __slots__ = ("__enter__", "__exit__")
@@ -213,17 +210,13 @@ class DirectBracket:
         self.__exit__ = cast("Callable[..., None]", leave)
 
 
-class PhaseBracket(DirectBracket):
+def phase_bracket(timeline: Timeline, phase: Phase) -> DirectBracket:
     """A context manager around one phase.  Needs no guard: it adds integers and moves one slot."""
-
-    __slots__ = ()
-
-    def __init__(self, timeline: Timeline, phase: Phase) -> None:
-        super().__init__(partial(timeline.enter, int(phase)), timeline.leave)
+    return DirectBracket(partial(timeline.enter, int(phase)), timeline.leave)
 
 
 class HookBracket:
-    """As `PhaseBracket`, for a user's hook, of which one wants to know how long it takes."""
+    """As `phase_bracket`, for a user's hook, of which one wants to know how long it takes."""
 
     __slots__ = ("_before", "_inside", "_phase", "_timeline", "total_ns")
 
@@ -278,7 +271,7 @@ def calibrate(clock: HostClock, pairs: int = 500) -> float:
 
     In a row, with warm caches: in a loop it is more.
     """
-    bracket = PhaseBracket(Timeline(clock), Phase.FORWARD)
+    bracket = phase_bracket(Timeline(clock), Phase.FORWARD)
     begun = clock()
     for _ in range(pairs):
         with bracket:
