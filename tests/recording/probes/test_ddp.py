@@ -129,14 +129,24 @@ class Training:
         return [None if tail is None else tail / MS for tail in tails]
 
 
-def test_the_tail_is_what_follows_the_last_gradient() -> None:
-    """Four buckets of 5 ms: three are reduced while gradients are still being computed."""
-    training = Training()
+@pytest.mark.parametrize(
+    ("reduce_ms", "step"),
+    [
+        pytest.param(5, {}, id="three of four buckets are reduced while others are computed"),
+        pytest.param(0, {}, id="nothing to reduce is zero, a measurement"),
+        pytest.param(5, {"user_hook_ms": 100}, id="what the user does after backward is not in it"),
+        pytest.param(5, {"micro_batches": 3}, id="under no_sync nothing is reduced"),
+    ],
+)
+def test_the_tail_is_what_follows_the_last_gradient(reduce_ms: float, step: dict[str, int]) -> None:
+    """In every step, until backward has returned."""
+    training = Training(reduce_ms=reduce_ms)
     training.on_host()
-    tails = training.tails_ms(6)
+    for _ in range(5):
+        training.step(**step)
 
+    assert training.tails_ms(1) == [reduce_ms] * 6
     assert training.reduced >= 4 * 5
-    assert tails == [5] * 6
 
 
 def test_reductions_are_counted_beside_the_micro_batches() -> None:
@@ -182,35 +192,6 @@ def test_ddp_tells_its_buckets_and_what_it_found_unused() -> None:
     assert found["ddp_buckets"] == training.reduced / 4
     # Torch 2.6 adds them up over the steps that it looked at.
     assert found["ddp_unused_bytes"] in {72 * 4 * steps for steps in range(1, 5)}
-
-
-def test_nothing_to_reduce_is_a_tail_of_nothing() -> None:
-    """Zero is a measurement."""
-    training = Training(reduce_ms=0)
-    training.on_host()
-
-    assert training.tails_ms(5) == [0] * 5
-
-
-def test_hooks_of_the_user_are_not_in_the_tail() -> None:
-    """It ends when backward returns."""
-    training = Training()
-    training.on_host()
-    for _ in range(4):
-        training.step(user_hook_ms=100)
-
-    assert training.tails_ms(1) == [5] * 5
-
-
-def test_micro_batches_that_do_not_synchronise_have_no_tail() -> None:
-    """Under `no_sync` nothing is reduced."""
-    training = Training()
-    training.on_host()
-    for _ in range(5):
-        training.step(micro_batches=3)
-    training.fit.monitor.finish("finished")
-
-    assert training.fit.facts("tail_ns") == [5 * MS] * 5
 
 
 def slow_first_layer(**options: bool) -> Training:
