@@ -32,15 +32,6 @@ def audit_in(run: Path) -> StepAudit:
     return audit
 
 
-def test_the_step_that_was_asked_for_is_audited_and_tagged(tmp_path: Path) -> None:
-    """That one and no other."""
-    run = fitted(tmp_path)
-
-    audit = audit_in(run)
-    assert audit.step == 3
-    assert read(run).tagged(Tag.AUDITED) == [3]
-
-
 def test_the_audit_sees_forward_backward_and_update_with_their_modules(tmp_path: Path) -> None:
     """The input requires no gradient: backward is one product."""
     audit = audit_in(fitted(tmp_path))
