@@ -89,9 +89,6 @@ class FitFacts:
     software: Mapping[str, str] = field(default_factory=dict)
     rank: int | None = None
     """Of this process; `None` asks torch's process group."""
-    share: Callable[[AnyPath | None], AnyPath | None] | None = None
-    """Gives all ranks the run directory that rank 0 has chosen, where torch's process group knows
-    nothing of them."""
     writer: Writer | None = None
     loggers: tuple[MetricsLogger, ...] = ()
     step: Callable[[], int] | None = None
@@ -198,8 +195,7 @@ class Fit:
         self._ranks = objects.world_size
         chosen = facts.base and (directory() or self.launch.dirpath or facts.base)
         base = None if chosen is None else path_of(chosen)
-        share = facts.share or partial(shared_run_directory, rank=rank, ranks=objects.world_size)
-        address = share(base)
+        address = shared_run_directory(base, rank, objects.world_size)
         self.run = written(address, spool.local)
         objects.run = self.run if rank == 0 else None
         on_rank_0 = rank == 0 and not self.tries

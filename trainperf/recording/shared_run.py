@@ -36,9 +36,10 @@ def shared_run_directory(
 ) -> AnyPath | None:
     """The run directory of this rank: rank 0's, or one of its own if rank 0 publishes none.
 
-    The k-th run of a rank shares the directory of rank 0's k-th run.
+    The k-th run of a rank shares the directory of rank 0's k-th run.  Ranks that torch's process
+    group knows nothing of choose each by itself.
     """
-    if ranks == 1:
+    if ranks == 1 or not (dist.is_available() and dist.is_initialized()):
         return written(base, spool.choose)
     try:
         return _shared(base, rank, patience_ns)
