@@ -5,17 +5,16 @@ when nothing trains any more.
 """
 
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.core.interleaving import this_participant
-from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.readings import DATA_WAIT_FRACTION, STEP_S
 from trainperf.core.run_directory import attempt, has_ended, record_file
 from trainperf.meters.fold import Reading
 from trainperf.recording.profiling.background_reader import TraceWorker
+from trainperf.recording.schedule import comes_true
 from trainperf.recording.sinks.base import Outputs
 from trainperf.recording.sinks.loggers import PREFIX, CurveSink
 
@@ -124,8 +123,5 @@ def join_captures(run: Path) -> None:
 
 def _wait_for(run: Path, ranks: int) -> None:
     """Other ranks end within moments; those on other machines may never appear here."""
-    deadline = monotonic_ns() + WAIT_NS
-    waiting = [record_file(run, rank, attempt()) for rank in range(1, ranks)]
-    while waiting and monotonic_ns() < deadline:
-        waiting = [path for path in waiting if not has_ended(path)]
-        time.sleep(0.02)
+    files = [record_file(run, rank, attempt()) for rank in range(1, ranks)]
+    comes_true(lambda: all(map(has_ended, files)), WAIT_NS)

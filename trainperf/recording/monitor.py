@@ -6,7 +6,6 @@ device's queue, and the group is written once the fence has been reached, which 
 """
 
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from trainperf.recording.live_readings import OwnFacts, OwnMeters, switched_off,
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.sampling import Sampling
-from trainperf.recording.schedule import CostLimit, FlushSchedule
+from trainperf.recording.schedule import CostLimit, FlushSchedule, comes_true
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.timeline import calibrate
 
@@ -285,13 +284,8 @@ class Monitor:
 
         What hangs there, such as a collective whose other rank is gone, would hang here too.
         """
-        deadline = self._clock() + patience_ns
-        sleep = getattr(self._clock, "sleep", time.sleep)  # that of tests lets its own time pass
-        while not all(map(self._passed, self._groups)):
-            if self._clock() >= deadline:
-                return False
-            sleep(_POLL_S)
-        return True
+        groups = self._groups
+        return comes_true(lambda: all(map(self._passed, groups)), patience_ns, _POLL_S, self._clock)
 
     def _write_passed(self, complete: Sequence[Draft] = ()) -> None:
         while self._groups and self._passed(self._groups[0]):

@@ -6,7 +6,6 @@ answer until it is asked for.
 """
 
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -14,8 +13,8 @@ from typing import TypeVar
 import torch.distributed as dist
 
 from trainperf.core import run_directory, spool
-from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.places import AnyPath, path_of
+from trainperf.recording.schedule import comes_true
 
 
 log = logging.getLogger("trainperf")
@@ -27,8 +26,6 @@ PATIENCE_NS = 30_000_000_000
 
 NONE = "-"
 """Rank 0's answer where it writes no run directory."""
-
-_POLL_S = 0.02
 
 
 def shared_run_directory(
@@ -58,12 +55,9 @@ def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None
         finally:  # or the others would wait
             store.set(key, str(run.resolve()) if run is not None else NONE)
         return run
-    deadline = monotonic_ns() + patience_ns
-    while not store.check([key]):
-        if monotonic_ns() > deadline:
-            waited_s = patience_ns // 1_000_000_000
-            return _alone(base, rank, f"rank 0 has begun no run in {waited_s} seconds")
-        time.sleep(_POLL_S)
+    if not comes_true(lambda: store.check([key]), patience_ns):
+        waited_s = patience_ns // 1_000_000_000
+        return _alone(base, rank, f"rank 0 has begun no run in {waited_s} seconds")
     path = store.get(key).decode()
     if path == NONE:
         return None

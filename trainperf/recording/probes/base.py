@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
+import torch
 from torch.utils.hooks import RemovableHandle
 
 from trainperf.audit.attribution import Shield, as_it_is
 from trainperf.core.machine.clocks import TimingEvent
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -62,6 +64,11 @@ class Probe:
     def hook(self, *handles: RemovableHandle) -> None:
         """Have these hooks on the user's objects taken back as the fit ends."""
         self._handles = *self._handles, *handles
+
+    def hear_forward(self, module: object, act: Callable[..., None]) -> None:
+        """Call *act* before each forward of a module, unless a hook would have it compiled anew."""
+        if isinstance(module, torch.nn.Module) and not is_compiled(module):
+            self.hook(module.register_forward_pre_hook(UntracedHook(self.shield(act))))
 
     def detach(self) -> None:
         """Remove every hook from every object.  Called at the end, also after an exception."""
@@ -164,7 +171,6 @@ class RingProbe(Probe):
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """Put a step's rows into its facts."""
-        raise NotImplementedError
 
     def dropped(self) -> int:
         """Values given up because the ring was full."""

@@ -82,7 +82,11 @@ class ContentionProbe(Probe):
             # One that has ended may have left its number to another.
             self._sums[name] += now - before if before <= now else now
         # The kernel may leave a process out of the list of those that a thread has started.
-        left_out = [each for each in self._latest.keys() - counted.keys() if _is_worker(*each)]
+        left_out = [
+            (task, name)
+            for task, name in self._latest.keys() - counted.keys()
+            if task is not None and name.startswith("workers_") and task.exists()
+        ]
         self._latest = counted | {each: self._latest[each] for each in left_out}
 
     def _counted(self) -> Counted:
@@ -103,11 +107,6 @@ class ContentionProbe(Probe):
             number = thread.native_id
             if number not in (None, self._trains) and not thread.name.startswith(OWN):
                 yield from _scheduled(self._proc / f"self/task/{number}", _THREAD + named(thread))
-
-
-def _is_worker(task: Path | None, name: str) -> bool:
-    """Whether this is a count of a process of the loader's that is still there."""
-    return task is not None and name.startswith("workers_") and task.exists()
 
 
 def _children(task: Path) -> list[str]:

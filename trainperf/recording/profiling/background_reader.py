@@ -6,15 +6,13 @@ loop, which only starts it and looks now and then whether it has ended.
 
 import logging
 import subprocess
-import time
 from collections import deque
 from pathlib import Path
 
 import msgspec
 
-from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.recording.child_process import end_child, start_child
-from trainperf.recording.schedule import CostLimit
+from trainperf.recording.schedule import CostLimit, comes_true
 
 
 log = logging.getLogger("trainperf")
@@ -57,6 +55,10 @@ class TraceWorker:
         child = self._child
         return child is not None and self._interval.due(now_ns) and child.poll() is not None
 
+    def _is_done(self) -> bool:
+        self.go_on()
+        return self._child is None
+
     def go_on(self) -> None:
         """Take what the child has to say, if it has ended, and start the next one."""
         child = self._child
@@ -72,11 +74,8 @@ class TraceWorker:
 
     def finish(self) -> dict[str, str]:
         """Wait a moment for what is still being read, then end it; a note on what was not read."""
-        deadline = monotonic_ns() + self._patience_ns
         try:
-            while self._child is not None and monotonic_ns() < deadline:
-                time.sleep(0.02)
-                self.go_on()
+            comes_true(self._is_done, self._patience_ns)
         finally:
             child, self._child = self._child, None
             if child is not None:

@@ -121,10 +121,7 @@ class ProfilerProbe(Probe):
     def notes(self) -> dict[str, str]:
         """Which traces there are, and what was not captured and why."""
         names = ", ".join(trace.name for trace in self.traces)
-        return {
-            **({"captures": names} if names else {}),
-            **self._notes,
-        }
+        return ({"captures": names} if names else {}) | self._notes
 
     # -- the course of a capture --------------------------------------------------------------
 
