@@ -108,6 +108,8 @@ class FitFacts:
     """Whether it has turned out by now that data wait is not the loader's alone."""
     trials: "Callable[[Fit, FitFacts], Probe] | None" = None
     """What takes the training through its trials; by default as much of it as of a plain loop."""
+    takes_batches: bool = True
+    """Whether its batches go through `Fit.through`, by which changes of them are tried."""
     profile: ScheduledProfile | None = None
     """What is traced, unless the user has said."""
     steps_before: int = 0

@@ -12,7 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
 from trainperf.core.launch_environment import TrialLaunch
-from trainperf.core.loop_kind import OUTSIDE
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.loop.prepared_loaders import holds_ahead, loader_under
@@ -46,7 +45,7 @@ class FitTraining(Training):
 
     def __init__(self, fit: Fit, facts: FitFacts) -> None:
         objects, source = facts.objects, None
-        if facts.kind is not OUTSIDE:  # whose batches go through nothing of ours
+        if facts.takes_batches:
             source = BatchSource(loader_under(facts.loader), holds_ahead(facts.loader))
             fit.through = source.over
         states = [each for each in (*objects.schedulers, objects.scaler) if each is not None]

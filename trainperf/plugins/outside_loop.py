@@ -129,6 +129,7 @@ class OutsideLoop:
             probes=(OutsideProbe(modules[0], device.type, self.waits),),
             reasons=no_device_copy(device),
             coarse=self.waits.coarse,
+            takes_batches=False,
         )
 
     def _listen(self) -> None:
