@@ -75,7 +75,8 @@ class TraceWorker:
     def finish(self) -> dict[str, str]:
         """Wait a moment for what is still being read, then end it; a note on what was not read."""
         try:
-            comes_true(self._is_done, self._patience_ns)
+            if self._patience_ns:
+                comes_true(self._is_done, self._patience_ns)
         finally:
             child, self._child = self._child, None
             if child is not None:
