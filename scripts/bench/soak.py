@@ -32,7 +32,7 @@ from trainperf.recording.probes.memory import ResidentMemoryProbe
 from trainperf.recording.probes.tokens import TokensProbe
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.sinks.jsonl import JsonlSink
-from trainperf.recording.timeline import PhaseBracket
+from trainperf.recording.timeline import phase_bracket
 from trainperf.testing import FakeClock, SimulatedDevice
 
 
@@ -82,7 +82,7 @@ class SimulatedRun:
         events = DeviceClock(self.device)
         self._marks = MarksProbe(events)
         self._brackets = [
-            PhaseBracket(self.monitor.recorder, phase)
+            phase_bracket(self.monitor.recorder, phase)
             for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
         ]
         mask = torch.ones(4, 128, dtype=torch.int64)

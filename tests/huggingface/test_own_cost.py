@@ -12,9 +12,8 @@ from support.threads import one_thread
 
 from trainperf.huggingface import session
 from trainperf.huggingface.passes import Passes
-from trainperf.recording.bracket_cost import STEPS
-from trainperf.recording.hook_cost import HookPrice
 from trainperf.recording.recorder import Recorder
+from trainperf.recording.step_cost import STEPS, HookPrice
 
 
 __all__ = ["one_thread"]
@@ -32,6 +31,11 @@ def napping(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def dear(price: HookPrice) -> None:
+    """Hooks cost as much as a nap."""
+    price.ns = round(1e9 * NAP_S)
+
+
 @pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("owner", "name"),
@@ -40,7 +44,7 @@ def napping(function: Callable[..., Any]) -> Callable[..., Any]:
         (Passes, "_forward_begins"),
         (Passes, "_backward_begins"),
         (session.MeasuredTraining, "_micro_batch"),
-        (HookPrice, "ns"),
+        (HookPrice, "look"),
     ],
     ids=["loader", "forward", "backward", "step", "torch"],
 )
@@ -49,8 +53,7 @@ def test_what_runs_every_step_is_counted_as_ours(
 ) -> None:
     """A nap in it comes back as overhead, once it was timed; one in backward itself does not."""
     plain = getattr(owner, name)
-    planted: Any = napping(plain) if name != "ns" else property(lambda _: round(1e9 * NAP_S))
-    monkeypatch.setattr(owner, name, planted)
+    monkeypatch.setattr(owner, name, napping(plain) if name != "look" else dear)
     callback = quiet()
     model = Tiny()
     model.layer.weight.register_hook(lambda _: time.sleep(5 * NAP_S))

@@ -20,7 +20,6 @@ from transformers import Trainer, TrainerCallback
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.core.phases import Tag
 from trainperf.huggingface import TrainPerfCallback, session
 from trainperf.plugins.hugging_face import AutoTrainPerfCallback
 from trainperf.recording.monitor import Monitor
@@ -178,20 +177,6 @@ def test_a_resumed_epoch_is_measured_too(tmp_path: Path) -> None:
     assert "resumed" in found.totals.notes["data_wait"]
 
 
-def test_a_second_training_has_a_run_of_its_own(tmp_path: Path) -> None:
-    """The callback stays attached to its Trainer."""
-    callback = quiet()
-    training = trainer(tmp_path, callback, max_steps=3)
-    training.train()
-    first = callback.run
-    training.train()
-
-    assert first is not None
-    assert callback.run is not None
-    assert first != callback.run
-    assert len(written(callback).steps) == 3
-
-
 @pytest.mark.parametrize("kind", [TrainPerfCallback, AutoTrainPerfCallback])
 def test_a_training_after_one_that_raised_has_a_run_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[TrainPerfCallback]
@@ -340,21 +325,3 @@ def test_advice_names_the_options_of_the_trainer(tmp_path: Path) -> None:
     assert first.id == "data_wait"
     assert "DataLoader(" not in first.action
     assert "TrainPerfCallback(" in " ".join(first.evidence)
-
-
-def test_the_audit_and_the_loader_are_looked_into(tmp_path: Path) -> None:
-    """As under Lightning: one step by its operators, the loader before the first."""
-    callback = quiet(audit_at=5, loader_anatomy=True)
-    trainer(tmp_path, callback).train()
-
-    assert callback.run is not None
-    assert {path.name for path in callback.run.iterdir()} >= {"audit.json", "loader.json"}
-    tagged = [step.index for step in written(callback).steps if step.tags & Tag.AUDITED]
-    assert tagged == [5]
-
-
-def test_refused_values_name_the_remedy() -> None:
-    """Before anything trains."""
-    for options in ({"log_every_n_steps": 0}, {"audit_at": -1}):
-        with pytest.raises(ValueError, match=r"try|leave it out"):
-            TrainPerfCallback(**options)

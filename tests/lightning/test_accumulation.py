@@ -13,13 +13,6 @@ from support.fits import (
 from trainperf.core.phases import Tag
 
 
-def test_a_last_group_that_is_whole_is_not_tagged(tmp_path: Path) -> None:
-    """Nine batches in threes leave nothing over."""
-    ran = fit(tmp_path, Model(), Loader(9), accumulate_grad_batches=3)
-    assert ran.micro_batches() == [3, 3, 3]
-    assert ran.tagged(Tag.PARTIAL_GROUP) == []
-
-
 def test_the_loss_of_an_accumulated_step_is_the_one_training_step_returned(tmp_path: Path) -> None:
     """Lightning divides the loss by the accumulation before it shows it to callbacks."""
 

@@ -9,7 +9,6 @@ from support.fits import Loader, Model, read, trainer
 
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.audit import StepAudit
-from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Tag
 from trainperf.lightning import TrainPerf
 
@@ -30,15 +29,6 @@ def audit_in(run: Path) -> StepAudit:
     audit = read_document(StepAudit, run)
     assert audit is not None
     return audit
-
-
-def test_the_step_that_was_asked_for_is_audited_and_tagged(tmp_path: Path) -> None:
-    """That one and no other."""
-    run = fitted(tmp_path)
-
-    audit = audit_in(run)
-    assert audit.step == 3
-    assert read(run).tagged(Tag.AUDITED) == [3]
 
 
 def test_the_audit_sees_forward_backward_and_update_with_their_modules(tmp_path: Path) -> None:
@@ -124,16 +114,6 @@ def test_an_exception_during_the_audited_step_leaves_no_mode_behind(tmp_path: Pa
     assert read_document(StepAudit, tmp_path / "trainperf") is None
 
 
-def test_a_fit_that_ends_before_says_that_nothing_was_audited(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Rather than leave its user looking for a file."""
-    run = fitted(tmp_path, at=20)
-
-    assert read_document(StepAudit, run) is None
-    assert "no step was audited, the fit ended before step 20" in caplog.text
-
-
 class Odd(torch.nn.Linear):
     """Cannot be walked from a name, so that the audit trips over it."""
 
@@ -183,9 +163,3 @@ def test_a_hook_of_a_subclass_is_still_called_for_every_batch(tmp_path: Path) ->
 
     assert mine.heard == 4
     assert audit_in(tmp_path / "trainperf").step == 1
-
-
-def test_a_negative_step_is_refused() -> None:
-    """With the value and what to pass instead."""
-    with pytest.raises(ConfigError, match=r"audit_at=-1.*audit_at=20"):
-        TrainPerf(audit_at=-1)

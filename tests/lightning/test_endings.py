@@ -2,23 +2,15 @@
 
 import gc
 import logging
-import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import pytest
-import torch
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.plugins import MixedPrecision
 from support.fits import Loader, Model, assert_tiles, read, trainer
 
-from trainperf.core.phases import Phase
 from trainperf.lightning import TrainPerf, session
 from trainperf.lightning.relay import ProfilerRelay
 
@@ -72,54 +64,6 @@ def test_the_numbers_so_far_are_reported(
     assert str(tmp_path / "trainperf") in told
 
 
-def hooks_of(optimizers: list[torch.optim.Optimizer]) -> list[int]:
-    """How many step hooks each optimizer has."""
-    return [
-        len(optimizer._optimizer_step_pre_hooks) + len(optimizer._optimizer_step_post_hooks)
-        for optimizer in optimizers
-    ]
-
-
-@pytest.mark.parametrize("error", [None, Planted(), KeyboardInterrupt()])
-@pytest.mark.parametrize("automatic", [True, False])
-def test_no_hook_is_left_behind(
-    error: BaseException | None, tmp_path: Path, *, automatic: bool
-) -> None:
-    """Not on the garbage collector, not on an optimizer, whatever ended the fit."""
-
-    class Either(Failing):
-        def __init__(self) -> None:
-            super().__init__(2, error or Planted())
-            self.automatic_optimization = automatic
-            self.at = -1 if error is None else 2
-
-        def training_step(self, batch: Any, batch_idx: int) -> Any:
-            loss = super().training_step(batch, batch_idx)
-            if not automatic:
-                self.manual_backward(loss)
-                self.optimizers().step()
-            return loss
-
-    class Watching(Callback):
-        def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
-            self.meanwhile = len(gc.callbacks), hooks_of(trainer.optimizers)
-
-    before, handler = list(gc.callbacks), signal.getsignal(signal.SIGINT)
-    watching = Watching()
-    scaled = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
-    training = trainer(tmp_path, TrainPerf(report=False), watching, plugins=[scaled])
-    try:
-        training.fit(Either(), Loader(4))
-    except (Planted, SystemExit):
-        assert error is not None
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    assert gc.callbacks == before
-    assert hooks_of(training.optimizers) == [0]
-    assert watching.meanwhile[0] == len(before) + 1
-    assert watching.meanwhile[1] > [0]
-
-
 def test_an_earlier_callback_that_fails_at_the_exception_is_made_good_at_the_next_fit(
     tmp_path: Path,
 ) -> None:
@@ -151,35 +95,6 @@ def test_the_same_callback_can_be_used_after_an_exception(tmp_path: Path) -> Non
     ran = read(tmp_path / "trainperf-1")
     assert_tiles(ran)
     assert ran.micro_batches() == [1] * 3
-
-
-def _wait_until(there: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_a_killed_process_leaves_every_whole_line_readable(tmp_path: Path) -> None:
-    """SIGKILL: no end mark, but all steps up to the last flush, in order."""
-    steps = tmp_path / "trainperf" / "steps-rank0.jsonl"
-    script = Path(__file__).parent / "killed_fit.py"
-    environment = {**os.environ, "PYTHONPATH": str(script.parent.parent)}
-    with subprocess.Popen(
-        [sys.executable, script, tmp_path], env=environment, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            _wait_until(lambda: steps.exists() and steps.read_bytes().count(b"\n[") > 60)
-        finally:
-            process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    ran = read(tmp_path / "trainperf")
-    assert ran.end is None
-    assert len(ran.steps) > 60
-    assert [step.index for step in ran.steps] == list(range(len(ran.steps)))
-    assert all(step.micro_batches == 1 for step in ran.steps)
-    assert min(ran.phase_ns(Phase.FORWARD)) > 0
 
 
 def test_an_unwritable_directory_is_warned_of_once_and_training_goes_on(

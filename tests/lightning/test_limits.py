@@ -8,20 +8,13 @@ import pytest
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from support.fits import Loader, Model, Ran, fit, read, trainer
 
-from trainperf.core.phases import Gap, Tag
+from trainperf.core.phases import Tag
 from trainperf.lightning import TrainPerf
 
 
 def gap_labels(ran: Ran) -> list[str]:
     """Kinds of gaps, in order of their start."""
     return [record.gap for record in sorted(ran.gaps, key=lambda record: record.start_ns)]
-
-
-def test_limit_train_batches_limits_the_steps_of_every_epoch(tmp_path: Path) -> None:
-    """Four of ten batches, twice."""
-    ran = fit(tmp_path, Model(), Loader(10), limit_train_batches=4, max_epochs=2)
-    assert ran.micro_batches() == [1] * 8
-    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 4]
 
 
 def test_max_steps_in_the_middle_of_an_epoch_ends_with_a_whole_step(tmp_path: Path) -> None:
@@ -100,14 +93,3 @@ def test_a_fit_that_never_trains_leaves_no_run_directory(
     """There is nothing to report, and an empty directory would be taken for a broken run."""
     trainer(tmp_path, TrainPerf(report=False), **options).fit(Model(), Loader(5))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_end_mark_says_how_long_the_fit_was_and_how_it_ended(tmp_path: Path) -> None:
-    """The last line of a file that was closed."""
-    ran = fit(tmp_path, Model(), Loader(2))
-    assert ran.end is not None
-    assert ran.end.reason == "finished"
-    assert ran.end.steps == 2
-    last = max(record.start_ns + record.duration_ns for record in ran.gaps)
-    assert last == ran.end.fit_ns
-    assert ran.gap_places(Gap.SHUTDOWN) == [1]

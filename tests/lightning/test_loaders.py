@@ -55,15 +55,6 @@ def test_the_wait_for_several_loaders_is_all_data_wait(
     assert_nowhere_else(ran, slept_ns, phase=Phase.DATA_WAIT)
 
 
-def test_a_loader_of_unknown_length_makes_no_phantom_steps(tmp_path: Path) -> None:
-    """Lightning fetches one batch ahead: twice at the start of an epoch, in vain at its end."""
-    ran = fit(tmp_path, Model(), DataLoader(Stream(5), batch_size=None), max_epochs=3)
-    assert ran.micro_batches() == [1] * 15
-    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 5, 10]
-    assert ran.tagged(Tag.PARTIAL_GROUP) == []
-    assert ran.fact("samples") == [2] * 15
-
-
 def test_accumulation_over_a_loader_of_unknown_length_steps_on_the_last_batch(
     tmp_path: Path,
 ) -> None:

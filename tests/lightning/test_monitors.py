@@ -9,7 +9,6 @@ import torch
 from lightning.pytorch.loggers import Logger
 from support.fits import Loader, Model, Ran, fit, read, trainer
 
-from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import FACTS
 from trainperf.lightning import (
     AllReduceTailMonitor,
@@ -24,9 +23,7 @@ from trainperf.lightning import (
 from trainperf.lightning.measurement import Measurement
 from trainperf.loop import fit as loop_fit
 from trainperf.meters import METERS
-from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NOT_REQUESTED
-from trainperf.recording.recorder import Draft
 
 
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
@@ -187,50 +184,6 @@ def test_a_mask_function_that_raises_costs_its_own_measurement_only(
     assert len(caplog.records) == 1
 
 
-class Broken(Probe):
-    """Fails in one of its hooks."""
-
-    name = "broken"
-
-    def __init__(self, hook: str) -> None:
-        setattr(self, hook, self._fail)
-
-    def attach(self, recorder: Any) -> None:
-        """The usual."""
-        super().attach(recorder)
-
-    def micro_batch(self, batch: object, loss: object) -> None:
-        """Nothing."""
-
-    def close(self, draft: Draft) -> None:
-        """Nothing."""
-
-    def seal(self) -> None:
-        """Nothing."""
-
-    def resolve(self, drafts: Any) -> None:
-        """Nothing."""
-
-    def detach(self) -> None:
-        """Nothing."""
-
-    def _fail(self, *args: object) -> None:
-        raise LookupError("planted")
-
-
-@pytest.mark.parametrize("hook", ["attach", "micro_batch", "close", "seal", "resolve", "detach"])
-def test_a_faulty_probe_switches_off_alone(hook: str, tmp_path: Path) -> None:
-    """Whichever of its hooks fails; everything else is as in a run without it."""
-    training = trainer(tmp_path, TrainPerf(report=False, probes=[Broken(hook)]))
-    training.fit(Model(), Loader(6, batch=BATCH))
-    ran = read(tmp_path / "trainperf")
-    assert ran.totals is not None
-    assert ran.totals.faults == {"broken": "LookupError: planted"}
-    assert ran.fact("tokens_effective") == [7] * 6
-    assert ran.fact("samples") == [2] * 6
-    assert all(isinstance(value, int) for value in ran.fact("gc_ns"))
-
-
 def test_a_start_that_fails_costs_the_measurement_and_not_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,19 +217,6 @@ def test_a_model_whose_size_is_not_known_yet_is_measured(tmp_path: Path) -> None
     ran = fit(tmp_path, Lazy(), Loader(3))
     assert ran.info.config["parameters"] is None
     assert ran.micro_batches() == [1] * 3
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"tokens": 3}, "tokens=3: must be a function"),
-        ({"log_every_n_steps": 0}, "log_every_n_steps=0: must be at least 1"),
-    ],
-)
-def test_wrong_values_are_refused_at_construction(options: dict[str, Any], said: str) -> None:
-    """With the value, the rule and a remedy."""
-    with pytest.raises(ConfigError, match=said):
-        TrainPerf(**options)
 
 
 class Extended(TrainPerf):

@@ -10,7 +10,6 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.profilers import (
     AdvancedProfiler,
-    PassThroughProfiler,
     Profiler,
     PyTorchProfiler,
     SimpleProfiler,
@@ -146,27 +145,6 @@ def test_a_users_own_action_in_a_step_is_no_phase(tmp_path: Path) -> None:
     ran = fit(tmp_path, Marking(), Loader(3), profiler=diary)
     assert diary.began.count("mine") == 6
     assert ran.micro_batches() == [1] * 3
-
-
-def test_without_a_profiler_the_trainers_stand_in_is_back(tmp_path: Path) -> None:
-    """The object that was there, not one like it."""
-    training = trainer(tmp_path, TrainPerf(report=False))
-    before = training.profiler
-    assert type(before) is PassThroughProfiler
-    training.fit(Model(), Loader(2))
-    assert training.profiler is before
-
-
-def test_the_relay_is_in_place_while_the_fit_runs(tmp_path: Path) -> None:
-    """Otherwise the tests above would prove nothing."""
-
-    class Looking(Callback):
-        def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
-            self.kind = type(trainer.profiler)
-
-    looking = Looking()
-    fit(tmp_path, Model(), Loader(1), looking)
-    assert looking.kind is ProfilerRelay
 
 
 def test_a_relay_left_behind_is_unwrapped_not_wrapped(tmp_path: Path) -> None:

@@ -109,27 +109,6 @@ def test_planted_infinities_are_counted_step_by_step(
     assert last_scale(ran) == 2.0**10 / 2 ** len(PLANTED) == chosen.get_scale()
 
 
-@pytest.mark.parametrize("optimizer", [sgd, fused_sgd])
-def test_overflows_are_seen_where_the_scale_does_not_move(
-    optimizer: Callable[..., torch.optim.Optimizer], tmp_path: Path
-) -> None:
-    """With a backoff factor of one the textbook sees nothing; the counts are as before."""
-    chosen = scaler()
-    chosen.set_backoff_factor(1.0)
-    textbook = Textbook(chosen)
-    ran = fit(tmp_path, Overflowing(optimizer), Loader(BATCHES), textbook, **mixed(chosen))
-    assert textbook.fell == [0] * BATCHES
-    assert sum(ran.fact("overflows")) == len(PLANTED)
-    assert last_scale(ran) == 2.0**10
-
-
-def test_a_step_of_accumulation_is_one_attempt(tmp_path: Path) -> None:
-    """One infinite micro-batch spoils the whole group of two; a group of none is no attempt."""
-    ran = fit(tmp_path, Overflowing(), Loader(9), accumulate_grad_batches=2, **mixed(scaler()))
-    assert ran.micro_batches() == [2, 2, 2, 2, 1]
-    assert counts(ran) == ([1] * 5, [1, 1, 1, 0, 1])
-
-
 @pytest.mark.filterwarnings("ignore:.*returned `None`.*")
 @pytest.mark.parametrize("optimizer", [sgd, fused_sgd])
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -223,21 +202,6 @@ def test_an_attempt_whose_backward_was_not_announced_counts_too(tmp_path: Path) 
 
     ran = fit(tmp_path, Direct(sgd), Loader(4), **mixed(scaler()))
     assert counts(ran) == ([1] * 4, [0, 1, 0, 0])
-
-
-def test_overflows_of_a_long_run_are_all_written(tmp_path: Path) -> None:
-    """Across the groups in which steps are written, the scale among them."""
-    chosen = scaler()
-
-    class Every(Overflowing):
-        def training_step(self, batch: Any, batch_idx: int) -> Any:
-            return self.loss(batch) * (INFINITE if batch_idx % 40 == 7 else 1.0)
-
-    ran = fit(tmp_path, Every(fused_sgd), Loader(130), **mixed(chosen))
-    assert ran.tagged(Tag.OVERFLOW) == [7, 47, 87, 127]
-    scales = [value for value in ran.fact("loss_scale") if value is not None]
-    assert scales == sorted(scales, reverse=True)
-    assert scales[-1] == 2.0**10 / 16
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from support.loops import Loader, Sleeper, written
 
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.audit import MeasuredChip, StepAudit
-from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
 
@@ -127,18 +126,3 @@ def test_a_loop_that_is_left_in_the_audited_step_leaves_no_mode_behind(
     assert loop.monitor.run is not None
     assert read_document(StepAudit, loop.monitor.run) is None
     assert "no step was audited" in caplog.text
-
-
-def test_a_break_in_the_audited_step_leaves_no_mode_behind(tmp_path: Path) -> None:
-    """What runs after the loop is not audited."""
-    loop = Loop(tmp_path, at=0)
-    with loop.monitor as monitor:
-        for _ in monitor.batches(Loader(Sleeper(), 2)):
-            break
-        assert not audited_now()
-
-
-def test_a_negative_step_is_refused(tmp_path: Path) -> None:
-    """With what to do instead."""
-    with pytest.raises(ConfigError, match=r"at=-1.*at=20"):
-        LoopMonitor(tmp_path, report=False, audit_at=-1)

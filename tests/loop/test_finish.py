@@ -57,15 +57,6 @@ def test_a_report_is_printed_where_the_summary_finds_no_room(
     assert "Step time 1.00 ms" in capsys.readouterr().out
 
 
-def test_quietly_nothing_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The summary is there all the same."""
-    ended(tmp_path)
-    close_run(tmp_path, ranks=1, aloud=False)
-
-    assert capsys.readouterr().out == ""
-    assert (tmp_path / "summary.json").exists()
-
-
 def test_ranks_that_have_ended_are_not_waited_for(tmp_path: Path) -> None:
     """All files have their end mark: nothing to wait for."""
     for rank in range(3):
@@ -114,9 +105,6 @@ class Board:
         """Keep it."""
         self.scalars[tag] = (scalar_value, global_step)
 
-    def add_custom_scalars(self, layout: object) -> None:
-        """Not after the fit."""
-
 
 def test_a_writer_gets_the_report_as_markdown(tmp_path: Path) -> None:
     """As Lightning's TensorBoard logger does; the curves of one rank are there already."""
@@ -136,7 +124,6 @@ def test_a_writer_without_texts_is_left_alone(tmp_path: Path) -> None:
         """The least that a writer has."""
 
         add_scalar = Board.add_scalar
-        add_custom_scalars = Board.add_custom_scalars
 
     assert closed(tmp_path, writer=Scalars()).run.steps == 40
 

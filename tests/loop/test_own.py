@@ -34,9 +34,6 @@ class Writer:
         """Keep it."""
         self.scalars[tag] = scalar_value
 
-    def add_custom_scalars(self, layout: object) -> None:
-        """Nothing."""
-
 
 def trained(path: Path | None, **own: object) -> LoopMonitor:
     """Ten steps of 4 ms, of which 3 in forward; batches of 10, 20, 10, 20, … lines."""

@@ -9,8 +9,8 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.readings import OVERHEAD_S, STEP_MEAN_S
 from trainperf.loop import LoopMonitor
-from trainperf.recording.bracket_cost import STEPS
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.step_cost import STEPS
 
 
 class Napping(Probe):

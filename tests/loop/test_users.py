@@ -1,7 +1,6 @@
 """What users do with a plain loop that its author did not think of: nothing of it may hurt them."""
 
 import copy
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,24 +50,6 @@ def test_batches_of_a_validation_are_no_steps(tmp_path: Path) -> None:
     found = written(monitor)
     assert [step.micro_batches for step in found.steps] == [1] * 5
     assert len(found.gap_s("validation")) == 5
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
-@pytest.mark.filterwarnings("ignore")
-def test_a_forked_child_that_exits_leaves_the_run_alone(tmp_path: Path) -> None:
-    """It inherits the monitor, and what it has not written yet."""
-    monitor = quiet(tmp_path)
-    for number, _ in enumerate(monitor.batches([torch.ones(1)] * 12)):
-        if number == 6:
-            child = os.fork()
-            if child == 0:
-                monitor._fit._at_exit()
-                os._exit(0)
-            os.waitpid(child, 0)
-        monitor.end_step()
-    monitor.close()
-
-    assert [step.index for step in written(monitor).steps] == list(range(12))
 
 
 def test_a_copy_of_the_model_has_no_hook_that_works(tmp_path: Path) -> None:

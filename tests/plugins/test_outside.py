@@ -117,17 +117,6 @@ def test_a_validation_is_a_pause(updates: ProcessUpdates, tmp_path: Path) -> Non
     assert len(after) <= 3  # the first of those in every step is taken for one
 
 
-def test_optimizers_that_take_turns_are_one_loop(updates: ProcessUpdates, tmp_path: Path) -> None:
-    """As in a GAN: a step ends with the last of them."""
-    critic, maker = network(), network()
-    first, second = (torch.optim.SGD(m.parameters(), lr=0.01) for m in (critic, maker))
-    for _ in range(8):
-        train(critic, 1, optimizer=first)
-        train(maker, 1, optimizer=second)
-
-    assert len(written(updates, tmp_path).steps) == 8
-
-
 def test_three_optimizers_in_a_row_are_one_loop_with_its_validation(
     updates: ProcessUpdates, tmp_path: Path
 ) -> None:

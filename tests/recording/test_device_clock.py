@@ -56,7 +56,7 @@ def test_an_event_is_reused_only_after_it_was_given_back() -> None:
 def test_an_event_that_is_used_again_counts_once() -> None:
     """Nobody asked for the lead in between: its earlier use is not taken for the new one."""
     device, clock = device_clock()
-    events = [clock.fence() for _ in range(3)]
+    events = [clock.fences()[0] for _ in range(3)]
     clock.release(events)
     device.work(5)
     clock.mark()
@@ -79,7 +79,7 @@ def test_a_fence_is_never_given_up() -> None:
     device, clock = device_clock(most=1)
     device.work(10)
     clock.mark()
-    fence = clock.fence()
+    fence = clock.fences()[0]
 
     assert not fence.query()
     assert clock.lead() == 2
@@ -91,8 +91,8 @@ def test_a_fence_is_never_given_up() -> None:
 def test_the_time_to_an_event_not_reached_is_an_error() -> None:
     """As on a real device: nobody may read before the fence has passed."""
     device, clock = device_clock()
-    start = clock.fence()
+    start = clock.fences()[0]
     device.work(5)
 
     with pytest.raises(RuntimeError, match="before"):
-        clock.elapsed_ns(start, clock.fence())
+        clock.elapsed_ns(start, clock.fences()[0])

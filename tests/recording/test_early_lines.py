@@ -18,7 +18,8 @@ from trainperf.core.artifacts.lines import (
     SampledLines,
     SampledStack,
 )
-from trainperf.recording.early_lines import EVERY_NS, LOOKS, EarlyLines, copied
+from trainperf.recording.early_lines import EVERY_NS, LOOKS, EarlyLines, Stack, stack_of
+from trainperf.recording.probes.lines import _slot
 
 
 class Work:
@@ -28,18 +29,16 @@ class Work:
 def test_a_copy_has_the_lines_and_holds_nothing() -> None:
     """A frame would keep alive what the script lets go of."""
 
-    def inner() -> tuple[object, "weakref.ref[Work]"]:
+    def inner() -> tuple[Stack, "weakref.ref[Work]"]:
         held = Work()
-        return copied(sys._getframe())[0], weakref.ref(held)
+        return stack_of(sys._getframe()), weakref.ref(held)
 
-    copy, held = inner()
+    stack, held = inner()
 
     gc.collect()
     assert held() is None
-    assert (copy.f_code.co_name, copy.f_back.f_code.co_name) == (
-        "inner",
-        sys._getframe().f_code.co_name,
-    )
+    own = sys._getframe().f_code.co_name
+    assert [code.co_name for code, _ in stack[:2]] == ["inner", own]
 
 
 def test_loading_a_module_is_told_from_the_scripts_own_work() -> None:
@@ -47,11 +46,11 @@ def test_loading_a_module_is_told_from_the_scripts_own_work() -> None:
     code = compile(
         "import sys\ncopy = look(sys._getframe())", "<frozen importlib._bootstrap>", "exec"
     )
-    space = {"look": copied}
+    space = {"look": stack_of}
     exec(code, space)  # noqa: S102 a frame of that file
 
-    assert space["copy"][1]
-    assert not copied(sys._getframe())[1]
+    assert _slot(space["copy"]) == IMPORTS
+    assert _slot(stack_of(sys._getframe())) == BEFORE_FIT
 
 
 class Waits(threading.Event):

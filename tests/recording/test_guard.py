@@ -99,36 +99,19 @@ def test_a_part_that_failed_in_one_hook_is_off_in_all() -> None:
     assert (other.calls, fine.calls) == (1, 2)
 
 
-def test_a_part_that_has_failed_already_is_left_out() -> None:
-    """Hooks made after a fault do not bring it back."""
-    guard, part = Guard(), Part()
-    guard.fault("part", ValueError())
-    guard.each([("part", part)])(0)
-    guard.run("part", part)
-
-    assert part.calls == 0
-
-
-def test_the_consequence_of_a_fault_comes_once() -> None:
-    """The relay goes silent, for instance."""
-    guard, act = Guard(), Part()
-    guard.when_faulty("part", act)
-    guard.fault("other", ValueError())
-    assert act.calls == 0
-
-    guard.fault("part", ValueError())
-    guard.fault("part", ValueError())
-    assert act.calls == 1
-
-
-def test_several_consequences_come_in_turn() -> None:
-    """One that fails keeps no other from coming."""
+def test_the_consequences_of_a_fault_come_once_and_in_turn() -> None:
+    """The relay goes silent, for instance; one that fails is a fault too, and keeps none away."""
     guard, first, second = Guard(), Part(fails_at=1), Part()
     guard.when_faulty("part", first)
     guard.when_faulty("part", second)
-    guard.fault("part", ValueError())
+    guard.fault("other", ValueError())
+    assert first.calls == second.calls == 0
 
+    guard.fault("part", ValueError("first"))
+    guard.fault("part", ValueError("again"))
     assert (first.calls, second.calls) == (1, 1)
+    assert guard.faults["part"] == "ValueError: first"
+    assert len(guard.faults) == 3
 
 
 def test_a_part_may_clean_up_after_its_fault() -> None:
@@ -140,16 +123,6 @@ def test_a_part_may_clean_up_after_its_fault() -> None:
 
     assert cleaned.calls == 2
     assert guard.faults == {"part": "ValueError: first"}
-
-
-def test_a_consequence_that_fails_is_a_fault_too() -> None:
-    """Even then training goes on."""
-    guard = Guard()
-    guard.when_faulty("part", Part(fails_at=1))
-    guard.fault("part", ValueError("first"))
-
-    assert guard.faults["part"] == "ValueError: first"
-    assert len(guard.faults) == 2
 
 
 @pytest.mark.parametrize("fails", ["enter", "leave"])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import pytest
-from support.live import MS, DeviceFit, HostFit, Timeline
+from support.live import MS, DeviceFit, HostFit
 
 from trainperf.core.phases import Phase, Tag
 from trainperf.core.stats.warmup import WarmupDetector
@@ -424,15 +424,6 @@ def test_after_an_error_of_the_device_the_hosts_times_are_written() -> None:
     assert fit.facts("data_stall_ns")[25:] == [None, None]
     assert {record.host_ns[Phase.FORWARD] for record in records} == {MS // 10}
     assert fit.sink.all_entries[-1].__class__ is EndMark
-
-
-def test_a_monitor_begins_when_it_is_made() -> None:
-    """What the loop did before the first fetch is startup."""
-    line = Timeline()
-    line.wait(3)
-    line.end()
-
-    assert line.gaps_ms() == [("startup", 0, 3, -1), ("shutdown", 3, 0, -1)]
 
 
 class Dear(Probe):

@@ -19,69 +19,81 @@ def of(module: nn.Module, *optimizers: torch.optim.Optimizer) -> dict[str, objec
     return dict(settings(module, optimizers, None))
 
 
+def compiled_in_place() -> nn.Module:
+    """Nothing is compiled for it."""
+    module = nn.Linear(2, 2)
+    module.compile(backend="eager")
+    return module
+
+
+def half_frozen() -> nn.Module:
+    """What is trained: a matrix and a bias, 6 elements of 4 bytes."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].requires_grad_(requires_grad=False)
+    return model
+
+
+def convolution(kernel: int, memory_format: torch.memory_format) -> nn.Module:
+    """A kernel of one pixel is in both formats at once."""
+    return nn.Sequential(nn.Conv2d(4, 4, kernel)).to(memory_format=memory_format)  # type: ignore[call-overload,no-any-return]
+
+
+def plain() -> nn.Module:
+    """Has none of what may be found."""
+    return nn.Linear(2, 2)
+
+
+def dropping() -> nn.Module:
+    """Fifty rows and a tenth are the most."""
+    layers = nn.Embedding(7, 2), nn.Embedding(50, 2), nn.Dropout(0.1), nn.Dropout2d(0.05)
+    return nn.Sequential(*layers)
+
+
+MODULES: list[tuple[nn.Module, dict[str, object]]] = [
+    (convolution(3, torch.channels_last), {"convolution_format": "channels_last"}),
+    (convolution(3, torch.contiguous_format), {"convolution_format": "contiguous"}),
+    (convolution(1, torch.contiguous_format), {"convolution_format": None}),
+    (dropping(), {"vocabulary": 50, "dropout": 0.1}),
+    (plain(), {"vocabulary": None, "dropout": 0.0, "wrapper": None, "compiled": False}),
+    (nn.Sequential(nn.DataParallel(plain())), {"wrapper": "DataParallel"}),
+    (nn.Sequential(torch.compile(plain(), backend="eager")), {"compiled": True}),
+    (nn.Sequential(compiled_in_place()), {"compiled": True}),
+    (half_frozen(), {"parameter_tensors": 2, "gradient_bytes": 24}),
+    (nn.LazyLinear(3), {"gradient_bytes": None}),
+]
+
+
+@pytest.mark.parametrize(("module", "told"), MODULES, ids=lambda value: str(value)[:40])
+def test_what_a_module_is_like_is_told(module: nn.Module, told: dict[str, object]) -> None:
+    """Wherever in it that is; `DataParallel` on a CPU passes everything through, and is one."""
+    found = of(module)
+
+    assert {name: found[name] for name in told} == told
+
+
+def sgd(**options: bool) -> torch.optim.Optimizer:
+    """Of a layer."""
+    return torch.optim.SGD(plain().parameters(), 0.1, **options)
+
+
 @pytest.mark.parametrize(
-    ("options", "fused", "foreach"),
+    ("optimizers", "fused", "foreach"),
     [
-        ({}, False, "auto"),
-        ({"fused": True}, True, "auto"),
-        ({"foreach": False}, False, False),
+        ([sgd()], False, "auto"),
+        ([sgd(fused=True)], True, "auto"),
+        ([sgd(foreach=False)], False, False),
+        ([sgd(fused=True), sgd()], "True, False", "auto"),
+        ([torch.optim.LBFGS(plain().parameters())], None, None),
     ],
 )
 def test_the_optimizers_kernel_is_told(
-    options: dict[str, bool], fused: object, foreach: object
+    optimizers: list[torch.optim.Optimizer], fused: object, foreach: object
 ) -> None:
-    """What the user asked for; what nobody asked for is torch's to decide."""
-    model = nn.Linear(2, 2)
-    found = of(model, torch.optim.AdamW(model.parameters(), **options))
+    """What the user asked for; else it is torch's to decide, and `None` where there is none."""
+    found = of(plain(), *optimizers)
 
     assert (found["optimizer_fused"], found["optimizer_foreach"]) == (fused, foreach)
-
-
-def test_an_optimizer_without_a_fused_kernel_has_none() -> None:
-    """`None`, which is not `False`: nothing can be asked for."""
-    model = nn.Linear(2, 2)
-    found = of(model, torch.optim.LBFGS(model.parameters()))
-
-    assert found["optimizer_fused"] is None
-    assert found["optimizer_foreach"] is None
-
-
-def test_optimizers_that_differ_are_all_told() -> None:
-    """In the order in which the loop has them."""
-    model = nn.Linear(2, 2)
-    fused, plain = (torch.optim.SGD(model.parameters(), fused=on) for on in (True, False))
-
-    assert of(model, fused, plain)["optimizer_fused"] == "True, False"
-    assert together([1, 1]) == 1
-    assert together([]) is None
-
-
-@pytest.mark.parametrize(
-    ("kernel", "memory_format", "said"),
-    [
-        (3, torch.channels_last, "channels_last"),
-        (3, torch.contiguous_format, "contiguous"),
-        (1, torch.contiguous_format, None),
-    ],
-)
-def test_the_format_of_convolution_weights_is_told(
-    kernel: int, memory_format: torch.memory_format, said: str | None
-) -> None:
-    """A kernel of one pixel is in both formats at once."""
-    model = nn.Sequential(nn.Conv2d(4, 4, kernel), nn.Linear(2, 2)).to(memory_format=memory_format)
-
-    assert of(model)["convolution_format"] == said
-
-
-def test_the_largest_embedding_and_dropout_are_told() -> None:
-    """Fifty rows and a tenth; a model without either has no vocabulary, and drops nothing."""
-    model = nn.Sequential(
-        nn.Embedding(7, 2), nn.Embedding(50, 2), nn.Dropout(0.1), nn.Dropout2d(0.05)
-    )
-    found, plain = of(model), of(nn.Linear(2, 2))
-
-    assert (found["vocabulary"], found["dropout"]) == (50, 0.1)
-    assert (plain["vocabulary"], plain["dropout"]) == (None, 0.0)
+    assert (together([1, 1]), together([])) == (1, None)
 
 
 def test_a_hugging_face_model_tells_how_it_attends_and_recomputes() -> None:
@@ -100,35 +112,6 @@ def test_a_hugging_face_model_tells_how_it_attends_and_recomputes() -> None:
     assert (before["attention"], before["gradient_checkpointing"]) == ("eager", False)
     assert after["gradient_checkpointing"] is True
     assert before["vocabulary"] == 16
-
-
-def test_a_wrapper_is_found_also_inside_the_module() -> None:
-    """`DataParallel` on a CPU passes everything through, and is one nevertheless."""
-    inner = nn.Sequential(nn.DataParallel(nn.Linear(2, 2)))
-
-    assert of(inner)["wrapper"] == "DataParallel"
-    assert of(nn.Linear(2, 2))["wrapper"] is None
-
-
-def test_compiled_modules_are_told_wherever_they_are() -> None:
-    """Both ways to compile one; nothing is compiled for it."""
-    made = torch.compile(nn.Linear(2, 2), backend="eager")
-    in_place = nn.Linear(2, 2)
-    in_place.compile(backend="eager")
-
-    assert of(nn.Sequential(made))["compiled"] is True
-    assert of(nn.Sequential(in_place))["compiled"] is True
-    assert of(nn.Sequential(nn.Linear(2, 2)))["compiled"] is False
-
-
-def test_what_is_trained_is_counted() -> None:
-    """Two layers of which one is frozen: a matrix and a bias, 6 elements of 4 bytes."""
-    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    model[0].requires_grad_(requires_grad=False)
-    found = of(model)
-
-    assert (found["parameter_tensors"], found["gradient_bytes"]) == (2, 24)
-    assert of(nn.LazyLinear(3))["gradient_bytes"] is None
 
 
 def test_torchs_own_switches_are_told() -> None:

@@ -12,12 +12,10 @@ from support.live import HostFit
 from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.codec import decode_entry, decode_info, decode_steps
 from trainperf.core.steps.records import EndMark, RunInfo, Totals
-from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.recording.sinks.loggers import CurveSink
-from trainperf.recording.sinks.tensorboard import LAYOUT, layout, scalars
 
 
 READINGS = {
@@ -54,23 +52,10 @@ class Written:
 
     def __init__(self) -> None:
         self.scalars: list[tuple[str, float, int]] = []
-        self.layouts: list[object] = []
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
         """Keep."""
         self.scalars.append((tag, scalar_value, global_step))
-
-    def add_custom_scalars(self, layout: object) -> None:
-        """Keep."""
-        self.layouts.append(layout)
-
-
-class WithExperiment(Logged):
-    """Lightning's TensorBoardLogger: a logger around a writer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.experiment = Written()
 
 
 # -- the run directory -------------------------------------------------------------------------
@@ -176,23 +161,16 @@ def test_a_full_disk_is_said_once_and_training_goes_on(
 # -- readings ----------------------------------------------------------------------------------
 
 
-def test_only_readings_with_a_value_are_shown() -> None:
-    """As plain floats under the package's name; what is not measured has no point."""
-    shown = scalars(READINGS)
-
-    assert shown == {"trainperf/step_s": 0.05, "trainperf/overflow_rate": 0.0}
-    assert {type(value) for value in shown.values()} == {float}
-
-
-def test_a_writer_gets_one_point_per_reading() -> None:
-    """At the step they were taken."""
+@pytest.mark.parametrize(("ranks", "prefix"), [(1, "trainperf/"), (2, "trainperf/rank0/")])
+def test_a_writer_gets_one_point_per_reading_that_has_a_value(ranks: int, prefix: str) -> None:
+    """As plain floats, at the step they were taken; of several ranks rank 0 knows its own alone."""
     writer = Written()
     sink = CurveSink(writer)
-    sink.begin(RunInfo())
+    sink.begin(RunInfo(world_size=ranks))
     sink.readings(41, READINGS)
 
-    assert writer.scalars == [("trainperf/step_s", 0.05, 41), ("trainperf/overflow_rate", 0.0, 41)]
-    assert writer.layouts == [layout()]
+    assert writer.scalars == [(f"{prefix}step_s", 0.05, 41), (f"{prefix}overflow_rate", 0.0, 41)]
+    assert {type(value) for _, value, _ in writer.scalars} == {float}
 
 
 def test_loggers_get_one_call_each_at_the_users_step() -> None:
@@ -205,23 +183,6 @@ def test_loggers_get_one_call_each_at_the_users_step() -> None:
 
     expected = {"trainperf/step_s": 0.05, "trainperf/overflow_rate": 0.0}
     assert [logger.metrics for logger in loggers] == [[(expected, 7)], [(expected, 7)]]
-
-
-def test_charts_are_grouped_where_the_logger_is_tensorboards() -> None:
-    """And only there."""
-    logger = WithExperiment()
-    CurveSink(None, [Logged(), logger], lambda: 0).begin(RunInfo())
-
-    assert logger.experiment.layouts == [layout()]
-
-
-def test_every_chart_shows_readings_that_exist() -> None:
-    """A reading that was renamed would leave an empty chart."""
-    known = {meter.name for meter in METERS}
-    shown = [name for charts in LAYOUT.values() for _, names in charts.values() for name in names]
-
-    assert set(shown) <= known
-    assert len(shown) == len(set(shown))
 
 
 def test_a_sink_that_wants_nothing_is_given_everything() -> None:

@@ -23,11 +23,11 @@ from trainperf.huggingface.passes import Passes, Place
 from trainperf.huggingface.run_info import configuration, objects, writer_of
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.prepared_loaders import ACCELERATED, BracketedBatches, carried
-from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.sinks.loggers import CurveSink
+from trainperf.recording.step_cost import HookPrice
 
 
 _DATA_WAIT, _OPTIMIZER = MOVES[moves.BATCH].slot, MOVES["on_pre_optimizer_step"].slot
@@ -110,8 +110,7 @@ class MeasuredTraining:
         self._places += self._passes.attach(self._objects.module, optimizer, fit.undo)
         if hasattr(loader, ACCELERATED):
             self._wrap(loader)
-        price = HookPrice(monotonic_ns, passes=False)
-        fit.time(HookCost(monotonic_ns, fit.guard, price), self._hear)
+        fit.time(self._hear, HookPrice(monotonic_ns, passes=False))
 
     def _wrap(self, loader: object) -> None:
         fit, inner, phases = self.fit, getattr(loader, ACCELERATED), self.fit.phases

@@ -14,7 +14,7 @@ from trainperf.lightning.actions import MOVES, Action, Role, role_of
 from trainperf.loop.fit import Fit
 from trainperf.recording.guard import NoBracket
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.timeline import DirectBracket, HookBracket, PhaseBracket
+from trainperf.recording.timeline import DirectBracket, HookBracket, phase_bracket
 
 
 Act = Callable[..., object]
@@ -122,7 +122,7 @@ class Boundaries:
         own = {Role.FETCH: self._fetch, Role.FORWARD: self._forward, Role.EPOCH: self._epoch}
         if role in own:
             return own[role]()
-        return PhaseBracket(self._recorder, MOVES[role].phase)
+        return phase_bracket(self._recorder, MOVES[role].phase)
 
     def hooks_ns(self) -> dict[str, int]:
         """Exclusive host time of every user hook inside steps, so far."""

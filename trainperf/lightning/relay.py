@@ -43,14 +43,10 @@ class ProfilerRelay:
         self._make = bracket
         self._ours = _Brackets(self._own)
         self._brackets = _Brackets(self._whole)
-        self._nothing = cast("Bracket", NoBracket())
         self._forwards = type(inner) is not PassThroughProfiler
         # Looked up and called some sixty times every step: without a Python call in between.
-        self.__dict__["profile"] = self._brackets.__getitem__
-
-    def profile(self, action_name: str) -> Bracket:
+        self.profile: Callable[[str], Bracket] = self._brackets.__getitem__
         """The bracket of an action."""
-        return self._brackets[action_name]
 
     def start(self, action_name: str) -> None:
         """An action that Lightning does not bracket begins."""
@@ -90,8 +86,7 @@ class ProfilerRelay:
 
     def _own(self, name: str) -> Bracket:
         """What we do ourselves."""
-        bracket = self._make(name)
-        return self._nothing if bracket is None else bracket
+        return self._make(name) or cast("Bracket", NoBracket())
 
 
 class _Forwarding:

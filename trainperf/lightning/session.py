@@ -6,15 +6,11 @@ from functools import partial
 from pathlib import Path
 
 import lightning.pytorch as pl
-import torch.distributed as dist
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.optim import Optimizer
 
-from trainperf.core import run_directory
 from trainperf.core.loop_kind import LIGHTNING
-from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.paths import AnyPath
 from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
@@ -29,12 +25,10 @@ from trainperf.lightning.run_info import (
 from trainperf.loop.fit import PATIENCE, Fit, FitFacts
 from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.meters import Measure
-from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import ScheduledProfile
-from trainperf.recording.shared_run import written
 
 
 BATCH_IS_STEP = f"no optimizer step in {PATIENCE} batches, so every batch counts as a step"
@@ -108,7 +102,7 @@ class Session:
         boundaries.fetches_inside = _takes_iterator(module)
         boundaries.accumulates = self._manual or fit.micro_batches > 1
         boundaries.counts = True
-        fit.time(BracketCost(monotonic_ns), self.relay.renew)
+        fit.time(self.relay.renew)
         self._count = _updates(trainer, module)
         self._step = self._count()
         for optimizer in trainer.optimizers if self._manual else ():
@@ -167,8 +161,6 @@ class Session:
 
     def _facts(self, module: "pl.LightningModule") -> FitFacts:
         trainer = self._trainer
-        # Ranks that torch knows nothing of, e.g. a TPU's: only the strategy reaches them.
-        strange = trainer.world_size > 1 and not (dist.is_available() and dist.is_initialized())
         return FitFacts(
             objects=objects(trainer, self._mask),
             # Lightning writes nothing in a fast run, nor do we.
@@ -179,7 +171,6 @@ class Session:
             config=configuration(trainer, module),
             software={"lightning": str(pl.__version__)},
             rank=trainer.global_rank,
-            share=self._share if strange else None,
             loggers=tuple(trainer.loggers),
             step=lambda: trainer.global_step,
             log_every=trainer.log_every_n_steps or 50,
@@ -197,13 +188,6 @@ class Session:
             period=period(trainer),
             announce=partial(rank_zero_info, "%s"),
         )
-
-    def _share(self, base: AnyPath | None) -> AnyPath | None:
-        """The run directory that rank 0 chooses, by a collective of the strategy's."""
-        trainer = self._trainer
-        chosen = written(base, run_directory.choose) if trainer.is_global_zero else None
-        shared: AnyPath | None = trainer.strategy.broadcast(chosen)
-        return shared
 
     def _dispose(self) -> None:
         from trainperf.lightning.trials import DisposableTrainer  # noqa: PLC0415 see `_trials`

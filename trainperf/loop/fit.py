@@ -31,9 +31,7 @@ from trainperf.loop.report import close_run, first_answer, note_chip
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
-from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.early_lines import EARLY_LINES
-from trainperf.recording.hook_cost import HookCost
 from trainperf.recording.machine.probe import is_first_of_host, machine_probe
 from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.audit import AuditProbe
@@ -56,6 +54,7 @@ from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Writer
+from trainperf.recording.step_cost import HookPrice, StepCost
 from trainperf.recording.upload import Upload
 from trainperf.recording.worker_lines import PART, WORKER_LINES
 
@@ -91,9 +90,6 @@ class FitFacts:
     software: Mapping[str, str] = field(default_factory=dict)
     rank: int | None = None
     """Of this process; `None` asks torch's process group."""
-    share: Callable[[AnyPath | None], AnyPath | None] | None = None
-    """Gives all ranks the run directory that rank 0 has chosen, where torch's process group knows
-    nothing of them."""
     writer: Writer | None = None
     loggers: tuple[MetricsLogger, ...] = ()
     step: Callable[[], int] | None = None
@@ -157,7 +153,7 @@ class Fit:
         """Until no further step is audited."""
         self.through: Callable[[Iterator[Any]], Iterator[Any]] = iter
         """Through which its batches go; something else than nothing where changes are tried."""
-        self.cost: BracketCost | None = None
+        self.cost: StepCost | None = None
         """Times what an adapter runs in every step, until it is clear what that costs."""
         self._renew: Callable[[], object] = nothing
         self.on_end: Callable[[str], object] = nothing
@@ -204,8 +200,7 @@ class Fit:
         if chosen:
             chosen = directory() or self.launch.dirpath or chosen
         base = written(str(chosen) if chosen else None, path_of)
-        share = facts.share or partial(shared_run_directory, rank=rank, ranks=objects.world_size)
-        address = share(base)
+        address = shared_run_directory(base, rank, objects.world_size)
         self.run = written(address, spool.local)
         objects.run = self.run if rank == 0 else None
         on_rank_0 = rank == 0 and not self.tries
@@ -395,33 +390,32 @@ class Fit:
         if self.audit is not None:
             self.audit.pause()
 
-    def time(self, cost: BracketCost, renew: Callable[[], object]) -> None:
-        """Have what an adapter runs in every step timed for a while.
+    def time(self, renew: Callable[[], object], price: HookPrice | None = None) -> None:
+        """Have what an adapter runs in every step timed for a while, by the machine's clock.
 
         Args:
-            cost: Times it.
             renew: Puts functions anew to where they are called, each as `timed` gives it.
+            price: What PyTorch takes for its hooks, if it has any.
         """
-        self.cost, self._renew = cost, renew
+        self.cost, self._renew = StepCost(monotonic_ns, price), renew
         renew()
 
     def timed(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, whose time is counted as long as it is not clear what that comes to."""
         return function if self.cost is None else self.cost.timed(function)
 
-    def _settle_cost(self, cost: BracketCost, *, complete: bool, begun: int | None) -> None:
+    def _settle_cost(self, cost: StepCost, *, complete: bool, begun: int | None) -> None:
         """Of the first steps."""
         draft = self.recorder.draft
-        if isinstance(cost, HookCost):
-            cost.forward()
-            if begun is not None:
-                cost.without(begun)  # the monitor counts itself, and an audit is no usual cost
+        cost.micro_batch_over(begun)  # the monitor counts itself, and an audit is no usual cost
         if not complete or draft is None:
             return
-        switch_ns = cost.step_over(draft, traced=self.recorder.listener is not None)
+        switch_ns = cost.step_over(draft)
         if switch_ns is not None:
             self.cost, self.monitor.switch_ns = None, switch_ns
             self._renew()
+        elif self.recorder.listener is None:  # a trace would show it
+            self.guard.run(cost.part, cost.look)
 
     def renew_phases(self, kind: LoopKind = PLAIN) -> None:
         """Make the brackets anew: probes, or what is timed, have changed."""

@@ -32,7 +32,6 @@ from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepp
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import END_STEP, MOVES
 from trainperf.loop.prepared_loaders import batches_of
-from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.inference import InferenceProbe
 from trainperf.recording.probes.loop_habits import ValidationProbe
@@ -226,7 +225,7 @@ class LoopMonitor(FitOptions):
             fit.start(lambda: self._facts(loader))
             self._renew_phases()
             if self.clock is monotonic_ns:
-                fit.time(BracketCost(monotonic_ns), self._renew_phases)
+                fit.time(self._renew_phases)
         return fit.measured and not fit.recorder.inside_gap
 
     def _facts(self, loader: object) -> FitFacts:

@@ -9,7 +9,7 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.paths import path_of
 from trainperf.meters import Meter
-from trainperf.recording.extensions import Extensions
+from trainperf.recording.extensions import checked
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction, demand_mask
 from trainperf.recording.profiling.options import ScheduledProfile
@@ -85,8 +85,7 @@ class FitOptions:
             )
         if self.audit_at is not None and self.audit_at < 0:
             raise ConfigError(f"audit_at={self.audit_at}: steps count from 0; try audit_at=20")
-        own = Extensions.of(self.meters, self.sinks, self.probes)
-        self.meters, self.sinks, self.probes = own.meters, own.sinks, own.probes
+        self.meters, self.sinks, self.probes = checked(self.meters, self.sinks, self.probes)
         if self.aggregate:
             log.warning("trainperf: %s", ALL_RANKS)
         if self.trials:

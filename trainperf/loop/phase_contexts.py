@@ -7,11 +7,11 @@ from functools import partial
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import FIRST_GAP, Gap, Phase
 from trainperf.loop.moves import Move
-from trainperf.recording.bracket_cost import BracketCost
 from trainperf.recording.guard import Guard, NoBracket
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import ProbeSet
 from trainperf.recording.recorder import Recorder
+from trainperf.recording.step_cost import StepCost
 from trainperf.recording.timeline import DirectBracket
 
 
@@ -64,7 +64,7 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         chosen: ProbeSet,
         *,
         trains: bool = True,
-        cost: BracketCost | None = None,
+        cost: StepCost | None = None,
     ) -> None:
         super().__init__()
         self._recorder = recorder

@@ -5,19 +5,18 @@ when nothing trains any more.
 """
 
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.core.interleaving import this_participant
-from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.readings import DATA_WAIT_FRACTION, STEP_S
 from trainperf.core.run_directory import attempt, has_ended, record_file
 from trainperf.meters.fold import Reading
-from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
+from trainperf.recording.profiling.background_reader import TraceWorker
+from trainperf.recording.schedule import comes_true
 from trainperf.recording.sinks.base import Outputs
-from trainperf.recording.sinks.tensorboard import PREFIX, scalars
+from trainperf.recording.sinks.loggers import PREFIX, CurveSink
 
 
 WAIT_NS = 5_000_000_000
@@ -95,7 +94,8 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
     if outputs is not None:
         step = summary.run.steps if outputs.step is None else outputs.step()
         if summary.run.world_size > 1:
-            draw(outputs, scalars(summary.readings), step)
+            curves = CurveSink(outputs.writer, outputs.loggers, outputs.step)
+            curves.readings(step, summary.readings)
         boards = (getattr(logger, "experiment", None) for logger in outputs.loggers)
         for board in (outputs.writer, *boards):
             add_text = getattr(board, "add_text", None)
@@ -110,15 +110,6 @@ def note_chip(run: Path, *, finished: bool) -> None:
     chip_cache.note_chip(run, measure=finished or this_participant() is not None)
 
 
-def draw(outputs: Outputs, values: Mapping[str, float], step: int) -> None:
-    """Values by tag, at a step, in whatever the loop logs to."""
-    if outputs.writer is not None:
-        for tag, value in values.items():
-            outputs.writer.add_scalar(tag, value, step)
-    for logger in outputs.loggers:
-        logger.log_metrics(dict(values), step=step)
-
-
 def join_captures(run: Path) -> None:
     """Have the traces read that no rank has, together those of the same steps."""
     from trainperf.traces.capture_files import analysis_file, groups  # noqa: PLC0415
@@ -126,14 +117,11 @@ def join_captures(run: Path) -> None:
     analyst = TraceWorker(patience_ns=JOIN_NS)
     for traces in groups(run):
         if not analysis_file(traces).exists():
-            analyst.send(ReadRequest(tuple(traces)))
+            analyst.send(*traces)
     analyst.finish()
 
 
 def _wait_for(run: Path, ranks: int) -> None:
     """Other ranks end within moments; those on other machines may never appear here."""
-    deadline = monotonic_ns() + WAIT_NS
-    waiting = [record_file(run, rank, attempt()) for rank in range(1, ranks)]
-    while waiting and monotonic_ns() < deadline:
-        waiting = [path for path in waiting if not has_ended(path)]
-        time.sleep(0.02)
+    files = [record_file(run, rank, attempt()) for rank in range(1, ranks)]
+    comes_true(lambda: all(map(has_ended, files)), WAIT_NS)

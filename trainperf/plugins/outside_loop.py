@@ -26,11 +26,11 @@ from trainperf.plugins.outside_loader import LoaderCalls
 from trainperf.plugins.outside_modules import ThreadHook, TrainedModules
 from trainperf.plugins.outside_moves import FETCH, FIRST_GRADIENT, FORWARD, MOVES, UPDATE
 from trainperf.plugins.outside_waits import BatchWaits
-from trainperf.recording.hook_cost import HookCost, HookPrice
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.process_objects import UntracedHook, batch_of, hear_gradient, nothing
+from trainperf.recording.step_cost import HookPrice
 
 
 _SLOTS = {event: move.slot for event, move in MOVES.items()}
@@ -137,9 +137,7 @@ class OutsideLoop:
         self._modules.add(self._optimizers)
         self.waits.phases = fit.phases
         # Only now: hooks are timed as they are called, so brackets inside them are not.
-        fit.time(
-            HookCost(monotonic_ns, fit.guard, HookPrice(monotonic_ns, passes=True)), self._hear
-        )
+        fit.time(self._hear, HookPrice(monotonic_ns, passes=True))
         fit.undo.callback(LoaderCalls(*self._loaders).stop)
         self.waits.begin_step()
 

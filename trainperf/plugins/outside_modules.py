@@ -53,9 +53,9 @@ class TrainedModules:
         self._returns: dict[int, tuple[nn.Module, SwitchedHook]] = {}
         """By the identity of a module that was called."""
         switched = SwitchedHook(register_module_forward_pre_hook(self.called), self.called)
-        self.pause: Callable[[], object] = switched.take
+        (self.pause,) = switched.takes
         """Has us hear of no call."""
-        self.listen: Callable[[], object] = switched.put
+        self.listen: Callable[[], object] = switched.puts[0]
         """Has us wait for the next call; does nothing where modules are hooked each by itself."""
         self.pause()
         undo.callback(self._leave)

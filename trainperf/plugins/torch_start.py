@@ -52,8 +52,8 @@ def _begin(options: LaunchOptions, guard: Guard) -> None:
 
         options.send(LaunchSignal.STEPPED)
         updates = ProcessUpdates(options)
-        SwitchedHook(before, updates.begins).put()
-        SwitchedHook(after, updates.ends).put()
+        for handle, hook in ((before, updates.begins), (after, updates.ends)):
+            SwitchedHook(handle, hook).puts[0]()
         updates.begins(*given)
 
     options.send(LaunchSignal.LOADED)

@@ -59,12 +59,11 @@ class DeviceClock:
         """Whether a quarter of the pool is in use: time to write a group and get events back."""
         return self._created - len(self._free) > self._most // 4
 
-    def fence(self) -> TimingEvent:
-        """Record an event that is never given up, behind what this thread's stream holds."""
-        return self._record(self._device.current_stream())
-
     def fences(self) -> list[TimingEvent]:
-        """One such event on this thread's stream, and on each that holds marks: a group's end."""
+        """Events that are never given up, on this thread's stream and on each that holds marks.
+
+        The first is on this thread's; together they are a group's end.
+        """
         self._ahead = {stream: ahead for stream, ahead in self._ahead.items() if ahead}
         streams = dict.fromkeys((self._device.current_stream(), *self._ahead))
         return [self._record(stream) for stream in streams]

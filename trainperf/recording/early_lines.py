@@ -8,8 +8,8 @@ none is held: what the script lets go of is gone.
 import multiprocessing
 import sys
 import threading
-from dataclasses import dataclass
 from types import CodeType, FrameType
+from typing import NamedTuple, TypeAlias
 
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 
@@ -19,26 +19,16 @@ EVERY_NS = 200_000_000
 LOOKS = 500
 """From so many on they get rarer, so that the last ones are a five-hundredth of all the time apart:
 in a day there are some 3,000."""
-_LOADING = "<frozen importlib._bootstrap>"
 _DEEPEST = 200
 
-
-@dataclass(frozen=True, slots=True)
-class CopiedFrame:
-    """What a frame was at, by the names that a frame has."""
-
-    f_code: CodeType
-    f_lineno: int | None
-    f_back: "CopiedFrame | None"
+Stack: TypeAlias = list[tuple[CodeType, int | None]]
+"""Code and line of each frame, the innermost first; a line is `None` between two of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class EarlySample:
+class EarlySample(NamedTuple):
     """A look at the main thread."""
 
-    innermost: CopiedFrame
-    loading: bool
-    """Whether a module was being loaded."""
+    stack: Stack
     at_ns: int
     """Host time."""
     stands_for_us: int
@@ -84,34 +74,27 @@ class EarlyLines:
         while not self._stop.wait(max(EVERY_NS, (last_ns - began_ns) // LOOKS) / 1e9):
             frame = sys._current_frames().get(watched or 0)  # noqa: SLF001 the documented name
             now_ns = self._clock()
-            copy = copied(frame)
-            if copy is not None:
+            stack = stack_of(frame)[:_DEEPEST]
+            if stack:
                 stands_for_us = (now_ns - last_ns) // 1000
-                self._samples.append(EarlySample(*copy, now_ns, stands_for_us))
+                self._samples.append(EarlySample(stack, now_ns, stands_for_us))
             del frame
             last_ns = now_ns
 
 
-def copied(frame: FrameType | None) -> tuple[CopiedFrame, bool] | None:
-    """The stack that ends in this frame without what it holds, and whether it loads a module.
+def stack_of(frame: FrameType | None) -> Stack:
+    """The stack that ends in this frame, without what it holds.
 
-    `None` without a frame, and where one that is being left has lost its code.
+    Empty without a frame, and where one that is being left has lost its code.
     """
-    frames: list[tuple[CodeType, int | None]] = []
-    while frame is not None and len(frames) < _DEEPEST:
+    stack: Stack = []
+    while frame is not None:
         code = getattr(frame, "f_code", None)
         if code is None:
-            return None
-        frames.append((code, frame.f_lineno))
+            return []
+        stack.append((code, frame.f_lineno))
         frame = frame.f_back
-    caller: CopiedFrame | None = None
-    for code, line in reversed(frames):
-        caller = CopiedFrame(code, line, caller)
-    return (
-        None
-        if caller is None
-        else (caller, any(code.co_filename == _LOADING for code, _ in frames))
-    )
+    return stack
 
 
 EARLY_LINES = EarlyLines()

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from trainperf.core.errors import ConfigError
@@ -38,40 +37,26 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extensions:
-    """What a user adds to a fit.  Build it with `Extensions.of`, which checks."""
+def checked(
+    meters: Sequence[Meter], sinks: Sequence[Sink], probes: Sequence[Probe]
+) -> tuple[tuple[Meter, ...], tuple[Sink, ...], tuple[Probe, ...]]:
+    """What a user adds to a fit.
 
-    meters: tuple[Meter, ...] = ()
-    sinks: tuple[Sink, ...] = ()
-    probes: tuple[Probe, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        meters: Sequence[Meter],
-        sinks: Sequence[Sink],
-        probes: Sequence[Probe],
-    ) -> "Extensions":
-        """Those that a user gave.
-
-        Raises:
-            ConfigError: One is of the wrong kind, or its name, unit or fact is refused.
-        """
-        own = cls(
-            meters=_members("meters", meters, Meter),
-            sinks=_members("sinks", sinks, Sink),
-            probes=_members("probes", probes, Probe),
-        )
-        parts = {*_builtin_names(Probe), *_builtin_names(Sink), *_PARTS, Sink.name}
-        parts -= {sink.name for sink in own.sinks if _is_ours(type(sink))}
-        parts = _demand_names("probes", own.probes, parts)
-        _demand_names("sinks", own.sinks, parts)
-        _demand_names("meters", own.meters, {*(meter.name for meter in METERS), *NAMES, "steps"})
-        facts = _facts(own.probes)
-        for meter in own.meters:
-            _demand_readable(meter, facts)
-        return own
+    Raises:
+        ConfigError: One is of the wrong kind, or its name, unit or fact is refused.
+    """
+    own_meters = _members("meters", meters, Meter)
+    own_sinks = _members("sinks", sinks, Sink)
+    own_probes = _members("probes", probes, Probe)
+    parts = {*_builtin_names(Probe), *_builtin_names(Sink), *_PARTS, Sink.name}
+    parts -= {sink.name for sink in own_sinks if _is_ours(type(sink))}
+    _demand_names("probes", own_probes, parts)
+    _demand_names("sinks", own_sinks, parts)
+    _demand_names("meters", own_meters, {*(meter.name for meter in METERS), *NAMES, "steps"})
+    facts = _facts(own_probes)
+    for meter in own_meters:
+        _demand_readable(meter, facts)
+    return own_meters, own_sinks, own_probes
 
 
 def _demand(condition: object, message: str) -> None:
@@ -95,22 +80,17 @@ def _members(argument: str, given: Iterable[T], base: type) -> tuple[T, ...]:
     return members
 
 
-def _demand_names(argument: str, members: Sequence[object], taken: set[str]) -> set[str]:
-    """Every member has a name of its own: readings, faults and reasons are kept under it.
-
-    Returns *taken* and those names.
-    """
-    names = set(taken)
+def _demand_names(argument: str, members: Sequence[object], taken: set[str]) -> None:
+    """Every member has a name of its own, *taken* from now on: much is kept under it."""
     for member in members:
         name = getattr(member, "name", None)
         what = f"{argument}=[{type(member).__name__}()]"
         if not isinstance(name, str) or not name:
             raise ConfigError(f"{what}: it has no name; give the class a `name`")
         _demand(
-            name not in names, f"{what}: the name {name!r} is taken; give the class another `name`"
+            name not in taken, f"{what}: the name {name!r} is taken; give the class another `name`"
         )
-        names.add(name)
-    return names
+        taken.add(name)
 
 
 def _builtin_names(base: type) -> set[str]:

@@ -7,11 +7,11 @@ import _thread
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 
 from trainperf.core.artifacts.lines import Sample
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
-from trainperf.recording.probes.user_stacks import UserStacks, have_code
+from trainperf.recording.early_lines import Stack, stack_of
+from trainperf.recording.probes.user_stacks import UserStacks
 
 
 BUDGET = 0.001
@@ -33,8 +33,9 @@ MOST_SAMPLES = 16_384
 
 _GOLDEN = 0.6180339887498949
 
-Where = Callable[[FrameType | None], tuple[str, int]]
-"""Slot and number of the step that the watched thread is in, given its innermost frame."""
+Where = Callable[[Stack], tuple[str, int, Stack]]
+"""Slot and number of the step that the watched thread is in, given its stack, and as much of that
+as tells what it does there."""
 
 
 class EagerSwitches:
@@ -142,11 +143,12 @@ class LineSampler:
 
     def _look(self, stands_for_ns: int) -> None:
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001 the documented name of it
-        slot, step = self._where(frame)
+        whole = stack_of(frame)
         self.taken += 1
-        if not have_code(frame):
+        if not whole:  # one being left has lost its code
             return
-        stack = self.stacks.number(slot, frame)
+        slot, step, lines = self._where(whole)
+        stack = self.stacks.number(slot, lines, frame)
         if self.taken % self.every:
             return
         self.samples.append(Sample(stack, step, stands_for_ns // 1000))

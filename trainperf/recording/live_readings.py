@@ -82,23 +82,20 @@ class OwnFacts:
     def __init__(self, probes: Sequence[Probe], columns: tuple[str, ...], guard: Guard) -> None:
         self._guard, self._columns = guard, columns
         self._own = [
-            (probe.name, fact) for probe in probes for fact in probe.facts if fact not in FACTS
+            (fact, guard.wrap(probe.name, _plain_fact))
+            for probe in probes
+            for fact in probe.facts
+            if fact not in FACTS
         ]
 
     def settle(self, drafts: Sequence[Draft]) -> None:
         """Make the facts of these steps plain, before they are written."""
-        for name, fact in self._own:
-            plain_facts = self._guard.run(name, partial(_plain_facts, drafts, fact))
-            for draft, value in zip(drafts, plain_facts or [None] * len(drafts), strict=True):
-                draft.facts[fact] = value
         for draft in drafts:
+            for fact, plain_fact in self._own:
+                draft.facts[fact] = plain_fact(draft.facts[fact])
             for fact in [*draft.facts][len(self._columns) :]:
                 del draft.facts[fact]
                 self._guard.fault(f"fact {fact}", KeyError("no probe has it among its facts"))
-
-
-def _plain_facts(drafts: Sequence[Draft], fact: str) -> list[float | None]:
-    return [_plain_fact(draft.facts[fact]) for draft in drafts]
 
 
 _EXACT = 2**53

@@ -6,7 +6,6 @@ device's queue, and the group is written once the fence has been reached, which 
 """
 
 import os
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,7 @@ from trainperf.recording.live_readings import OwnFacts, OwnMeters, switched_off,
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.sampling import Sampling
-from trainperf.recording.schedule import CostLimit, FlushSchedule
+from trainperf.recording.schedule import CostLimit, FlushSchedule, comes_true
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.timeline import calibrate
 
@@ -260,48 +259,36 @@ class Monitor:
         self._groups.append(_Group(drafts, gaps, fences, [e for each in copies for e in each]))
 
     def _last(self, patience_ns: int) -> None:
-        self._seal_group()
-        if not self._reached(patience_ns):
-            self._write_passed()
+        if not self.drain(patience_ns=patience_ns):
             stuck = DeviceStuckError(
                 f"the device was still at work {patience_ns / 1e9:.0f} s after the last step, and "
                 "was not waited for any longer: what the last steps took there is not known"
             )
             self.guard.fault(_DEVICE, stuck)
-        self._write_all()
+            self._write_passed()  # the rest, without what it has not told
         self.guard.run(_READINGS, self._show)
 
-    def drain(self, complete: Sequence[Draft] = ()) -> None:
-        """Seal what there is, wait for the device, and write.
+    def drain(self, complete: Sequence[Draft] = (), patience_ns: int = PATIENCE_NS) -> bool:
+        """Seal what there is, wait for the device, and write; whether it came to the end in time.
 
         *complete* are steps that go on: they get the facts known by now, and are not written.
         Where the device is stuck, what it has not passed is not written yet.
         """
         self._seal_group()
-        if self._reached(PATIENCE_NS):
-            self._write_all(complete)
-        else:
-            self._write_passed()
+        reached = self._reached(patience_ns)
+        self._write_passed(complete)
+        return reached
 
     def _reached(self, patience_ns: int) -> bool:
         """Whether the device came to the end of all groups in time: asked, for a wait has no end.
 
         What hangs there, such as a collective whose other rank is gone, would hang here too.
         """
-        deadline = self._clock() + patience_ns
-        sleep = getattr(self._clock, "sleep", time.sleep)  # that of tests lets its own time pass
-        while not all(map(self._passed, self._groups)):
-            if self._clock() >= deadline:
-                return False
-            sleep(_POLL_S)
-        return True
+        groups = self._groups
+        return comes_true(lambda: all(map(self._passed, groups)), patience_ns, _POLL_S, self._clock)
 
-    def _write_passed(self) -> None:
+    def _write_passed(self, complete: Sequence[Draft] = ()) -> None:
         while self._groups and self._passed(self._groups[0]):
-            self._write(self._groups.popleft())
-
-    def _write_all(self, complete: Sequence[Draft] = ()) -> None:
-        while self._groups:
             group = self._groups.popleft()
             self._write(group, complete if not self._groups else ())
 

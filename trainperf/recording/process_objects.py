@@ -7,7 +7,7 @@ some tens of milliseconds, once as a recording begins.
 import gc
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar, cast
 
@@ -59,22 +59,20 @@ class SwitchedHook:
         hook: What was registered.
     """
 
-    __slots__ = ("put", "puts", "take", "takes")
+    __slots__ = ("puts", "takes")
 
     def __init__(self, handle: RemovableHandle, hook: Callable[..., object]) -> None:
         number = handle.id
         hooks = cast("dict[int, Callable[..., object]]", handle.hooks_dict_ref())
         every = [ref() for ref in handle.extra_dict_ref]
         options = [option for option in every if number in option]
-        put, take = partial(hooks.__setitem__, number, hook), partial(hooks.pop, number, None)
-        self.puts = put, *(partial(o.__setitem__, number, True) for o in options)
+        self.puts = (
+            partial(hooks.__setitem__, number, hook),
+            *(partial(o.__setitem__, number, True) for o in options),
+        )
         """All of them are called to have it called: none is code of ours."""
-        self.takes = take, *(partial(o.pop, number, None) for o in options)
+        self.takes = tuple(partial(each.pop, number, None) for each in (hooks, *options))
         """To have it called no more."""
-        self.put: Callable[[], object] = _each(self.puts) if options else put
-        """`puts` in one call."""
-        self.take: Callable[[], object] = _each(self.takes) if options else take
-        """`takes` in one call."""
 
 
 class UntracedHook:
@@ -106,14 +104,6 @@ class UntracedHook:
 
 def nothing(*_: object) -> None:
     """Does nothing, whatever it is told."""
-
-
-def _each(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:
-    def call() -> None:
-        for each in calls:
-            each()
-
-    return call
 
 
 def hear_gradient(tensor: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> None:

@@ -1,6 +1,6 @@
 """Steps of a fit, cut out of its host timeline at the loop's boundaries."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 import msgspec
@@ -17,6 +17,10 @@ _DATA_WAIT, _OTHER, _LOOP = int(Phase.DATA_WAIT), int(Phase.OTHER), int(Phase.LO
 
 _NO_TIME = [0] * len(PHASES)
 _NO_MARK = -1
+_TAGS_AFTER: Mapping[int, int] = {
+    Gap.VALIDATION: Tag.AFTER_VALIDATION,
+    Gap.CHECKPOINT: Tag.AFTER_CHECKPOINT,
+}
 
 
 class Draft(msgspec.Struct):
@@ -153,17 +157,11 @@ class Recorder(Timeline):
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _gap_over(self, slot: int) -> None:
-        """A gap is over; the step that runs next comes after it."""
-        self._emit(slot)
-        if slot == Gap.VALIDATION:
-            self._tag_soon(Tag.AFTER_VALIDATION)
-        elif slot == Gap.CHECKPOINT:
-            self._tag_soon(Tag.AFTER_CHECKPOINT)
-
-    def _tag_soon(self, tag: Tag) -> None:
-        """Tag the step that runs next: the open one, unless it is complete."""
-        if self.awaits_batch or self.draft is None:
+    def _emit(self, gap: int) -> None:
+        """A gap is over; the step that runs next comes after it: an open one, unless complete."""
+        super()._emit(gap)
+        tag = _TAGS_AFTER.get(gap, 0)
+        if self.draft is None or self.draft.complete:
             self._next_tags |= tag
         else:
             self.draft.tags |= tag

@@ -1,6 +1,26 @@
-"""Schedules by steps and time, both given by the caller."""
+"""Schedules by steps and time, both given by the caller; and waits that have an end."""
 
 import math
+import time
+from collections.abc import Callable
+
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
+
+
+def comes_true(
+    condition: Callable[[], object],
+    patience_ns: int,
+    poll_s: float = 0.02,
+    clock: HostClock = monotonic_ns,
+) -> bool:
+    """Whether it does in time: asked every *poll_s*, for a wait in the system may have no end."""
+    deadline_ns = clock() + patience_ns
+    sleep = getattr(clock, "sleep", time.sleep)  # that of tests lets its own time pass
+    while not condition():
+        if clock() >= deadline_ns:
+            return False
+        sleep(poll_s)
+    return True
 
 
 class CostLimit:

@@ -6,7 +6,6 @@ answer until it is asked for.
 """
 
 import logging
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,8 +13,8 @@ import torch.distributed as dist
 
 from trainperf.core import run_directory, spool
 from trainperf.core.errors import ConfigError
-from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.paths import AnyPath, path_of
+from trainperf.recording.schedule import comes_true
 
 
 log = logging.getLogger("trainperf")
@@ -29,17 +28,16 @@ PATIENCE_NS = 30_000_000_000
 NONE = "-"
 """Rank 0's answer where it writes no run directory."""
 
-_POLL_S = 0.02
-
 
 def shared_run_directory(
     base: AnyPath | None, rank: int, ranks: int, patience_ns: int = PATIENCE_NS
 ) -> AnyPath | None:
     """The run directory of this rank: rank 0's, or one of its own if rank 0 publishes none.
 
-    The k-th run of a rank shares the directory of rank 0's k-th run.
+    The k-th run of a rank shares the directory of rank 0's k-th run.  Ranks that torch's process
+    group knows nothing of choose each by itself.
     """
-    if ranks == 1:
+    if ranks == 1 or not (dist.is_available() and dist.is_initialized()):
         return written(base, run_directory.choose)
     try:
         return _shared(base, rank, patience_ns)
@@ -58,12 +56,9 @@ def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None
         finally:  # or the others would wait
             store.set(key, str(run.resolve()) if run is not None else NONE)
         return run
-    deadline = monotonic_ns() + patience_ns
-    while not store.check([key]):
-        if monotonic_ns() > deadline:
-            waited_s = patience_ns // 1_000_000_000
-            return _alone(base, rank, f"rank 0 has begun no run in {waited_s} seconds")
-        time.sleep(_POLL_S)
+    if not comes_true(lambda: store.check([key]), patience_ns):
+        waited_s = patience_ns // 1_000_000_000
+        return _alone(base, rank, f"rank 0 has begun no run in {waited_s} seconds")
     path = store.get(key).decode()
     if path == NONE:
         return None

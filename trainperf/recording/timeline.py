@@ -137,7 +137,7 @@ class Timeline:
         self.leave()
         over = gap != self.slot and gap not in self._stack
         if over and gap >= FIRST_GAP:  # a step may have ended inside it, and the gap with it
-            self._gap_over(gap)
+            self._emit(gap)
             if self.on_gap is not None:
                 self.on_gap(False)
 
@@ -167,7 +167,7 @@ class Timeline:
             self.on_gap(not paused)
         for before in left:
             if before != slot and before >= FIRST_GAP:
-                self._gap_over(before)
+                self._emit(before)
         if slot not in left:
             self._gap_started[slot] = started
         if self.listener is not None:
@@ -182,11 +182,8 @@ class Timeline:
         self._since = now
         self._switches += 1
 
-    def _gap_over(self, slot: int) -> None:
-        """A gap has ended; its time is told."""
-        self._emit(slot)
-
     def _emit(self, gap: int) -> None:
+        """A gap has ended; its time is told."""
         duration, self._spent[gap] = self._spent[gap], 0
         started, self._gap_started[gap] = self._gap_started[gap], self._since
         self.gaps.append(
@@ -203,7 +200,7 @@ class DirectBracket:
     """A context manager that consists of two functions, with no code of its own around them.
 
     `with` looks its methods up on the type, where these slots give it what the object holds.  Runs
-    several times every step, unguarded: for functions that do no more than `PhaseBracket`.
+    several times every step, unguarded: for functions that do no more than move a slot.
     """
 
     __slots__ = ("__enter__", "__exit__")
@@ -213,17 +210,13 @@ class DirectBracket:
         self.__exit__ = cast("Callable[..., None]", leave)
 
 
-class PhaseBracket(DirectBracket):
+def phase_bracket(timeline: Timeline, phase: Phase) -> DirectBracket:
     """A context manager around one phase.  Needs no guard: it adds integers and moves one slot."""
-
-    __slots__ = ()
-
-    def __init__(self, timeline: Timeline, phase: Phase) -> None:
-        super().__init__(partial(timeline.enter, int(phase)), timeline.leave)
+    return DirectBracket(partial(timeline.enter, int(phase)), timeline.leave)
 
 
 class HookBracket:
-    """As `PhaseBracket`, for a user's hook, of which one wants to know how long it takes."""
+    """As `phase_bracket`, for a user's hook, of which one wants to know how long it takes."""
 
     __slots__ = ("_before", "_inside", "_phase", "_timeline", "total_ns")
 
@@ -251,41 +244,17 @@ class HookBracket:
             self.total_ns += self._timeline._spent[self._phase] - self._before
 
 
-def switch_to(timeline: Timeline, phase: Phase) -> Callable[..., None]:
-    """A function that makes a phase the ground state, unless training has stopped for a gap.
-
-    Takes whatever it is given, for it may be a hook itself.  Runs several times every step;
-    needs no guard, like `PhaseBracket`.
-    """
-    clock, spent, stack, slot = timeline._clock, timeline._spent, timeline._stack, int(phase)
-
-    def switch(*_: object, **__: object) -> None:
-        before = timeline.slot
-        if before >= FIRST_GAP:
-            return
-        if stack or timeline.listener is not None:
-            timeline.rest(slot)
-            return
-        now = clock()
-        spent[before] += now - timeline._since
-        timeline._since = now
-        timeline._switches += 1
-        timeline.slot = slot
-
-    return switch
-
-
 def leaving_to(timeline: Timeline, phase: Phase) -> Callable[[], None]:
-    """As `Timeline.leave` and the function of `switch_to` at one moment.  Runs every step."""
+    """As `Timeline.leave` and `Timeline.rest` at one moment, but in a gap.  Runs every step."""
     clock, spent, stack, slot = timeline._clock, timeline._spent, timeline._stack, int(phase)
-    switch = switch_to(timeline, phase)
 
     def leave() -> None:
         before = timeline.slot
         nested = len(stack) != 1 or stack[0] >= FIRST_GAP or before >= FIRST_GAP
         if nested or timeline.listener is not None:
             timeline.leave()
-            switch()
+            if timeline.slot < FIRST_GAP:
+                timeline.rest(slot)
             return
         now = clock()
         spent[before] += now - timeline._since
@@ -302,7 +271,7 @@ def calibrate(clock: HostClock, pairs: int = 500) -> float:
 
     In a row, with warm caches: in a loop it is more.
     """
-    bracket = PhaseBracket(Timeline(clock), Phase.FORWARD)
+    bracket = phase_bracket(Timeline(clock), Phase.FORWARD)
     begun = clock()
     for _ in range(pairs):
         with bracket:

@@ -9,13 +9,11 @@ their sampler once it is clear that they are no workers.  Workers that are spawn
 import atexit
 import os
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 import msgspec
 import torch.utils.data._utils.fetch as fetching
@@ -33,6 +31,7 @@ from trainperf.core.artifacts.lines import (
 )
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.run_directory import write_atomically
+from trainperf.recording.early_lines import Stack
 from trainperf.recording.guard import Guard
 from trainperf.recording.line_sampler import LineSampler
 
@@ -96,10 +95,6 @@ class _Worker:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._sampler = LineSampler(_where, most=MOST_KEPT)
-        stacks = self._sampler.stacks
-        stacks.number(WORKER_WAITING, sys._getframe())  # noqa: SLF001 documented, and what `inspect` uses
-        self._outer = max(len(stack.frames) for stack in stacks.stacks)
-        """Frames of the user's code that were running as the process was forked."""
         self._wait_ns = self._due_ns = 0
 
     def start(self) -> None:
@@ -120,7 +115,7 @@ class _Worker:
 
     def _table(self, info: WorkerInfo) -> WorkerTable:
         sampler, seen_us = self._sampler, {WORKER_MAKING: 0, WORKER_WAITING: 0}
-        stacks, samples = tuple(map(self._inner, sampler.stacks.stacks)), tuple(sampler.samples)
+        stacks, samples = tuple(sampler.stacks.stacks), tuple(sampler.samples)
         for sample in samples:
             seen_us[stacks[sample.stack].slot] += sample.stands_for_us
         return WorkerTable(
@@ -138,10 +133,6 @@ class _Worker:
             stacks=stacks,
             samples=samples,
         )
-
-    def _inner(self, stack: SampledStack) -> SampledStack:
-        frames = stack.frames[self._outer :]
-        return msgspec.structs.replace(stack, frames=frames, outside=len(frames))
 
 
 def joined(lines: SampledLines, tables: Iterable[WorkerTable]) -> SampledLines:
@@ -168,13 +159,12 @@ def joined(lines: SampledLines, tables: Iterable[WorkerTable]) -> SampledLines:
     )
 
 
-def _where(frame: FrameType | None) -> tuple[str, int]:
-    """Whether a worker makes a batch, or waits to be asked for one."""
-    while frame is not None:
-        if frame.f_code.co_filename == _FETCH:
-            return WORKER_MAKING, -1
-        frame = frame.f_back
-    return WORKER_WAITING, -1
+def _where(stack: Stack) -> tuple[str, int, Stack]:
+    """Whether a worker makes a batch, and what of it; or waits to be asked for one."""
+    files = [code.co_filename for code, _ in stack]
+    if _FETCH not in files:
+        return WORKER_WAITING, -1, []
+    return WORKER_MAKING, -1, stack[: files.index(_FETCH)]
 
 
 WORKER_LINES = WorkerLines()

@@ -12,7 +12,7 @@ import torch
 from trainperf.accelerators import accelerator_of
 from trainperf.core.phases import Gap, Tag
 from trainperf.recording.probes.base import Batch, Probe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 from trainperf.trials.conductor import Conductor, Steps
 from trainperf.trials.results import Ran
 from trainperf.trials.training import Training
@@ -42,9 +42,8 @@ class TrialsProbe(Probe):
         self._ran: list[Ran] = []
         self._loss: object = None
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """The plan begins with the first step."""
-        super().attach(recorder)
         self._plan = self._conductor.plan()
         self._left = next(self._plan)
 

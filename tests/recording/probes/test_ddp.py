@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
@@ -103,23 +103,31 @@ class Training:
         """Backward has returned."""
         self.probe.ending(self.fit.monitor.guard)()
 
+    @contextmanager
+    def batch(self, *, complete: bool = True, user_hook_ms: float = 0.0) -> Iterator[None]:
+        """A micro-batch, whose backward ends last."""
+        self.fit.monitor.recorder.boundary()
+        yield
+        self.ends()
+        self.fit.clock.advance(ms=user_hook_ms)
+        self.fit.monitor.micro_batch(None, None, complete=complete)
+
     def step(
         self, *, micro_batches: int = 1, user_hook_ms: float = 0.0, no_sync: bool = True
     ) -> None:
         """Micro-batches, of which only the last one synchronises under *no_sync*."""
         for number in range(micro_batches):
             last = number == micro_batches - 1
-            self.fit.monitor.recorder.boundary()
-            with self.module.no_sync() if no_sync and not last else nullcontext():
+            with (
+                self.batch(complete=last, user_hook_ms=user_hook_ms),
+                self.module.no_sync() if no_sync and not last else nullcontext(),
+            ):
                 loss = self.module(torch.ones(2, 8, requires_grad=self.model.reentrant is True))
                 loss.backward()
-            self.ends()
-            self.fit.clock.advance(ms=user_hook_ms)
-            self.fit.monitor.micro_batch(None, None, complete=last)
 
     def tails_ms(self, *steps: int, orders: Sequence[Sequence[int]] = ()) -> list[float | None]:
         """Tails of so many steps in each of the orders, by default in the one that is set."""
-        for number, order in zip(steps, orders or [self.model.order], strict=True):
+        for number, order in zip(steps, orders or [self.model.order] * len(steps), strict=True):
             self.model.order = list(order)
             for _ in range(number):
                 self.step()
@@ -129,14 +137,24 @@ class Training:
         return [None if tail is None else tail / MS for tail in tails]
 
 
-def test_the_tail_is_what_follows_the_last_gradient() -> None:
-    """Four buckets of 5 ms: three are reduced while gradients are still being computed."""
-    training = Training()
+@pytest.mark.parametrize(
+    ("reduce_ms", "step"),
+    [
+        pytest.param(5, {}, id="three of four buckets are reduced while others are computed"),
+        pytest.param(0, {}, id="nothing to reduce is zero, a measurement"),
+        pytest.param(5, {"user_hook_ms": 100}, id="what the user does after backward is not in it"),
+        pytest.param(5, {"micro_batches": 3}, id="under no_sync nothing is reduced"),
+    ],
+)
+def test_the_tail_is_what_follows_the_last_gradient(reduce_ms: float, step: dict[str, int]) -> None:
+    """In every step, until backward has returned."""
+    training = Training(reduce_ms=reduce_ms)
     training.on_host()
-    tails = training.tails_ms(6)
+    for _ in range(5):
+        training.step(**step)
 
+    assert training.tails_ms(1) == [reduce_ms] * 6
     assert training.reduced >= 4 * 5
-    assert tails == [5] * 6
 
 
 def test_reductions_are_counted_beside_the_micro_batches() -> None:
@@ -157,15 +175,12 @@ def test_no_sync_around_backward_alone_holds_nothing_back() -> None:
     training = Training()
     probe = training.on_host()
     for _ in range(4):
-        training.fit.monitor.recorder.boundary()
-        loss = training.module(torch.ones(2, 8))
-        with training.module.no_sync():
-            loss.backward()
-        training.ends()
-        training.fit.monitor.micro_batch(None, None, complete=True)
+        with training.batch():
+            loss = training.module(torch.ones(2, 8))
+            with training.module.no_sync():
+                loss.backward()
 
-    training.fit.monitor.finish("finished")
-    assert training.fit.facts("tail_ns") == [5 * MS] * 4
+    assert training.tails_ms() == [5] * 4
     assert probe.config()["allreduces_per_step"] == 1
 
 
@@ -182,35 +197,6 @@ def test_ddp_tells_its_buckets_and_what_it_found_unused() -> None:
     assert found["ddp_buckets"] == training.reduced / 4
     # Torch 2.6 adds them up over the steps that it looked at.
     assert found["ddp_unused_bytes"] in {72 * 4 * steps for steps in range(1, 5)}
-
-
-def test_nothing_to_reduce_is_a_tail_of_nothing() -> None:
-    """Zero is a measurement."""
-    training = Training(reduce_ms=0)
-    training.on_host()
-
-    assert training.tails_ms(5) == [0] * 5
-
-
-def test_hooks_of_the_user_are_not_in_the_tail() -> None:
-    """It ends when backward returns."""
-    training = Training()
-    training.on_host()
-    for _ in range(4):
-        training.step(user_hook_ms=100)
-
-    assert training.tails_ms(1) == [5] * 5
-
-
-def test_micro_batches_that_do_not_synchronise_have_no_tail() -> None:
-    """Under `no_sync` nothing is reduced."""
-    training = Training()
-    training.on_host()
-    for _ in range(5):
-        training.step(micro_batches=3)
-    training.fit.monitor.finish("finished")
-
-    assert training.fit.facts("tail_ns") == [5 * MS] * 5
 
 
 def slow_first_layer(**options: bool) -> Training:
@@ -253,14 +239,11 @@ def test_a_backward_that_no_hook_tells_of_has_no_tail() -> None:
     probe = training.on_host()
     for orders in ([[1, 2], [0, 1, 2, 3]], [[0, 1, 2, 3], [1, 2]], [[0, 1], [2, 3]]):
         for micro_batch, order in enumerate(orders):
-            training.fit.monitor.recorder.boundary()
             training.model.order = order
-            training.module(torch.ones(2, 8)).backward()
-            training.ends()
-            training.fit.monitor.micro_batch(None, None, complete=micro_batch == 1)
-    training.fit.monitor.finish("finished")
+            with training.batch(complete=micro_batch == 1):
+                training.module(torch.ones(2, 8)).backward()
 
-    assert training.fit.facts("tail_ns") == [None, None, 10 * MS]
+    assert training.tails_ms() == [None, None, 10]
     assert probe.config()["allreduces_per_step"] == 2
 
 
@@ -271,9 +254,8 @@ def test_a_layer_that_is_frozen_and_thawed_leaves_no_wrong_tail_behind() -> None
         training.model.layers[0].requires_grad_(not frozen)
         for _ in range(4):
             training.step()
-    training.fit.monitor.finish("finished")
 
-    assert training.fit.facts("tail_ns") == [5 * MS] * 12
+    assert training.tails_ms() == [5] * 12
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -290,15 +272,12 @@ def test_gradients_that_ddp_does_not_reduce_are_no_part_of_the_tail() -> None:
     training = Training()
     training.on_host()
     for _ in range(3):
-        training.fit.monitor.recorder.boundary()
-        batch = torch.ones(2, 8, requires_grad=True)
-        batch.register_hook(lambda _: training.fit.clock.advance(ms=3))
-        training.module(batch).backward()
-        training.ends()
-        training.fit.monitor.micro_batch(None, None, complete=True)
-    training.fit.monitor.finish("finished")
+        with training.batch():
+            batch = torch.ones(2, 8, requires_grad=True)
+            batch.register_hook(lambda _: training.fit.clock.advance(ms=3))
+            training.module(batch).backward()
 
-    assert training.fit.facts("tail_ns") == [5 * MS] * 3
+    assert training.tails_ms() == [5] * 3
 
 
 def test_a_backward_that_nobody_announced_is_no_part_of_the_next() -> None:
@@ -306,17 +285,15 @@ def test_a_backward_that_nobody_announced_is_no_part_of_the_next() -> None:
     training = Training()
     training.on_host()
     for _ in range(3):
-        training.fit.monitor.recorder.boundary()
-        training.module(torch.ones(2, 8)).backward()
-        training.fit.clock.advance(ms=100)
-        for held in (training.module.no_sync(), nullcontext()):
-            with held:
+        with training.batch():
+            training.module(torch.ones(2, 8)).backward()
+            training.fit.clock.advance(ms=100)
+            with training.module.no_sync():
                 training.module(torch.ones(2, 8)).backward()
             training.ends()
-        training.fit.monitor.micro_batch(None, None, complete=True)
-    training.fit.monitor.finish("finished")
+            training.module(torch.ones(2, 8)).backward()
 
-    assert training.fit.facts("tail_ns") == [5 * MS] * 3
+    assert training.tails_ms() == [5] * 3
 
 
 class Adversaries:
@@ -401,12 +378,10 @@ def test_a_backward_that_reduces_nothing_is_announced_all_the_same() -> None:
     """There is no tail, and another reason for it."""
     training = Training(find_unused_parameters=False)
     probe = training.on_host()
-    training.fit.monitor.recorder.boundary()
-    training.ends()
-    training.fit.monitor.micro_batch(None, None, complete=True)
-    training.fit.monitor.finish("finished")
+    with training.batch():
+        pass
 
-    assert training.fit.facts("tail_ns") == [None]
+    assert training.tails_ms() == [None]
     assert probe.reasons() == {}
     assert probe.config()["allreduces_per_step"] == 0
 

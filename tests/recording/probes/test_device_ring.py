@@ -16,105 +16,56 @@ def write(ring: Ring, step: int, *values: float) -> None:
     row[: len(values)] = torch.tensor(values)
 
 
-def take(ring: Ring, *steps: int) -> list[list[list[float]]]:
-    """The rows of steps."""
-    return [ring.take(step) for step in steps]
+SCRIPTS: dict[str, tuple[str, list[object]]] = {
+    "each step gets its own rows in order": ("0=1 1=2 1=3 | ! 0? 1? 2?", [[[1]], [[2], [3]], []]),
+    "rows are taken once": ("0=1 | ! 0? 0?", [[[1]], []]),
+    "nothing is read before its group is resolved": (
+        "0=1 | 1=2 | 0? 1? ! 0? 1? ! 0? 1?",
+        [[], [], [[1]], [], [], [[2]]],
+    ),
+    "a step may lie in two groups": ("0=1 | 0=2 | ! ! 0?", [[[1], [2]]]),
+    "a group in which nothing was written is one": ("| 7=5 | ! 7? ! 7?", [[], [[5]]]),
+    "rows may get wider in the middle of a group": (
+        "0=1,2 1=3,4,5 2=6 | 3=7,8 | ! 0? 1? 2? 3? ! 3?",
+        [[[1, 2]], [[3, 4, 5]], [[6]], [], [[7, 8]]],
+    ),
+    "a row is zero before it is written": ("0=7,8,9 | ! 0? 0= | ! 0?", [[[7, 8, 9]], [[0, 0]]]),
+}
+"""Rows that are written, and what is taken: `|` ends a group, `!` reads the oldest, `0=` is a row
+of two that nobody writes, `0?` takes those of step 0."""
 
 
-def test_each_step_gets_its_own_rows_in_order() -> None:
-    """Several micro-batches of a step are several rows."""
+@pytest.mark.parametrize("case", SCRIPTS)
+def test_what_was_written_comes_a_group_at_a_time(case: str) -> None:
+    """To the step that it is of."""
+    script, expected = SCRIPTS[case]
+    ring, taken = Ring(torch.int64), list[object]()
+    for word in script.split():
+        if word == "|":
+            ring.seal()
+        elif word == "!":
+            ring.resolve()
+        elif word.endswith("="):
+            ring.row(int(word[0]), CPU, 2)
+        elif word.endswith("?"):
+            taken.append(ring.take(int(word[0])))
+        else:
+            write(ring, int(word[0]), *map(int, word[2:].split(",")))
+
+    assert taken == expected
+
+
+def test_values_from_another_device_begin_a_buffer_there() -> None:
+    """What was written before is read all the same, in its group."""
     ring = Ring(torch.float32)
     write(ring, 0, 1)
-    write(ring, 1, 2)
-    write(ring, 1, 3)
+    row = ring.row(1, torch.device("cpu", 0))  # not equal to `cpu`, yet readable
+    assert row is not None
+    row.fill_(2)
     ring.seal()
     ring.resolve()
 
-    assert take(ring, 0, 1, 2) == [[[1]], [[2], [3]], []]
-
-
-def test_rows_are_taken_once() -> None:
-    """A step is finished once; nothing is kept for ever."""
-    ring = Ring(torch.float32)
-    write(ring, 0, 1)
-    ring.seal()
-    ring.resolve()
-
-    assert take(ring, 0) == [[[1]]]
-    assert take(ring, 0) == [[]]
-
-
-def test_nothing_is_read_before_its_group_is_resolved() -> None:
-    """The device may not have written it yet."""
-    ring = Ring(torch.float32)
-    write(ring, 0, 1)
-    ring.seal()
-    write(ring, 1, 2)
-    ring.seal()
-    assert take(ring, 0, 1) == [[], []]
-
-    ring.resolve()
-    assert take(ring, 0, 1) == [[[1]], []]
-
-    ring.resolve()
-    assert take(ring, 0, 1) == [[], [[2]]]
-
-
-def test_a_step_may_lie_in_two_groups() -> None:
-    """A group is sealed while a step is open: its first rows come with the earlier one."""
-    ring = Ring(torch.float32)
-    write(ring, 0, 1)
-    ring.seal()
-    write(ring, 0, 2)
-    ring.seal()
-    ring.resolve()
-    ring.resolve()
-
-    assert take(ring, 0) == [[[1], [2]]]
-
-
-def test_an_empty_group_is_a_group() -> None:
-    """A flush in which this probe wrote nothing still counts as one."""
-    ring = Ring(torch.float32)
-    ring.seal()
-    write(ring, 7, 5)
-    ring.seal()
-    ring.resolve()
-    assert take(ring, 7) == [[]]
-
-    ring.resolve()
-    assert take(ring, 7) == [[[5]]]
-
-
-def test_rows_may_get_wider_in_the_middle_of_a_group() -> None:
-    """A batch of more sequences than any before; what was written stays."""
-    ring = Ring(torch.int64)
-    write(ring, 0, 1, 2)
-    write(ring, 1, 3, 4, 5)
-    write(ring, 2, 6)
-    ring.seal()
-    write(ring, 3, 7, 8)
-    ring.seal()
-    ring.resolve()
-    assert take(ring, 0, 1, 2, 3) == [[[1, 2]], [[3, 4, 5]], [[6]], []]
-
-    ring.resolve()
-    assert take(ring, 3) == [[[7, 8]]]
-
-
-def test_a_row_is_zero_before_it_is_written() -> None:
-    """A value that was never computed must not read as an old one."""
-    ring = Ring(torch.int64)
-    write(ring, 0, 7, 8, 9)
-    for _ in range(2):
-        ring.seal()
-        ring.resolve()
-        ring.take(0)
-        ring.row(0, CPU, 2)
-    ring.seal()
-    ring.resolve()
-
-    assert take(ring, 0) == [[[0, 0]]]
+    assert [ring.take(step) for step in range(2)] == [[[1]], [[2]]]
 
 
 def test_a_full_group_begins_another_buffer() -> None:
@@ -159,23 +110,6 @@ def test_buffers_are_used_again() -> None:
             ring.take(step), ring.take(step - 1)
 
     assert len(addresses) <= 3
-
-
-def test_values_from_another_device_begin_a_buffer_there() -> None:
-    """What was written before is read all the same, in its group."""
-    ring = Ring(torch.float32)
-    write(ring, 0, 1)
-    row = ring.row(1, torch.device("cpu", 0))  # not equal to `cpu`, yet readable
-    assert row is not None
-    row.fill_(2)
-    ring.seal()
-    write(ring, 2, 3)
-    ring.seal()
-    ring.resolve()
-    assert take(ring, 0, 1, 2) == [[[1]], [[2]], []]
-
-    ring.resolve()
-    assert take(ring, 2) == [[[3]]]
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])

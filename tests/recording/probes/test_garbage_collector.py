@@ -1,14 +1,12 @@
-"""Garbage collection and compilation inside steps."""
+"""Garbage collection inside steps."""
 
 import gc
 from collections.abc import Callable, Iterator
 
 import pytest
-import torch
 from support.live import MS, HostFit
 
 from trainperf.core.phases import Gap, Tag
-from trainperf.recording.probes.compilation import CompileProbe
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 
 
@@ -64,38 +62,3 @@ def test_a_collection_outside_steps_is_charged_to_none(
 
     assert fit.facts("gc_ns") == [0, 0]
     assert not any(record.tags & Tag.GC for record in fit.sink.records)
-
-
-def test_we_listen_only_while_the_fit_goes_on() -> None:
-    """`gc.callbacks` is the user's."""
-    before = list(gc.callbacks)
-    fit = HostFit(GarbageProbe())
-    assert len(gc.callbacks) == len(before) + 1
-
-    fit.finish()
-
-    assert gc.callbacks == before
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_graphs_are_counted_in_the_step_that_built_them() -> None:
-    """The first call compiles, a new shape compiles again, in between nothing."""
-    torch._dynamo.reset()
-    model = torch.compile(lambda x: x * 2, backend="eager", dynamic=False)
-    fit = HostFit(CompileProbe())
-    for width in (3, 3, 3, 5, 5):
-        fit.monitor.recorder.boundary()
-        model(torch.ones(width))
-        fit.monitor.micro_batch(None, None, complete=True)
-    fit.finish()
-
-    assert fit.facts("recompiles") == [1, 0, 0, 1, 0]
-    tagged = [bool(record.tags & Tag.RECOMPILED) for record in fit.sink.records]
-    assert tagged == [True, False, False, True, False]
-
-
-def test_graphs_built_before_the_fit_are_not_its_own() -> None:
-    """A process may train twice."""
-    fit = HostFit(CompileProbe()).steps(3).finish()
-
-    assert fit.facts("recompiles") == [0, 0, 0]

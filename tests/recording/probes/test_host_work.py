@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from trainperf.recording.early_lines import stack_of
 from trainperf.recording.probes.host_work import host_work
 from trainperf.recording.probes.user_stacks import UserStacks
 
@@ -115,7 +116,7 @@ def test_frames_of_the_standard_library_count_unless_torch_runs_them() -> None:
         frame = sys._getframe().f_back
         while frame is not None and "json" not in frame.f_code.co_filename:
             frame = frame.f_back
-        numbers.append(stacks.number("loop", frame))
+        numbers.append(stacks.number("loop", stack_of(frame), frame))
 
     numbers: list[int] = []
     json.loads("{}", object_hook=hook)

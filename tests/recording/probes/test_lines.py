@@ -19,6 +19,7 @@ from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Phase
+from trainperf.recording.early_lines import stack_of
 from trainperf.recording.guard import Guard
 from trainperf.recording.line_sampler import (
     EAGER_SWITCH_S,
@@ -36,7 +37,6 @@ from trainperf.recording.probes.user_stacks import (
     PACKAGE,
     USER,
     UserStacks,
-    have_code,
     kind_of,
 )
 from trainperf.recording.recorder import Recorder
@@ -84,7 +84,7 @@ def test_frames_of_libraries_fold_into_the_line_that_called_them() -> None:
     numbers: list[int] = []
 
     def look() -> None:
-        numbers.append(stacks.number(FORWARD, sys._getframe().f_back))
+        numbers.append(stacks.number(FORWARD, stack_of(sys._getframe().f_back)))
 
     library = calling(look, json.__file__, "dumps")
     user = calling(calling(library, "/home/me/data.py", "encode"), "/home/me/train.py", "main")
@@ -95,10 +95,9 @@ def test_frames_of_libraries_fold_into_the_line_that_called_them() -> None:
 def test_a_frame_without_a_line_is_on_the_first_of_its_function() -> None:
     """Between two lines a frame has none; the file of lines holds numbers only."""
     code = calling(list, "/home/me/train.py", "main").__code__
-    frame = SimpleNamespace(f_code=code, f_lineno=None, f_lasti=0, f_back=None)
     stacks = UserStacks()
 
-    stacks.number(FORWARD, frame)  # type: ignore[arg-type]
+    stacks.number(FORWARD, [(code, None)])
 
     assert [place.line for place in stacks.places()] == [1]
 
@@ -106,11 +105,11 @@ def test_a_frame_without_a_line_is_on_the_first_of_its_function() -> None:
 def test_a_frame_without_code_is_not_read() -> None:
     """CPython shows one now and then that is just being left: its sample is skipped."""
     bare = SimpleNamespace(f_code=None, f_back=None)
-    around = SimpleNamespace(f_code=have_code.__code__, f_back=bare)
+    around = SimpleNamespace(f_code=stack_of.__code__, f_lineno=1, f_back=bare)
 
-    assert have_code(None)
-    assert have_code(sys._getframe())
-    assert not have_code(around)  # type: ignore[arg-type]
+    assert stack_of(None) == []
+    assert stack_of(sys._getframe())
+    assert stack_of(around) == []  # type: ignore[arg-type]
 
 
 def test_a_module_called_by_the_user_is_told_from_the_code_around_it() -> None:
@@ -121,7 +120,7 @@ def test_a_module_called_by_the_user_is_told_from_the_code_around_it() -> None:
     class Net(torch.nn.Module):
         def forward(self) -> None:
             calling(
-                lambda: numbers.append(stacks.number(FORWARD, sys._getframe())),
+                lambda: numbers.append(stacks.number(FORWARD, stack_of(sys._getframe()))),
                 "/home/me/model.py",
                 "attend",
             )()
@@ -141,10 +140,10 @@ def test_the_number_of_stacks_is_bounded() -> None:
     """A code generator cannot fill the memory."""
     stacks = UserStacks()
     for slot in range(MOST_STACKS):
-        stacks.number(f"{slot}", None)
+        stacks.number(f"{slot}", [])
     for number in range(100):
         calling(
-            lambda: stacks.number("0", sys._getframe().f_back),
+            lambda: stacks.number("0", stack_of(sys._getframe().f_back)),
             "/home/me/train.py",
             f"made_{number}",
         )()
@@ -173,7 +172,7 @@ def test_the_number_of_samples_is_bounded_and_they_stay_spread_over_the_fit(
 
 def test_pauses_follow_from_what_a_sample_costs() -> None:
     """And are never all alike."""
-    probe = LineSampler(lambda _: (FORWARD, 0), budget=0.001)
+    probe = LineSampler(lambda stack: (FORWARD, 0, stack), budget=0.001)
     probe.taken, probe.cost_ns = 100, 100 * 200_000
     pauses = [probe._pause_ns() for _ in range(1000)]
     assert sum(pauses) / 1000 == pytest.approx(200e6, rel=0.01)
@@ -243,7 +242,7 @@ def test_a_fault_in_the_thread_switches_it_off_and_nothing_else(tmp_path: Path) 
     guard = Guard()
     probe = started(tmp_path, guard)
 
-    def broken(slot: str, frame: object) -> int:
+    def broken(*_: object) -> int:
         raise ValueError("planted")
 
     probe._sampler.stacks.number = broken  # type: ignore[method-assign]
@@ -271,7 +270,7 @@ def test_no_frame_is_kept(tmp_path: Path) -> None:
     stacks = UserStacks()
     frame = sys._getframe()
     before = sys.getrefcount(frame)
-    stacks.number(FORWARD, frame)
+    stacks.number(FORWARD, stack_of(frame), frame)
     assert sys.getrefcount(frame) == before
     assert all(isinstance(code, CodeType) for _, code in stacks._places.values())
 

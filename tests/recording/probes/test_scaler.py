@@ -225,15 +225,6 @@ def test_the_scale_is_read_once_a_group(log_every: int) -> None:
     assert len(scales) <= 3
 
 
-def test_hooks_are_removed_at_the_end() -> None:
-    """The optimizer outlives the fit."""
-    loop = Loop("SGD", "AdamW fused")
-    loop.step()
-    loop.fit.finish()
-
-    assert [len(o._optimizer_step_pre_hooks) for o in loop.optimizers] == [0, 0]
-
-
 @pytest.mark.parametrize(
     "scaler",
     [None, torch.amp.GradScaler("cpu", enabled=False), object()],

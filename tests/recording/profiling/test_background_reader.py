@@ -15,7 +15,7 @@ import pytest
 from support.profiler import Captured, schedule
 
 from trainperf.core.phases import Gap
-from trainperf.recording.profiling.background_reader import PATIENCE_NS, ReadRequest, TraceWorker
+from trainperf.recording.profiling.background_reader import PATIENCE_NS, TraceWorker
 from trainperf.traces.capture_files import (
     CaptureFacts,
     CaptureReport,
@@ -125,7 +125,7 @@ def test_a_trace_that_cannot_be_read_is_said(
     trace.write_text("hello")
     analyst = TraceWorker()
     with caplog.at_level(logging.WARNING):
-        analyst.send(ReadRequest((trace,)))
+        analyst.send(trace)
         said = analyst.finish()["captures_unread"]
 
     assert said in caplog.text
@@ -140,7 +140,7 @@ def test_a_trace_of_somebody_else_is_said_to_be_none_of_a_run(tmp_path: Path) ->
     event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
     trace.write_bytes(gzip.compress(json.dumps({"traceEvents": [event]}).encode()))
     analyst = TraceWorker()
-    analyst.send(ReadRequest((trace,)))
+    analyst.send(trace)
 
     assert "does not say which steps of a run it is of" in analyst.finish()["captures_unread"]
 
@@ -152,7 +152,7 @@ def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
     (trace,) = (tmp_path / "traces").iterdir()
     for patience_ns, said in ((1, True), (0, False)):
         analyst = TraceWorker(patience_ns)
-        analyst.send(ReadRequest((trace,)))
+        analyst.send(trace)
         assert len(children()) == 1
         assert bool(analyst.finish()) == said
         assert children() == []
@@ -170,7 +170,7 @@ def test_a_process_that_is_ended_takes_its_drafts_along(tmp_path: Path) -> None:
     whole["traceEvents"] = whole["traceEvents"] * 3000
     trace.write_bytes(gzip.compress(json.dumps(whole).encode(), 1))
     analyst = TraceWorker(0)
-    analyst.send(ReadRequest((trace,)))
+    analyst.send(trace)
     while not list(tmp_path.rglob("*.tmp")):  # the copy is being written
         assert children(), "it has ended before it could be"
         psutil.wait_procs(children(), timeout=0.02)
@@ -189,7 +189,7 @@ def test_traces_of_several_ranks_become_one_answer(tmp_path: Path) -> None:
     (traces,) = groups(tmp_path)
 
     analyst = TraceWorker()
-    analyst.send(ReadRequest(tuple(traces)))
+    analyst.send(*traces)
     assert analyst.finish() == {}
 
     (report,) = read_all(tmp_path)

@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.profilers import PyTorchProfiler
 from lightning.pytorch.strategies import SingleDeviceStrategy
-from support.fits import Loader, Model, Ran, Stream, Validated, assert_tiles, read, trainer
+from support.fits import Loader, Model, Ran, Validated, assert_tiles, read, trainer
 from support.profiler import torch_profiles, traces_of
 from torch_tb_profiler.consts import WORKER_PATTERN
 
@@ -151,22 +151,6 @@ def test_steps_are_numbered_on_after_a_resume(tmp_path: Path) -> None:
     }
 
 
-def test_a_touched_file_captures_the_next_steps(tmp_path: Path) -> None:
-    """While training runs, without any plan."""
-    asked = tmp_path / "trainperf" / "capture"
-    profiler = ScheduledProfiler(analyse=False, skip_first=NEVER)
-
-    fit(
-        tmp_path,
-        Loader(12),
-        profiler,
-        Each(lambda batch_idx: asked.touch() if batch_idx == 0 else None),
-    )
-
-    (trace,) = traces_of(tmp_path / "trainperf").values()
-    assert trace.steps() == [3, 4, 5]
-
-
 def test_a_touched_file_is_left_alone_where_that_is_not_wanted(tmp_path: Path) -> None:
     """`on_demand=False` looks for nothing."""
     asked = tmp_path / "trainperf" / "capture"
@@ -186,17 +170,6 @@ def test_a_capture_counts_optimizer_steps_under_accumulation(tmp_path: Path) -> 
     (trace,) = traces_of(tmp_path / "trainperf").values()
     assert trace.steps() == [2, 3]
     assert [trace.phases(step).count("forward") for step in (2, 3)] == [4, 3]
-
-
-def test_a_trace_over_an_epoch_boundary_has_each_step_once(tmp_path: Path) -> None:
-    """Of a loader of unknown length, too, which asks once more than it has batches."""
-    loader = torch.utils.data.DataLoader(Stream(6), batch_size=None)
-    profiler = ScheduledProfiler(analyse=False, wait=2, warmup=2, active=4)
-    fit(tmp_path, loader, profiler, max_epochs=2)
-
-    (trace,) = traces_of(tmp_path / "trainperf").values()
-    assert trace.steps() == [4, 5, 6, 7]
-    assert trace.names.count("trainperf::epoch_boundary") == 1
 
 
 @pytest.mark.parametrize("error", [RuntimeError("planted"), KeyboardInterrupt()])
@@ -219,16 +192,6 @@ def test_an_exception_in_a_traced_step_keeps_the_complete_ones(
 
     trainer(tmp_path, profiler).fit(Model(), Loader(12))
     assert [t.steps() for t in traces_of(tmp_path / "trainperf-1").values()] == [[7, 8, 9]]
-
-
-def test_a_fit_that_ends_inside_a_cycle_keeps_the_complete_steps(tmp_path: Path) -> None:
-    """Two of three, and no profiler is left behind."""
-    ran = fit(tmp_path, Loader(40), ScheduledProfiler(analyse=False), max_steps=9)
-
-    (trace,) = traces_of(tmp_path / "trainperf").values()
-    assert trace.steps() == [7, 8]
-    assert not torch_profiles()
-    assert ran.tagged(Tag.PROFILED) == [5, 6, 7, 8]
 
 
 def test_shapes_stacks_and_memory_come_when_asked_for(tmp_path: Path) -> None:
@@ -296,27 +259,6 @@ def test_ranks_that_the_fit_does_not_have_are_refused(tmp_path: Path) -> None:
     """Otherwise nothing would be captured, and nothing said."""
     with pytest.raises(ConfigError, match=r"ranks=\(1, 2\): the last rank of this fit is 0"):
         trainer(tmp_path, ScheduledProfiler(analyse=False, ranks=(1, 2))).fit(Model(), Loader(2))
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"ranks": ()}, "ranks=(): must name at least one rank; try ranks=(0,)"),
-        ({"ranks": (0, -1)}, "ranks=-1: must be a whole number, at least 0; try ranks=0"),
-        ({"warmup": 0}, "warmup=0: must be a whole number, at least 1; try warmup=1"),
-        ({"max_traces": 0}, "max_traces=0: must be a whole number, at least 1; try max_traces=1"),
-        (
-            {"max_trace_bytes": 9.5},
-            "max_trace_bytes=9.5: must be a whole number, at least 1; try max_trace_bytes=1",
-        ),
-    ],
-)
-def test_a_refused_value_is_named_with_rule_and_remedy(value: dict[str, Any], message: str) -> None:
-    """At construction, where the user made the choice."""
-    with pytest.raises(ConfigError) as refused:
-        ScheduledProfiler(analyse=False, **value)
-
-    assert str(refused.value) == message
 
 
 @pytest.mark.slow

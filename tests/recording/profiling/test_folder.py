@@ -52,30 +52,15 @@ def test_the_tensorboard_plugin_picks_up_neither_trace_nor_draft(tmp_path: Path)
     assert not any(WORKER_PATTERN.match(name) for name in names)
 
 
-def test_a_trace_that_is_too_large_is_thrown_away(tmp_path: Path) -> None:
-    """Nothing is left of it, and the next one is written."""
-    packed = len(gzip.compress(TEXT, 3))
-
-    trace = write(tmp_path, export, max_bytes=packed // 2)
-    small = write(tmp_path, export_nothing, max_bytes=packed // 2)
-
-    assert trace is None
-    assert [small] == list((tmp_path / "traces").iterdir())
-
-
-def export_nothing(path: Path) -> None:
-    """An empty trace."""
-    path.write_bytes(b"{}")
-
-
 def test_the_limit_is_of_the_packed_file_to_the_byte(tmp_path: Path) -> None:
-    """A file of exactly the limit is kept, one byte more is not."""
+    """A file of exactly the limit is kept; of one byte more nothing is left."""
     trace = write(tmp_path, export)
     assert trace is not None
     size = trace.stat().st_size
 
     assert write(tmp_path / "enough", export, max_bytes=size) is not None
     assert write(tmp_path / "short", export, max_bytes=size - 1) is None
+    assert list((tmp_path / "short" / "traces").iterdir()) == []
 
 
 def test_a_restarted_job_does_not_overwrite_the_same_steps(tmp_path: Path) -> None:

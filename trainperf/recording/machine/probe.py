@@ -20,7 +20,6 @@ from trainperf.core.machine.limits import launched_ranks
 from trainperf.core.run_directory import PART_BYTES, attempt, machine_file
 from trainperf.recording.child_process import end_child, start_child
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Recorder
 
 
 SAMPLER = "trainperf.recording.machine.process"
@@ -53,18 +52,17 @@ class MachineProbe(Probe):
         self.child: subprocess.Popen[bytes] | None = None
         self._pid = os.getpid()
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Start the process.
 
         Raises:
             OSError: There is no process, or no memory for it.
         """
-        super().attach(recorder)
         given = {
             "file": str(self._file.resolve()),
             "parent": os.getpid(),
             "thread": threading.get_native_id(),
-            "zero_ns": recorder.zero_ns,
+            "zero_ns": self.recorder.zero_ns,
             "rank": self._rank,
             "attempt": attempt(),
             "every_s": self._every_s,

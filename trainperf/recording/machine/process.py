@@ -139,12 +139,9 @@ def pack(part: Path) -> None:
         part.unlink()
 
 
-def _short(value: float | None) -> float | int | None:
+def _short(value: float | None) -> float | None:
     """Five digits: more is noise, and a day of them is a file."""
-    if value is None:
-        return None
-    rounded = float(f"{value:.5g}")
-    return int(rounded) if rounded.is_integer() else rounded
+    return None if value is None else float(f"{value:.5g}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from trainperf.recording.guard import Guard
 from trainperf.recording.probes.audit_safety import why_no_look, why_not_eager
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
-from trainperf.recording.profiling.background_reader import ReadRequest, TraceWorker
+from trainperf.recording.profiling.background_reader import TraceWorker
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import ProfilerProbe, capture_probe
 from trainperf.recording.recorder import Draft
@@ -226,7 +226,7 @@ class AuditProbe(Probe):
         """Have the capture read: while the fit went on that would have slowed its steps."""
         analyst = TraceWorker(patience_ns=_PATIENCE_NS)
         for trace in profiler.traces:
-            analyst.send(ReadRequest((trace,)))
+            analyst.send(trace)
             self._note = self._note.replace("was to be captured", "was captured")
         self._unread = analyst.finish()
 

@@ -1,19 +1,23 @@
 """Base of all probes: sources of facts about every step.
 
-A probe says which facts it feeds and fills them into the open draft as the step runs.  Values that
-are still on the device go into a ring; `resolve` sees each step again once the device has passed.
+A probe says which facts it feeds and fills them into the open draft as the step runs.  Most have
+two methods: one that reads something (`micro_batch`, `close`, `gap` or `sample`), and `begin` or
+`config`.  Values that are still on the device go into a ring; `resolve` sees each step again once
+the device has passed.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
+import torch
 from torch.utils.hooks import RemovableHandle
 
 from trainperf.audit.attribution import Shield, as_it_is
 from trainperf.core.machine.clocks import TimingEvent
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.process_objects import UntracedHook, is_compiled
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -47,8 +51,12 @@ class Probe:
     """To wrap the hooks that `attach` gives to torch; set by the monitor before it."""
 
     def attach(self, recorder: Recorder) -> None:
-        """Begin to feed *recorder*; its columns are fixed already."""
+        """Feed *recorder* from now on; its columns are fixed already."""
         self.recorder = recorder
+        self.begin()
+
+    def begin(self) -> None:
+        """The fit begins, and the recorder is there."""
 
     def ended(self, reason: str) -> None:
         """The fit is over, and how: the reason of its end mark.  Called once, before `detach`."""
@@ -56,6 +64,11 @@ class Probe:
     def hook(self, *handles: RemovableHandle) -> None:
         """Have these hooks on the user's objects taken back as the fit ends."""
         self._handles = *self._handles, *handles
+
+    def hear_forward(self, module: object, act: Callable[..., None]) -> None:
+        """Call *act* before each forward of a module, unless a hook would have it compiled anew."""
+        if isinstance(module, torch.nn.Module) and not is_compiled(module):
+            self.hook(module.register_forward_pre_hook(UntracedHook(self.shield(act))))
 
     def detach(self) -> None:
         """Remove every hook from every object.  Called at the end, also after an exception."""
@@ -158,7 +171,6 @@ class RingProbe(Probe):
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """Put a step's rows into its facts."""
-        raise NotImplementedError
 
     def dropped(self) -> int:
         """Values given up because the ring was full."""

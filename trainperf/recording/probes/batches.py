@@ -8,7 +8,7 @@ import torch
 from trainperf.audit.nested import tensors
 from trainperf.recording.probes.base import Batch, Probe, add
 from trainperf.recording.probes.compilation import graphs_built
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 MOST_SHAPES = 10_000
@@ -25,9 +25,8 @@ class SamplesProbe(Probe):
     facts: ClassVar[tuple[str, ...]] = ("samples", "cache_keys")
     least_ns: ClassVar[int] = 250_000_000
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to feed *recorder*."""
-        super().attach(recorder)
         self._shape: Sequence[int] = ()
         self._shapes: set[Sequence[int]] = set()
 

@@ -10,7 +10,7 @@ from trainperf.core.artifacts.compilation import Compilation, Compiled, Compiled
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.base import Batch, Probe, add
 from trainperf.recording.probes.dynamo_log import DynamoRecords, utilities
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 MOST = 1000
@@ -42,9 +42,8 @@ class CompileProbe(Probe):
         self._breaks: Counter[tuple[str, str]] = Counter()
         self._steps: list[CompiledStep] = []
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Note what there is already."""
-        super().attach(recorder)
         self._records = DynamoRecords()
         self._frames, self._graphs = _counted("frames", "total"), graphs_built()
 

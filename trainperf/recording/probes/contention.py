@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from trainperf.core.machine.limits import quota_periods
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 _PROC = Path("/proc")
@@ -56,9 +56,8 @@ class ContentionProbe(Probe):
         self._latest: dict[tuple[Path | None, str], int] = {}
         self._sums = Counter(workers_ran_ns=0, workers_waited_ns=0)
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin with the first reading."""
-        super().attach(recorder)
         self._trains = threading.get_native_id()
 
     def totals(self) -> dict[str, int]:
@@ -73,20 +72,21 @@ class ContentionProbe(Probe):
 
     def ended(self, reason: str) -> None:
         """The last reading, which may come where no step is open any more."""
-        self._read()
+        self.sample()
 
-    def sample(self, draft: Draft) -> None:
+    def sample(self, draft: Draft | None = None) -> None:
         """Read, on the thread that trains; what is gone keeps its last reading."""
-        self._read()
-
-    def _read(self) -> None:
         first, counted = not self._latest, dict(self._counted())
         for (task, name), now in counted.items():
             before = self._latest.get((task, name), now if first or task is None else 0)
             # One that has ended may have left its number to another.
             self._sums[name] += now - before if before <= now else now
         # The kernel may leave a process out of the list of those that a thread has started.
-        left_out = [each for each in self._latest.keys() - counted.keys() if _is_worker(*each)]
+        left_out = [
+            (task, name)
+            for task, name in self._latest.keys() - counted.keys()
+            if task is not None and name.startswith("workers_") and task.exists()
+        ]
         self._latest = counted | {each: self._latest[each] for each in left_out}
 
     def _counted(self) -> Counted:
@@ -107,11 +107,6 @@ class ContentionProbe(Probe):
             number = thread.native_id
             if number not in (None, self._trains) and not thread.name.startswith(OWN):
                 yield from _scheduled(self._proc / f"self/task/{number}", _THREAD + named(thread))
-
-
-def _is_worker(task: Path | None, name: str) -> bool:
-    """Whether this is a count of a process of the loader's that is still there."""
-    return task is not None and name.startswith("workers_") and task.exists()
 
 
 def _children(task: Path) -> list[str]:

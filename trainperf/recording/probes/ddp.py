@@ -17,7 +17,7 @@ from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import backwards_captured
 from trainperf.recording.process_objects import UntracedHook
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 NO_BACKWARD = (
@@ -59,9 +59,8 @@ class TailProbe(Probe):
         """Announced backwards of which no hook told, and those that reduced or may have."""
         self._steps = self._micro_batches = 0
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to feed *recorder*."""
-        super().attach(recorder)
         for module in self._modules:
             hook = UntracedHook(self._hook(module))
             for parameter in _told_by(module):

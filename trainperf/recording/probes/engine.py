@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.scaler import ScalerProbe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 @runtime_checkable
@@ -35,9 +35,8 @@ class EngineProbe(Probe):
     def __init__(self, engine: ScalingEngine) -> None:
         self._engine = engine
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to feed *recorder*; a resumed engine has counted before."""
-        super().attach(recorder)
         self._due, self._skipped = self._engine.global_steps, self._engine.skipped_steps
 
     def close(self, draft: Draft) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from trainperf.core.phases import FIRST_GAP, Tag
 from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 GC_SHARE = 0.05
@@ -21,9 +21,8 @@ class GarbageProbe(Probe):
     facts: ClassVar[tuple[str, ...]] = ("gc_ns",)
     counts: ClassVar[tuple[str, ...]] = facts
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to listen."""
-        super().attach(recorder)
         self._began = 0
         gc.callbacks.append(self._listen)
 

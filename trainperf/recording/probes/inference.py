@@ -27,7 +27,7 @@ from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.process_objects import UntracedHook, is_compiled
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 _DATA_WAIT, _LOOP = int(Phase.DATA_WAIT), int(Phase.LOOP)
@@ -59,9 +59,8 @@ class InferenceProbe(Probe):
         self._next, self._looks = 1, 0
         self._config: dict[str, Scalar] = {}
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Wait for the first forward."""
-        super().attach(recorder)
         self._begin_look()
 
     def close(self, draft: Draft) -> None:

@@ -6,17 +6,16 @@ A thread looks at the training thread's stack.  The loop itself runs none of it.
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS, Sample, SampledLines
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.machine.processes import age_s
 from trainperf.core.phases import GAPS, PHASES
-from trainperf.recording.early_lines import EarlySample
+from trainperf.recording.early_lines import EarlySample, Stack
 from trainperf.recording.line_sampler import LineSampler
 from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 from trainperf.recording.schedule import CostLimit
 from trainperf.recording.worker_lines import WORKER_LINES, joined
 
@@ -25,6 +24,8 @@ _FIRST_WRITE_NS, _WRITE_EVERY_NS = 2_000_000_000, 20_000_000_000
 
 _LABELS = [*(phase.label for phase in PHASES), *(gap.label for gap in GAPS)]
 """By slot."""
+_LOADING = "<frozen importlib._bootstrap>"
+"""The part of Python that loads modules."""
 
 
 class LinesProbe(Probe):
@@ -55,10 +56,9 @@ class LinesProbe(Probe):
         self._before_fit_s = 0.0
         self._charged_ns = 0
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to sample this thread."""
-        super().attach(recorder)
-        self._take_early(recorder.zero_ns)
+        self._take_early(self.recorder.zero_ns)
         self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)
         self._write_due.next_ns = self._clock() + _FIRST_WRITE_NS
         sample = self.shield(self._sampler.sample_until_stopped)
@@ -71,11 +71,7 @@ class LinesProbe(Probe):
             return
         self._before_fit_s = max(0.0, age - (self._clock() - zero_ns) / 1e9)
         self._early = [
-            Sample(
-                stacks.number(IMPORTS if each.loading else BEFORE_FIT, each.innermost),
-                -1,
-                each.stands_for_us,
-            )
+            Sample(stacks.number(_slot(each.stack), each.stack), -1, each.stands_for_us)
             for each in self._seen_early
             if each.at_ns <= zero_ns
         ]
@@ -113,5 +109,10 @@ class LinesProbe(Probe):
         )
         return joined(lines, WORKER_LINES.collect())
 
-    def _where(self, _frame: FrameType | None) -> tuple[str, int]:
-        return _LABELS[self.recorder.slot], self.recorder.index
+    def _where(self, stack: Stack) -> tuple[str, int, Stack]:
+        return _LABELS[self.recorder.slot], self.recorder.index, stack
+
+
+def _slot(early: Stack) -> str:
+    """Whether a module was being loaded, or the script did something else."""
+    return IMPORTS if any(code.co_filename == _LOADING for code, _ in early) else BEFORE_FIT

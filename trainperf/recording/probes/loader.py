@@ -9,7 +9,6 @@ from trainperf.audit.loader.anatomy import loader_anatomy
 from trainperf.core.artifacts import write_document
 from trainperf.core.errors import ConfigError
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Recorder
 
 
 class LoaderProbe(Probe):
@@ -29,9 +28,8 @@ class LoaderProbe(Probe):
         self._run = run
         self._refused = ""
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Look into it."""
-        super().attach(recorder)
         loader, self._loader = self._loader, None
         try:
             anatomy = loader_anatomy(loader)

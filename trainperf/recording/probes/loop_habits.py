@@ -16,8 +16,8 @@ from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.compilation import backwards_captured, graphs_built
-from trainperf.recording.process_objects import UntracedHook, is_compiled
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.process_objects import UntracedHook
+from trainperf.recording.recorder import Draft
 
 
 class ZeroGradProbe(Probe):
@@ -40,9 +40,8 @@ class ZeroGradProbe(Probe):
         """Of each time it was added to: whether something had happened to it before."""
         self._over = False
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Wait for the first update."""
-        super().attach(recorder)
         self.hook(self._optimizer.register_step_post_hook(self.shield(self._updated)))
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
@@ -93,10 +92,8 @@ class ValidationProbe(Probe):
     def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
         """Hook the model for this gap, until a validation was seen."""
         self.detach()
-        compiled = is_compiled(self._module) or graphs_built()
-        if begins and self._grad is None and not compiled:
-            looks = UntracedHook(self.shield(self._look))
-            self.hook(self._module.register_forward_pre_hook(looks))
+        if begins and self._grad is None and not graphs_built():
+            self.hear_forward(self._module, self._look)
 
     def config(self) -> dict[str, Scalar]:
         """Whether autograd was on, once a validation was seen."""

@@ -1,6 +1,5 @@
 """Feeds memory: what the device's allocator holds, or the process's resident set on a CPU."""
 
-import ctypes
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -12,7 +11,7 @@ import psutil
 from trainperf.accelerators import Ability, Accelerator
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 class DeviceMemoryProbe(Probe):
@@ -39,9 +38,8 @@ class DeviceMemoryProbe(Probe):
         if Ability.RETRIES in accelerator.lacks():
             self._COUNTED = {}
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to sample, and to count."""
-        super().attach(recorder)
         self._stats = self._accelerator.memory_stats()
 
     def sample(self, draft: Draft) -> None:
@@ -67,9 +65,8 @@ class ResidentMemoryProbe(Probe):
     name = "memory"
     facts: ClassVar[tuple[str, ...]] = ("resident_bytes", "owned_bytes")
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin to sample."""
-        super().attach(recorder)
         self._process = psutil.Process()
         self._in_use = heap()
 
@@ -118,43 +115,20 @@ _PROBE_BYTES = 8 << 20
 """An allocation that must show, or another allocator is at work."""
 
 
-class _MallInfo2(ctypes.Structure):
-    """As in malloc.h, since glibc 2.33."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "keepcost",
-        )
-    )
-
-
 def heap() -> Callable[[], int] | None:
     """Tells the bytes that the process's C allocator has handed out, as glibc counts them.
 
     The resident set cannot tell: what was freed stays in it, and what is allocated next goes there.
     `None` where nothing tells, or not the truth.
     """
-    library = ctypes.CDLL(None)
-    ask = getattr(library, "mallinfo2", None)
+    ask = getattr(psutil, "heap_info", None)  # another C library has none
     if ask is None:
         return None
-    ask.restype = _MallInfo2
 
     def in_use() -> int:
         info = ask()
-        return int(info.uordblks + info.hblkhd)
+        return int(info.heap_used + info.mmap_used)
 
     before = in_use()
     held = bytearray(_PROBE_BYTES)
-    shows = in_use() - before >= len(held)
-    return in_use if shows else None
+    return in_use if in_use() - before >= len(held) else None

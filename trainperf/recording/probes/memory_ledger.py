@@ -18,7 +18,7 @@ from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.process_objects import last_error
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 GROWN_BYTES = 32 << 20
@@ -48,9 +48,8 @@ class LedgerProbe(Probe):
         # An interactive session keeps the last error of an earlier cell.
         self._before = last_error()
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Count the graphs that there are already."""
-        super().attach(recorder)
         self._graphs = graphs_made()
 
     def resolve(self, drafts: Sequence[Draft]) -> None:

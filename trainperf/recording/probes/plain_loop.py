@@ -9,8 +9,7 @@ from trainperf.core.phases import Phase, Tag
 from trainperf.core.readings import phase_reading
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.process_objects import UntracedHook, is_compiled
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 from trainperf.recording.run_identity import type_name
 
 
@@ -39,13 +38,9 @@ class PlainLoopProbe(Probe):
         self._unseen: set[Phase] = {*split} if device == "cpu" else {Phase.H2D, *split}
         self._ran = False
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Wait for the first forward."""
-        super().attach(recorder)
-        module = self._module
-        if isinstance(module, torch.nn.Module) and not is_compiled(module):
-            looks = UntracedHook(self.shield(self._look))
-            self.hook(module.register_forward_pre_hook(looks))
+        self.hear_forward(self._module, self._look)
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Count the micro-batches of complete groups, and see what is bracketed.  Every flush."""

@@ -16,7 +16,7 @@ from trainperf.core.machine.clocks import TimingEvent
 from trainperf.core.phases import Tag
 from trainperf.recording.probes.base import RingProbe, add
 from trainperf.recording.probes.device_ring import Ring
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 class ScalerProbe(RingProbe):
@@ -37,9 +37,8 @@ class ScalerProbe(RingProbe):
         self._pending: set[int] = set()
         self._attempted = False
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Hook every optimizer's step."""
-        super().attach(recorder)
         self._unit: torch.Tensor | None = None
         for optimizer in self._optimizers:
             self.adopt(optimizer)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 class SchedulersProbe(Probe):
@@ -23,9 +23,8 @@ class SchedulersProbe(Probe):
         self._schedulers = schedulers
         self._updates = self._micro_batches = 0
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Note where each of them stands: a resumed one has stepped before."""
-        super().attach(recorder)
         self._begun = self._stepped()
 
     def resolve(self, drafts: Sequence[Draft]) -> None:

@@ -277,8 +277,7 @@ def _tail(chosen: ProbeSet, objects: FitObjects) -> None:
     elif not modules:
         chosen.without(TailProbe.facts, not_covered(objects.module, objects.strategy))
     elif chosen.reads:
-        marks = chosen.marks
-        mark = None if marks is None else partial(marks.mark, Mark.LAST_GRADIENT)
+        mark = None if chosen.marks is None else partial(chosen.marks.mark, Mark.LAST_GRADIENT)
         chosen.tail = chosen.include(TailProbe(modules, mark))
 
 

@@ -9,7 +9,7 @@ import torch
 
 from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts.lines import Place, SampledStack
-from trainperf.recording.early_lines import CopiedFrame
+from trainperf.recording.early_lines import Stack
 from trainperf.recording.probes.host_work import CALLERS, host_work, package_of
 
 
@@ -17,8 +17,6 @@ FRAMEWORK, PACKAGE, USER, MODULE, LIBRARY, LOADER = range(6)
 """Whose code a frame runs: torch's or a framework's; an installed package's; the user's; the part
 of torch that calls a module's forward; Python's or numpy's, which calls nothing of torch; and the
 part of torch that is asked for batches."""
-
-AnyFrame = FrameType | CopiedFrame
 
 _OPERATORS = (FRAMEWORK, MODULE, LOADER)
 """Whose frames may run tensor operations for the user's line."""
@@ -52,18 +50,20 @@ class UserStacks:
         """Code's identity and line to number and code, which is kept alive, and so its identity."""
         self._host_work: dict[str | tuple[int, int], str] = {}
 
-    def number(self, slot: str, innermost: AnyFrame | None) -> int:
-        """Number of the stack that ends in this frame, seen in that phase.  No frame is kept."""
+    def number(self, slot: str, lines: Stack, innermost: FrameType | None = None) -> int:
+        """Number of a stack that was seen in that phase.
+
+        What it does on the host is told where its *innermost* frame is there, which is not kept.
+        """
         own: list[int] = []
         others: list[int] = []
-        frame: AnyFrame | None = innermost
         inside, last, leaf, loads = 0, FRAMEWORK, None, False
-        while frame is not None:
-            kind = kind_of(frame.f_code.co_filename)
+        for code, line in lines:
+            kind = kind_of(code.co_filename)
             if kind == USER:
-                own.append(self._place(frame))
+                own.append(self._place(code, line))
             elif kind == PACKAGE and not own:
-                others.append(self._place(frame))
+                others.append(self._place(code, line))
             elif kind == MODULE:
                 if last == USER:  # a wrapper's forward, as DDP's, is torch's: its inside counts
                     inside = len(own)
@@ -72,7 +72,6 @@ class UserStacks:
             if leaf is None or (kind in _OPERATORS and not own):
                 leaf = kind
             last = kind
-            frame = frame.f_back
         places = (own or others)[:_DEEPEST]
         work = self._work(innermost, leaf) if own and innermost and leaf not in _OPERATORS else ""
         outside = max(0, len(places) - inside) if own else len(places)
@@ -86,18 +85,15 @@ class UserStacks:
         kept = list(self._places.items())
         return tuple(described(code, line) for (_, line), (_, code) in kept)
 
-    def _place(self, frame: AnyFrame) -> int:
-        code = frame.f_code
+    def _place(self, code: CodeType, line: int | None) -> int:
         # None while a frame is between two lines, e.g. where a generator resumes.
-        at = id(code), frame.f_lineno or code.co_firstlineno
+        at = id(code), line or code.co_firstlineno
         if at not in self._places and len(self.stacks) >= MOST_STACKS:
             return _NOWHERE  # a stack with a new place would not be kept
         return self._places.setdefault(at, (len(self._places), code))[0]
 
-    def _work(self, frame: AnyFrame, kind: int | None) -> str:
-        """What it does on the host; nothing of a copy.  The source is read at its first look."""
-        if isinstance(frame, CopiedFrame):
-            return ""
+    def _work(self, frame: FrameType, kind: int | None) -> str:
+        """What it does on the host.  The source is read at its first look."""
         code = frame.f_code
         package = None if kind == USER else package_of(code.co_filename)
         at = (id(code), frame.f_lasti) if package is None else package
@@ -106,13 +102,6 @@ class UserStacks:
                 self._host_work.clear()
             self._host_work[at] = host_work(frame, package)
         return self._host_work[at]
-
-
-def have_code(frame: FrameType | None) -> bool:
-    """Whether this frame and those around it can be read: one being left may have lost its code."""
-    while frame is not None and getattr(frame, "f_code", None) is not None:
-        frame = frame.f_back
-    return frame is None
 
 
 @lru_cache(_MOST_FILES)

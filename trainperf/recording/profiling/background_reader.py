@@ -6,16 +6,13 @@ loop, which only starts it and looks now and then whether it has ended.
 
 import logging
 import subprocess
-import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.recording.child_process import end_child, start_child
-from trainperf.recording.schedule import CostLimit
+from trainperf.recording.schedule import CostLimit, comes_true
 
 
 log = logging.getLogger("trainperf")
@@ -28,23 +25,6 @@ PATIENCE_NS = 10_000_000_000
 """How long the end of a fit waits for traces that are still being read."""
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True):
-    """What the child says, in one line, when it has read a trace."""
-
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """Traces of one capture, to be read together."""
-
-    traces: tuple[Path, ...]
-
-    def unread(self, why: str) -> str:
-        """The traces, and why they were not read."""
-        return f"{', '.join(trace.name for trace in self.traces)}: {why}"
-
-
 class TraceWorker:
     """Has traces read one after the other; never waits for them while the fit goes on.
 
@@ -54,15 +34,15 @@ class TraceWorker:
 
     def __init__(self, patience_ns: int = PATIENCE_NS) -> None:
         self._patience_ns = patience_ns
-        self._requests: deque[ReadRequest] = deque()
-        """The first is being read."""
+        self._requests: deque[tuple[Path, ...]] = deque()
+        """Traces of a capture, to be read together; the first are being read."""
         self._child: subprocess.Popen[bytes] | None = None
         self._interval = CostLimit(least_ns=LOOK_EVERY_NS)
         self._unread: list[str] = []
 
-    def send(self, request: ReadRequest) -> None:
-        """Have traces read as soon as nothing else is being read."""
-        self._requests.append(request)
+    def send(self, *traces: Path) -> None:
+        """Have the traces of a capture read as soon as nothing else is being read."""
+        self._requests.append(traces)
         self.go_on()
 
     @property
@@ -75,43 +55,52 @@ class TraceWorker:
         child = self._child
         return child is not None and self._interval.due(now_ns) and child.poll() is not None
 
+    def _is_done(self) -> bool:
+        self.go_on()
+        return self._child is None
+
     def go_on(self) -> None:
         """Take what the child has to say, if it has ended, and start the next one."""
         child = self._child
         if child is not None and child.poll() is not None:
             self._child = None
-            self._take_answer(self._requests.popleft(), child)
+            self._take_answer(child)
         while self._child is None and self._requests:
-            traces = [str(trace.resolve()) for trace in self._requests[0].traces]
+            traces = [str(trace.resolve()) for trace in self._requests[0]]
             try:
                 self._child = start_child(READER, *traces, stdout=subprocess.PIPE)
             except OSError as error:
-                why = f"no process could be started ({error})"
-                self._unread.append(self._requests.popleft().unread(why))
+                self._leave_out(f"no process could be started ({error})")
 
     def finish(self) -> dict[str, str]:
         """Wait a moment for what is still being read, then end it; a note on what was not read."""
-        deadline = monotonic_ns() + self._patience_ns
         try:
-            while self._child is not None and monotonic_ns() < deadline:
-                time.sleep(0.02)
-                self.go_on()
+            if self._patience_ns:
+                comes_true(self._is_done, self._patience_ns)
         finally:
             child, self._child = self._child, None
             if child is not None:
                 end_child(child)
-        if self._patience_ns:
-            self._unread += [request.unread("the fit had ended") for request in self._requests]
+        while self._requests and self._patience_ns:
+            self._leave_out("the fit had ended")
         if not self._unread:
             return {}
         sentence = f"traces not read ({'; '.join(self._unread)}): run `trainperf trace` on them"
         log.warning("trainperf: %s", sentence)
         return {"captures_unread": sentence}
 
-    def _take_answer(self, request: ReadRequest, child: "subprocess.Popen[bytes]") -> None:
+    def _take_answer(self, child: "subprocess.Popen[bytes]") -> None:
+        """What the child says, in one line: nothing, or an error."""
         try:
-            read = msgspec.json.decode(child.communicate()[0], type=Read)
+            error = msgspec.json.decode(child.communicate()[0], type=dict[str, str]).get("error")
         except msgspec.DecodeError:
-            read = Read(error=f"the process that read it ended with {child.returncode}")
-        if read.error is not None:
-            self._unread.append(request.unread(read.error))
+            error = f"the process that read it ended with {child.returncode}"
+        if error is None:
+            self._requests.popleft()
+        else:
+            self._leave_out(error)
+
+    def _leave_out(self, why: str) -> None:
+        """Those that are read, or come next, are not."""
+        names = ", ".join(trace.name for trace in self._requests.popleft())
+        self._unread.append(f"{names}: {why}")

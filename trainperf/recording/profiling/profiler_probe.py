@@ -14,11 +14,11 @@ from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.core.run_directory import TRACES, trace_stem
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.profiling.background_reader import PATIENCE_NS, ReadRequest, TraceWorker
+from trainperf.recording.profiling.background_reader import PATIENCE_NS, TraceWorker
 from trainperf.recording.profiling.capture_requests import CaptureRequest
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.tracer import Marks, Tracer, write_trace
-from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.recorder import Draft
 
 
 log = logging.getLogger("trainperf")
@@ -78,15 +78,14 @@ class ProfilerProbe(Probe):
         self._notes: dict[str, str] = {}
         # As a `PhaseListener` it is called from inside brackets, so behind the guard.
         self.entered = guard.wrap(self.name, self._entered)
-        self.left = guard.wrap(self.name, self._left)
+        self.left = guard.wrap(self.name, self._marks.leave)
         self.cleared = guard.wrap(self.name, self._cleared)
         guard.when_faulty(self.name, self._stop)
 
     # -- as a probe ---------------------------------------------------------------------------
 
-    def attach(self, recorder: Recorder) -> None:
+    def begin(self) -> None:
         """Begin at once if the first step is to be captured."""
-        super().attach(recorder)
         if self._profile.begins(0):
             self._begin(0)
 
@@ -122,10 +121,7 @@ class ProfilerProbe(Probe):
     def notes(self) -> dict[str, str]:
         """Which traces there are, and what was not captured and why."""
         names = ", ".join(trace.name for trace in self.traces)
-        return {
-            **({"captures": names} if names else {}),
-            **self._notes,
-        }
+        return ({"captures": names} if names else {}) | self._notes
 
     # -- the course of a capture --------------------------------------------------------------
 
@@ -184,7 +180,7 @@ class ProfilerProbe(Probe):
             if trace is not None:
                 self.traces.append(trace)
                 if self.reader is not None:
-                    self.reader.send(ReadRequest((trace,)))
+                    self.reader.send(trace)
         self._stop()
         self._attempts = 0
         if trace is None:
@@ -247,9 +243,6 @@ class ProfilerProbe(Probe):
 
     def _entered(self, slot: int) -> None:
         self._marks.enter(_NAMES[slot])
-
-    def _left(self) -> None:
-        self._marks.leave()
 
     def _cleared(self) -> None:
         recorder = self.recorder

@@ -11,13 +11,10 @@ from trainperf.meters.fold import Reading
 
 
 class Writer(Protocol):
-    """The two methods of `torch.utils.tensorboard.SummaryWriter` that are used."""
+    """What is used of `torch.utils.tensorboard.SummaryWriter`."""
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
         """Write one value."""
-
-    def add_custom_scalars(self, layout: object) -> None:
-        """Group charts."""
 
 
 class MetricsLogger(Protocol):

@@ -5,7 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink, Writer
-from trainperf.recording.sinks.tensorboard import PREFIX, layout, prefix, scalars
+
+
+PREFIX = "trainperf/"
+"""How the tags of all ranks' readings begin."""
 
 
 def sink_for(outputs: Outputs) -> Sink | None:
@@ -40,17 +43,16 @@ class CurveSink(Sink):
         self._prefix = PREFIX
 
     def begin(self, info: RunInfo) -> None:
-        """Group the charts where it is TensorBoard; several ranks' readings have other tags."""
-        self._prefix = prefix(info.world_size)
-        experiments = [getattr(logger, "experiment", None) for logger in self._loggers]
-        for board in (self._writer, *experiments):
-            group = getattr(board, "add_custom_scalars", None)
-            if callable(group):
-                group(layout(info.world_size))
+        """On several ranks rank 0 knows only its own readings meanwhile, and their tag says so."""
+        self._prefix = PREFIX if info.world_size == 1 else f"{PREFIX}rank0/"
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """One scalar per reading that has a value."""
-        values = scalars(readings, self._prefix)
+        values = {
+            f"{self._prefix}{name}": float(reading.value)
+            for name, reading in readings.items()
+            if reading.value is not None
+        }
         if self._writer is not None:
             for tag, value in values.items():
                 self._writer.add_scalar(tag, value, step)

@@ -1,7 +1,10 @@
-"""What the hooks of a recording from outside cost is told in its report."""
+"""What we run in every step is timed where it stands, and told in the report."""
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -14,8 +17,10 @@ from torch.nn.modules import module as nn_module
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.plugins import outside_loop
-from trainperf.recording.bracket_cost import STEPS
-from trainperf.recording.hook_cost import HookPrice
+from trainperf.recording.recorder import Draft
+from trainperf.recording.step_cost import STEPS, HookPrice, StepCost
+from trainperf.recording.timeline import DirectBracket
+from trainperf.testing import FakeClock
 
 
 __all__ = ["one_thread"]
@@ -96,3 +101,27 @@ def test_the_price_of_hooks_is_what_a_call_takes_more_with_them(*, passes: bool)
         price.look()
 
     assert 1000 <= price.ns < 1005
+
+
+def timed(cost_us: Callable[[int], float], body_us: float = 50.0) -> list[float | None]:
+    """What is known after each step of a loop with three brackets, of two switches each."""
+    clock, step = FakeClock(), 0
+    cost = StepCost(clock)
+
+    def spend(*_: object) -> None:
+        clock.advance(ms=cost_us(step) / 1e3)
+
+    bracket = cost.bracket(cast("AbstractContextManager[None]", DirectBracket(spend, spend)))
+    answers = []
+    for step in range(STEPS + 1):
+        for _ in range(3):
+            with bracket:
+                clock.advance(ms=body_us / 1e3)
+        answers.append(cost.step_over(Draft(step, 0, 0, {}, switches=6)))
+    return answers
+
+
+def test_a_switch_costs_what_brackets_took_in_the_loop() -> None:
+    """Whatever runs inside is the loop's; the first steps do not count, nor is it known there."""
+    assert timed(lambda _: 2.0) == [*[None] * STEPS, 2000]
+    assert timed(lambda step: 9.0 if step < STEPS // 2 else 2.0)[-1] == 2000
