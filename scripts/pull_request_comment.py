@@ -32,7 +32,7 @@ MOST_PAGES = 20
 
 TIMEOUT_S = 30.0
 
-COMPARES = ("prove", "compare", "bisect", "try", "report", "doctor")
+COMPARES = ("prove", "compare", "try", "report", "doctor")
 """Commands whose output is markdown if they are told so."""
 
 GATES = {
@@ -48,14 +48,7 @@ OUTCOMES = {
     3: "**undecided**: neither shown nor excluded",
 }
 
-OF_OTHERS = {
-    "doctor": {1: "**failed**: a check failed"},
-    "bisect": {
-        0: "the first slow commit is found",
-        1: "the slow end is not slower",
-        3: "it cannot be told which commit made it slow",
-    },
-}
+OF_OTHERS = {"doctor": {1: "**failed**: a check failed"}}
 """What an exit code of a command means that is no comparison of two."""
 
 
@@ -91,8 +84,7 @@ def outcome_of(command: str, code: int) -> str:
     if code == 0 and text is None:
         none = f"none was asked for ({' or '.join(gates)})" if gates else "this command has none"
         text = "passed" if is_gate else none
-    label = "Result" if name == "bisect" else "Gate"
-    return f"{label}: {text or f'ended with exit code {code}'}."
+    return f"Gate: {text or f'ended with exit code {code}'}."
 
 
 def body_of(title: str, markdown: str, outcome: str) -> str:

@@ -10,7 +10,9 @@ different kinds of loop.  Runs that take turns are judged by `scripts.bench.prov
 Each run is 400 steps of 2 to 10 ms in a process of its own, kept as a run directory.  A round is
 four runs: as it is, 15 % more work, half as much work again, as it is.  Neighbours in time are
 compared: the first two (+ 15 %), the last two (× 1.5, the other way round), and the last of a round
-with the first of the next (identical).  So no run enters two comparisons of a mode.
+with the first of the next (identical).  So no run enters two comparisons of these modes.  What is
+as it is in both is compared with every other one as well (identical, apart): minutes lie between
+them.
 
 What the added work really takes is calibrated while nothing else of ours runs.
 """
@@ -24,7 +26,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -174,7 +176,7 @@ class Judged:
     machine: str
     kind: str
     mode: str
-    """`identical`, `+15 %` or `×1.5`."""
+    """`identical`, `identical, apart`, `+15 %` or `×1.5`."""
     truth: float
     right: str
     """The verdict that would be right."""
@@ -192,10 +194,10 @@ def _session(index: Path, split: str) -> Iterator[Judged]:
         return
     runs = [SingleRun(**run) for run in session["runs"]]
     read = {run.path: read_run(index.parent / run.path) for run in runs}
-    for before, after in pairwise(runs):
-        mode = _mode(before, after)
+    for (first, before), (second, after) in combinations(enumerate(runs), 2):
+        mode = _mode(before, after, apart=second - first > 1)
         if before.kind == after.kind and mode is not None:
-            right = {"identical": "", "+15 %": "slower", "×1.5": "faster"}[mode]
+            right = {"+15 %": "slower", "×1.5": "faster"}.get(mode, "")
             yield Judged(
                 session=session["name"],
                 machine=session["machine"],
@@ -211,7 +213,9 @@ def _compared(read: Mapping[str, ComparedRun], before: SingleRun, after: SingleR
     return compare([read[before.path]], [read[after.path]])
 
 
-def _mode(before: SingleRun, after: SingleRun) -> str | None:
+def _mode(before: SingleRun, after: SingleRun, *, apart: bool) -> str | None:
+    if apart:
+        return "identical, apart" if before.planted == after.planted == "base" else None
     modes = {("base", "base"): "identical", ("base", "+15 %"): "+15 %", ("×1.5", "base"): "×1.5"}
     return modes.get((before.planted, after.planted))
 

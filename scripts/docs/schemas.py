@@ -20,7 +20,6 @@ from trainperf.analysis.diagnosis.offers import OfferedTrial
 from trainperf.analysis.doctor import Checkup
 from trainperf.analysis.doctor.base import CHECKUP_VERSION
 from trainperf.analysis.summary.schema import Summary
-from trainperf.comparison.bisection import BISECTION_VERSION, Bisection
 from trainperf.comparison.results import COMPARISON_VERSION, Comparison
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.findings import Finding
@@ -84,11 +83,6 @@ PUBLISHED: Mapping[str, Published] = {
         type=tuple[Explanation, ...],
         version=1,
         title="`trainperf explain ID --format json`: all that bears the name",
-    ),
-    "bisection": Published(
-        type=Bisection,
-        version=BISECTION_VERSION,
-        title="`trainperf bisect … --format json`: the first slow commit",
     ),
 }
 """Name of the file in `trainperf/schemas/`, and what it describes."""

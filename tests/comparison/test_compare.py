@@ -315,69 +315,6 @@ def test_long_runs_are_thinned_evenly(tmp_path: Path) -> None:
     assert found.sampling > 0.005**2
 
 
-def slowed(run_steps: list[StepRecord], by: float, *, work: float = 1.0) -> list[StepRecord]:
-    """The same steps on a machine that is slower by so much, each with more work."""
-    return [
-        msgspec.structs.replace(
-            step,
-            host_ns=tuple(round(by * work * ns) for ns in step.host_ns),
-            facts={**step.facts, "pace_ns": round(5000 * by * (1 + step.index % 7 / 100))},
-        )
-        for step in run_steps
-    ]
-
-
-def test_a_machine_that_was_slower_is_no_change(tmp_path: Path) -> None:
-    """Steps and pace are both half again as long: what that explains is taken out."""
-    before, after = slowed(steps(10), 1.0), slowed(steps(10, seed=1), 1.5)
-    comparison = compared(tmp_path, before, after)
-
-    assert comparison.verdict == "undecided"
-    assert comparison.noise is not None
-    assert comparison.noise.machine == pytest.approx(1.5, rel=0.01)
-    assert {change.verdict for change in comparison.readings} == {None, "undecided"}
-
-
-def test_a_machine_that_kept_its_speed_hides_nothing(tmp_path: Path) -> None:
-    """15 % more work is found, on both clocks and in every rate."""
-    comparison = compared(
-        tmp_path, slowed(steps(10), 1.0), slowed(steps(10, seed=1), 1.0, work=1.15)
-    )
-    verdicts = {change.verdict for change in comparison.readings if change.verdict}
-
-    assert comparison.verdict == "slower"
-    assert verdicts == {"slower"}
-    assert comparison.noise is not None
-    assert comparison.noise.source == "pace"
-
-
-@pytest.mark.parametrize(
-    ("before_ms", "after_ms", "verdict"),
-    [(10.7, 19.8, "slower"), (22.5, 25.8, "slower"), (27.1, 13.2, "faster")],
-)
-@pytest.mark.parametrize("end_pace", [1.0, 1.6])
-def test_a_core_that_goes_cold_at_the_end_hides_no_change(
-    before_ms: float, after_ms: float, verdict: str, end_pace: float, tmp_path: Path
-) -> None:
-    """A loop that sleeps: its last paces are slower, its steps are not."""
-
-    def sleeping(run_steps: list[StepRecord]) -> list[StepRecord]:
-        return [
-            msgspec.structs.replace(
-                step,
-                facts={
-                    **step.facts,
-                    "pace_ns": round(5000 * (end_pace if step.index > 380 else 1.0)),
-                },
-            )
-            for step in run_steps
-        ]
-
-    comparison = compared(tmp_path, sleeping(steps(before_ms)), sleeping(steps(after_ms, seed=1)))
-
-    assert comparison.verdict == verdict
-
-
 def test_what_is_not_comparable_has_readings_but_no_verdicts(tmp_path: Path) -> None:
     """Half the step time of another model is nothing to be called faster."""
     one = run(tmp_path / "a", steps(10))

@@ -43,7 +43,7 @@ def comparison(noise: Noise, *, runs: int = 1) -> Comparison:
         (
             "drift",
             1,
-            "one run each: run-to-run noise 8.0 %, expected, since parts of each run differ too; ",
+            "one run each: run-to-run noise 8.0 %, expected: the machine was busy or uneven; ",
         ),
         ("turns", 3, "run-to-run noise 8.0 %, measured on repeats (6 runs, in turns); "),
         ("repeats", 3, "run-to-run noise 8.0 %, measured on repeats (6 runs, not in turns); "),

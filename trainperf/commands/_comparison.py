@@ -155,8 +155,7 @@ def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Com
         outcome = GateOutcome(limit=limit, verdict=gate(comparison, limit))
         comparison = replace(comparison, gate=outcome)
         if outcome.verdict == "undecided" and options.looks is None:
-            why = remedy(comparison, (before, after), limit)
-            comparison = replace(comparison, remedy=why)
+            comparison = replace(comparison, remedy=remedy((before, after), limit))
     return replace(comparison, decision=decision_of(comparison))
 
 

@@ -34,7 +34,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--schema",
         metavar="DOCUMENT",
         help="print the JSON Schema of what a command prints: summary, finding, comparison, trace, "
-        "doctor, trials, offers, explanation or bisection (default: no schema)",
+        "doctor, trials, offers or explanation (default: no schema)",
     )
 
 

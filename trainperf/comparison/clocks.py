@@ -1,6 +1,5 @@
 """The two clocks of a comparison, the one that the change moved, and the gate on both."""
 
-import math
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -13,16 +12,9 @@ from trainperf.comparison.results import (
     Decision,
     GateVerdict,
     Remedy,
-    Speedup,
 )
 from trainperf.core.readings import FIRST_STEP_S, STEP_S
-from trainperf.core.stats.verdict import (
-    Repeated,
-    SpeedVerdict,
-    reach_to_decide,
-    reach_to_gate,
-    repeats_to_reach,
-)
+from trainperf.core.stats.verdict import SpeedVerdict
 
 
 PROOF_PAIRS, PROOF_STEPS = 10, 210
@@ -106,37 +98,19 @@ def decision_of(comparison: Comparison) -> Decision:
     return "keep" if comparison.verdict == "faster" else "discard"
 
 
-def remedy(comparison: Comparison, sides: Sequence[Repeats], limit: float | None = None) -> Remedy:
+def remedy(sides: Sequence[Repeats], limit: float | None = None) -> Remedy:
     """What would decide an undecided comparison, or its gate where there is a *limit*.
 
-    Args:
-        comparison: Undecided, or of which the gate is.
-        sides: The runs; each training of a proof starts and goes on as these did.
-        limit: That of the gate.
+    Each training of a proof starts and goes on as the first run of either side did.
     """
-    clocks = [comparison.headline or comparison.clocks[0]]
-    if limit is not None:
-        clocks = [each for each in comparison.clocks if _gate(each, limit) == "undecided"]
-    in_turns = comparison.noise is not None and comparison.noise.source == "turns"
-    runs = Repeated(before=len(sides[0]), after=len(sides[1]), in_turns=in_turns)
-    needed = [_repeats(clock.speedup, comparison.margin, limit, runs) for clock in clocks]
     durations = [_proof_s(side[0]) for side in sides]
     measured = [seconds for seconds in durations if seconds is not None]
     return Remedy(
         limit=limit,
-        repeats=None if None in needed else max(number or 0 for number in needed),
         proof_s=PROOF_PAIRS * sum(measured) if len(measured) == len(durations) else None,
         proof_pairs=PROOF_PAIRS,
         proof_steps=PROOF_STEPS,
     )
-
-
-def _repeats(gain: Speedup, margin: float, limit: float | None, runs: Repeated) -> int | None:
-    """Repeats a side that would decide one clock."""
-    wanted = (
-        reach_to_decide(gain.value, margin) if limit is None else reach_to_gate(gain.value, limit)
-    )
-    return repeats_to_reach(math.log(gain.high / gain.low) / 2, wanted, runs)
 
 
 def _proof_s(run: ComparedRun) -> float | None:

@@ -32,14 +32,12 @@ from trainperf.comparison.results import (
     Verdict,
 )
 from trainperf.comparison.trace_differences import trace_differences
-from trainperf.core.readings import STEP_MEAN_S, STEP_S
+from trainperf.core.readings import STEP_MEAN_S
 from trainperf.core.stats.bootstrap import (
     ASSUMED_NOISE,
     RatioInterval,
-    paired_interval,
     ratio_interval,
 )
-from trainperf.core.stats.pace import Paced, at_one_pace
 from trainperf.core.stats.sequential import Looks, sequential_interval
 from trainperf.core.stats.verdict import MARGIN, SpeedVerdict, verdict_of
 from trainperf.meters import METERS
@@ -71,6 +69,9 @@ class Method:
 
 _DEFAULTS = Method()
 
+MOST_WAITED = 0.99
+"""Share of its time: a thread that runs at all has waited less."""
+
 TOO_FEW = "too few"
 """Begins the reason of a comparison that longer trainings may allow."""
 
@@ -82,8 +83,6 @@ class _Runs:
     before: Repeats
     after: Repeats
     method: Method
-    machine: Paced | None
-    """The comparison at one pace, where that is possible."""
 
 
 def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comparison:
@@ -99,7 +98,7 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     deciding = deciding_reading(before, after)
     problem = obstacle(baseline, changed) or no_repeat(before) or no_repeat(after)
     problem = problem or (None if deciding.name else deciding.why)
-    runs = _Runs(before=before, after=after, method=method, machine=paced(before, after))
+    runs = _Runs(before=before, after=after, method=method)
     intervals = {} if problem else _intervals(deciding, runs)
     if not problem and not intervals:
         what = "means in the steady part of a log" if _is_mean(deciding) else "steady steps"
@@ -108,7 +107,7 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
         _clock(clock, name, interval, _scale(deciding, before, after), margin)
         for clock, (name, interval) in intervals.items()
     )
-    if any(interval.source == "pace" for _, interval in intervals.values()):
+    if len(before) == len(after) == 1 and method.looks is None:
         clocks = reconciled(clocks)
     losses = ([run.losses for run in side] for side in (after, before))
     parity = compare_losses(*losses, tolerance=method.loss_tolerance)
@@ -134,7 +133,7 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     # Whoever plans the looks knows what would decide.
     if not clocks or comparison.verdict != "undecided" or method.looks is not None:
         return comparison
-    return replace(comparison, remedy=remedy(comparison, (before, after)))
+    return replace(comparison, remedy=remedy((before, after)))
 
 
 def _is_mean(deciding: DecidingReading) -> bool:
@@ -171,9 +170,7 @@ def _scale(deciding: DecidingReading, before: Repeats, after: Repeats) -> float 
 
 def _noise(interval: RatioInterval, runs: _Runs) -> Noise:
     assumed = interval.source not in ("turns", "repeats")
-    machine = runs.machine if interval.source == "pace" else None
     return Noise(
-        machine=None if machine is None else math.exp(machine.machine),
         relative=interval.noise,
         assumed=assumed,
         source=interval.source,
@@ -243,45 +240,20 @@ def _interval_of(name: str, runs: _Runs) -> RatioInterval | None:
     if method.looks is not None:
         return sequential_interval(baseline, changed, method.looks)
     if take_turns(before, after):
-        return paired_interval(baseline, changed)
-    if runs.machine is None or name not in _SPEEDS:
-        return ratio_interval(baseline, changed, assumed=method.noise)
-    return _at_one_pace(name, runs.machine, (before[0], after[0]), method.noise)
+        return sequential_interval(baseline, changed, Looks.at_the_end(len(before)))
+    disturbed = max(map(_disturbed, (*before, *after)))
+    return ratio_interval(baseline, changed, assumed=method.noise, disturbed=disturbed)
 
 
-def _at_one_pace(
-    name: str, machine: Paced, runs: tuple[ComparedRun, ComparedRun], noise: float
-) -> RatioInterval:
-    if name == STEP_S:
-        return machine.interval(noise)
-    old, new = (run.estimates[name] for run in runs)
-    variance = old.sampling + new.sampling + machine.disagreement(*map(_ordinary_log, runs))
-    if BETTER[name] == "lower":
-        return machine.interval(noise, new.log - old.log, variance)
-    return machine.interval(noise, old.log - new.log, variance).inverse()
+def _disturbed(run: ComparedRun) -> float:
+    """Noise from run to run where the training thread of a CPU run waited for a processor.
 
-
-def _ordinary_log(run: ComparedRun) -> float:
-    return math.log(run.ordinary_s or 1.0)
-
-
-def paced(before: Repeats, after: Repeats) -> Paced | None:
-    """Two single runs on a CPU compared at one pace; `None` where that is not possible.
-
-    Repeats show by themselves how much the machine differs, and the host's pace is not a device's.
-    Steps that waited for a processor are set apart, except with loader workers: those may be what
-    the training waited for.
+    A repeat may wait between not at all and twice as long: two standard deviations either way.
     """
-    if (len(before), len(after)) != (1, 1):
-        return None
-    first, second = before[0], after[0]
-    runs = [run.summary.run for run in (first, second)]
-    setups = {(run.device, run.software.get("python"), run.world_size) for run in runs}
-    if len(setups) > 1 or runs[0].device != "cpu" or not first.paced or not second.paced:
-        return None
-    if any(run.config.get("num_workers") for run in runs):
-        return at_one_pace(first.paced, second.paced, alone=True)
-    return at_one_pace(first.paced.undisturbed(), second.paced.undisturbed())
+    host = run.summary.host
+    if host is None or host.waited_fraction is None or run.summary.run.device != "cpu":
+        return 0.0
+    return -math.log1p(-min(host.waited_fraction, MOST_WAITED)) / 2
 
 
 def take_turns(before: Repeats, after: Repeats) -> bool:

@@ -17,7 +17,6 @@ from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.fit_clock import CycleFold
-from trainperf.comparison.pace_fold import PaceFold
 from trainperf.core.paths import AnyPath
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import (
@@ -32,7 +31,6 @@ from trainperf.core.stats.bootstrap import (
     resamples,
     segments,
 )
-from trainperf.core.stats.pace import PacedSteps
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
 from trainperf.core.steps.block import StepBlock
@@ -59,10 +57,6 @@ class ComparedRun:
     losses: LossCurve
     captures: tuple[CaptureReport, ...] = ()
     """The reports of its traces."""
-    paced: PacedSteps | None = None
-    """How fast the machine was while it trained; `None` where that was not timed."""
-    ordinary_s: float | None = None
-    """Mean step without what recurs; see `FitClock`."""
     estimates: Mapping[str, Estimate]
     """Reading to the estimate of its logarithm; a reading without an interval is absent."""
     samples_error: float = 0.0
@@ -89,10 +83,10 @@ def read_run(path: AnyPath, window: RunWindow | None = None) -> ComparedRun:
 
 def read_opened(run: Run) -> ComparedRun:
     """Read a run whose directory was found."""
-    sample, losses, paces = SampleFold(), LossFold(), PaceFold()
+    sample, losses = SampleFold(), LossFold()
     replay = Replay(run)
     cycles = CycleFold(list(replay.journals.values()))
-    evidence = examine(run, replay=replay, observers=(sample, losses, paces, cycles))
+    evidence = examine(run, replay=replay, observers=(sample, losses, cycles))
     summary = evidence.summary
     values = {
         name: reading.value
@@ -107,8 +101,6 @@ def read_opened(run: Run) -> ComparedRun:
         summary=replace(summary, readings={**fit.readings(), **summary.readings}),
         captures=evidence.captures,
         losses=losses.curve(run, summary.run.notes.get("loss", "")),
-        paced=paces.steps(),
-        ordinary_s=fit.ordinary_s(),
         estimates={**steady, **fit.estimates(drift)},
         samples_error=_samples_error(steps),
     )

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.journal import Journal
-from trainperf.comparison.pace_fold import MOST
 from trainperf.core.phases import Tag
 from trainperf.core.readings import (
     EFFECTIVE_TOKENS_PER_S,
@@ -29,13 +28,11 @@ from trainperf.core.readings import (
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
     RESAMPLES,
-    SLOW,
     Estimate,
     Resampled,
     estimate,
     mixed,
     period_length,
-    recurs,
     resamples,
     segments,
 )
@@ -66,6 +63,9 @@ FIT_BETTER: Mapping[str, str] = {
 _APART = int(Tag.WARMUP | Tag.PROFILED | Tag.AUDITED | Tag.RECOMPILED | Tag.OUT_OF_TURN | Tag.TRIAL)
 """Tags of steps that are no part of the fit clock, with the gaps that follow them."""
 
+MOST = 4096
+"""Cells kept; at least half as many of a long run."""
+
 _Column = npt.NDArray[np.float64]
 _FACTS = {FIT_TOKENS_PER_S: "tokens_effective", FIT_SAMPLES_PER_S: "samples"}
 
@@ -81,7 +81,7 @@ class CycleFold:
     def __init__(self, journals: Sequence[Journal]) -> None:
         self._journals = journals
         self._cells: list[_Column] = []
-        """Per cell: seconds, steps, tokens, samples, seconds of gaps; NaN where not counted."""
+        """Per cell: seconds, steps, tokens, samples; NaN where not counted."""
         self._counted: _Column = np.empty(0)
         """Numbers of the last block's steps that are in the cells."""
         self._kept = 0
@@ -90,11 +90,11 @@ class CycleFold:
 
     def observe(self, job: JobBlock) -> None:
         """Take the next steps of all ranks."""
-        seconds, gaps = self._with_gaps(job)
+        seconds = self._with_gaps(job)
         chosen = (job.first.tags & _APART) == 0
         self._counted = job.first.index[chosen]
         work = [job.total(fact) for fact in _FACTS.values()]
-        columns = [seconds, np.ones(len(seconds)), *work, gaps]
+        columns = [seconds, np.ones(len(seconds)), *work]
         cells = self._of_means(np.stack(columns, axis=1)[chosen], job.first.select(chosen))
         self._cells.append(cells if self._together == 1 else _added(cells, self._together))
         self._kept += len(self._cells[-1])
@@ -106,7 +106,7 @@ class CycleFold:
         """What they add up to."""
         self._add_late(before=np.inf)
         if not self._kept:
-            return FitClock(cells=np.empty((0, 3 + len(_FACTS))))
+            return FitClock(cells=np.empty((0, 2 + len(_FACTS))))
         return FitClock(cells=np.concatenate(self._cells))
 
     def _of_means(self, cells: _Column, block: StepBlock) -> _Column:
@@ -122,21 +122,22 @@ class CycleFold:
         summed: _Column = np.add.reduceat(cells, begins, axis=0) if len(begins) else cells[:0]
         return summed
 
-    def _with_gaps(self, job: JobBlock) -> tuple[_Column, _Column]:
-        """Cycles and gaps, the longest of any rank; gaps that were read by now."""
+    def _with_gaps(self, job: JobBlock) -> _Column:
+        """Cycles, the longest of any rank, with the gaps that were read by now."""
         self._add_late(before=job.first.index[0])
-        gaps = [_gaps_s(block, self._journals[place]) for place, block in job.blocks.items()]
         cycles = [
-            block.wall_ns / 1e9 + gap for block, gap in zip(job.blocks.values(), gaps, strict=True)
+            block.wall_ns / 1e9 + _gaps_s(block, self._journals[place])
+            for place, block in job.blocks.items()
         ]
-        return np.maximum.reduce(cycles), np.maximum.reduce(gaps)
+        longest: _Column = np.maximum.reduce(cycles)
+        return longest
 
     def _add_late(self, before: float) -> None:
         """Add gaps that were read after the block with their step: to its last cell."""
         late_s = max(map(self._late_s, self._journals, repeat(before)), default=0.0)
         cells = next((cells for cells in reversed(self._cells) if len(cells)), None)
         if late_s and cells is not None:
-            cells[-1, [0, -1]] += late_s
+            cells[-1, 0] += late_s
 
     def _late_s(self, journal: Journal, before: float) -> float:
         """Of one rank; gaps after steps that are apart are dropped."""
@@ -161,20 +162,6 @@ class FitClock:
             for name, value in values.items()
             if value is not None
         }
-
-    def ordinary_s(self) -> float | None:
-        """Mean step without gaps and without slow steps that recur evenly.
-
-        What makes it longer than a fast step is either chance or other users of the machine.
-        """
-        if not len(self.cells):
-            return None
-        seconds, steps = self.cells[:, 0] - self.cells[:, -1], self.cells[:, 1]
-        each = seconds / steps
-        if recurs(each):
-            usual = each <= SLOW * np.median(each)
-            seconds, steps = seconds[usual], steps[usual]
-        return float(seconds.sum() / steps.sum()) or None
 
     def estimates(self, drift: float) -> dict[str, Estimate]:
         """The error of each: whole periods of what recurs are resampled.
@@ -203,7 +190,7 @@ class FitClock:
 
     @staticmethod
     def _value(name: str, cells: _Column) -> float | None:
-        seconds, steps, *work, _ = cells.sum(axis=0).tolist()
+        seconds, steps, *work = cells.sum(axis=0).tolist()
         if not steps or not seconds:
             return None
         if name == FIT_STEP_S:

@@ -102,9 +102,6 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     apart_s: float | None = None
     """Seconds from the end of one run to the start of the other, without repeats; `None` where it
     is not known."""
-    machine: float | None = None
-    """How many times as long the machine took for the same small work during the second of two
-    single runs.  What it explains is taken out of the ratios; `None` where it was not timed."""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,12 +125,10 @@ class ClockChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):
-    """What it would take to decide, at the noise that was found or assumed."""
+    """What decides: a proof of the two trainings in turns."""
 
     limit: float | None = None
     """Of the gate, where that is undecided; `None`: to decide the verdict."""
-    repeats: int | None
-    """A side, as the runs there are; `None`: too many to be advice."""
     proof_s: float | None
     """The longest `trainperf prove` may take, by the runs' own steps; `None`: not known."""
     proof_pairs: int

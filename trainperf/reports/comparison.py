@@ -18,7 +18,6 @@ from trainperf.core.formatting.units import (
     duration,
     plural,
     share,
-    times,
     words,
 )
 from trainperf.core.phases import PHASES
@@ -55,9 +54,6 @@ _FIRST = (
 
 TOGETHER_S = 120.0
 """A machine may have changed its speed between runs that are further apart."""
-
-PACES = 1.05
-"""Up to so many times the speed of the other, the machine was as fast during either run."""
 
 WIDE = 1.25
 """Where an interval allows as much faster and as much slower, its ends are not shown."""
@@ -196,7 +192,6 @@ def notes(comparison: Comparison) -> list[str]:
         *surroundings(comparison),
         _coarse(comparison),
         _noise(comparison),
-        _machine(comparison),
         loss_sentence(comparison.parity),
         settings_sentence(comparison),
     ]
@@ -248,14 +243,13 @@ def _remedy(comparison: Comparison) -> str:
     aim = f"to decide at a margin of {share(comparison.margin)}"
     if remedy.limit is not None:
         aim = f"to decide whether it is more than {share(remedy.limit)} slower"
-    ways = "" if remedy.repeats is None else f"{plural(remedy.repeats, 'repeat')} per side or "
     took = ""
     if remedy.proof_s is not None:
         took = (
             f", about {duration(remedy.proof_s)} of training if it takes all "
             f"{plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')}"
         )
-    return f"{aim}: {ways}`trainperf prove`{took}"
+    return f"{aim}: `trainperf prove`{took}"
 
 
 def _coarse(comparison: Comparison) -> str:
@@ -282,26 +276,13 @@ def _noise(comparison: Comparison) -> str:
     if comparison.proof is not None:
         few = f"{plural(comparison.proof.pairs, 'pair')}, too few to show run-to-run noise"
         return f"{few}: {relative} is assumed; {least}"
-    why = "expected, since parts of each run differ too" if noise.source == "drift" else "assumed"
+    why = "expected: the machine was busy or uneven" if noise.source == "drift" else "assumed"
     each = "one run each" if repeats == 1 else f"{plural(repeats, 'run')} each"
     repeat = "repeat both to measure the noise"
     if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
         each += f", {duration(noise.apart_s)} apart"
         repeat = "repeat both, in turns: a machine whose speed changed in between looks like this"
     return f"{each}: run-to-run noise {relative}, {why}; {least}; {repeat}"
-
-
-def _machine(comparison: Comparison) -> str:
-    """Where the machine itself was faster or slower during one of them."""
-    machine = None if comparison.noise is None else comparison.noise.machine
-    if machine is None or max(machine, 1 / machine) <= PACES:
-        return ""
-    slow = comparison.after if machine > 1 else comparison.before
-    return (
-        f"the machine itself was {times(max(machine, 1 / machine))} slower during {slow.name} (a "
-        "fixed piece of work, timed all along): what that explains is taken out of the ratios, "
-        "and they are less certain for it"
-    )
 
 
 def loss_sentence(parity: Parity) -> str:

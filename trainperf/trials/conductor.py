@@ -15,7 +15,6 @@ import msgspec
 
 from trainperf.core.artifacts import trials as document
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.stats.switched import LOOKS
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.compilation import graphs_built
 from trainperf.trials.results import (
@@ -30,6 +29,7 @@ from trainperf.trials.results import (
     most_promising,
     result_of,
 )
+from trainperf.trials.speedup import LOOKS
 from trainperf.trials.state import RESTORED, Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together

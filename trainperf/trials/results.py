@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from trainperf.core.artifacts import trials as document
-from trainperf.core.stats.switched import SwitchedSpeedup, switched_speedup
+from trainperf.trials.speedup import SwitchedSpeedup, switched_speedup
 from trainperf.trials.trial import Trial
 
 

@@ -1,9 +1,7 @@
 """An interval holds what it promises, on steps that are like their neighbours."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from statistics import mean, variance
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -14,13 +12,11 @@ from trainperf.core.stats.bootstrap import (
     SEGMENTS,
     Estimate,
     Places,
-    RatioInterval,
     Resampled,
     Values,
     block_length,
     estimate,
     mixed,
-    paired_interval,
     ratio_interval,
     resamples,
     segments,
@@ -149,90 +145,6 @@ def test_a_change_of_every_step_is_found_between_single_runs() -> None:
     )
 
     assert ratio.low > 1.1
-
-
-def test_turns_cancel_what_changes_slowly() -> None:
-    """A machine gets slower by 4 % with every pair; one of each is 2 % slower than the other."""
-    wobble = (0.001, -0.001, 0.0, 0.001, -0.001)
-    before = [one(0.04 * pair) for pair in range(5)]
-    after = [one(0.04 * pair + math.log(1.02) + off) for pair, off in enumerate(wobble)]
-    paired, apart = paired_interval(before, after), ratio_interval(before, after)
-
-    assert paired.ratio == pytest.approx(1.02, abs=1e-6)
-    assert 1.015 < paired.low < 1.02 < paired.high < 1.025
-    assert apart.low < 1 < apart.high
-
-
-def in_turns(lengths: Sequence[Values], factor: float) -> RatioInterval:
-    """Of runs whose steps have these lengths, and of ones so many times as long, with noise."""
-    machine = np.random.default_rng(5)
-
-    def run(steps: Values, times: float) -> Estimate:
-        return median_of(steps * times * machine.lognormal(0.0, 0.01, len(steps)))
-
-    before, after = lengths[: len(lengths) // 2], lengths[len(lengths) // 2 :]
-    return paired_interval(
-        [run(steps, 1.0) for steps in before], [run(steps, factor) for steps in after]
-    )
-
-
-def test_turns_cancel_that_steps_are_unlike_each_other() -> None:
-    """Of five pairs on the same texts 2 % are found, though each differs from the next by half."""
-    texts = np.random.default_rng(4).lognormal(0.0, 0.5, 96)
-    others = [np.random.default_rng(seed).lognormal(0.0, 0.5, 96) for seed in range(10)]
-    same, unlike = in_turns([texts] * 10, 1.02), in_turns(others, 1.02)
-
-    assert 1.01 < same.low < same.high < 1.04
-    assert unlike.low < 1 < unlike.high
-
-
-def test_turns_that_agree_by_chance_are_not_taken_for_certainty() -> None:
-    """Parts that differ by 3 % from one run to the other leave that much open."""
-    off = tuple(0.03 * (-1) ** place for place in range(SEGMENTS))
-    before = [replace(one(0.0), parts=(0.0,) * SEGMENTS)] * 3
-    after = [replace(one(0.0), parts=off)] * 3
-    found = paired_interval(before, after)
-
-    # Three pairs of eight parts: Student's 4.303 with two degrees of freedom.
-    sampled = 0.03**2 * SEGMENTS / (SEGMENTS - 1) / SEGMENTS
-    reach = 4.303 * math.sqrt((sampled + 2 * 0.001**2) / 3)
-    assert math.log(found.high) == pytest.approx(reach, rel=1e-3)
-
-
-def test_what_happened_to_one_pair_of_ten_hides_no_change() -> None:
-    """Nine pairs say 3 %, in the tenth the machine was half as fast: Yuen's interval, by hand."""
-    wobble = (0.001, -0.001, 0.0, 0.002, -0.002, 0.001, -0.001, 0.0, 0.001)
-    change = math.log(1.03)
-    before = [one(0.0)] * 10
-    after = [one(change + off) for off in wobble] + [one(math.log(2))]
-    found = paired_interval(before, after)
-
-    kept = sorted(wobble)[1:]
-    winsorized = [kept[0], *kept, kept[-1]]
-    error = math.sqrt((variance(winsorized) * 10 * 9 / (8 * 7) + 2 * 0.001**2) / 10)
-    assert math.log(found.ratio) == pytest.approx(change + mean(kept))
-    # Student's 2.365 with seven degrees of freedom.
-    assert math.log(found.high / found.ratio) == pytest.approx(2.365 * error, rel=1e-3)
-    assert found.noise > 0.1
-
-
-def test_of_few_pairs_none_is_left_out() -> None:
-    """Nine are too few to know which one is unlike the others."""
-    before = [one(0.0)] * 9
-    after = [one(0.03)] * 8 + [one(0.7)]
-
-    assert paired_interval(before, after).low < 1
-
-
-def test_what_lies_inside_one_pair_says_nothing_of_the_others() -> None:
-    """The middle pair's parts count, not those of the one in which the machine changed."""
-    wild = tuple(0.5 * (-1) ** place for place in range(SEGMENTS))
-    calm = (0.0,) * SEGMENTS
-    before = [replace(one(0.0), parts=calm)] * 5
-    after = [replace(one(0.03 + off), parts=calm) for off in (0.0, 0.001, -0.001, 0.001)]
-    found = paired_interval(before, [*after, replace(one(0.03), parts=wild)])
-
-    assert found.low > 1.02
 
 
 def test_without_repeats_noise_is_assumed() -> None:

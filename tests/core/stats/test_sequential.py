@@ -1,12 +1,14 @@
 """Looks after every pair: their levels, their overall error by simulation, and when a pair ends."""
 
 import math
+from dataclasses import replace
+from statistics import mean, variance
 
 import numpy as np
 import pytest
 
 from scripts.bench.prove_simulated import experiment, heavy, normal
-from trainperf.core.stats.bootstrap import Estimate
+from trainperf.core.stats.bootstrap import SEGMENTS, Estimate, RatioInterval, ratio_interval
 from trainperf.core.stats.sequential import (
     Looks,
     TurnTimes,
@@ -91,6 +93,64 @@ def test_pairs_that_agree_by_chance_are_not_believed_to_the_last_digit() -> None
     interval = sequential_interval([log(1.0)] * 5, [log(1.05)] * 5, TEN)
 
     assert math.log(interval.high / interval.ratio) > 0.01
+
+
+def at_the_end(before: list[Estimate], after: list[Estimate]) -> RatioInterval:
+    """Of whole runs in turns, looked at once."""
+    return sequential_interval(before, after, Looks.at_the_end(len(before)))
+
+
+def test_turns_cancel_what_changes_slowly() -> None:
+    """The machine gets slower from pair to pair by 10 %, and a change of 5 % is found in six."""
+    before = [log(1.1**place) for place in range(6)]
+    after = [log(1.05 * 1.1**place) for place in range(6)]
+
+    assert at_the_end(before, after).low > 1.03
+    assert ratio_interval(before, after).low < 1
+
+
+def test_two_runs_in_turns_say_next_to_nothing() -> None:
+    """They follow each other, so nothing is assumed of their spread: Student's of one degree."""
+    twice = at_the_end([log(1.0)] * 2, [log(1.05), log(1.09)])
+
+    assert twice.low < 0.9
+    assert twice.source == "turns"
+
+
+def test_what_happened_to_one_pair_of_ten_hides_no_change() -> None:
+    """Nine pairs say 30 %, in the tenth the machine was half as fast: Yuen's interval, by hand."""
+    wobble = (0.02, -0.02, 0.0, 0.04, -0.04, 0.02, -0.02, 0.0, 0.02)
+    found = at_the_end([log(1.0)] * 10, [log(1.3 * math.exp(off)) for off in wobble] + [log(4.0)])
+
+    kept = sorted(wobble)[1:]
+    winsorized = [kept[0], *kept, kept[-1]]
+    error = math.sqrt((variance(winsorized) * 10 * 9 / (8 * 7) + 2 * 0.001**2) / 10)
+    assert math.log(found.ratio) == pytest.approx(math.log(1.3) + mean(kept))
+    # Student's 2.365 with seven degrees of freedom.
+    assert math.log(found.high / found.ratio) == pytest.approx(2.365 * error, rel=1e-3)
+    assert found.noise > 0.1
+    # Nine are too few to know which one is unlike the others.
+    assert at_the_end([log(1.0)] * 9, [log(1.03)] * 8 + [log(2.0)]).low < 1
+
+
+@pytest.mark.parametrize(("wild", "differs"), [(1, False), (3, True)])
+def test_the_middle_pair_says_how_sure_one_is(wild: int, *, differs: bool) -> None:
+    """Parts of a run that differ from its neighbour's widen the interval, not those of one pair."""
+    calm = [replace(log(1.03), sampling=1.0, parts=(0.0,) * SEGMENTS)] * 5
+    uneven = tuple(0.5 * (-1) ** place for place in range(SEGMENTS))
+    after = [*calm[wild:], *[replace(log(1.03), sampling=1.0, parts=uneven)] * wild]
+    before = [replace(one, log=0.0) for one in calm]
+
+    assert (at_the_end(before, after).low < 1) is differs
+
+
+def test_what_no_number_of_pairs_removes_stays() -> None:
+    """Of a hundred pairs of blocks in one process, half a percent is the least."""
+    plan = Looks(most=128, every=8, instance=0.005, assumed=0)
+    found = sequential_interval([log(1.0)] * 128, [log(1.1)] * 128, plan)
+
+    assert math.log(found.high / found.ratio) > 2 * 0.005
+    assert plan.level(3) == plan.level(8) < plan.level(9)
 
 
 def turns(ratio: float, scatter: float, number: int) -> TurnTimes:

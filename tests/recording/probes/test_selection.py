@@ -6,7 +6,7 @@ import torch
 from trainperf.core.steps.records import FACTS
 from trainperf.meters import Measure
 from trainperf.recording.probes.contention import countable
-from trainperf.recording.probes.pace import WAITS
+from trainperf.recording.probes.processor_wait import WAITS
 from trainperf.recording.probes.selection import (
     EVERYTHING,
     FACTS_OF,
@@ -36,7 +36,7 @@ def names(device: torch.device, *asked: Measure) -> list[str]:
     [
         (
             Measure.STEP_TIME,
-            ["compile", *COUNTED, "gc", "pace", *WAITING],
+            ["compile", *COUNTED, "gc", *WAITING],
             ["compile", *COUNTED, "gc"],
         ),
         (Measure.DATA_WAIT, [], ["device marks"]),

@@ -44,26 +44,3 @@ class TimingEvent(Protocol):
     def synchronize(self) -> None:
         """Wait until the device has reached it.  Only the drain at the end of fit may."""
         ...
-
-
-PACE_LOOPS = 120
-"""Length of the work that `pace_ns` times: some 8 µs on a machine of 2020."""
-
-
-def pace_ns(clock: HostClock) -> int | None:
-    """The host's speed now: time of a small fixed piece of Python.
-
-    `None` on a clock that stands still.  Python alone, because on a host that lends out its
-    processors Python slows by at least as much as a step, and needs no thread, memory or framework.
-    """
-    _fixed_work()  # fetches what the step before has pushed out of the caches
-    began = clock()
-    _fixed_work()
-    return clock() - began or None
-
-
-def _fixed_work() -> int:
-    state = 1
-    for number in range(PACE_LOOPS):
-        state = (state * 31 + number) & 0xFFFF
-    return state

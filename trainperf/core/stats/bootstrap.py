@@ -2,15 +2,15 @@
 
 Neighbouring steps are alike (a busy machine is busy for a while), so whole stretches of steps are
 resampled, long enough to hold most of what neighbours have in common.  No resampling of one run
-shows what changes from run to run.  Repeats do, best of all in turns.  Without them an assumed
-figure or the drift inside the runs stands in, and `trainperf.core.stats.pace` takes out what the
-machine's own speed explains.
+shows what changes from run to run.  Repeats do, best of all in turns; see
+`trainperf.core.stats.sequential`.  Without them an assumed figure stands in, or the drift inside
+the runs.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, mean, median, variance
+from statistics import NormalDist, mean, variance
 from typing import Literal
 
 import numpy as np
@@ -21,9 +21,9 @@ from trainperf.core.stats.student import student_quantile
 
 Values = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
-Source = Literal["turns", "repeats", "pace", "drift", "assumed"]
-"""Repeats in turns, repeats one after the other; of single runs an assumed figure, beyond what the
-machine's pace explains, or beyond nothing; or drift inside the runs, where that is more."""
+Source = Literal["turns", "repeats", "drift", "assumed"]
+"""Repeats in turns, repeats one after the other; of single runs a machine that was not the same all
+along, or an assumed figure where that is more."""
 
 SEGMENTS = 8
 """Parts of a run that are compared with each other to measure drift."""
@@ -50,9 +50,6 @@ for a second shows inside a run, one that is busy for a minute only between runs
 ASSUMED_NOISE = 0.02
 """Relative standard deviation from run to run without repeats: that of a quiet machine with a
 boosting clock, not of a shared one."""
-
-TRIMMED = 0.1
-"""Share of the pairs trimmed at either end: one of ten, so no single pair decides."""
 
 RESOLUTION = 0.001
 """Half the width of the bins that quantiles are read from: no interval is narrower."""
@@ -137,11 +134,6 @@ def period_length(values: Values) -> int:
     return max(1, min(wanted, n // LEAST_PERIODS))
 
 
-def recurs(values: Values) -> bool:
-    """Whether the slow values, above `SLOW` medians, recur evenly: part of the work, no chance."""
-    return _period(values)[1]
-
-
 def _period(values: Values) -> tuple[int, bool]:
     """Usual distance between slow values, and whether most are as far apart; 0 of too few."""
     slow = np.flatnonzero(values > SLOW * np.median(values))
@@ -200,7 +192,11 @@ def estimate(whole: float, resampled: Resampled) -> Estimate | None:
 
 
 def ratio_interval(
-    before: Sequence[Estimate], after: Sequence[Estimate], *, assumed: float = ASSUMED_NOISE
+    before: Sequence[Estimate],
+    after: Sequence[Estimate],
+    *,
+    assumed: float = ASSUMED_NOISE,
+    disturbed: float = 0.0,
 ) -> RatioInterval:
     """The ratio of two runs, each given as its repeats, which did not take turns.
 
@@ -208,60 +204,14 @@ def ratio_interval(
         before: The denominator.
         after: The numerator.
         assumed: Noise from run to run where no repeats show it.
+        disturbed: That which other users of the machine make likely, where they do not.
     """
     freedom = len(before) + len(after) - 2
-    between, source = _between(before, after, assumed)
+    between, source = _between(before, after, assumed, disturbed)
     error = math.sqrt(sum(_variance(runs, between, freedom) for runs in (before, after)))
     quantile = student_quantile(freedom, 0.975) if freedom else Z95
     log_ratio = mean(run.log for run in after) - mean(run.log for run in before)
     return interval_around(log_ratio, quantile * error, noise=math.sqrt(between), source=source)
-
-
-def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> RatioInterval:
-    """The ratio of two runs whose repeats took turns: each is compared with its neighbour.
-
-    What changes slowly, such as the temperature or other users of the machine, is the same for
-    both of a pair and cancels.  So does what makes steps unlike each other where both ran the same
-    steps: a long text is long in either run.
-
-    Of ten pairs or more it is the trimmed mean of their log ratios, with the interval of Yuen
-    (Biometrika 61, 1974): of *n* ratios, *g* are trimmed at either end and *h = n - 2g* remain.
-    The standard error is `sqrt((n - 1) · s² / (h · (h - 1)))`, where *s* is the standard deviation
-    of the winsorized ratios, each trimmed one replaced by the nearest that remains; the quantile
-    is Student's with *h - 1* degrees of freedom.
-
-    Args:
-        before: Repeats in the order of time, at least two.
-        after: As many, each next to the one at its place in *before*.
-    """
-    pairs = list(zip(before, after, strict=True))
-    log_ratios = [second.log - first.log for first, second in pairs]
-    sampled = median(sampled_apart(first, second) for first, second in pairs)
-    middle, per_pair, freedom = trimmed_mean(log_ratios)
-    error = math.sqrt((max(per_pair, sampled) + 2 * RESOLUTION**2) / len(pairs))
-    return interval_around(
-        middle,
-        student_quantile(freedom, 0.975) * error,
-        # A difference of two runs scatters more than one of them.
-        noise=math.sqrt(variance(log_ratios) / 2),
-        source="turns",
-    )
-
-
-def trimmed_mean(log_ratios: Sequence[float]) -> tuple[float, float, int]:
-    """Trimmed mean, variance of one pair that belongs to it, and its degrees of freedom (Yuen).
-
-    With a single pair its variance is 0, with no degree of freedom.
-    """
-    number, cut = len(log_ratios), int(TRIMMED * len(log_ratios))
-    if number == 1:
-        return log_ratios[0], 0.0, 0
-    remaining = sorted(log_ratios)[cut : number - cut]
-    left = len(remaining)
-    winsorized = [remaining[0]] * cut + remaining + [remaining[-1]] * cut
-    # The formula's error squared, times the number: comparable with the variance of one pair.
-    per_pair = variance(winsorized) * number * (number - 1) / (left * (left - 1))
-    return mean(remaining), per_pair, left - 1
 
 
 def interval_around(
@@ -277,22 +227,14 @@ def interval_around(
     )
 
 
-def sampled_apart(first: Estimate, second: Estimate) -> float:
-    """Variance of the difference of two runs, from the differences of their parts in order."""
-    if not first.parts or not second.parts:
-        return first.sampling + second.sampling
-    between = [later - earlier for earlier, later in zip(first.parts, second.parts, strict=True)]
-    return variance(between) / len(between)
-
-
 def _between(
-    before: Sequence[Estimate], after: Sequence[Estimate], assumed: float
+    before: Sequence[Estimate], after: Sequence[Estimate], assumed: float, disturbed: float
 ) -> tuple[float, Source]:
     """Variance from run to run, and where it comes from."""
     if len(before) + len(after) > 2:
         return _pooled(before, after), "repeats"
     # What happened to one of them may have happened to the other.
-    drift = DRIFTS**2 * max(run.drift for run in (*before, *after))
+    drift = max(disturbed**2, *(DRIFTS**2 * run.drift for run in (*before, *after)))
     return (drift, "drift") if drift > assumed**2 else (assumed**2, "assumed")
 
 

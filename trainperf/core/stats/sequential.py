@@ -18,20 +18,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import NormalDist, median, variance
+from statistics import NormalDist, mean, median, variance
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.core.stats.bootstrap import (
-    RESOLUTION,
-    Estimate,
-    RatioInterval,
-    interval_around,
-    sampled_apart,
-    trimmed_mean,
-)
+from trainperf.core.stats.bootstrap import RESOLUTION, Estimate, RatioInterval, interval_around
 from trainperf.core.stats.student import student_quantile
 
 
@@ -52,16 +45,25 @@ ASSUMED_PAIRS = 2
 LEAST_SPREAD = 0.01
 """Pairs that agree better by chance are not believed to."""
 
+TRIMMED = 0.1
+"""Share of the pairs trimmed at either end: one of ten, so no single pair decides."""
+
 _GRID = 1201
 """Points of the numerical integration: levels are exact to about 1e-5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looks:
-    """The plan of a sequential comparison: one look after every pair, at most so many."""
+    """The plan of a sequential comparison: how often it is looked at, at most."""
 
     most: int
     """Pairs at most; fixed before the first one, because it decides every level."""
+    every: int = 1
+    """Pairs between two looks; one that comes sooner, at the end, is taken for the next."""
+    instance: float = 0.0
+    """Standard deviation of the log ratio that no number of pairs removes."""
+    assumed: int = ASSUMED_PAIRS
+    """Up to so many pairs the spread is assumed, or more where they show it."""
 
     def level(self, pairs: int) -> float:
         """Two-sided nominal level of the look after so many pairs.
@@ -71,7 +73,12 @@ class Looks:
         """
         if not 1 <= pairs <= self.most:
             raise ValueError(f"pairs={pairs}: the plan has looks 1 to {self.most}")
-        return nominal_levels(self.most)[pairs - 1]
+        return nominal_levels(-(-self.most // self.every))[-(-pairs // self.every) - 1]
+
+    @classmethod
+    def at_the_end(cls, pairs: int) -> "Looks":
+        """One look at pairs of runs that follow each other, which an assumption says little of."""
+        return cls(most=pairs, every=pairs, assumed=0)
 
 
 @cache
@@ -102,9 +109,9 @@ def sequential_interval(
 ) -> RatioInterval:
     """The ratio of two runs after some of the planned pairs, which took turns.
 
-    The estimate is that of `paired_interval`: the mean log ratio of the pairs, trimmed from ten
-    on.  So is the standard error, from three pairs on.  The quantile is Student's at the level of
-    the look.
+    What changes slowly, such as the temperature or other users of the machine, is the same for
+    both of a pair and cancels.  So does what makes steps unlike each other where both ran the same
+    steps: a long text is long in either run.  The quantile is Student's at the level of the look.
 
     Args:
         before: Repeats in the order of time, at least one.
@@ -118,20 +125,35 @@ def sequential_interval(
     level = looks.level(len(pairs))
     log_ratios = [second.log - first.log for first, second in pairs]
     sampled = median(_sampled(first, second) for first, second in pairs)
-    middle, per_pair, freedom = trimmed_mean(log_ratios)
-    if len(pairs) <= ASSUMED_PAIRS:
+    middle, per_pair, freedom = _trimmed_mean(log_ratios)
+    shown = len(pairs) > looks.assumed
+    spread = max(per_pair, sampled, LEAST_SPREAD**2)
+    if not shown:
         freedom, spread = ASSUMED_FREEDOM, max(per_pair, ASSUMED_SPREAD**2 + sampled)
-    else:
-        spread = max(per_pair, sampled, LEAST_SPREAD**2)
-    error = math.sqrt((spread + 2 * RESOLUTION**2) / len(pairs))
-    reach = student_quantile(freedom, 1 - level / 2) * error
+    error = math.sqrt((spread + 2 * RESOLUTION**2) / len(pairs) + looks.instance**2)
     return interval_around(
         middle,
-        reach,
+        student_quantile(freedom, 1 - level / 2) * error,
         # A difference of two runs scatters more than one of them.
-        noise=math.sqrt((variance(log_ratios) if len(pairs) > ASSUMED_PAIRS else spread) / 2),
-        source="turns" if len(pairs) > ASSUMED_PAIRS else "assumed",
+        noise=math.sqrt((variance(log_ratios) if shown else spread) / 2),
+        source="turns" if shown else "assumed",
     )
+
+
+def _trimmed_mean(log_ratios: Sequence[float]) -> tuple[float, float, int]:
+    """Trimmed mean, variance of one pair that belongs to it, and its degrees of freedom (Yuen).
+
+    With a single pair its variance is 0, with no degree of freedom.
+    """
+    number, cut = len(log_ratios), int(TRIMMED * len(log_ratios))
+    if number == 1:
+        return log_ratios[0], 0.0, 0
+    remaining = sorted(log_ratios)[cut : number - cut]
+    left = len(remaining)
+    winsorized = [remaining[0]] * cut + remaining + [remaining[-1]] * cut
+    # The formula's error squared, times the number: comparable with the variance of one pair.
+    per_pair = variance(winsorized) * number * (number - 1) / (left * (left - 1))
+    return mean(remaining), per_pair, left - 1
 
 
 def _sampled(first: Estimate, second: Estimate) -> float:
@@ -140,7 +162,11 @@ def _sampled(first: Estimate, second: Estimate) -> float:
     Two estimates err upwards: differences of eighths where periodic work falls unevenly into them,
     and resampled whole periods of each run where both did the same uneven steps.
     """
-    return min(sampled_apart(first, second), first.sampling + second.sampling)
+    resampled = first.sampling + second.sampling
+    if not first.parts or not second.parts:
+        return resampled
+    between = [later - earlier for earlier, later in zip(first.parts, second.parts, strict=True)]
+    return min(variance(between) / len(between), resampled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +277,7 @@ def pairs_to_decide(
 
 def reach_in_spreads(pairs: int, looks: Looks) -> float:
     """Half the interval's width relative to the standard deviation of a pair."""
-    freedom = pairs - 1 if pairs > ASSUMED_PAIRS else ASSUMED_FREEDOM
+    freedom = pairs - 1 if pairs > looks.assumed else ASSUMED_FREEDOM
     return student_quantile(freedom, 1 - looks.level(pairs) / 2) / math.sqrt(pairs)
 
 

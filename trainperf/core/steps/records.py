@@ -101,7 +101,11 @@ FACTS: dict[str, StepFact] = {
         ),
         ("gc_ns", "ns", "time the garbage collector ran inside the step"),
         ("recompiles", "1", "graphs torch.compile built inside the step"),
-        ("pace_ns", "ns", "time of a small fixed piece of Python after it: how fast the host was"),
+        (
+            "pace_ns",
+            "ns",
+            "time of a small fixed piece of Python after it (earlier versions)",
+        ),
         (
             "waited_ns",
             "ns",

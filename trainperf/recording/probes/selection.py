@@ -36,14 +36,14 @@ from trainperf.recording.probes.loop_habits import ZeroGradProbe
 from trainperf.recording.probes.loss import LossProbe
 from trainperf.recording.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
-from trainperf.recording.probes.pace import WAITS, PaceProbe, ProcessorWaitProbe
+from trainperf.recording.probes.processor_wait import WAITS, ProcessorWaitProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.schedulers import SchedulersProbe
 from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
 
 
 FACTS_OF: dict[Measure, tuple[str, ...]] = {
-    Measure.STEP_TIME: ("gc_ns", "recompiles", *PaceProbe.facts, *ProcessorWaitProbe.facts),
+    Measure.STEP_TIME: ("gc_ns", "recompiles", *ProcessorWaitProbe.facts),
     Measure.DATA_WAIT: ("data_stall_ns", "lead_forward", "lead_backward"),
     Measure.H2D: ("h2d_device_ns", "h2d_bytes", "h2d_tensors"),
     Measure.SCALER: ("attempts", "overflows", "loss_scale"),
@@ -82,9 +82,7 @@ ELSEWHERE: Mapping[str, Mapping[tuple[str, ...], str]] = {
         DeviceMemoryProbe.facts: "not applicable (CPU): see resident_peak_bytes",
     },
     "device": {
-        (*PaceProbe.facts, *ProcessorWaitProbe.facts): (
-            "not applicable: the host's pace is not the device's"
-        ),
+        ProcessorWaitProbe.facts: "not applicable: a step waits for the device",
     },
 }
 """What only the other kind of device has, and why."""
@@ -244,7 +242,6 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
     if objects.world_size > 1:
         chosen.include(CollectivesProbe())
     if not chosen.accelerator.asynchronous:
-        chosen.include(PaceProbe())
         if WAITS.exists():
             chosen.include(ProcessorWaitProbe())
         else:

@@ -1,19 +1,14 @@
-"""Feeds what else happens on the machine: its pace, and how long a step waited for a processor.
+"""Feeds how long the training thread waited for a processor.
 
-A host that lends its processors out gives a training between half and all of their speed, for
-seconds at a time, and its steps alone do not tell that from a change of the code.  So a small
-fixed piece of Python is timed where and when the training runs, as its core is then.
-
-That takes microseconds and does not show other processes which take the core for milliseconds.
-Linux counts for every thread how long it was ready to run and did not.  Either is read as often as
-costs 0.1 % of the time.
+Other processes take a core for milliseconds at a time, and the steps alone do not tell that from a
+change of the code.  Linux counts for every thread how long it was ready to run and did not; it is
+read as often as costs 0.1 % of the time.
 """
 
 import os
 from pathlib import Path
 from typing import ClassVar
 
-from trainperf.core.machine.clocks import pace_ns
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft, Recorder
 
@@ -23,22 +18,6 @@ INTERRUPTED = 4
 
 WAITS = Path("/proc/thread-self/schedstat")
 """Of the thread that opens it: nanoseconds that it ran, and that it waited for a processor."""
-
-
-class PaceProbe(Probe):
-    """Times the work at the end of a step, now and then.
-
-    Among our own work after a step, and counted as such.  No measure of a device: for loops on a
-    CPU.
-    """
-
-    name = "pace"
-    facts: ClassVar[tuple[str, ...]] = ("pace_ns",)
-    interrupted: ClassVar[float] = INTERRUPTED
-
-    def sample(self, draft: Draft) -> None:
-        """Time the work, which runs twice, and first with cold caches."""
-        draft.facts["pace_ns"] = pace_ns(self.recorder.now_ns)
 
 
 class ProcessorWaitProbe(Probe):

@@ -1,27 +1,24 @@
-"""Speed-up of a change that is switched on and off in one process, from blocks that take turns.
-
-Neighbouring blocks meet the same machine, so each pair of them gives one ratio.  The interval is
-looked at after 8, 16, 32, … pairs and once when the time is over; each look has an equal part of
-the error (Bonferroni), so all of them together are right with 95 %.
-"""
+"""Speed-up of a change that is switched on and off in one process, from blocks that take turns."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainperf.core.artifacts.trials import NEARLY_NOTHING
-from trainperf.core.stats.bootstrap import trimmed_mean
-from trainperf.core.stats.sequential import ALPHA
-from trainperf.core.stats.student import student_quantile
+from trainperf.core.stats.bootstrap import Estimate
+from trainperf.core.stats.sequential import Looks, sequential_interval
 from trainperf.core.stats.verdict import SpeedVerdict, verdict_of
 
-
-LOOKS = (8, 16, 32, 64, 128)
-"""Pairs after which the interval is looked at; the last is the end."""
 
 INSTANCE = 0.005
 """Standard deviation of the log speed-up that no number of pairs removes: where memory happens to
 lie in this one process."""
+
+PLAN = Looks(most=128, every=8, instance=INSTANCE, assumed=0)
+"""Pairs of neighbouring blocks; their spread is not that of processes."""
+
+LOOKS = range(PLAN.every, PLAN.most + 1, PLAN.every)
+"""Pairs after which the interval is looked at."""
 
 PRECISE = 0.04
 """Half the width of an interval, as a logarithm, that is good enough once the verdict is known."""
@@ -56,26 +53,15 @@ class SwitchedSpeedup:
 def switched_speedup(off_ns: Sequence[float], on_ns: Sequence[float]) -> SwitchedSpeedup:
     """Speed-up from the time per unit of work in each block, in pairs of neighbours.
 
-    The estimate is the mean log ratio, trimmed by a tenth at either end from ten pairs on, with
-    Yuen's standard error.
-
     Args:
         off_ns: Of the blocks without the change, two at least.
         on_ns: Of the blocks with it, each next to the one at its place in *off_ns*.
-
-    Raises:
-        ValueError: Fewer than two pairs, or sides of different length.
     """
-    log_ratios = [math.log(off / on) for off, on in zip(off_ns, on_ns, strict=True)]
-    number = len(log_ratios)
-    if number < 2:
-        raise ValueError(f"{number} pairs: at least 2 are needed")
-    middle, per_pair, freedom = trimmed_mean(log_ratios)
-    quantile = student_quantile(freedom, 1 - ALPHA / (len(LOOKS) + 1) / 2)
-    reach = quantile * math.sqrt(per_pair / number + INSTANCE**2)
+    off, on = (
+        [Estimate(log=math.log(ns), sampling=0.0, drift=0.0) for ns in blocks]
+        for blocks in (off_ns, on_ns)
+    )
+    interval = sequential_interval(on, off, PLAN)
     return SwitchedSpeedup(
-        speedup=math.exp(middle),
-        low=math.exp(middle - reach),
-        high=math.exp(middle + reach),
-        pairs=number,
+        speedup=interval.ratio, low=interval.low, high=interval.high, pairs=len(off)
     )

@@ -1,11 +1,11 @@
-"""The machine as it is while a run trains: its pace, and waiting for a processor."""
+"""How long the training thread waited for a processor."""
 
 from pathlib import Path
 
 import pytest
 from support.live import HostFit
 
-from trainperf.recording.probes.pace import WAITS, ProcessorWaitProbe
+from trainperf.recording.probes.processor_wait import WAITS, ProcessorWaitProbe
 
 
 @pytest.mark.skipif(not WAITS.exists(), reason="not counted here")
