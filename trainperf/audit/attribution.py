@@ -136,6 +136,8 @@ class Attribution:
             return "backward", self._origin()
         module = self._names[id(self._running[-1][0])][0] if self._running else None
         site = _site(frame, module, logs="logging" in owners)
+        if "backward" in owners and not in_backward:  # the first gradient, of ones
+            return "backward", site
         updates = "update" in owners or bool(self._updating)
         part: Part = "recompute" if in_backward else "forward"
         if updates and not computing and not in_backward and not in_closure():
@@ -230,7 +232,7 @@ def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], FrameType | None]:
     users: FrameType | None = None
     innermost = True
     for owner, frame in frames():
-        if owner == "checkpoint" or (innermost and owner == "update"):
+        if owner == "checkpoint" or (innermost and owner in ("backward", "update")):
             owners.add(owner)
         if owner == "logging" and users is None:
             owners.add(owner)

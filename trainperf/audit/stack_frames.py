@@ -19,10 +19,12 @@ from torch.optim import Optimizer
 from torch.utils.data import IterableDataset
 
 
-Owner = Literal["user", "framework", "torch", "checkpoint", "update", "logging", "audit"]
-"""`checkpoint` and `update` are torch's own: activation checkpointing, and the work of an update
-(optimizers, gradient clipping, unscaling); `logging` is the part of a framework that keeps and
-writes metrics."""
+Owner = Literal[
+    "user", "framework", "torch", "checkpoint", "backward", "update", "logging", "audit"
+]
+"""`checkpoint`, `backward` and `update` are torch's own: activation checkpointing, the call that
+begins a backward, and the work of an update (optimizers, gradient clipping, unscaling); `logging`
+is the part of a framework that keeps and writes metrics."""
 
 _TORCH = Path(torch.__file__).parent
 _OURS = Path(__file__).parent.parent
@@ -124,6 +126,8 @@ def _owner(file: str, function: str) -> Owner:
 def _part_of_torch(path: str, function: str) -> Owner:
     if path == "utils/checkpoint.py":
         return "checkpoint"
+    if path == "autograd/__init__.py":
+        return "backward"
     updates = path.startswith(_UPDATES) and function not in _NO_UPDATE
     return "update" if updates or function == "zero_grad" else "torch"
 
