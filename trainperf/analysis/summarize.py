@@ -31,6 +31,7 @@ from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents, read_documents
+from trainperf.core.loop_kind import loop_of
 from trainperf.core.paths import AnyPath
 from trainperf.core.phases import TAGS
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
@@ -150,7 +151,9 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
             [file.info for file in run.attempts[-1]],
             [journal.totals.contention for journal in replay.journals.values()],
         ),
-        lines=phase_lines(lines, folds.steps.steady()),
+        lines=phase_lines(
+            lines, folds.steps.steady(), apart=loop_of(run.info.config).data_wait_is_bound
+        ),
         slow_steps=slow_steps(folds.steps, lines),
         long_term=folds.long_term(),
         restarts=restarts(run, first),

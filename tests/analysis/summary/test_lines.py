@@ -12,6 +12,7 @@ from trainperf.analysis.diagnosis.law import gone_s
 from trainperf.analysis.diagnosis.of_run import Evidence, account_of, facts_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.lines import BETWEEN, phase_lines
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.lines import Place, Sample, SampledLines, SampledStack
@@ -358,3 +359,34 @@ def test_a_loop_without_phases_has_its_python_in_other(tmp_path: Path) -> None:
     assert cause.claim is not None
     assert account.share(sum(cause.claim.owns_s.values())) == pytest.approx(0.4)
     assert account.share(gone_s(account, cause.claim)) >= 0.4
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_wait_that_is_also_the_loops_own_code_is_divided_by_where_it_was(*, apart: bool) -> None:
+    """A quarter of the samples is in the loader, the rest at a line of the loop."""
+    stacks = (
+        SampledStack("data_wait", (9,), 1, "", loads=True),
+        SampledStack("data_wait", (10,), 1, "json", loads=False),
+        SampledStack("forward", (5,), 1, "", loads=False),
+    )
+    lines = SampledLines(
+        taken=120,
+        every=1,
+        sampled_s=1.0,
+        cost_s=0.001,
+        places=PLACES,
+        stacks=stacks,
+        samples=(*seen(0, range(20)), *seen(1, range(60)), *seen(2, range(40))),
+    )
+    found = {each.slot: each for each in phase_lines(lines, range(100), apart=apart)}
+
+    assert found["data_wait"].loader_fraction == pytest.approx(0.25)
+    if apart:
+        own, host = found[BETWEEN], found[BETWEEN].host
+        assert own.owner is not None
+        assert host is not None
+        assert (own.owner.where, host.names) == ("script.py:20", ("json",))
+        assert [line.where for line in found["data_wait"].lines] == ["script.py:12"]
+    else:
+        assert BETWEEN not in found
+        assert found["data_wait"].samples == 80

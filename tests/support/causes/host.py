@@ -529,6 +529,14 @@ SWITCHES = (
         words=("running there: torch.tensor", "Make tensors of one array, not of lists, in slow"),
     ),
     Case(
+        "python_in_step",
+        "of a file that is written between two steps",
+        python(0.3, slot="between", runs="json"),
+        0.024,
+        "write_rarely",
+        words=("slow in the loop", "Write less often in slow"),
+    ),
+    Case(
         "debug_modes",
         "nobody knows what anomaly detection costs without an audit",
         switched(detect_anomaly=True),

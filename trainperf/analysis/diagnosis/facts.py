@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainperf.analysis.roofline.roofline import Roofline
+from trainperf.analysis.summary.lines import BETWEEN
 from trainperf.analysis.summary.schema import (
     CauseFacts,
     HostShare,
@@ -102,6 +103,12 @@ class Facts:
     def owner(self, slot: str) -> LineShare | None:
         """The function that most of a phase or gap was seen in."""
         return next((lines.owner for lines in self.lines if lines.slot == slot), None)
+
+    def owner_of_phase(self, phase: str) -> LineShare | None:
+        """The same of all that a phase was recorded with: a wait may be the loop's own code too."""
+        slots = (phase, BETWEEN) if phase == "data_wait" else (phase,)
+        lines = [each for each in self.lines if each.slot in slots]
+        return max(lines, key=lambda each: each.samples).owner if lines else None
 
     def plain_code(self, slot: str) -> PlainCode | None:
         """What ran in a phase on the host that is no tensor operation."""

@@ -26,6 +26,7 @@ from trainperf.analysis.diagnosis.regions import (
 from trainperf.analysis.diagnosis.workers import loader_workers
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
+from trainperf.analysis.summary.lines import BETWEEN
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
@@ -200,7 +201,7 @@ def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:
 
     With too few samples it is the loader's where there is one.
     """
-    waits = next((lines for lines in facts.lines if lines.slot == "data_wait"), None)
+    waits = next((lines for lines in facts.lines if lines.slot in ("data_wait", BETWEEN)), None)
     loads = None if waits is None else waits.loader_fraction
     if not facts.loop.data_wait_is_bound:
         return loop_s

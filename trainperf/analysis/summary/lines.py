@@ -40,6 +40,9 @@ _OWNED = int(
 )
 """Steps that other rules speak about."""
 
+BETWEEN = "between"
+"""Slot of what a loop does between two steps where that was recorded as data wait."""
+
 _PHASES = {phase.label for phase in PHASES}
 
 Mask = npt.NDArray[np.bool_]
@@ -111,14 +114,23 @@ def _period(numbers: npt.NDArray[np.int64], index: npt.NDArray[np.int64]) -> int
     return 0
 
 
-def phase_lines(lines: SampledLines | None, steady: Collection[int]) -> tuple[PhaseLines, ...]:
-    """Of each phase in steady steps, and of each gap; those with most samples first."""
+def phase_lines(
+    lines: SampledLines | None, steady: Collection[int], *, apart: bool = False
+) -> tuple[PhaseLines, ...]:
+    """Of each phase in steady steps, and of each gap; those with most samples first.
+
+    Args:
+        lines: What was seen.
+        steady: Numbers of the steady steps.
+        apart: Whether data wait is the loop's own code as well: what is in no loader is `BETWEEN`.
+    """
     if lines is None:
         return ()
-    code = _SampledCode(lines)
-    slots = Counter(lines.stacks[sample.stack].slot for sample in lines.samples)
+    code = _SampledCode(lines, apart=apart)
+    slots = Counter(code.slot(lines.stacks[sample.stack]) for sample in lines.samples)
     named = (
-        code.named(slot, steady if slot in _PHASES else None) for slot, _ in slots.most_common()
+        code.named(slot, steady if slot in (*_PHASES, BETWEEN) else None)
+        for slot, _ in slots.most_common()
     )
     return tuple(each for each in named if each is not None)
 
@@ -138,8 +150,8 @@ def before_fit(lines: SampledLines | None) -> dict[str, float]:
 class _SampledCode:
     """What was sampled: stacks of lines, and functions that run the loop itself."""
 
-    def __init__(self, lines: SampledLines) -> None:
-        self._lines = lines
+    def __init__(self, lines: SampledLines, *, apart: bool = False) -> None:
+        self._lines, self._apart = lines, apart
         stacks = [lines.stacks[sample.stack] for sample in lines.samples]
         stacks = [stack for stack in stacks if stack.slot in _PHASES]
         nearly_all = 1 - LIMITS.worth
@@ -158,6 +170,11 @@ class _SampledCode:
             if max(samples.values()) < nearly_all * samples.total()
         }
 
+    def slot(self, stack: SampledStack) -> str:
+        """The phase or gap of a stack."""
+        own = self._apart and stack.slot == "data_wait" and stack.loads is False
+        return BETWEEN if own else stack.slot
+
     def named(self, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
         """The lines of a slot, in all steps or in some of them; `None` with too few samples."""
         samples = self._samples(slot, steps)
@@ -166,8 +183,9 @@ class _SampledCode:
         if number < FEWEST_SAMPLES or not whole:
             return None
         tops = _summed((frames[-1], weight) for frames, weight in stacks.items() if frames)
-        loads = [stack.loads for stack, _ in samples]
-        loading = float(np.average([*map(bool, loads)], weights=[spent for _, spent in samples]))
+        waits = "data_wait" if slot == BETWEEN else slot
+        loads = [(at.loads, us) for at, us in self._sampled(steps) if at.slot == waits]
+        loading = sum(us for in_loader, us in loads if in_loader) / sum(us for _, us in loads)
         return PhaseLines(
             slot=slot,
             samples=number,
@@ -178,7 +196,7 @@ class _SampledCode:
                 if weight >= LIMITS.worth * whole
             ),
             host=self._plain_code(samples),
-            loader_fraction=None if None in loads else loading,
+            loader_fraction=None if (None in dict(loads)) else loading,
         )
 
     def _plain_code(self, samples: Sequence[WeighedStack]) -> PlainCode | None:
@@ -230,11 +248,14 @@ class _SampledCode:
         return self._owner(excess, len(samples), running | self._around, outermost=True)
 
     def _samples(self, slot: str, steps: Collection[int] | None) -> list[WeighedStack]:
+        return [each for each in self._sampled(steps) if self.slot(each[0]) == slot]
+
+    def _sampled(self, steps: Collection[int] | None) -> list[WeighedStack]:
+        """In some of the steps, or wherever it was."""
         return [
-            (stack, sample.stands_for_us)
+            (self._lines.stacks[sample.stack], sample.stands_for_us)
             for sample in self._lines.samples
-            if (stack := self._lines.stacks[sample.stack]).slot == slot
-            and (steps is None or sample.step in steps)
+            if steps is None or sample.step in steps
         ]
 
     def _time(self, samples: Iterable[WeighedStack]) -> Stacks:

@@ -119,6 +119,16 @@ CHANGES: tuple[Change, ...] = (
         confirm=PHASE,
     ),
     Change(
+        id="write_rarely",
+        of=("python_in_step",),
+        advice="Write less often in {name}",
+        how="gather what is to be written, and add it to the file every 50th step (open(…, 'a')) "
+        "instead of writing all of it anew",
+        realises=0.98,
+        source=_FIFTIETH,
+        confirm=PHASE,
+    ),
+    Change(
         id="one_array",
         of=("python_in_step",),
         advice="Make tensors of one array, not of lists, in {name}",

@@ -253,7 +253,7 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
         ),
         changes=(
             Use(
-                change="one_array" if _makes_tensors(code) else "python_out_of_step",
+                change=_what_helps(code),
                 values={"name": code.line.subject},
             ),
         ),
@@ -269,9 +269,16 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-def _makes_tensors(code: PlainCode) -> bool:
-    """Whether most of it makes tensors of lists, value by value."""
-    return code.names[0].rpartition(".")[2] in ("tensor", "as_tensor")
+_FILES = frozenset({"open", "print", "json", "csv", "pickle", "logging", "io", "zipfile", "gzip"})
+"""Modules and functions that write."""
+
+
+def _what_helps(code: PlainCode) -> str:
+    """By what most of it is: tensors made of lists, value by value; files; or other Python."""
+    name = code.names[0]
+    if name.rpartition(".")[2] in ("tensor", "as_tensor"):
+        return "one_array"
+    return "write_rarely" if name.partition(".")[0] in _FILES else "python_out_of_step"
 
 
 def _crowded_out(account: StepAccount, slot: str, lost_s: float, before: Sequence[Region]) -> float:

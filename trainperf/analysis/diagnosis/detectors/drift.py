@@ -125,7 +125,7 @@ def _drift(facts: Facts) -> Iterator[Cause]:
     drift = facts.long_term.drift
     if drift is None:
         return
-    line, holder, change = facts.owner(drift.phase), _gathers(facts), _changed(drift)
+    line, holder, change = facts.owner_of_phase(drift.phase), _gathers(facts), _changed(drift)
     logger = facts.settings.get("loggers") if drift.phase == "loop" else None
     if holder is not None:
         change = "clear_what_gathers"

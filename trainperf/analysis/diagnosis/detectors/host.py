@@ -16,7 +16,6 @@ from trainperf.analysis.diagnosis.account import (
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.schema import LineShare
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, words
 from trainperf.core.loop_kind import imported_from
@@ -214,7 +213,7 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
             ),
             severity="low" if log else "medium",
         )
-    lines = {place: line for place in places if (line := _seen_in(facts, place)) is not None}
+    lines = {place: line for place in places if (line := facts.owner(place)) is not None}
     # Where a framework has loggers, its callbacks and its own code feed them.
     threads = () if facts.loop.names_callbacks else _writers(account)
     return Cause(
@@ -237,11 +236,6 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
         where=next((line.where for line in lines.values()), ""),
         confidence="high" if lines else "medium",
     )
-
-
-def _seen_in(facts: Facts, place: str) -> LineShare | None:
-    """The function that is there most; of a wait and the loop's own code, samples are together."""
-    return facts.owner(place) or (facts.owner("data_wait") if place == "between" else None)
 
 
 def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:

@@ -99,7 +99,7 @@ def _works_more(point: SyncPoint, facts: Facts) -> str:
 def _line(point: SyncPoint, facts: Facts) -> LineShare | None:
     """The function in which a rank is late; the samples are of rank 0."""
     causes = [late.cause for late in point.late if late.rank == 0]
-    return facts.owner(causes[0]) if causes and causes[0] else None
+    return facts.owner_of_phase(causes[0]) if causes and causes[0] else None
 
 
 def _waits(account: StepAccount, lost_s: float) -> dict[str, float]:
