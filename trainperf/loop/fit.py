@@ -65,7 +65,10 @@ R = TypeVar("R")
 PATIENCE = 64
 """Batches without an optimizer step from which on a batch is taken to be a step."""
 
-_OF_TRAINING = ("optimizer_fused", "optimizer_foreach", "grad_scaler", "gradient_bytes")
+_OF_TRAINING = (
+    *("optimizer_fused", "optimizer_foreach", "optimizer_device"),
+    *("grad_scaler", "gradient_bytes"),
+)
 """Settings that an inference loop has not."""
 
 

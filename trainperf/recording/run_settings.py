@@ -9,6 +9,7 @@ they do not.  `None` is *not known*, or *has no such thing*.
 | `optimizers` | class names |
 | `optimizer_fused` | `True` or `False`; `None` for an optimizer that has no fused kernel |
 | `optimizer_foreach` | `True`, `False`, or `auto`: torch decides, and takes it on an accelerator |
+| `optimizer_device` | where the weights are that it updates: `cpu` beside a device is offloaded |
 | `grad_scaler` | class name of an enabled one |
 | `schedulers` | class names |
 | `wrapper` | class of the parallel wrapper: `DistributedDataParallel`, `DataParallel`, … |
@@ -34,6 +35,7 @@ they do not.  `None` is *not known*, or *has no such thing*.
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -87,8 +89,13 @@ def _optimizers(optimizers: Sequence[Optimizer]) -> dict[str, Scalar]:
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     return {
         "optimizer_fused": together(_option(group, "fused", False) for group in groups),
+        "optimizer_device": together(p.device.type for group in groups for p in _tensors(group)),
         "optimizer_foreach": together(_option(group, "foreach", "auto") for group in groups),
     }
+
+
+def _tensors(group: dict[str, Any]) -> list[torch.Tensor]:
+    return [each for each in group["params"] if isinstance(each, torch.Tensor)]
 
 
 def _option(group: dict[str, object], option: str, default: Scalar) -> Scalar:

@@ -482,7 +482,23 @@ SMALL_FIELDS = Batch(getitem=8, collate=4, tensors=64, size=64 << 10)
 LARGE = {"tensors": 3, "size": 20_000_000}
 PAGEABLE, PINNED = {"pin_memory": False}, {"pin_memory": True}
 
+
+def updating(where: str, ms: float = 20.0) -> Seen:
+    """Steps of 100 ms beside a device, with an update of weights that are there."""
+    account = step(forward=100 - ms, optimizer=ms, device=on_gpu())
+    return seen(account, settings={"optimizer_device": where})
+
+
 COPIES = (
+    Case(
+        "offloaded_update",
+        "20 of 100 ms on the host, beside a device",
+        updating("cpu"),
+        0.020,
+        "update_on_device",
+        (updating("cuda"), updating("cpu", 1.0)),
+        words=("20 % of the step updates weights on the CPU",),
+    ),
     Case(
         "many_small_tensors",
         "forty of 500 bytes take 10 of 50 ms",

@@ -50,6 +50,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "needless:unheld_gradients",
             "needless:sparse_gradients",
             "operators:attention",
+            "transfer:offloaded_update",
             "operators:optimizer_not_fused",
             "precision:autocast_casts",
             "operators:layout_copies",

@@ -188,6 +188,22 @@ CHANGES: tuple[Change, ...] = (
         how="nothing is copied on a CPU: look at the batch-transfer hooks of the module",
         confirm=PHASE,
     ),
+    Change(
+        id="update_on_device",
+        of=("offloaded_update",),
+        advice="Keep the optimizer on the device",
+        how="no offload of optimizer or parameters, as far as memory allows; recompute activations "
+        "or shard over more ranks first",
+        how_in={
+            HF: "in the DeepSpeed or FSDP configuration no offload_optimizer, offload_param or "
+            "offload_params, as far as memory allows"
+        },
+        effort="hours",
+        realises=None,
+        source="what an update on the device takes is not known before",
+        confirm=PHASE,
+        costs="memory of the device for the optimizer's state",
+    ),
     # -- padding
     Change(
         id="pack_more",

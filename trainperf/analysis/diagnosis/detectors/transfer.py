@@ -1,6 +1,6 @@
 """Detectors of the transfer: copies to the device, and their number."""
 
-from trainperf.analysis.diagnosis.account import Claim, StepAccount
+from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_slots
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s, of_loader, parts
 from trainperf.analysis.diagnosis.facts import Facts
@@ -118,4 +118,25 @@ def transfer(account: StepAccount, facts: Facts) -> Cause | None:
         ),
         changes=(Use(change="hooks_of_transfer" if account.device is None else to_device),),
         claim=claim,
+    )
+
+
+@worth()
+def offloaded_update(account: StepAccount, facts: Facts) -> Cause | None:
+    """The optimizer's weights are on the host: gradients go there, and weights come back.
+
+    The device waits for it, and launching less work does not help.
+
+    Wrong where: the memory that this saves is what the training fits into the device with.
+    To confirm: `trainperf prove` with the optimizer on the device.
+    """
+    if account.device is None or facts.settings.get("optimizer_device") != "cpu":
+        return None
+    spent_s = account.spent("optimizer")
+    return Cause(
+        id="offloaded_update",
+        title=f"{share(account.share(spent_s))} of the step updates weights on the CPU",
+        evidence=(f"{duration(spent_s)} per step; the optimizer's weights are on the CPU",),
+        changes=(Use(change="update_on_device"),),
+        claim=of_slots(account, "optimizer"),
     )
