@@ -15,7 +15,7 @@ from trainperf.analysis.summary.run_folds import RunFolds
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import read_documents
 from trainperf.core.findings import LIMITS
-from trainperf.core.paths import AnyPath
+from trainperf.core.paths import AnyPath, storage_errors
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.window import RunWindow
 from trainperf.traces.capture_files import read_all
@@ -70,6 +70,7 @@ class LiveRun:
         self._path = Run.open(path).path
         self._most_bytes = most_bytes
 
+    @storage_errors()
     def look(self, now_s: float) -> LiveLook:
         """Read the run as it is by now, and sum up.
 

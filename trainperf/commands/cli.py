@@ -77,8 +77,7 @@ def dispatch(package: str, names: Sequence[str]) -> int:
     """Parse the process's arguments, run the subcommand, and return the exit code."""
     code = 0
     try:
-        with storage_errors():
-            result = _result(package, names, sys.argv[1:] or ["--help"])
+        result = _result(package, names, sys.argv[1:] or ["--help"])
         code = result.code
         sys.stdout.write(encodable(result.text, sys.stdout))
         sys.stdout.flush()
@@ -98,6 +97,7 @@ def dispatch(package: str, names: Sequence[str]) -> int:
     return code
 
 
+@storage_errors()
 def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> CommandResult:
     # Help and errors list all commands; nothing else needs more than the one that runs.
     commands = load(package, arguments[:1] if arguments[0] in names else names)

@@ -136,6 +136,7 @@ def discard_empty(run: Path) -> None:
             shutil.rmtree(run.parent)
 
 
+@storage_errors()
 def upload(run: Path, url: AnyPath, sent: dict[str, tuple[int, int]], rank: int | None) -> None:
     """Upload all of a run directory that is new; what has arrived is not uploaded again.
 
@@ -149,17 +150,16 @@ def upload(run: Path, url: AnyPath, sent: dict[str, tuple[int, int]], rank: int 
         OSError: A file cannot be read, or storage not be reached: the next time does the rest.
     """
     files = {file.relative_to(run).as_posix(): file for file in _files(run, rank)}
-    with storage_errors():
-        for below in sorted(files, key=lambda below: ("/" in below, below)):  # traces last
-            status = files[below].stat()
-            stamp = status.st_size, status.st_mtime_ns
-            if sent.get(below) != stamp:
-                copy_file(files[below], url / below)
-                sent[below] = stamp
-        # Lines that were packed: a reader that finds both takes that.
-        for below in [name for name in sent if name.endswith(".jsonl") and name not in files]:
-            (url / below).unlink(missing_ok=True)
-            del sent[below]
+    for below in sorted(files, key=lambda below: ("/" in below, below)):  # traces last
+        status = files[below].stat()
+        stamp = status.st_size, status.st_mtime_ns
+        if sent.get(below) != stamp:
+            copy_file(files[below], url / below)
+            sent[below] = stamp
+    # Lines that were packed: a reader that finds both takes that.
+    for below in [name for name in sent if name.endswith(".jsonl") and name not in files]:
+        (url / below).unlink(missing_ok=True)
+        del sent[below]
 
 
 def _files(run: Path, rank: int | None) -> Iterator[Path]:

@@ -199,9 +199,7 @@ class Fit:
             rank = dist.get_rank() if several else 0
             objects.world_size = dist.get_world_size() if several else 1
         self._ranks = objects.world_size
-        chosen: str | AnyPath | None = facts.base
-        if chosen:
-            chosen = directory() or self.launch.dirpath or chosen
+        chosen = facts.base and (directory() or self.launch.dirpath or facts.base)
         base = written(str(chosen) if chosen else None, path_of)
         address = shared_run_directory(base, rank, objects.world_size)
         self.run = written(address, spool.local)

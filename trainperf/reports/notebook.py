@@ -91,6 +91,5 @@ def compare(before: Place | Sequence[Place], after: Place | Sequence[Place]) -> 
 
 
 def _repeats(side: Place | Sequence[Place]) -> list[Run]:
-    if isinstance(side, Sequence) and not isinstance(side, str):
-        return [Run.open(path_of(run)) for run in side]
-    return [Run.open(path_of(side))]
+    runs = [side] if isinstance(side, str) or not isinstance(side, Sequence) else side
+    return [Run.open(path_of(run)) for run in runs]

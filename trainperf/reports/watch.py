@@ -13,7 +13,6 @@ from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.formatting.wrap import words_of
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.paths import storage_errors
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.reports.layout.text import flow
 from trainperf.reports.run.machine import machine_line
@@ -84,8 +83,7 @@ def watch(
         while True:
             begun_ns, shown.problem = monotonic_ns(), ""
             try:
-                with storage_errors():
-                    shown.look = run.look(clock())
+                shown.look = run.look(clock())
             except (OSError, TrainPerfError) as error:
                 shown.problem = str(error)
             took_s = (monotonic_ns() - begun_ns) / 1e9

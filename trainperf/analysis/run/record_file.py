@@ -117,8 +117,8 @@ def _decoded(file: RecordFile, at_once: int) -> Iterator[Content]:
 
 
 def _unpacked(file: RecordFile, part: AnyPath) -> Iterator[Content]:
-    known = file.packed.get(part)
-    left = known.last - known.first + 1 if known else 1
+    header = file.packed.get(part)
+    left = header.last - header.first + 1 if header else 1
     with part.open("rb") as packed:
         try:
             for content in packed_contents(packed, file.first, file.last):
