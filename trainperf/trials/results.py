@@ -37,7 +37,7 @@ class EarlierAttempt:
 
 
 @dataclass(slots=True)
-class Side:
+class BlockTimes:
     """Blocks of steps in a row with a change, or without it."""
 
     ns: list[float] = field(default_factory=list)
@@ -54,8 +54,8 @@ class Side:
 class Blocks:
     """Blocks that took turns."""
 
-    off: Side = field(default_factory=Side)
-    on: Side = field(default_factory=Side)
+    off: BlockTimes = field(default_factory=BlockTimes)
+    on: BlockTimes = field(default_factory=BlockTimes)
     graphs: int = 0
     """That torch.compile built in them."""
 
