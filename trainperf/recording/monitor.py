@@ -6,6 +6,7 @@ device's queue, and the group is written once the fence has been reached, which 
 """
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,6 @@ from trainperf.recording.guard import Guard
 from trainperf.recording.live_readings import OwnFacts, OwnMeters, switched_off, taken
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.sampling import Sampling
 from trainperf.recording.schedule import CostLimit, FlushSchedule, comes_true
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.timeline import calibrate
@@ -144,7 +144,14 @@ class Monitor:
             type(sink).readings is not Sink.readings for sink in parts.sinks
         )
         self._flush_schedule = FlushSchedule(parts.log_every)
-        self._sampling = Sampling(guard, self._clock, probes)
+        self._samples = [
+            (
+                CostLimit(probe.share, probe.least_ns, probe.interrupted),
+                guard.wrap(probe.name, probe.sample),
+            )
+            for probe in probes
+            if overriding([probe], "sample")
+        ]
         self._hear: Callable[[Batch, object], None] = guard.each(overriding(probes, "micro_batch"))
         self._resolve: Callable[[Sequence[Draft]], None] = guard.each(overriding(probes, "resolve"))
         closers = overriding(probes, "close")
@@ -169,12 +176,21 @@ class Monitor:
         if complete:
             draft.complete = True
             if begun >= self._sample_ns:
-                self._sample_ns = self._sampling.after(draft, begun)
+                self._sample(draft, begun)
             crowded = self._device is not None and self._device.crowded
             if crowded or self._flush_schedule.due(len(recorder.closed), begun):
                 self._flush()
         facts = draft.facts
         facts["overhead_ns"] = (facts["overhead_ns"] or 0) + self._clock() - begun
+
+    def _sample(self, draft: Draft, now: int) -> None:
+        """Take the samples that are due after this step, each as often as its own cost allows."""
+        for limit, sample in self._samples:
+            if now >= limit.next_ns:
+                begun = self._clock()
+                sample(draft)
+                limit.done(now, self._clock() - begun)  # from now: they come due together
+        self._sample_ns = min([limit.next_ns for limit, _ in self._samples], default=sys.maxsize)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
@@ -198,7 +214,8 @@ class Monitor:
         self.under_way.discard(self)
         last = [draft for draft in (*self.recorder.closed, self.recorder.draft) if draft][-1:]
         for draft in last:  # the last step is always sampled
-            self._sampling.last(draft)
+            for _, sample in self._samples:
+                sample(draft)
         self._seal_group()
         self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
         fit_ns = self.recorder.end()

@@ -54,31 +54,19 @@ def test_the_stall_is_what_the_device_lost() -> None:
     assert fit.facts("data_stall_ns")[1:] == [5 * MS] * 9
 
 
-def test_a_drained_device_stalls_as_long_as_the_host_waits() -> None:
-    """Nothing is queued: all of the wait is stall."""
+@pytest.mark.parametrize(("group", "stalls"), [(1, [3, 1, 4]), (3, [8])])
+def test_a_drained_device_stalls_as_long_as_the_host_waits(group: int, stalls: list[int]) -> None:
+    """Nothing is queued: all of the wait is stall; those of a group's micro-batches add up."""
     fit = DeviceFit()
-    for wait in (3, 1, 4):
+    for number, wait in enumerate((3, 1, 4), start=1):
         fit.fetch(wait)
         fit.compute(1, 0.5)
         fit.clock.advance(ms=10)
-        fit.end_step()
-    fit.finish()
-
-    assert fit.facts("data_stall_ns") == [3 * MS, 1 * MS, 4 * MS]
-
-
-def test_stalls_of_a_group_add_up() -> None:
-    """Three micro-batches, three fetches, one step."""
-    fit = DeviceFit()
-    for micro in range(3):
-        fit.fetch(2)
-        fit.compute(1, 0.5)
-        fit.clock.advance(ms=10)
-        fit.end_step(complete=micro == 2)
+        fit.end_step(complete=number % group == 0)
     records = fit.finish()
 
-    assert [record.micro_batches for record in records] == [3]
-    assert fit.facts("data_stall_ns") == [6 * MS]
+    assert [record.micro_batches for record in records] == [group] * len(stalls)
+    assert fit.facts("data_stall_ns") == [stall * MS for stall in stalls]
 
 
 def test_a_copy_takes_the_devices_time_not_the_hosts() -> None:
@@ -116,29 +104,25 @@ def test_the_tail_begins_with_the_last_gradient() -> None:
     assert fit.facts("tail_ns") == [2 * MS, None]
 
 
-def test_a_host_that_is_waited_for_leads_by_nothing() -> None:
-    """Every launch finds the device idle: all steps are host-bound."""
+@pytest.mark.parametrize(
+    ("host_ms", "device_ms", "host_bound"),
+    [
+        pytest.param(5, 1, 1.0, id="every launch finds the device idle"),
+        pytest.param(1, 5, 0.0, id="marks pile up in the queue"),
+    ],
+)
+def test_a_host_that_runs_ahead_is_not_what_bounds(
+    host_ms: float, device_ms: float, host_bound: float
+) -> None:
+    """One that is waited for leads by nothing."""
     fit = DeviceFit()
     for _ in range(40):
-        fit.step(host_ms=5, device_ms=1)
+        fit.step(host_ms=host_ms, device_ms=device_ms)
     fit.finish()
 
-    assert set(fit.facts("lead_forward")) == {0}
-    assert set(fit.facts("lead_backward")) == {0}
-    assert host_bound_fraction(fit) == 1.0
-
-
-def test_a_host_that_runs_ahead_is_not_what_bounds() -> None:
-    """Marks pile up in the queue: the device is the slower one."""
-    fit = DeviceFit()
-    for _ in range(40):
-        fit.step(host_ms=1, device_ms=5)
-    fit.finish()
-
-    leads = fit.facts("lead_backward")
-    assert leads[20] is not None
-    assert leads[20] > 10
-    assert host_bound_fraction(fit) == 0.0
+    leads = [lead or 0 for lead in fit.facts("lead_forward") + fit.facts("lead_backward")]
+    assert (max(leads) > 10) if host_bound == 0.0 else set(leads) == {0}
+    assert host_bound_fraction(fit) == host_bound
 
 
 def test_one_mark_ahead_is_still_host_bound() -> None:

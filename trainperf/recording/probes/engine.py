@@ -53,8 +53,5 @@ class EngineProbe(Probe):
 
 def _scale(optimizer: object) -> float | None:
     """The scale, where the wrapper keeps it as a number: a tensor would have to be waited for."""
-    for name in ("cur_scale", "loss_scale"):
-        scale = getattr(optimizer, name, None)
-        if isinstance(scale, int | float):
-            return float(scale)
-    return None
+    scale = getattr(optimizer, "cur_scale", None) or getattr(optimizer, "loss_scale", None)
+    return float(scale) if isinstance(scale, int | float) else None
