@@ -230,9 +230,8 @@ def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], FrameType | None]:
     users: FrameType | None = None
     innermost = True
     for owner, frame in frames():
-        if owner == "checkpoint" or (innermost and owner == "update"):
-            owners.add(owner)
-        if owner == "logging" and users is None:
+        outside = owner == "logging" and users is None
+        if owner == "checkpoint" or outside or (innermost and owner == "update"):
             owners.add(owner)
         innermost = innermost and owner not in ("user", "framework", "logging")
         # Lightning keeps what it logs in a metric of its own, made with torchmetrics.

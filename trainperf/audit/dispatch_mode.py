@@ -196,12 +196,12 @@ _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "
 
 def _precision(touched: Sequence[torch.Tensor], work: OperatorWork, name: str) -> str:
     """The first floating-point operand decides; TF32 is what torch makes of fp32 if allowed."""
-    for tensor in touched:
-        if tensor.is_floating_point():
-            plain = dtype_name(tensor.dtype)
-            short = plain == "fp32" and tensor.is_cuda and work.kind == "matmul"
-            return "tf32" if short and _allows_tf32("conv" in name) else plain
-    return dtype_name(touched[0].dtype) if touched else "none"
+    floating = next((tensor for tensor in touched if tensor.is_floating_point()), None)
+    if floating is None:
+        return dtype_name(touched[0].dtype) if touched else "none"
+    plain = dtype_name(floating.dtype)
+    short = plain == "fp32" and floating.is_cuda and work.kind == "matmul"
+    return "tf32" if short and _allows_tf32("conv" in name) else plain
 
 
 def _allows_tf32(convolves: bool) -> bool:  # noqa: FBT001 one caller

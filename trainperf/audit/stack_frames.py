@@ -60,11 +60,9 @@ def frames() -> Iterator[tuple[Owner, FrameType]]:
 
 def in_closure() -> bool:
     """Whether the optimizer has called back, and what runs is the step that it asks for."""
-    for owner_, frame in frames():
-        if owner_ == "update":
-            return False
-        if frame.f_code.co_filename.endswith(_CLOSURE):
-            return True
+    for whose, frame in frames():
+        if whose == "update" or frame.f_code.co_filename.endswith(_CLOSURE):
+            return whose != "update"
     return False
 
 
