@@ -43,7 +43,6 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     def __init__(self, where: Attribution, allocations: Allocations, shield: Shield) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls: list[Call] = []
-        self.views = 0
         self._where = where
         self._allocations = allocations
         self._kinds: dict[tuple[object, ...], CallKind] = {}
@@ -123,7 +122,6 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         fresh = [tensor for tensor, key in of_results if key not in storages[: len(given)]]
         self._allocations.observe(part, site, fresh)
         if not like.places:
-            self.views += 1
             self._constants.allocated(func, out)
             return
         if part in ("forward", "recompute"):

@@ -105,8 +105,6 @@ class Audit:
             device_name=device_name(torch.device(place)),
             cache_bytes=cache,
             operators=rows_of(calls, device, cache, self._where.unheld()),
-            views=self._mode.views,
             uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,
-            software={"torch": str(torch.__version__), "python": sys.version.split()[0]},
         )
