@@ -43,8 +43,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     def __init__(self, where: Attribution, allocations: Allocations, shield: Shield) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls: list[Call] = []
-        self._where = where
-        self._allocations = allocations
+        self._where, self._allocations = where, allocations
         self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""
         self._constants = Constants()

@@ -59,8 +59,7 @@ class Audit:
         self._mode = AuditMode(self._where, self.allocations, shield)
         self._model = model
         self._entered = ExitStack()
-        self._start_ns = 0
-        self._wall_ns = 0
+        self._start_ns = self._wall_ns = 0
 
     def __enter__(self) -> Self:
         self._start_ns = monotonic_ns()
