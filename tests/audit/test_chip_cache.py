@@ -48,7 +48,6 @@ def audit(*uses: OperatorUse, device: str = "cpu", name: str | None = None) -> S
         device_name=name or CPU,
         cache_bytes=None,
         operators=uses,
-        views=0,
         audited_s=1.0,
     )
 

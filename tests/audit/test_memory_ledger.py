@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from trainperf.audit import Audit
 from trainperf.audit.memory_ledger import memory_ledger
+from trainperf.core.artifacts.memory import MemoryLedger
 
 
 ROWS, WIDTH = 64, 128
@@ -48,6 +49,12 @@ def stepping(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad()
     model(torch.ones(ROWS, WIDTH)).square().mean().backward()
     optimizer.step()
+
+
+def stepped(model: nn.Module, kind: type[torch.optim.Optimizer] = torch.optim.SGD) -> MemoryLedger:
+    """The ledger of one step of a model."""
+    optimizer = kind(model.parameters(), 0.1)  # type: ignore[call-arg]  # both take a rate
+    return memory_ledger(model, optimizer, step=lambda: stepping(model, optimizer))
 
 
 def test_what_is_there_without_a_step_is_counted_from_the_tensors() -> None:
@@ -124,9 +131,8 @@ def test_activations_are_what_autograd_saved_and_the_loss() -> None:
     loss, which the step makes itself.
     """
     model = Blocks()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
-    ledger = memory_ledger(model, optimizer, step=lambda: stepping(model, optimizer))
+    ledger = stepped(model)
 
     assert ledger.activations_bytes is not None
     assert saved_by_autograd(model) == 9 * WIDE
@@ -135,10 +141,7 @@ def test_activations_are_what_autograd_saved_and_the_loss() -> None:
 
 def test_activations_are_told_by_module() -> None:
     """Each layer returns one; the rows are made outside of all modules."""
-    model = Blocks()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-
-    ledger = memory_ledger(model, optimizer, step=lambda: stepping(model, optimizer))
+    ledger = stepped(Blocks())
     sizes = {one.module: one.size_bytes for one in ledger.activations}
 
     assert sizes["Blocks.blocks.0.0"] == WIDE
@@ -148,14 +151,10 @@ def test_activations_are_told_by_module() -> None:
 
 def test_what_is_recomputed_is_no_activation() -> None:
     """Only what each block is given is kept."""
-    kept, recomputed = Blocks(), Blocks(recompute=True)
-    ledgers = []
-    for model in (kept, recomputed):
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        ledgers.append(memory_ledger(model, optimizer, step=lambda: stepping(model, optimizer)))  # noqa: B023 called at once
-    sizes = {one.module: one.size_bytes for one in ledgers[1].activations}
+    kept, recomputed = stepped(Blocks()), stepped(Blocks(recompute=True))
+    sizes = {one.module: one.size_bytes for one in recomputed.activations}
 
-    assert (ledgers[1].activations_bytes or 0) < 0.6 * (ledgers[0].activations_bytes or 0)
+    assert (recomputed.activations_bytes or 0) < 0.6 * (kept.activations_bytes or 0)
     assert "Blocks.blocks.0.1" not in sizes
     assert sizes["Blocks.blocks.0.2"] == WIDE
 

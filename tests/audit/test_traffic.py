@@ -66,7 +66,7 @@ def test_the_scores_of_attention_have_60_flops_per_byte_and_all_of_eager_attenti
 
 
 def test_views_and_allocations_move_nothing() -> None:
-    """Nor do they appear as operators; how many there were is known."""
+    """Nor do they appear as operators."""
     audit = audit_step(
         lambda: (
             torch.empty(8, 4).t().reshape(2, 16)[:, 3:].unsqueeze(0).detach() is not None
@@ -75,7 +75,6 @@ def test_views_and_allocations_move_nothing() -> None:
     )
 
     assert [use.name for use in audit.operators] == ["aten.clone.default", "aten.ones.default"]
-    assert audit.views >= 6
 
 
 ONE, OTHER = torch.ones(10), torch.ones(10)

@@ -51,7 +51,6 @@ def write_run(
             device_name=CARD,
             cache_bytes=40 << 20,
             operators=operators,
-            views=0,
             audited_s=1.0,
         )
         write_document(audit, run)

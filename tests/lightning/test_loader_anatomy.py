@@ -55,7 +55,7 @@ def test_the_fit_writes_what_a_batch_costs(tmp_path: Path) -> None:
     found, ran = anatomy_in(run), read(run)
     assert found is not None
     assert found.collate.mean_s == pytest.approx(nap.mean_s, rel=0.1)
-    assert ran.gap_ns(Gap.STARTUP) > found.took_s * 1e9
+    assert ran.gap_ns(Gap.STARTUP) > found.start_s * 1e9
     assert len(ran.steps) == 10
 
 

@@ -35,7 +35,7 @@ def test_a_loop_writes_what_a_batch_costs(tmp_path: Path) -> None:
     assert found is not None
     assert found.getitem.mean_s == pytest.approx(4 * nap.mean_s, rel=0.1)
     assert steps == len(written(monitor).steps) == 10
-    assert sum(written(monitor).gap_s("startup")) > found.took_s
+    assert sum(written(monitor).gap_s("startup")) > found.start_s
 
 
 def test_a_loop_that_did_not_ask_is_not_looked_into(tmp_path: Path) -> None:

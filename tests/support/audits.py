@@ -98,7 +98,6 @@ def evidence_of(
         device_name=named,
         cache_bytes=None,
         operators=(SMALL, *uses),
-        views=0,
         audited_s=1.0,
     )
     write_document(audit, run)

@@ -27,7 +27,6 @@ class Batch:
             batches=31,
             workers=self.workers,
             kind="map",
-            dataset="Images",
             samples=self.samples,
             tensors=self.tensors,
             batch_bytes=self.size,

@@ -64,7 +64,6 @@ def make_audit(*uses: OperatorUse, device: str = "cpu", step: int | None = None)
         device_name="planted",
         cache_bytes=None,
         operators=uses,
-        views=0,
         audited_s=1.0,
     )
 

@@ -226,24 +226,6 @@ class Host(Accelerator):
         """Never."""
         return False
 
-    def memory_stats(self) -> Mapping[str, int]:
-        """None."""
-        return {}
-
-    def forget_peak(self) -> None:
-        """There is none."""
-
-    def empty_cache(self) -> None:
-        """There is none."""
-
-    def memory_bytes(self) -> tuple[int, int] | None:
-        """The host's is told elsewhere."""
-        return None
-
-    def total_bytes(self) -> int | None:
-        """The host's is told elsewhere."""
-        return None
-
     def random_state(self) -> torch.Tensor:
         """Of torch's own generator."""
         return torch.get_rng_state()
@@ -251,6 +233,9 @@ class Host(Accelerator):
     def set_random_state(self, state: torch.Tensor) -> None:
         """Put it back."""
         torch.set_rng_state(state)
+
+    def _ask(self, name: str, *given: object) -> None:
+        """What it has of memory is told elsewhere, and nothing is kept."""
 
 
 def built_in() -> torch.device | None:

@@ -72,8 +72,7 @@ class Attribution:
         shield: Shield,
         updated: Callable[[Optimizer], None],
     ) -> None:
-        self._root = root
-        self._shield = shield
+        self._root, self._shield, self._updated_too = root, shield, updated
         self._names: dict[int, tuple[str, nn.Module]] = {}
         """By identity: a metric of torchmetrics is a module whose hash changes with its state."""
         self._models: Counter[str] = Counter()
@@ -84,7 +83,6 @@ class Attribution:
         """Modules, by identity, that are given what needs a gradient."""
         self._held: set[int] = set()
         """Weights, by identity, of the optimizers that stepped."""
-        self._updated_too = updated
         self._updating = 0
         self._sites: dict[int, Site] = {}
         """Sequence number of a graph node to the call that made it."""
@@ -177,10 +175,7 @@ class Attribution:
             if not tensor.requires_grad or isinstance(tensor, nn.Parameter):
                 continue
             node = -1 if tensor.grad_fn is None else tensor.grad_fn._sequence_nr()  # noqa: SLF001 no public name
-            for module, since in reversed(self._running):
-                if since <= node:
-                    break
-                self._fed.add(id(module))
+            self._fed |= {id(module) for module, since in self._running if since > node}
 
     def unheld(self) -> tuple[str, ...]:
         """Paths of modules with gradients for nothing, the outer ones first.
@@ -232,14 +227,14 @@ def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], FrameType | None]:
     users: FrameType | None = None
     innermost = True
     for owner, frame in frames():
-        if owner == "checkpoint" or (innermost and owner in ("backward", "update")):
-            owners.add(owner)
-        if owner == "logging" and users is None:
+        outside = owner == "logging" and users is None
+        own = innermost and owner in ("backward", "update")
+        if owner == "checkpoint" or outside or own:
             owners.add(owner)
         innermost = innermost and owner not in ("user", "framework", "logging")
         # Lightning keeps what it logs in a metric of its own, made with torchmetrics.
-        own = owner == "user" and not ("logging" in owners and is_torchmetrics(frame))
-        if own and users is None:
+        theirs = owner == "user" and not ("logging" in owners and is_torchmetrics(frame))
+        if theirs and users is None:
             users = frame
         if users is not None and not beyond_user:
             break

@@ -43,9 +43,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     def __init__(self, where: Attribution, allocations: Allocations, shield: Shield) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls: list[Call] = []
-        self.views = 0
-        self._where = where
-        self._allocations = allocations
+        self._where, self._allocations = where, allocations
         self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""
         self._constants = Constants()
@@ -123,7 +121,6 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         fresh = [tensor for tensor, key in of_results if key not in storages[: len(given)]]
         self._allocations.observe(part, site, fresh)
         if not like.places:
-            self.views += 1
             self._constants.allocated(func, out)
             return
         if part in ("forward", "recompute"):
@@ -196,12 +193,12 @@ _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "
 
 def _precision(touched: Sequence[torch.Tensor], work: OperatorWork, name: str) -> str:
     """The first floating-point operand decides; TF32 is what torch makes of fp32 if allowed."""
-    for tensor in touched:
-        if tensor.is_floating_point():
-            plain = dtype_name(tensor.dtype)
-            short = plain == "fp32" and tensor.is_cuda and work.kind == "matmul"
-            return "tf32" if short and _allows_tf32("conv" in name) else plain
-    return dtype_name(touched[0].dtype) if touched else "none"
+    floating = next((tensor for tensor in touched if tensor.is_floating_point()), None)
+    if floating is None:
+        return dtype_name(touched[0].dtype) if touched else "none"
+    plain = dtype_name(floating.dtype)
+    short = plain == "fp32" and floating.is_cuda and work.kind == "matmul"
+    return "tf32" if short and _allows_tf32("conv" in name) else plain
 
 
 def _allows_tf32(convolves: bool) -> bool:  # noqa: FBT001 one caller

@@ -73,21 +73,16 @@ def graph_size(output: object) -> GraphSize | None:
     waiting = [tensor.grad_fn for tensor in tensors(output) if tensor.grad_fn is not None]
     if not waiting:
         return None
-    nodes, kept, parameters = set(waiting), dict[int, int](), set[int]()
-    computing = 0
+    nodes = set(waiting)
     while waiting and len(nodes) < MOST_NODES:
-        node = waiting.pop()
-        leaf = getattr(node, "variable", None)
-        if leaf is None:
-            computing += 1
-            kept |= dict(map(memory_of, _saved(node)))
-        else:
-            parameters.add(memory_of(leaf)[0])
-        further = {next_ for next_, _ in node.next_functions if next_ is not None} - nodes
+        further = {node for node, _ in waiting.pop().next_functions if node is not None} - nodes
         nodes |= further
         waiting += further
+    parameters = [memory_of(node.variable)[0] for node in nodes if hasattr(node, "variable")]
+    computing = [node for node in nodes if not hasattr(node, "variable")]
+    kept = dict(memory_of(tensor) for node in computing for tensor in _saved(node))
     size = sum(amount for storage, amount in kept.items() if storage not in parameters)
-    return GraphSize(nodes=computing, kept_bytes=size)
+    return GraphSize(nodes=len(computing), kept_bytes=size)
 
 
 def _saved(node: object) -> Iterator[Tensor]:

@@ -32,7 +32,7 @@ def out_of_memory(error: BaseException | None) -> OutOfMemory | None:
     """The allocation that failed; `None` if *error* is about something else."""
     if error is None or not _ran_out(error):
         return None
-    message = str(error)
+    message, accelerator = str(error), accelerator_in_use()
     requested = _REQUESTED.search(message)
     steps = list(walk_tb(error.__traceback__))[::-1]  # the innermost frame first
     return OutOfMemory(
@@ -40,7 +40,8 @@ def out_of_memory(error: BaseException | None) -> OutOfMemory | None:
         workspace=_WORKSPACE.search(message) is not None,
         requested_bytes=requested
         and round(float(requested[1]) * (1 << _UNITS[requested[2].lower()])),
-        allocated_bytes=_allocated(),
+        # Most that was on the current device; where nothing ever was there is none.
+        allocated_bytes=None if accelerator is None else accelerator.peak_bytes() or None,
         where=next(
             (place(f.f_code.co_filename, n) for f, n in steps if owner(f.f_code) == "user"), ""
         ),
@@ -64,9 +65,3 @@ def _during(steps: list[tuple[FrameType, int]]) -> During:
         if isinstance(instance, nn.Module) and frame.f_code.co_name != "backward":
             return "forward"
     return "elsewhere"
-
-
-def _allocated() -> int | None:
-    """Most that was allocated on the current device; `None` where nothing ever was."""
-    accelerator = accelerator_in_use()
-    return None if accelerator is None else accelerator.peak_bytes() or None

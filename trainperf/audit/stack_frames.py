@@ -62,11 +62,9 @@ def frames() -> Iterator[tuple[Owner, FrameType]]:
 
 def in_closure() -> bool:
     """Whether the optimizer has called back, and what runs is the step that it asks for."""
-    for owner_, frame in frames():
-        if owner_ == "update":
-            return False
-        if frame.f_code.co_filename.endswith(_CLOSURE):
-            return True
+    for whose, frame in frames():
+        if whose == "update" or frame.f_code.co_filename.endswith(_CLOSURE):
+            return whose != "update"
     return False
 
 
@@ -176,10 +174,9 @@ def getitem_line(dataset: object) -> str | None:
     """Of the dataset's own class; of the one inside where torch only wraps it."""
     methods = ("__iter__",) if isinstance(dataset, IterableDataset) else _GETITEM
     while dataset is not None:
-        for method in methods:
-            line = definition_line(getattr(type(dataset), method, None))
-            if line is not None:
-                return line
+        lines = [definition_line(getattr(type(dataset), method, None)) for method in methods]
+        if any(lines):
+            return next(filter(None, lines))
         dataset = getattr(dataset, "dataset", None)
     return None
 
@@ -188,10 +185,9 @@ def definition_line(function: object) -> str | None:
     """`file:line` of a function, or of the `__call__` of an object; `None` for torch's own."""
     while isinstance(function, functools.partial):
         function = function.func
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    if code is None:
-        code = getattr(vars(type(function)).get("__call__"), "__code__", None)
+    methods = getattr(function, "__func__", function), vars(type(function)).get("__call__")
+    codes = (getattr(method, "__code__", None) for method in methods)
+    code = next(filter(None, codes), None)
     if code is None or Path(code.co_filename).is_relative_to(_TORCH):
         return None
     return place(code.co_filename, code.co_firstlineno)

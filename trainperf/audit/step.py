@@ -59,8 +59,7 @@ class Audit:
         self._mode = AuditMode(self._where, self.allocations, shield)
         self._model = model
         self._entered = ExitStack()
-        self._start_ns = 0
-        self._wall_ns = 0
+        self._start_ns = self._wall_ns = 0
 
     def __enter__(self) -> Self:
         self._start_ns = monotonic_ns()
@@ -105,8 +104,6 @@ class Audit:
             device_name=device_name(torch.device(place)),
             cache_bytes=cache,
             operators=rows_of(calls, device, cache, self._where.unheld()),
-            views=self._mode.views,
             uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,
-            software={"torch": str(torch.__version__), "python": sys.version.split()[0]},
         )

@@ -25,17 +25,13 @@ def assert_no_recompile(
     process.
     """
     __tracebackhide__ = True
-    later: list[int] = []
-    done = 0
-    earlier = _metrics()
+    built, earlier = [graphs_built()], _metrics()
     for at, batch in enumerate(batches):
-        before = graphs_built()
-        if at == warmup:
-            earlier = _metrics()
+        earlier = _metrics() if at == warmup else earlier
         step(batch)
-        done += 1
-        if at >= warmup and graphs_built() > before:
-            later.append(at)
+        built.append(graphs_built())
+    done = len(built) - 1
+    later = [at for at in range(warmup, done) if built[at + 1] > built[at]]
     if done <= warmup:
         raise ConfigError(f"warmup={warmup}: there are only {done} batches; pass more of them")
     if not graphs_built():

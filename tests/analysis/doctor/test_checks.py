@@ -525,7 +525,6 @@ def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: 
         batches=20,
         workers=0,
         kind="map",
-        dataset="Fields",
         samples=8.0,
         tensors=400.0,
         batch_bytes=400_000.0,

@@ -33,7 +33,6 @@ def audit(device: str = "NVIDIA H100 80GB HBM3", precision: str = "bf16") -> Ste
         device_name=device,
         cache_bytes=None,
         operators=(product,),
-        views=0,
         audited_s=1.0,
     )
 

@@ -161,7 +161,6 @@ def anatomy(getitem_s: float, collate_s: float, packing_s: float | None = None) 
         batches=10,
         workers=0,
         kind="map",
-        dataset="Rows",
         samples=8,
         tensors=1,
         batch_bytes=128,

@@ -27,7 +27,6 @@ def anatomy() -> LoaderAnatomy:
         batches=20,
         workers=2,
         kind="map",
-        dataset="Texts",
         samples=8.0,
         tensors=2.0,
         batch_bytes=65536.0,

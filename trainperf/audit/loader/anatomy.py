@@ -99,7 +99,6 @@ def _anatomy(loader: "DataLoader[Any]", parcels: list[Parcel], begun_ns: int) ->
         batches=len(typical),
         workers=loader.num_workers,
         kind="iterable" if isinstance(loader.dataset, IterableDataset) else "map",
-        dataset=type(loader.dataset).__qualname__,
         samples=fmean(parcel.samples for parcel in typical),
         tensors=fmean(sum(is_tensor for is_tensor, _ in parcel.batch) for parcel in typical),
         batch_bytes=fmean(sum(size for _, size in parcel.batch) for parcel in typical),

@@ -121,13 +121,10 @@ class StepAudit(Document, frozen=True, kw_only=True):
     """Last-level cache of that device, with the levels before it where they are known."""
     operators: tuple[OperatorUse, ...]
     """In the order of their first call."""
-    views: int
-    """Calls that move nothing: views and allocations."""
     uncounted: tuple[str, ...] = ()
     """Operators whose arithmetic is not known: it counts as none."""
     audited_s: float
     """Host time of the step under audit: many times that of a normal step."""
-    software: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def timed(self) -> bool:

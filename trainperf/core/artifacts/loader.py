@@ -29,8 +29,6 @@ class LoaderAnatomy(Document, frozen=True, kw_only=True):
     """`num_workers` of the loader; 0 makes batches in the training process."""
     kind: Literal["map", "iterable"]
     """Whether samples are asked for by key or come in turn."""
-    dataset: str
-    """Its class."""
     samples: float
     """In a batch."""
     tensors: float
