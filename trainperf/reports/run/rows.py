@@ -148,19 +148,21 @@ def _rates(summary: Summary, *, latency: bool) -> Iterator[str]:
         yield f"padding {fine_share(padding)}"
 
 
+_SAY: dict[str, Callable[[float], str]] = {
+    "s": duration,
+    "B": size,
+    "B/s": rate,
+    "1/s": lambda number: f"{count(number)}/s",
+    "1": "{:.4g}".format,
+}
+
+
 def amount(number: float, unit: str, name: str) -> str:
     """The value of the reading *name* with its unit."""
-    if unit == "s":
-        return duration(number)
-    if unit == "B":
-        return size(number)
-    if unit == "B/s":
-        return rate(number)
-    if unit == "1/s":
-        return f"{count(number)}/s"
     if name.endswith(("_fraction", "_rate")) or name in (readings.MFU, readings.HFU):
         return fine_share(number)
-    return f"{number:.4g}" if unit == "1" else f"{count(number)} {unit}"
+    say = _SAY.get(unit)
+    return say(number) if say else f"{count(number)} {unit}".rstrip()
 
 
 def ledger(summary: Summary) -> list[tuple[str, float]]:
@@ -214,19 +216,14 @@ def excluded(summary: Summary) -> str:
 def ending(summary: Summary) -> str:
     """How the run ended, e.g. `finished` or `ended without saying so (killed?)`."""
     run = summary.run
+    # Who measures a loop of their own closes it; any other is over when its Trainer says so.
+    unclosed = run.state == "interrupted" and run.end_reason == NOT_CLOSED
     names = {
-        "finished": "finished",
-        "interrupted": _unclosed(summary) if run.end_reason == NOT_CLOSED else "interrupted",
         "failed": f"ended by {run.end_reason}",
         "running": "still running",
         "killed": "ended without saying so (killed?)",
     }
-    return plain(names[run.state])
-
-
-def _unclosed(summary: Summary) -> str:
-    """Who measures a loop of their own closes it; any other is over when its Trainer says so."""
-    return summary.run.loop.unclosed
+    return plain(run.loop.unclosed if unclosed else names.get(run.state, run.state))
 
 
 def progress(summary: Summary) -> str:
@@ -263,14 +260,12 @@ def no_trace(summary: Summary) -> str:
 def remarks(summary: Summary) -> list[str]:
     """Notes of the training process that no number shows, e.g. why nothing was captured."""
     read = {traced.first_step: traced for traced in summary.traces if traced.answer}
-    notes = [
-        f"traces: {note}" if key == _TRACES else note
-        for key, note in summary.run.notes.items()
-        if key not in _SHOWN_ELSEWHERE and not (key == _TRACES and read)
-    ]
+    hidden = {*_SHOWN_ELSEWHERE, *([_TRACES] if read else [])}
     latest = list(read.values())[-_MOST_ANSWERS:]
     answers = [f"trace of {steps_of(traced)}: {traced.answer}" for traced in latest]
-    return [plain(note) for note in (*answers, *notes)]
+    notes = {key: note for key, note in summary.run.notes.items() if key not in hidden}
+    told = [f"traces: {note}" if key == _TRACES else note for key, note in notes.items()]
+    return [plain(note) for note in (*answers, *told)]
 
 
 def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
@@ -305,11 +300,13 @@ def _note(summary: Summary, phase: Phase) -> str:
 def _loader(summary: Summary) -> str:
     stalled = summary.value(readings.DATA_STALL_FRACTION)
     workers = summary.run.config.get("num_workers")
-    parts = [summary.run.loop.waits] if summary.run.loop.waits else []
-    parts += [f"num_workers={workers}"] if workers is not None else []
-    parts += ["rank 0 loads for all"] if sends_batches(summary) else []
-    if stalled is not None:
-        parts.append(summary.run.device_kind.idle.format(share=share(stalled)))
+    idle = summary.run.device_kind.idle
+    parts = (
+        summary.run.loop.waits,
+        "" if workers is None else f"num_workers={workers}",
+        "rank 0 loads for all" if sends_batches(summary) else "",
+        "" if stalled is None else idle.format(share=share(stalled)),
+    )
     return "; ".join(filter(None, parts))
 
 
