@@ -1,6 +1,6 @@
 """A comparison in words: the verdict, what must be known to believe it, and the readings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.comparability import UNCOMMITTED
@@ -327,7 +327,7 @@ def settings_sentence(comparison: Comparison) -> str:
     return f"{plural(number, 'change')}{'' if comparison.speedup is None else whose}"
 
 
-def surroundings(comparison: Comparison) -> list[str]:
+def surroundings(comparison: Comparison) -> Iterator[str]:
     """What changed besides the code and its settings, and the code itself."""
     changed = [
         f"{each.name} {setting(each.before)} → {setting(each.after)}"
@@ -335,15 +335,13 @@ def surroundings(comparison: Comparison) -> list[str]:
         # A single change is named by the sentence on the settings.
         if each.besides_code and len(comparison.changes) > 1
     ]
-    sentences = []
-    if changed:
-        sentences.append(f"besides the code and its settings there changed: {', '.join(changed)}")
     before, after = comparison.before.code, comparison.after.code
+    if changed:
+        yield f"besides the code and its settings there changed: {', '.join(changed)}"
     if before and after and before != after:
-        sentences.append(f"code: {before} → {after}")
+        yield f"code: {before} → {after}"
     elif before == after and before.endswith(UNCOMMITTED):
-        sentences.append(f"code: {before} in both runs, which need not be the same ones")
-    return sentences
+        yield f"code: {before} in both runs, which need not be the same ones"
 
 
 def setting(value: object) -> str:

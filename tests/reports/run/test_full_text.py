@@ -209,9 +209,7 @@ trainperf · gpt2 · 2026-11-01 12:00 · 1 rank · CPU · 188 steady steps (excl
     3 graphs in 4.50 s, 1 graph break, 1 recompilation
 
   The whole fit
-             time    share
-    steps  10.0 s  100.0 %
-    fit    10.0 s
+    fit 10.0 s = steps 10.0
 """
 
 

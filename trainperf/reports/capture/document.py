@@ -30,13 +30,12 @@ def about(ranks: Sequence[RankTrace]) -> str:
     """The file or the number of traces, the rank, the device, the steps."""
     if not ranks:
         return "no trace"
-    first = ranks[0]
-    what, number = first.file, "" if first.rank is None else f"rank {first.rank}"
-    if len(ranks) > 1:
-        what, number = plural(len(ranks), "trace"), ""
+    first, several = ranks[0], len(ranks) > 1
+    number = "" if first.rank is None or several else f"rank {first.rank}"
     device = first.device or ("GPU" if first.device_worked else "no device")
     numbers = sorted({step.step for rank in ranks for step in rank.steps})
     steps = plural(len(numbers), "step")
     if first.step_source == "ProfilerStep" and numbers:
         steps += f" ({step_range(numbers[0], numbers[-1]).split(maxsplit=1)[1]})"
-    return " · ".join(part for part in (what, number, device, steps) if part)
+    what = plural(len(ranks), "trace") if several else first.file
+    return " · ".join(filter(None, (what, number, device, steps)))

@@ -6,7 +6,8 @@ from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.html.markup import Markup
 from trainperf.core.formatting.table import Table
-from trainperf.core.formatting.units import Scale, duration, fine_share
+from trainperf.core.formatting.units import Scale, duration
+from trainperf.core.formatting.wrap import PLUS
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.document import (
@@ -28,11 +29,12 @@ from trainperf.reports.run.rows import (
     about,
     amount,
     facts,
-    ledger,
+    fit_sum,
     phase_rows,
     phases_of,
     progress,
     remarks,
+    script_sum,
 )
 from trainperf.reports.run.tables import (
     light_line,
@@ -62,6 +64,7 @@ def run_document(
     in_turns = run.state == "running"
     trials = [] if summary.trials is None else tried(summary.trials, running=in_turns)
     unknown = [] if charts is None else _not_in_ledger(summary)
+    whole = items(map(PLUS.join, (script_sum(summary), fit_sum(summary))), "")
     unaudited = [] if charts is None else items([not_measured(_audit(summary))], "soft")
     return [
         Heading(" · ".join(filter(None, title)), 1),
@@ -82,7 +85,7 @@ def run_document(
         *section("Speed of light", of_step(summary) or unaudited),
         *section("torch.compile", of_compilation(summary)),
         *section("Captures", _captures(summary), drawn.get("captures", ())),
-        *section(f"The whole {run.loop.run_noun}", _fit(summary)),
+        *section(f"The whole {run.loop.run_noun}", whole),
         *(_everything(summary) if charts else []),
     ]
 
@@ -161,17 +164,6 @@ def _captures(summary: Summary) -> list[Part]:
         for each in summary.traces
         if each.recorded_s and each.traced_s
     ]
-
-
-def _fit(summary: Summary) -> list[Part]:
-    """Where the time of the whole fit went."""
-    whole_s = summary.run.fit_s
-    entries = [(name, spent_s) for name, spent_s in ledger(summary) if spent_s and whole_s]
-    if not entries:
-        return []
-    rows = [(name, duration(spent_s), fine_share(spent_s / whole_s)) for name, spent_s in entries]
-    whole = (summary.run.loop.run_noun, duration(whole_s), "")
-    return [Table(head=("", "time", "share"), rows=(*rows, whole))]
 
 
 def _everything(summary: Summary) -> list[Part]:
