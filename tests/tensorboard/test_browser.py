@@ -247,14 +247,14 @@ def test_a_log_directory_without_a_run_says_how_to_have_one(opened: Opened) -> N
     none = {
         "runs": [],
         "where": ["lightning_logs"],
-        "attach": [msgspec.to_builtins(lines) for lines in ATTACH],
+        "attach": ATTACH,
     }
     tab.page.route("**/runs?*", lambda route: route.fulfill(json=none))
     page = tab.open()
     page.wait_for_selector("text=No run here yet")
 
     shown = page.locator("pre:visible").all_inner_texts()
-    assert [lines.value.strip() for lines in ATTACH] == [text.strip() for text in shown]
+    assert [lines["value"].strip() for lines in ATTACH] == [text.strip() for text in shown]
 
 
 @pytest.mark.parametrize("width", [400, 1280])
