@@ -17,10 +17,7 @@ from trainperf.reports.layout.finding_view import (
     CONFIRM,
     DO,
     GAIN,
-    NEXT,
-    WHERE,
     finding_view,
-    first_rows,
 )
 from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text
@@ -28,7 +25,6 @@ from trainperf.reports.run.document import run_document
 from trainperf.reports.run.headline import headline
 from trainperf.reports.run.page import PageData, load_page_data
 from trainperf.reports.run.page import render as page
-from trainperf.reports.run.text import lines
 
 
 LABELS = [DO, GAIN, CONFIRM]
@@ -102,16 +98,3 @@ def test_every_renderer_begins_with_the_same_sentence(seen: PageData) -> None:
 
     for name, document in documents(seen).items():
         assert shown(name, sentence) in document
-
-
-def test_the_short_report_says_what_to_do_first_in_the_same_words(seen: PageData) -> None:
-    """The action and its place; of the other findings the title and the gain."""
-    report = [line.plain.strip() for line in lines(seen.summary, 110)]
-    action, place = first_rows(FINDINGS)
-    first, *others = FINDINGS
-
-    assert (action.text, place.text) == (first.action, first.where)
-    assert f"{NEXT}  {action.text}" in report
-    assert f"{WHERE} {place.text}" in report
-    for view in map(finding_view, others):
-        assert any(line.startswith(f"also  {view.headline}") for line in report)

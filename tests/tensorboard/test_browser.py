@@ -55,20 +55,6 @@ def window(tab: Tab, part: str = "#report") -> list[float]:
     return shown
 
 
-def test_a_run_is_shown_with_the_parts_of_its_report(logdir: Path, opened: Opened) -> None:
-    """The words, the figures of the records, and no empty picture."""
-    make_run_dir(logdir / "bound" / "trainperf", CASES["loader_bound"]().ranks)
-    tab = opened()
-    page = tab.open("bound/trainperf")
-
-    assert page.locator("#report h1").inner_text().startswith("Step time 55.2 ms; 37 % of it is")
-    for text in ("20.3 ms", "DataLoader(num_workers=1", "Tokens per second", "All readings"):
-        assert text in words(tab)
-    hints = page.locator("#report rect.hover title").all_text_contents()
-    assert hints[20].startswith("2 steps from 40: 55.2 ms on average")
-    assert "data wait 20.2 ms" in hints[20]
-
-
 def test_a_value_that_changes_on_disk_changes_on_the_page(logdir: Path, opened: Opened) -> None:
     """Without a reload; and nothing is drawn again while nothing changes."""
     a_run(logdir, "changing")

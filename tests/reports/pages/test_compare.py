@@ -5,7 +5,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import pytest
 from support.doctor import Planted
 from support.pages import ELEMENTS, Page, asks_for_something
@@ -14,11 +13,9 @@ from support.runs import make_step
 from trainperf.commands._comparison import ComparisonOptions, compare_sides
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import read_run
-from trainperf.comparison.results import TraceDifference
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
 from trainperf.reports.comparison import comparison_document, loss_sentence, settings_sentence
-from trainperf.reports.comparison_page import Pair, render
 from trainperf.reports.layout.text import as_text
 
 
@@ -116,25 +113,6 @@ def test_loss_and_settings_read_as_in_the_text(tmp_path: Path) -> None:
     for sentence in (loss_sentence(comparison.parity), settings_sentence(comparison)):
         assert sentence in as_text(comparison_document(comparison)).replace("\n    ", " ")
         assert sentence in words
-
-
-def test_an_operator_of_which_only_the_most_is_known_says_so(tmp_path: Path) -> None:
-    """It is not among the longest of the trace before: at most a millisecond, not just that."""
-    sides = [Learned(forward_ms=ms).write(tmp_path / str(ms)) for ms in (20, 10)]
-    members = [read_run(side) for side in sides]
-    operator = TraceDifference(
-        kind="operator", name="aten::mm", before_s=0.001, after_s=0.003, below="before"
-    )
-    found = compare(*([one] for one in members))
-    pair = Pair(
-        comparison=msgspec.structs.replace(found, explained=(operator,)),
-        before=[members[0]],
-        after=[members[1]],
-    )
-    words = Page(render([pair])).words
-
-    assert "< 1.00 ms" in words
-    assert "> +2.00 ms" in words
 
 
 def test_names_and_settings_cannot_become_markup(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.doctor import Planted, make_capture
 from support.pages import Page
 from support.runs import RankSpec, make_info, make_run_dir, make_step
 from support.tab import a_run, steps_of
@@ -17,7 +16,6 @@ from trainperf.core.formatting.html.figures import Axis, Unit
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord
 from trainperf.reports.run.page import MOST_GROUPS, PageData, load_page_data, render
-from trainperf.traces.results import TraceTotals
 
 
 def seen_of(path: Path, steps: Sequence[StepRecord]) -> PageData:
@@ -121,24 +119,6 @@ def test_the_page_of_many_ranks_is_no_larger_than_that_of_some(tmp_path: Path) -
     assert len(pages[512]) < 1.05 * len(pages[256])
     assert "of 512 ranks the 1 that differ most" in pages[512]
     assert '<td class="text">37</td>' in pages[512]
-
-
-def test_the_speed_of_light_needs_an_audit_and_says_so(tmp_path: Path) -> None:
-    """With how to get one."""
-    page = render(seen_of(tmp_path, steps_of(30)))
-
-    assert "not measured: needs an audit of one step: " in words_of(page)
-
-
-def test_a_capture_is_shown_with_its_answer_and_its_figures(tmp_path: Path) -> None:
-    """What was not measured stands together, with the reason."""
-    capture = make_capture(TraceTotals(steps=3, step_s=0.05, gpu_busy_fraction=0.61))
-    run = Planted(capture=capture).write(tmp_path / "trainperf")
-    words = words_of(render(load_page_data(run)))
-
-    assert "Steps 100–102" in words
-    assert "What the planted trace says." in words
-    assert "GPU busy61.0 %" in words
 
 
 def test_a_chart_that_one_group_would_flatten_is_cut_off_and_says_so(tmp_path: Path) -> None:
