@@ -61,9 +61,7 @@ def run_document(
     when = run.started_at[:16].replace("T", " ")
     title = ("trainperf", run.name, when, about(summary), progress(summary))
     findings = [finding_view(finding) for finding in summary.findings]
-    in_turns = run.state == "running"
-    trials = [] if summary.trials is None else tried(summary.trials, running=in_turns)
-    unknown = [] if charts is None else _not_in_ledger(summary)
+    trials = [] if summary.trials is None else tried(summary.trials, running=run.state == "running")
     whole = items(map(PLUS.join, (script_sum(summary), fit_sum(summary))), "")
     unaudited = [] if charts is None else items([not_measured(_audit(summary))], "soft")
     return [
@@ -80,7 +78,7 @@ def run_document(
         *section("How long the steps took", drawn.get("steps", ())),
         *section(f"Other measurements over the {run.loop.run_noun}", drawn.get("others", ())),
         *section("Ranks", ranks_section(summary), drawn.get("ranks", ())),
-        *section("Memory", of_memory(summary) or unaudited, unknown, drawn.get("memory", ())),
+        *section("Memory", of_memory(summary) or unaudited, drawn.get("memory", ())),
         *section("The machine", of_machine(summary), drawn.get("machine", ())),
         *section("Speed of light", of_step(summary) or unaudited),
         *section("torch.compile", of_compilation(summary)),
@@ -136,15 +134,6 @@ def _blocks(fraction: float) -> str:
     eighths = round(min(max(fraction, 0.0), 1.0) * _BAR * 8)
     full, rest = divmod(eighths, 8)
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(_BAR)
-
-
-def _not_in_ledger(summary: Summary) -> list[Part]:
-    """What of the memory is not known, and why."""
-    reasons = {} if summary.memory is None else summary.memory.reasons
-    names = (
-        (name.removesuffix("_bytes").replace("_", " "), each) for name, each in reasons.items()
-    )
-    return missing(list(names))
 
 
 def _audit(summary: Summary) -> str:
