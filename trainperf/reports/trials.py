@@ -128,9 +128,8 @@ def _row(trial: TrialResult) -> tuple[str, ...]:
 
 def _estimate(trial: TrialResult) -> RatioMark:
     kind = "most" if trial.kind == "ceiling" else _KINDS.get(trial.verdict, "even")
-    if not trial.resolved:
-        return RatioMark(value=None, low=None, high=None, kind=kind)
-    return RatioMark(value=trial.speedup, low=trial.low, high=trial.high, kind=kind)
+    value, low, high = (trial.speedup, trial.low, trial.high) if trial.resolved else (None,) * 3
+    return RatioMark(value=value, low=low, high=high, kind=kind)
 
 
 def _remarks(trial: TrialResult, trials: Trials) -> Iterator[str]:
