@@ -7,7 +7,7 @@ from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import as_fast, duration, plural, share, size, times
 from trainperf.reports.charts.forest import CAPTION, RatioMark, forest
-from trainperf.reports.layout.document import Heading, Part, Sentence, items, labelled
+from trainperf.reports.layout.document import Heading, Part, Sentence, items
 from trainperf.reports.layout.finding_view import NEXT, WRITE
 
 
@@ -57,12 +57,12 @@ def tried(trials: Trials, *, running: bool = False) -> list[Part]:
     absent = [f"{t.title}: {t.reason}" for t in trials.trials if t.verdict == "not applicable"]
     return [
         Sentence(text=_answer(trials), kind="answer"),
-        *labelled(WRITE, [] if best is None else _lines(best, trials.trials), "first"),
+        *items([] if best is None else _lines(best, trials.trials), "first", WRITE),
         *(_rows(title, shown, trials) for title, shown in groups.items() if shown),
         *([CAPTION] if applied else []),
         *items([f"not applicable: {' · '.join(absent)}"] if absent else [], "soft"),
         *items(_notes(trials, len(applied), running=running)),
-        *labelled(NEXT, [_next(trials)], "first"),
+        *items([_next(trials)], "first", NEXT),
     ]
 
 

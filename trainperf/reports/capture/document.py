@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from trainperf.core.formatting.units import plural, step_range
 from trainperf.reports.capture.rows import missing_figures, rows
 from trainperf.reports.capture.tables import job_tables, rank_tables
-from trainperf.reports.layout.document import Heading, Part, Sentence, items, labelled, missing
+from trainperf.reports.layout.document import Heading, Part, Sentence, items, missing
 from trainperf.reports.layout.finding_view import NO_FINDING, finding_view
 from trainperf.traces.results import RankTrace, TraceReport
 
@@ -21,7 +21,7 @@ def capture_document(report: TraceReport, most_ranks: int = 1) -> list[Part]:
     more = len(report.ranks) - most_ranks
     if more > 0 and most_ranks > 1:
         parts += items([f"{plural(more, 'more rank')} with: trainperf trace --format json"], "soft")
-    parts += labelled("note", report.warnings, "warn")
+    parts += items(report.warnings, "warn", "note")
     nothing = [] if report.findings else items([NO_FINDING], "")
     return [*parts, *map(finding_view, report.findings), *nothing]
 

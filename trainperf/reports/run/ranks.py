@@ -25,7 +25,7 @@ from trainperf.core.readings import (
     PHASE_DATA_WAIT_S,
     STEP_MEAN_S,
 )
-from trainperf.reports.layout.document import Part, Sentence, labelled, missing
+from trainperf.reports.layout.document import Part, Sentence, items, missing
 
 
 HOTTEST = 0.25
@@ -64,7 +64,7 @@ def rank_sentences(summary: Summary) -> list[Part]:
     return [
         *([Sentence(text=apart, label="ranks", joint=" · ")] if apart else []),
         *(Sentence(text=text, label="skew", kind="bad", joint="; ") for text in late),
-        *labelled("often", often[:MOST_LATE], "bad"),
+        *items(often[:MOST_LATE], "bad", "often"),
         *(Sentence(text=text, label="lost", joint=", ") for text in ranks_lost(summary)),
     ]
 
