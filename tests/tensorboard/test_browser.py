@@ -143,20 +143,6 @@ def test_names_that_are_markup_are_shown_as_text(logdir: Path, opened: Opened) -
     shutil.rmtree(logdir / EVIL)
 
 
-def test_two_runs_are_compared_as_the_command_does(logdir: Path, opened: Opened) -> None:
-    """Above the run; gone when nothing is to be compared with."""
-    a_run(logdir, "before", steps_of(100, data_wait=60.0))
-    a_run(logdir, "after")
-    tab = opened()
-    page = tab.open("after/trainperf", "before/trainperf")
-    page.wait_for_selector("#comparison h1")
-
-    assert page.locator("#comparison h1").inner_text().startswith("after against before: faster")
-    page.select_option("#beside", label="nothing")
-    tab.wait_for("!document.querySelector('#comparison h1')")
-    assert "Step time 51.0 ms" in words(tab)
-
-
 def test_a_capture_is_summed_up_drawn_and_can_be_downloaded(logdir: Path, opened: Opened) -> None:
     """The figures, the slices of its lanes, a part of them, and the very bytes of the trace."""
     run = a_run(logdir, "captured")

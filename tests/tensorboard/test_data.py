@@ -82,36 +82,26 @@ def test_a_part_of_the_steps_and_one_rank_can_be_looked_at(tmp_path: Path) -> No
     assert "no step was recorded" in html_of(store, View(first=9000))
 
 
-def test_a_run_that_grows_is_new(tmp_path: Path) -> None:
-    """The steps added are in the next answer."""
+def test_what_is_new_on_the_disk_is_in_the_next_answer(tmp_path: Path) -> None:
+    """Steps that were added, and each trial; as long as nothing is new the answer is the same."""
     spec = RankSpec(steps=steps_of(30), info=make_info(), end=None)
-    file = make_run_dir(tmp_path / RUN, [spec]) / "steps-rank0.jsonl"
-    clock = Clock()
+    run = make_run_dir(tmp_path / RUN, [spec])
+    clock, file = Clock(), run / "steps-rank0.jsonl"
     store = Store([tmp_path], clock)
-    before = store.run(RUN, View())
+    before = html_of(store)
+    assert html_of(store) == before == html_of(Store([tmp_path], Clock()))
 
     with file.open("ab") as stream:
         whole = encode_rank(RankSpec(steps=steps_of(50), info=make_info(), end=None))
         stream.write(whole[file.stat().st_size :])
     clock.now_s += 100
-    after = store.run(RUN, View())
+    assert 'data-last="50"' in html_of(store)
 
-    assert before != after
-    assert 'data-last="50"' in json.loads(after)["html"]
-
-
-def test_what_was_tried_is_there_as_soon_as_it_is_on_disk(tmp_path: Path) -> None:
-    """And again after each trial."""
-    run = a_run(tmp_path)
-    clock = Clock()
-    store = Store([tmp_path], clock)
-    assert "What was tried" not in html_of(store)
-
-    for number in (1, 2):
-        results = [trial(f"a{place}", "faster", 1.3) for place in range(number)]
+    for number in range(3):
+        assert html_of(store).count("▲ faster") == number
+        results = [trial(f"a{place}", "faster", 1.3) for place in range(number + 1)]
         write_document(tried(*results), run)
         clock.now_s += 1000
-        assert html_of(store).count("▲ faster") == number
 
 
 def test_a_run_is_not_read_again_at_once_when_reading_took_long(tmp_path: Path) -> None:
