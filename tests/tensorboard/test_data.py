@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 from support.cases import CASES
-from support.pages import Page
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import a_run, steps_of
 from support.tried import trial, tried
 
-from trainperf.analysis.run.directory import Run
 from trainperf.core.artifacts import write_document
-from trainperf.reports.run.page import load_page_data, render
 from trainperf.tensorboard.data import MOST_RUNS, NotFoundError, Store, View
 
 
@@ -34,19 +31,6 @@ def html_of(store: Store, view: View | None = None) -> str:
     """The parts of the page of the run."""
     html: str = json.loads(store.run(RUN, view or View()))["html"]
     return html
-
-
-def test_the_page_has_the_parts_of_the_report(tmp_path: Path) -> None:
-    """The first sentence, the phases, the findings in their order, and all charts."""
-    run = make_run_dir(tmp_path / RUN, CASES["loader_bound"]().ranks)
-    shown = Page(html_of(Store([tmp_path], Clock()))).words
-    report = Page(render(load_page_data(Run.open(run)))).words
-
-    answer, _, rest = shown.partition("1 rank")
-    assert answer
-    assert rest.partition("Your code")[0].partition("The whole fit")[0] in report
-    for text in ("Step time 55.2 ms; 37 % of it is data wait. First:", "not applicable (CPU)"):
-        assert text in shown
 
 
 def test_the_page_compares_two_runs_as_the_command_does(tmp_path: Path) -> None:

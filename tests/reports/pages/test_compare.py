@@ -11,12 +11,8 @@ from support.pages import ELEMENTS, Page, asks_for_something
 from support.runs import make_step
 
 from trainperf.commands._comparison import ComparisonOptions, compare_sides
-from trainperf.comparison.compare import compare
-from trainperf.comparison.compared_run import read_run
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
-from trainperf.reports.comparison import comparison_document, loss_sentence, settings_sentence
-from trainperf.reports.layout.text import as_text
 
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -99,21 +95,6 @@ def test_a_loss_that_differs_stands_in_the_heading_and_in_the_figure(tmp_path: P
     assert 'class="curve s1"' in page
     assert 'class="curve s0"' in page
     assert 'class="range"' in page
-
-
-def test_loss_and_settings_read_as_in_the_text(tmp_path: Path) -> None:
-    """Among the notes and in their sections, also of several changes and nothing comparable."""
-    sides = [tmp_path / "a", tmp_path / "b"]
-    for side, workers, precision in zip(sides, (0, 2), ("32-true", "16-true"), strict=True):
-        config = {"num_workers": workers, "precision": precision}
-        Planted(steps=[make_step(0, forward=10)], config=config).write(side / "trainperf")
-    comparison = compare(*([read_run(side)] for side in sides))
-    words = Page(page_of(*sides)).words
-
-    assert comparison.verdict == "not comparable"
-    for sentence in (loss_sentence(comparison.parity), settings_sentence(comparison)):
-        assert sentence in as_text(comparison_document(comparison)).replace("\n    ", " ")
-        assert sentence in words
 
 
 def test_names_and_settings_cannot_become_markup(tmp_path: Path) -> None:
