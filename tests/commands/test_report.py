@@ -102,7 +102,7 @@ def test_markdown_is_for_issues(trainperf: Command, run: Path) -> None:
     out = trainperf("report", run, "--format=markdown").stdout
 
     assert out.startswith("### trainperf · gpt2 · ")
-    assert "| data wait | 20.0 ms | 40.0 % |" in out
+    assert "| data wait | 20.0 ms | ██████▍" in out
 
 
 def test_reading_changes_nothing(trainperf: Command, run: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_setting_of_the_code_is_not_besides_it(tmp_path: Path) -> None:
     """The number of workers is what one meant to change."""
     before, after = (run(tmp_path / name, BEFORE, COMMIT) for name in "ab")
 
-    assert surroundings(compare([before], [after])) == []
+    assert list(surroundings(compare([before], [after]))) == []
 
 
 def test_the_code_itself_is_named_and_is_no_setting(tmp_path: Path) -> None:
@@ -107,7 +107,9 @@ def test_the_code_itself_is_named_and_is_no_setting(tmp_path: Path) -> None:
     comparison = compare([before], [after])
 
     assert comparison.changes == ()
-    assert surroundings(comparison) == ["code: 1a2b3c4d5e → 9f8e7d6c5b with uncommitted changes"]
+    assert list(surroundings(comparison)) == [
+        "code: 1a2b3c4d5e → 9f8e7d6c5b with uncommitted changes"
+    ]
 
 
 def test_code_that_was_changed_in_both_runs_need_not_be_the_same(tmp_path: Path) -> None:

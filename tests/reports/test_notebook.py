@@ -28,6 +28,22 @@ NOTEBOOK = """
 """Rules as Jupyter has them, for all that a cell shows."""
 
 
+STYLES = {
+    (".trainperf td:not(.text)", "textAlign"): "right",
+    (".trainperf tbody tr", "backgroundColor"): "rgba(0, 0, 0, 0)",
+    (".trainperf table", "tableLayout"): "auto",
+    (".trainperf h1", "fontSize"): "24px",
+    (".trainperf dt", "float"): "none",
+    (".trainperf code", "backgroundColor"): "rgba(0, 0, 0, 0)",
+    (".trainperf", "backgroundColor"): "rgb(245, 246, 248)",
+    (".out:last-child h1", "fontSize"): "50px",
+    (".out:last-child table", "fontSize"): "40px",
+    (".out:last-child tr", "backgroundColor"): "rgb(1, 2, 3)",
+    ("body", "maxWidth"): "none",
+}
+"""What a browser makes of a cell of ours, and of one that is not."""
+
+
 def a_run(place: Path, name: str, wait: float) -> str:
     """Its directory; 120 steps of 9 ms and a wait."""
     steps = make_steps(120, forward=4.0, backward=5.0, data_wait=wait)
@@ -156,21 +172,12 @@ def test_a_cell_has_its_own_style_and_the_notebook_keeps_its(
     page = browser.new_page(viewport={"width": 1000, "height": 800})
     page.set_content(f"<style>{NOTEBOOK}</style><body>{cells}{other}</body>")
 
-    def style(element: str, name: str) -> str:
-        got: str = page.eval_on_selector(element, f"(e) => getComputedStyle(e)['{name}']")
-        return got
+    styles = {
+        (element, name): page.eval_on_selector(element, f"(e) => getComputedStyle(e)['{name}']")
+        for element, name in STYLES
+    }
 
-    assert style(".trainperf td:not(.text)", "textAlign") == "right"
-    assert style(".trainperf tbody tr", "backgroundColor") == "rgba(0, 0, 0, 0)"
-    assert style(".trainperf table", "tableLayout") == "auto"
-    assert style(".trainperf h1", "fontSize") == "24px"
-    assert style(".trainperf dt", "float") == "none"
-    assert style(".trainperf code", "backgroundColor") == "rgba(0, 0, 0, 0)"
-    assert style(".trainperf", "backgroundColor") != "rgba(0, 0, 0, 0)"
-    assert style(".out:last-child h1", "fontSize") == "50px"
-    assert style(".out:last-child table", "fontSize") == "40px"
-    assert style(".out:last-child tr", "backgroundColor") == "rgb(1, 2, 3)"
-    assert style("body", "maxWidth") == "none"
+    assert styles == STYLES
     wide = page.evaluate(
         "[...document.querySelectorAll('.trainperf')].map((e) => e.scrollWidth - e.clientWidth)"
     )

@@ -1,22 +1,16 @@
 """What was tried, in words and on the page."""
 
 import re
-from pathlib import Path
 
 import pytest
-from support.cases import CASES
 from support.golden import GOLDEN
-from support.pages import ELEMENTS, Page
-from support.runs import make_run_dir
+from support.pages import Page
 from support.tried import AUTOCAST, FREE_LOADER, FUSED, NOT_FASTER, TRIED, trial, tried
 
-from trainperf.analysis.run.directory import Run
-from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.reports.layout.html import as_html
 from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text, text_lines
-from trainperf.reports.run.page import load_page_data, render
 from trainperf.reports.trials import trials_document
 from trainperf.reports.trials import tried as tried_parts
 
@@ -100,19 +94,6 @@ def test_a_ceiling_above_the_best_is_named_and_the_most_promising_undecided_chan
     assert "AFTER; the largest ceiling is batches from memory (at most" in shown
     assert "3 undecided: more time decides them (--minutes 5 --only workers_2)" in shown
     assert "largest ceiling" not in as_text(trials_document(BEST))
-
-
-def test_the_page_of_a_run_shows_what_was_tried_in_it(tmp_path: Path) -> None:
-    """Of elements that are known, and only there."""
-    run = make_run_dir(tmp_path / "gpt2" / "trainperf", CASES["loader_bound"]().ranks)
-    before = render(load_page_data(Run.open(run)))
-    write_document(BEST, run)
-    page = Page(render(load_page_data(Run.open(run))))
-
-    assert "What was tried" not in before
-    assert "What was tried" in page.words
-    assert page.open == []
-    assert page.names <= ELEMENTS
 
 
 def test_a_verdict_can_be_read_without_its_colour_and_is_where_its_number_is() -> None:

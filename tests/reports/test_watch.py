@@ -95,11 +95,11 @@ def test_the_first_line_says_how_far_it_came(tmp_path: Path) -> None:
     cases = {
         "gpt2 · 2 ranks · CPU · ": running,
         "300 steps": running,
-        "14 s ago": replace(running, silent_s=14.2),
+        "14.2 s ago": replace(running, silent_s=14.2),
         "finished after 300 steps": looked(tmp_path / "b", *even_ranks(2, 300)),
         "ended by OutOfMemoryError after 100 steps": looked(tmp_path / "c", failed),
-        "attempt 2 · before it 12,000 steps in attempt 1, which": replace(running, earlier=once),
-        "in 2 attempts, the last ended without a word": replace(running, earlier=several),
+        "attempt 2 · before it 12,000 steps in 1 attempt; the last": replace(running, earlier=once),
+        "in 2 attempts; the last ended without a word": replace(running, earlier=several),
     }
     for text, look in cases.items():
         assert text in words(look, 400)

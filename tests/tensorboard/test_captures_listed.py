@@ -133,15 +133,11 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
 
 def test_a_file_that_an_analysis_names_is_no_path(tmp_path: Path) -> None:
     """An analysis from somebody else may name anything."""
-    run = a_run(tmp_path)
-    report = a_report("../../../../etc/passwd")
-    (run / "traces").mkdir()
-    target = run / "traces" / "step000001-3steps.analysis.json"
-    import msgspec
+    analysis = write_capture(a_run(tmp_path), a_report())
+    text = analysis.read_text(encoding="utf-8")
+    analysis.write_text(text.replace(TRACE, "../../../../etc/passwd"), encoding="utf-8")
 
-    target.write_bytes(msgspec.json.encode(report))
-
-    (capture,) = listed(tmp_path)
+    capture, _ = listed(tmp_path)
 
     assert capture["traces"] == []
 

@@ -47,4 +47,7 @@ def test_two_runs(logdir: Path, opened: Opened, picture: Picture) -> None:
 
     page.screenshot(path=picture("tab-two-runs"))
 
-    assert "faster" in page.locator("#comparison h1").inner_text()
+    answer = page.locator("#comparison h1").inner_text()
+    assert answer.startswith("workers-8 against workers-2: faster")
+    page.select_option("#beside", label="nothing")
+    tab.wait_for("!document.querySelector('#comparison h1')")

@@ -47,38 +47,34 @@ def test_tensorboard_finds_it_by_its_entry_point() -> None:
     assert found["trainperf"].load() is TrainPerfPlugin
 
 
-def test_every_response_forbids_what_is_not_from_here(root: Path) -> None:
-    """Files, data, errors and the trace: `default-src 'none'`, no inline script."""
+def test_every_response_forbids_what_is_not_from_here_and_every_route_only_reads(
+    root: Path,
+) -> None:
+    """Files, data, errors and the trace: `default-src 'none'`, no inline script, only GET."""
     for route in plugin(root).get_plugin_apps():
         for query in ({}, QUERY, {**QUERY, "file": TRACE}):
-            response = client(root, route).get("/", query_string=query, buffered=True)
-            policy = response.headers["Content-Security-Policy"]
+            headers = client(root, route).get("/", query_string=query, buffered=True).headers
+            policy = headers["Content-Security-Policy"]
             assert "default-src 'none'; script-src 'self';" in policy, route
             assert "http" not in policy
-            assert response.headers["X-Content-Type-Options"] == "nosniff"
+            assert headers["X-Content-Type-Options"] == "nosniff"
+        assert client(root, route).post("/", query_string=QUERY).status_code == 405
 
 
-def test_an_answer_that_the_browser_has_is_not_sent_again(root: Path) -> None:
-    """304, without a body."""
+def test_an_answer_that_the_browser_has_is_not_sent_again_and_a_large_one_is_packed(
+    root: Path,
+) -> None:
+    """304, without a body; packed it is the same JSON."""
     ask = client(root, "/run")
     first = ask.get("/", query_string=QUERY)
 
     again = ask.get("/", query_string=QUERY, headers={"If-None-Match": first.headers["ETag"]})
-
-    assert (first.status_code, again.status_code) == (200, 304)
-    assert again.data == b""
-    assert again.headers["ETag"] == first.headers["ETag"]
-
-
-def test_large_answers_are_packed_for_browsers_that_can_unpack(root: Path) -> None:
-    """The same JSON."""
-    ask = client(root, "/run")
-
     packed = ask.get("/", query_string=QUERY, headers={"Accept-Encoding": "gzip"})
-    plain = ask.get("/", query_string=QUERY)
 
+    assert (first.status_code, again.status_code, again.data) == (200, 304, b"")
+    assert again.headers["ETag"] == first.headers["ETag"]
     assert packed.headers["Content-Encoding"] == "gzip"
-    assert gzip.decompress(packed.data) == plain.data
+    assert gzip.decompress(packed.data) == first.data
 
 
 def test_a_trace_is_downloaded_byte_for_byte_under_its_name(root: Path) -> None:
@@ -112,12 +108,6 @@ def test_a_wrong_question_is_answered_in_a_sentence(
     if status != 200:
         assert response.json is not None
         assert response.json["error"]
-
-
-def test_the_tab_only_reads(root: Path) -> None:
-    """Other methods are refused on every route."""
-    for route in plugin(root).get_plugin_apps():
-        assert client(root, route).post("/", query_string=QUERY).status_code == 405
 
 
 def test_it_is_active_when_there_is_a_run(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 import torch
 from torch.distributed import HashStore
+from trainperf.core.stats.switched import LOOKS
 
 from trainperf.core.artifacts.trials import TrialResult, Trials
-from trainperf.core.stats.switched import LOOKS
 from trainperf.recording.guard import Guard
 from trainperf.trials import conductor as conductor_module
 from trainperf.trials.agreement import Agreement

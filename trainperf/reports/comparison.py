@@ -1,6 +1,6 @@
 """A comparison in words: the verdict, what must be known to believe it, and the readings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.comparability import UNCOMMITTED
@@ -200,20 +200,23 @@ def notes(comparison: Comparison) -> list[str]:
 
 def explained(comparison: Comparison) -> list[Part]:
     """By the traces of both, what a step spends other time on, the largest difference first."""
-    rows = []
-    for each in comparison.explained:
-        before, after = duration(each.before_s), duration(each.after_s)
-        sign = "+" if each.after_s > each.before_s else "−"
-        change = f"{sign}{duration(abs(each.after_s - each.before_s))}"
-        cells = (
-            f"< {before}" if each.below == "before" else before,
-            f"< {after}" if each.below == "after" else after,
-            f"> {change}" if each.below else change,
+    rows = tuple(
+        (
+            each.name,
+            f"{'< ' if each.below == 'before' else ''}{duration(each.before_s)}",
+            f"{'< ' if each.below == 'after' else ''}{duration(each.after_s)}",
+            f"{'> ' if each.below else ''}{_signed(each.after_s - each.before_s)}",
+            "" if each.kind == "time" else each.kind,
         )
-        rows.append((each.name, *cells, "" if each.kind == "time" else each.kind))
+        for each in comparison.explained
+    )
     head = ("", "before", "after", "difference", "")
     title = "per step, in the traces"
-    return [Table(title=title, head=head, rows=tuple(rows), end_words=2)] if rows else []
+    return [Table(title=title, head=head, rows=rows, end_words=2)] if rows else []
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"
 
 
 def _row(change: ReadingChange, margin: float) -> tuple[str, ...]:
@@ -287,28 +290,27 @@ def _noise(comparison: Comparison) -> str:
 
 def loss_sentence(parity: Parity) -> str:
     """Whether the losses match, or why they are not compared."""
+    verdicts = {"same": "equal", "differs": "different"}
     if parity.verdict == "unknown":
         return f"loss not compared: {parity.why}"
-    verdict = "equal" if parity.verdict == "same" else "different"
-    return f"{parity.why}: {verdict} (tolerance {share(parity.tolerance)})"
+    return f"{parity.why}: {verdicts[parity.verdict]} (tolerance {share(parity.tolerance)})"
 
 
 def settings_sentence(comparison: Comparison) -> str:
     """How many changes there are, and whether the gain can be one's."""
     number = len(comparison.changes)
-    if not number:
-        return "no difference in the recorded settings"
-    if number == 1:
-        listed = (
-            f"{each.name}: {setting(each.before)} → {setting(each.after)}"
-            for each in comparison.differences
-        )
-        return f"one change: {', '.join(listed)}"
+    listed = (
+        f"{each.name}: {setting(each.before)} → {setting(each.after)}"
+        for each in comparison.differences
+    )
+    if number <= 1:
+        only = f"one change: {', '.join(listed)}"
+        return only if number else "no difference in the recorded settings"
     whose = ": the gain cannot be attributed to any one of them"
     return f"{plural(number, 'change')}{'' if comparison.speedup is None else whose}"
 
 
-def surroundings(comparison: Comparison) -> list[str]:
+def surroundings(comparison: Comparison) -> Iterator[str]:
     """What changed besides the code and its settings, and the code itself."""
     changed = [
         f"{each.name} {setting(each.before)} → {setting(each.after)}"
@@ -316,15 +318,13 @@ def surroundings(comparison: Comparison) -> list[str]:
         # A single change is named by the sentence on the settings.
         if each.besides_code and len(comparison.changes) > 1
     ]
-    sentences = []
-    if changed:
-        sentences.append(f"besides the code and its settings there changed: {', '.join(changed)}")
     before, after = comparison.before.code, comparison.after.code
+    if changed:
+        yield f"besides the code and its settings there changed: {', '.join(changed)}"
     if before and after and before != after:
-        sentences.append(f"code: {before} → {after}")
+        yield f"code: {before} → {after}"
     elif before == after and before.endswith(UNCOMMITTED):
-        sentences.append(f"code: {before} in both runs, which need not be the same ones")
-    return sentences
+        yield f"code: {before} in both runs, which need not be the same ones"
 
 
 def setting(value: object) -> str:

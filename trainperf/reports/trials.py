@@ -7,7 +7,7 @@ from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import as_fast, duration, plural, share, size, times
 from trainperf.reports.charts.forest import CAPTION, RatioMark, forest
-from trainperf.reports.layout.document import Heading, Part, Sentence, items, labelled
+from trainperf.reports.layout.document import Heading, Part, Sentence, items
 from trainperf.reports.layout.finding_view import NEXT, WRITE
 
 
@@ -57,12 +57,12 @@ def tried(trials: Trials, *, running: bool = False) -> list[Part]:
     absent = [f"{t.title}: {t.reason}" for t in trials.trials if t.verdict == "not applicable"]
     return [
         Sentence(text=_answer(trials), kind="answer"),
-        *labelled(WRITE, [] if best is None else _lines(best, trials.trials), "first"),
+        *items([] if best is None else _lines(best, trials.trials), "first", WRITE),
         *(_rows(title, shown, trials) for title, shown in groups.items() if shown),
         *([CAPTION] if applied else []),
         *items([f"not applicable: {' · '.join(absent)}"] if absent else [], "soft"),
         *items(_notes(trials, len(applied), running=running)),
-        *labelled(NEXT, [_next(trials)], "first"),
+        *items([_next(trials)], "first", NEXT),
     ]
 
 
@@ -128,9 +128,8 @@ def _row(trial: TrialResult) -> tuple[str, ...]:
 
 def _estimate(trial: TrialResult) -> RatioMark:
     kind = "most" if trial.kind == "ceiling" else _KINDS.get(trial.verdict, "even")
-    if not trial.resolved:
-        return RatioMark(value=None, low=None, high=None, kind=kind)
-    return RatioMark(value=trial.speedup, low=trial.low, high=trial.high, kind=kind)
+    value, low, high = (trial.speedup, trial.low, trial.high) if trial.resolved else (None,) * 3
+    return RatioMark(value=value, low=low, high=high, kind=kind)
 
 
 def _remarks(trial: TrialResult, trials: Trials) -> Iterator[str]:

@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleOptions
 from rich.live import Live
 from rich.text import Text
 
-from trainperf.analysis.live import EarlierAttempts, LiveLook, LiveRun
+from trainperf.analysis.live import LiveLook, LiveRun
 from trainperf.core.errors import TrainPerfError
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, plural
@@ -32,9 +32,6 @@ _AFTER_END_S = 10.0
 
 _REDRAWS_PER_S = 2
 """A terminal that was resized is filled anew within half a second."""
-
-_MINUTES_S = 90.0
-"""From here on how long ago it was is not told in seconds."""
 
 _STATES = {"running": "green", "finished": "cyan", "interrupted": "yellow"}
 """Of a run, to a colour; the others are red."""
@@ -110,32 +107,24 @@ def screen(look: LiveLook, width: int, most: int) -> list[Text]:
 
 
 def _status(look: LiveLook, width: int) -> list[Text]:
-    """Which run it is, how far it came, and when it was last written to."""
-    run = look.whole.run
-    steps = plural(run.steps, "step")
+    """Which run it is, how far it came, when it was last written to, and what was before it."""
+    run, earlier, ago = look.whole.run, look.earlier, _ago(look.silent_s)
+    steps = f"{ending(look.whole)} after {plural(run.steps, 'step')}, {ago}"
     if run.state == "running":
-        parts = [f"{ending(look.whole)}, {steps} so far", f"written {_ago(look.silent_s)}"]
-    else:
-        parts = [f"{ending(look.whole)} after {steps}, {_ago(look.silent_s)}"]
-    if look.earlier.number:
-        parts += _earlier(look.earlier)
+        steps = f"{ending(look.whole)}, {plural(run.steps, 'step')} so far · written {ago}"
+    before = window = ""
+    if earlier.number:
+        how = _ENDS.get(earlier.reason, f"ended by {earlier.reason}")
+        attempts = plural(earlier.number, "attempt")
+        before = (
+            f"attempt {earlier.number + 1} · before it {plural(earlier.steps, 'step')} in "
+            f"{attempts}; the last {how}"
+        )
     if run.window:
-        parts.append(f"read {run.window}")
-    style = f"bold {_STATES.get(run.state, 'red')}"
-    return flow([plain(run.name), about(look.whole), *parts], width, " · ", style)
-
-
-def _earlier(earlier: EarlierAttempts) -> list[str]:
-    """Which attempt it is, and what there was before it; the report has what restarts cost."""
-    number = earlier.number
-    which = "attempt 1" if number == 1 else f"{number} attempts"
-    how = _ENDS.get(earlier.reason, f"ended by {earlier.reason}")
-    whose = "which" if number == 1 else "the last"
-    before = f"before it {plural(earlier.steps, 'step')} in {which}, {whose} {how}"
-    return list(map(plain, (f"attempt {number + 1}", before)))
+        window = f"read {run.window}"
+    parts = " · ".join(filter(None, (plain(run.name), about(look.whole), steps, before, window)))
+    return flow(plain(parts).split(" · "), width, " · ", f"bold {_STATES.get(run.state, 'red')}")
 
 
 def _ago(seconds: float) -> str:
-    if seconds < _MINUTES_S:
-        return "just now" if seconds < 1 else f"{seconds:.0f} s ago"
-    return f"{duration(seconds)} ago"
+    return "just now" if seconds < 1 else f"{duration(seconds)} ago"

@@ -5,7 +5,7 @@ mentions is listed too: it can be downloaded, opened in Perfetto and given to `t
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,13 +36,6 @@ class TraceListing:
     """Trace file to its size in bytes."""
 
 
-class TraceDownload(msgspec.Struct, frozen=True, kw_only=True):
-    """An original trace that can be downloaded."""
-
-    file: str
-    bytes: int
-
-
 class CaptureEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One capture in the list: enough to choose it."""
 
@@ -56,7 +49,8 @@ class CaptureEntry(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     """Why there is no analysis to show."""
     ranks: list[int | None]
-    traces: list[TraceDownload]
+    traces: list[dict[str, str | int]]
+    """Original traces that can be downloaded: `file`, and its size in `bytes`."""
 
 
 class Captures:
@@ -82,12 +76,13 @@ class Captures:
         The analysis of one rank is left out once there is one of all ranks.
         """
         every = {name: self.report(name, listing) for name in listing.analyses}
-        reports = {name: report for name, report in every.items() if not _joined(report, every)}
-        used = {name: _own(report, listing) for name, report in reports.items()}
-        mentioned = {file for files in used.values() for file in files}
-        analysed = [_analysed(name, reports[name], used[name], listing) for name in reports]
-        alone = [_alone(file, listing) for file in listing.traces if file not in mentioned]
-        return sorted([*analysed, *alone], key=lambda capture: _order(capture.key))
+        shown = {name: report for name, report in every.items() if not _joined(report, every)}
+        mentioned = {file for report in shown.values() for file in _files_of(report)}
+        for file in listing.traces:
+            if file not in mentioned:
+                shown[file] = f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}"
+        entries = [_entry(key, report, listing) for key, report in shown.items()]
+        return sorted(entries, key=lambda entry: _order(entry.key))
 
     def report(self, name: str, listing: TraceListing) -> TraceReport | str:
         """An analysis that was found, or why it cannot be read."""
@@ -132,57 +127,37 @@ def _order(key: str) -> tuple[int, str]:
     return (named.first_step if named else 0, key)
 
 
-def _title(stem: str) -> str:
+def _title(key: str) -> str:
     """The steps in words where the name is one of ours, else the name."""
-    named = CaptureName.parse(stem)
+    named = CaptureName.parse(key)
+    stem = key
+    for ending in (ANALYSIS_SUFFIX, *TRACE_SUFFIXES):
+        stem = stem.removesuffix(ending)
     if named is None:
         return plain(stem)
-    first, steps = named.first_step, named.steps
-    title = step_range(first, first + steps - 1)
+    title = step_range(named.first_step, named.first_step + named.steps - 1)
     rank = "" if named.rank is None else f" · rank {named.rank}"
     again = "" if named.again is None else f" · again ({named.again})"
     return f"{title}{rank}{again}"
 
 
-def _own(report: TraceReport | str, listing: TraceListing) -> list[str]:
-    """The trace files of an analysis that are still there."""
-    if isinstance(report, str):
-        return []
-    return [rank.file for rank in report.ranks if rank.file in listing.traces]
-
-
-def _analysed(
-    name: str, report: TraceReport | str, files: Iterable[str], listing: TraceListing
-) -> CaptureEntry:
-    problem, answer, ranks = "", "", []
-    if isinstance(report, str):
-        problem = report
-    else:
-        answer = plain(report.answer)
-        ranks = [rank.rank for rank in report.ranks]
+def _entry(key: str, report: TraceReport | str, listing: TraceListing) -> CaptureEntry:
+    """Of an analysis, or of a trace without one: why there is none."""
+    read = None if isinstance(report, str) else report
+    files = [key] if read is None else [rank.file for rank in read.ranks]
+    version = listing.analyses.get(key, ("", 0, listing.traces.get(key, 0), 0))[1:]
     return CaptureEntry(
-        key=name,
-        version="-".join(map(str, listing.analyses[name][1:])),
-        title=_title(name.removesuffix(ANALYSIS_SUFFIX)),
-        answer=answer,
-        problem=problem,
-        ranks=ranks,
-        traces=[TraceDownload(file=file, bytes=listing.traces[file]) for file in files],
-    )
-
-
-def _alone(file: str, listing: TraceListing) -> CaptureEntry:
-    title = file
-    for ending in TRACE_SUFFIXES:
-        title = title.removesuffix(ending)
-    return CaptureEntry(
-        key=file,
-        version=str(listing.traces[file]),
-        title=_title(title),
-        answer="",
-        problem=f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}",
-        ranks=[],
-        traces=[TraceDownload(file=file, bytes=listing.traces[file])],
+        key=key,
+        version="-".join(map(str, version)),
+        title=_title(key),
+        answer="" if read is None else plain(read.answer),
+        problem="" if isinstance(report, TraceReport) else report,
+        ranks=[] if read is None else [rank.rank for rank in read.ranks],
+        traces=[
+            {"file": file, "bytes": listing.traces[file]}
+            for file in files
+            if file in listing.traces
+        ],
     )
 
 
@@ -260,16 +235,13 @@ def _blocks(slices: list[Slice], least_s: float) -> list[_Block]:
     out: list[_Block] = []
     for piece in sorted(slices, key=lambda piece: piece.start_s):
         last = out[-1] if out and len(slices) > MOST_SLICES else None
-        if last is not None and _fits(last, piece, least_s):
+        if (
+            last is not None
+            and piece.kind == last.first.kind
+            and last.long_s < least_s
+            and max(last.end_s, piece.end_s) - last.first.start_s < 2 * least_s
+        ):
             last.take(piece)
         else:
             out.append(_Block(piece, piece.end_s, piece.end_s - piece.start_s))
     return out
-
-
-def _fits(block: _Block, piece: Slice, least_s: float) -> bool:
-    return (
-        piece.kind == block.first.kind
-        and block.long_s < least_s
-        and max(block.end_s, piece.end_s) - block.first.start_s < 2 * least_s
-    )

@@ -36,7 +36,7 @@ from trainperf.reports.run.page import (
     load_page_data,
     page_document,
 )
-from trainperf.tensorboard.captures import CaptureEntry, Captures, picture
+from trainperf.tensorboard.captures import Captures, picture
 from trainperf.tensorboard.runs import FoundRun, Stamp, find_runs, stamp
 from trainperf.traces.results import TraceReport
 
@@ -67,40 +67,8 @@ class View:
     """Steps, both ends included."""
 
 
-class RunItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A run in the picker."""
-
-    id: str
-    name: str
-
-
-class Attachment(msgspec.Struct, frozen=True, kw_only=True):
-    """How a kind of loop is measured: the lines to add."""
-
-    name: str
-    value: str
-
-
-ATTACH = [Attachment(name=loop.title, value=loop.attach) for loop in LOOPS]
-
-
-class RunList(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs, the last written first."""
-
-    runs: list[RunItem]
-    where: list[str]
-    """The log directories."""
-    attach: list[Attachment]
-    """How to have a run, for where there is none."""
-
-
-class RunPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the page shows of a run but the captures' contents."""
-
-    html: str
-    """The parts of `report.html`, with charts of the steps that are looked at."""
-    ranks: list[int]
-    captures: list[CaptureEntry]
+ATTACH = [{"name": loop.title, "value": loop.attach} for loop in LOOPS]
+"""How each kind of loop is measured: the lines to add."""
 
 
 @dataclass(slots=True)
@@ -141,14 +109,20 @@ class Store:
             threading.Thread(target=self._read_ahead, name=READER, daemon=True).start()
 
     def runs(self) -> bytes:
-        """`RunList`."""
-        runs = find_runs(self._roots).values()
-        items = [RunItem(id=run.id, name=run.name) for run in runs]
+        """`{"runs": [{"id", "name"}, …], "where", "attach"}`: all runs, the last written first.
+
+        *where* are the log directories, *attach* is how to have a run, for where there is none.
+        """
+        runs = [{"id": run.id, "name": run.name} for run in find_runs(self._roots).values()]
         where = [str(root) for root in self._roots]
-        return msgspec.json.encode(RunList(runs=items, where=where, attach=ATTACH))
+        return msgspec.json.encode({"runs": runs, "where": where, "attach": ATTACH})
 
     def run(self, run_id: str, view: View) -> bytes:
-        """`RunPage`; raises `RunError` with the sentence to show."""
+        """`{"html", "ranks", "captures"}`: all that the page shows but the captures' contents.
+
+        Raises:
+            RunError: With the sentence to show.
+        """
         with self._lock:
             return self._kept(self._current(run_id), view, lambda cached: _viewed(cached, view))
 
@@ -271,13 +245,9 @@ def _viewed(cached: _Remembered, view: View) -> bytes:
     page, ranks = cached.page, cached.page.summary.run.ranks
     lead = ranks.index(view.rank) if view.rank in ranks else None
     groups = page.groups if view == View() else _groups(cached.run, lead, view)
-    data = PageData(summary=page.summary, captures=None, groups=groups)
-    shown = RunPage(
-        html=str(as_html(page_document(data))),
-        ranks=list(ranks),
-        captures=cached.captures.listed(cached.captures.listing()),
-    )
-    return msgspec.json.encode(shown)
+    html = as_html(page_document(PageData(summary=page.summary, captures=None, groups=groups)))
+    captures = cached.captures.listed(cached.captures.listing())
+    return msgspec.json.encode({"html": str(html), "ranks": ranks, "captures": captures})
 
 
 def _compared(before: _Remembered, after: _Remembered) -> bytes:

@@ -17,18 +17,6 @@ def observed(values: Column, *, most: int = 64, block: int = 100, first: int = 0
     return groups
 
 
-def test_one_slow_step_in_a_hundred_thousand_keeps_its_value_and_its_number() -> None:
-    """The extreme is what people look for."""
-    values = np.full(100_000, 0.05)
-    values[77_777] = 3.0
-
-    span = observed(values, most=1024, block=4096).span("v")
-
-    assert span is not None
-    assert span.high.max() == 3.0
-    assert span.high_at[int(span.high.argmax())] == 77_777
-
-
 @pytest.mark.parametrize("steps", [1, 63, 64, 65, 128, 129, 1000, 4097])
 def test_groups_are_what_numpy_says_of_their_steps(steps: int) -> None:
     """Sum, count, extremes and their places, for any number of steps and blocks."""

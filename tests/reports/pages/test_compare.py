@@ -5,21 +5,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import pytest
 from support.doctor import Planted
 from support.pages import ELEMENTS, Page, asks_for_something
 from support.runs import make_step
 
 from trainperf.commands._comparison import ComparisonOptions, compare_sides
-from trainperf.comparison.compare import compare
-from trainperf.comparison.compared_run import read_run
-from trainperf.comparison.results import TraceDifference
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
-from trainperf.reports.comparison import comparison_document, loss_sentence, settings_sentence
-from trainperf.reports.comparison_page import Pair, render
-from trainperf.reports.layout.text import as_text
 
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -63,7 +56,7 @@ def headings(page: str) -> list[str]:
 
 
 def test_the_verdict_is_the_heading(tmp_path: Path) -> None:
-    """In the words of the other formats, with its interval."""
+    """In the words of the other formats, with its interval; right in whatever alphabet."""
     before = Learned(forward_ms=20).write(tmp_path / "a")
     page = page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))
 
@@ -72,6 +65,7 @@ def test_the_verdict_is_the_heading(tmp_path: Path) -> None:
     assert Page(page).open == []
     assert Page(page).names <= ELEMENTS
     assert asks_for_something(page) == []
+    assert page.isascii()
 
 
 def test_every_ratio_is_drawn_where_it_is(tmp_path: Path) -> None:
@@ -101,40 +95,6 @@ def test_a_loss_that_differs_stands_in_the_heading_and_in_the_figure(tmp_path: P
     assert 'class="curve s1"' in page
     assert 'class="curve s0"' in page
     assert 'class="range"' in page
-
-
-def test_loss_and_settings_read_as_in_the_text(tmp_path: Path) -> None:
-    """Among the notes and in their sections, also of several changes and nothing comparable."""
-    sides = [tmp_path / "a", tmp_path / "b"]
-    for side, workers, precision in zip(sides, (0, 2), ("32-true", "16-true"), strict=True):
-        config = {"num_workers": workers, "precision": precision}
-        Planted(steps=[make_step(0, forward=10)], config=config).write(side / "trainperf")
-    comparison = compare(*([read_run(side)] for side in sides))
-    words = Page(page_of(*sides)).words
-
-    assert comparison.verdict == "not comparable"
-    for sentence in (loss_sentence(comparison.parity), settings_sentence(comparison)):
-        assert sentence in as_text(comparison_document(comparison)).replace("\n    ", " ")
-        assert sentence in words
-
-
-def test_an_operator_of_which_only_the_most_is_known_says_so(tmp_path: Path) -> None:
-    """It is not among the longest of the trace before: at most a millisecond, not just that."""
-    sides = [Learned(forward_ms=ms).write(tmp_path / str(ms)) for ms in (20, 10)]
-    members = [read_run(side) for side in sides]
-    operator = TraceDifference(
-        kind="operator", name="aten::mm", before_s=0.001, after_s=0.003, below="before"
-    )
-    found = compare(*([one] for one in members))
-    pair = Pair(
-        comparison=msgspec.structs.replace(found, explained=(operator,)),
-        before=[members[0]],
-        after=[members[1]],
-    )
-    words = Page(render([pair])).words
-
-    assert "< 1.00 ms" in words
-    assert "> +2.00 ms" in words
 
 
 def test_names_and_settings_cannot_become_markup(tmp_path: Path) -> None:
@@ -173,12 +133,3 @@ def test_a_gate_that_fails_leaves_the_page_a_page(tmp_path: Path) -> None:
 
     assert said.code == 1
     assert said.text.endswith("</html>\n")
-
-
-def test_what_is_printed_survives_any_encoding(tmp_path: Path) -> None:
-    """A page that is sent through a pipe of another alphabet still says `×`."""
-    before = Learned(forward_ms=20).write(tmp_path / "a")
-    page = page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))
-
-    assert page.isascii()
-    assert "1.50× as fast" in Page(page).words

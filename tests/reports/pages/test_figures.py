@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support.doctor import Planted, make_capture
 from support.pages import Page
 from support.runs import RankSpec, make_info, make_run_dir, make_step
-from support.tab import a_run, steps_of
+from support.tab import a_run
 
 from scripts.simulation import records
 from scripts.simulation.arrivals import Job, Plant
@@ -16,8 +15,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.core.formatting.html.figures import Axis, Unit
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord
-from trainperf.reports.run.page import MOST_GROUPS, PageData, load_page_data, render
-from trainperf.traces.results import TraceTotals
+from trainperf.reports.run.page import PageData, load_page_data, render
 
 
 def seen_of(path: Path, steps: Sequence[StepRecord]) -> PageData:
@@ -59,30 +57,6 @@ def test_a_value_beyond_an_axis_is_drawn_at_its_end() -> None:
     assert [wide.at(value) for value in (0.0, 0.01, 1.0, 1e9)] == [0, 0, 0.5, 1]
 
 
-def test_a_step_beyond_the_picture_is_marked_and_said(tmp_path: Path) -> None:
-    """One of 9 s among steps of 50 ms must neither flatten them nor be lost."""
-    steps = steps_of(1000)
-    steps[700] = make_step(700, data_wait=9000, facts=steps[700].facts)
-    page = render(seen_of(tmp_path, steps))
-
-    assert "step 700: 9.00 s, beyond the picture" in page
-    assert "slowest 9.00 s (step 700)" in page
-
-
-def test_columns_of_a_long_run_are_decimated_and_keep_their_slowest_step(tmp_path: Path) -> None:
-    """At most so many columns; the page of a run does not grow with it."""
-    steps = steps_of(3000)
-    steps[2222] = make_step(2222, data_wait=60, facts=steps[2222].facts)
-    seen = seen_of(tmp_path, steps)
-    wall = seen.groups.span("wall")
-    assert wall is not None
-
-    assert MOST_GROUPS // 2 <= len(seen.groups.begins()) <= MOST_GROUPS
-    assert wall.high.max() == pytest.approx(0.060)
-    assert 2222 in wall.high_at
-    assert len(render(seen).encode()) < 400_000
-
-
 def test_twenty_steps_on_eight_ranks_have_a_page(tmp_path: Path) -> None:
     """One rank waits for nobody at the all-reduce: it is the coloured one, and the others wait."""
     ranks = []
@@ -121,24 +95,6 @@ def test_the_page_of_many_ranks_is_no_larger_than_that_of_some(tmp_path: Path) -
     assert len(pages[512]) < 1.05 * len(pages[256])
     assert "of 512 ranks the 1 that differ most" in pages[512]
     assert '<td class="text">37</td>' in pages[512]
-
-
-def test_the_speed_of_light_needs_an_audit_and_says_so(tmp_path: Path) -> None:
-    """With how to get one."""
-    page = render(seen_of(tmp_path, steps_of(30)))
-
-    assert "not measured: needs an audit of one step: " in words_of(page)
-
-
-def test_a_capture_is_shown_with_its_answer_and_its_figures(tmp_path: Path) -> None:
-    """What was not measured stands together, with the reason."""
-    capture = make_capture(TraceTotals(steps=3, step_s=0.05, gpu_busy_fraction=0.61))
-    run = Planted(capture=capture).write(tmp_path / "trainperf")
-    words = words_of(render(load_page_data(run)))
-
-    assert "Steps 100–102" in words
-    assert "What the planted trace says." in words
-    assert "GPU busy61.0 %" in words
 
 
 def test_a_chart_that_one_group_would_flatten_is_cut_off_and_says_so(tmp_path: Path) -> None:

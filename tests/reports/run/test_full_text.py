@@ -14,11 +14,9 @@ from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBre
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
 from trainperf.core.findings import Finding
-from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text, text_lines
 from trainperf.reports.run.document import run_document
 from trainperf.reports.run.tables import of_lines
-from trainperf.reports.run.text import MOST_LINES, lines
 
 
 def anatomy() -> LoaderAnatomy:
@@ -205,9 +203,7 @@ trainperf · gpt2 · 2026-11-01 12:00 · 1 rank · CPU · 188 steady steps (excl
     3 graphs in 4.50 s, 1 graph break, 1 recompilation
 
   The whole fit
-             time    share
-    steps  10.0 s  100.0 %
-    fit    10.0 s
+    fit 10.0 s = steps 10.0
 """
 
 
@@ -236,33 +232,6 @@ def test_a_narrow_terminal_cuts_no_number(tmp_path: Path) -> None:
     ]
 
     assert ends[0] == ends[1] == [["1.00", "ms", "95.2", "%"]]
-
-
-def test_the_answer_stays_within_its_lines_whatever_is_known(tmp_path: Path) -> None:
-    """And says what the step is spent on, and how far that is from its floor."""
-    answer = [line.plain for line in lines(summary(tmp_path))]
-
-    assert len(answer) <= MOST_LINES
-    assert any(
-        line.startswith("  time spent on launch overhead 28 % · compute 28 %") for line in answer
-    )
-    assert any(line.startswith("  speed of light 2.00 ms; the step takes") for line in answer)
-    assert "  next  DataLoader(num_workers=3)" in answer
-    assert "  where train.py:31" in answer
-
-
-def test_markdown_has_the_same_tables(tmp_path: Path) -> None:
-    """With their notes, and each finding with all that is known of it."""
-    said = as_markdown(run_document(summary(tmp_path)))
-
-    titles = [line.lstrip("# ") for line in said.splitlines() if line.startswith("####")]
-    words = as_text(run_document(summary(tmp_path / "again"))).splitlines()
-    assert len(titles) >= 13
-    for title in titles:
-        assert any(line.strip() == title.replace("\\", "") for line in words)
-    assert "   do: DataLoader\\(num\\_workers=3\\)  " in said
-    assert "   gain: about 1.23×, at most 1.58×; takes hours  " in said
-    assert "   confirm: data\\_wait\\_fraction falls" in said
 
 
 def test_lines_that_were_nowhere_in_the_users_code_have_no_table(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """The report for a terminal: short, the answer first, and never obeying a name."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -9,12 +12,187 @@ from support.golden import summary_of_case
 from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
 
 from trainperf.core.phases import Tag
-from trainperf.core.steps.records import Totals
+from trainperf.core.steps.records import StepRecord, Totals
 from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text
 from trainperf.reports.run import text
 from trainperf.reports.run.document import run_document
-from trainperf.reports.run.headline import headline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """A run, and sentences that its report has and has not."""
+
+    steps: Sequence[StepRecord] = field(default_factory=lambda: make_steps(100, forward=50))
+    info: dict[str, Any] = field(default_factory=dict)
+    """Of `make_info`."""
+    ranks: int = 1
+    totals: Totals | None = None
+    end: str | None = "finished"
+    has: Sequence[str] = ()
+    lacks: Sequence[str] = ()
+
+    def report(self, path: Path) -> str:
+        """As plain text, on one line."""
+        world = {"world_size": self.ranks} if self.ranks > 1 else {}
+        specs = [
+            RankSpec(
+                steps=self.steps,
+                info=make_info(rank=rank, **world, **self.info),
+                totals=self.totals,
+                end=self.end,
+            )
+            for rank in range(self.ranks)
+        ]
+        return " ".join(text.render(summary_of(path, specs)).split())
+
+
+def _larger(phase: str) -> Sequence[StepRecord]:
+    return make_steps(100, **{"forward": 5.0, phase: 60.0})
+
+
+_VARYING = [
+    *make_steps(112, data_wait=10, forward=30),
+    *(make_step(112 + n, start_ns=10**12 + n, data_wait=10, forward=230) for n in range(25)),
+]
+_COMPUTE = "of it is compute (forward, backward, optimizer)."
+_CUDA: dict[str, Any] = {"device": "cuda"}
+_LINK = {"device": "cuda", "hardware": {"device_name": "NVIDIA H100 80GB HBM3"}}
+_PLAIN: dict[str, Any] = {"config": {"loop": "plain"}}
+
+
+def _copied(h2d: int, forward: int) -> Sequence[StepRecord]:
+    facts = {"h2d_device_ns": h2d * 1_000_000, "h2d_bytes": h2d * 6_400_000, "h2d_tensors": 2}
+    return make_steps(60, h2d=h2d, forward=forward, facts=facts)
+
+
+TOLD = {
+    "the first line is the answer: the largest share, what to do and the most it can gain": Told(
+        steps=make_steps(200, data_wait=20, forward=15, backward=15),
+        has=(
+            "trainperf · gpt2 · 1 rank · CPU · 188 steady steps (excluded: 12 warm-up)",
+            "Step time 50.0 ms",
+            "40 % of it is data wait. First: fix the loader — about 1.39×, at most 1.79×.",
+        ),
+    ),
+    "a run without a step has no sum, neither a time of nothing nor its parts": Told(
+        steps=[], end=None, has=("No step was recorded.",), lacks=("fit",)
+    ),
+    # A worker takes 30 ms of a CPU that the model needs, too.
+    "all of the wait is named, though the advice leaves a part": Told(
+        steps=make_steps(100, data_wait=30, forward=20),
+        info={"config": {"num_workers": 0}, "hardware": {"cpu_count": 2, "threads": 2}},
+        has=("60 % of it is data wait",),
+    ),
+    "where the phases' means do not add up to the median, the mean is told": Told(
+        steps=_VARYING, has=("Step time 40.0 ms, mean 80.0 ms; 12 % of it is data wait and",)
+    ),
+    **{
+        f"the largest share is named: {phase}": Told(steps=_larger(phase), has=(f" is {name}.",))
+        for phase, name in {
+            "data_wait": "data wait",
+            "h2d": "copying the batch to the device",
+            "callbacks": "callbacks",
+            "loop": "the framework's loop between steps",
+            "other": "outside every phase",
+        }.items()
+    },
+    **{
+        f"the largest share is named: {phase}": Told(steps=_larger(phase), has=(_COMPUTE,))
+        for phase in ("forward", "backward", "optimizer")
+    },
+    "the share to act on is named before a larger one that is just work": Told(
+        steps=make_steps(100, data_wait=10, forward=40),
+        has=("20 % of it is data wait and 80 % compute. First: fix the loader — about 1.16×, at ",),
+    ),
+    "a phase that nobody could see is not shown as nothing": Told(
+        steps=make_steps(100, forward=9),
+        info={**_CUDA, "reasons": {"phase_h2d_s": "training_step fetches by itself"}},
+        has=("h2d not measured",),
+    ),
+    "below twenty steady steps nothing is said of waste": Told(
+        steps=make_steps(12 + 19, data_wait=0.5, forward=9),
+        has=("Too few steady steps to say what to change: 19 of at least 20.",),
+        lacks=("no waste was seen in it.",),
+    ),
+    "from twenty on it is": Told(
+        steps=make_steps(12 + 20, data_wait=0.5, forward=9),
+        has=("no waste was seen in it.",),
+        lacks=("Too few", "faster"),
+    ),
+    # `end_step()` of a plain loop is in `callbacks`, and so is what the user brackets as such.
+    "callbacks of the user's own are not called trainperf": Told(
+        steps=make_steps(100, forward=9, callbacks=5, facts={"overhead_ns": 300_000}),
+        info=_PLAIN,
+        lacks=("trainperf itself",),
+    ),
+    "callbacks that are mostly ours are": Told(
+        steps=make_steps(100, forward=9, callbacks=5, facts={"overhead_ns": 3_000_000}),
+        info=_PLAIN,
+        has=("trainperf itself",),
+    ),
+    "host time of an asynchronous device is not called computing": Told(
+        steps=make_steps(100, forward=20, backward=30),
+        info=_CUDA,
+        has=("forward, backward and optimizer (host time)",),
+    ),
+    "a run that was not closed is not called an error": Told(
+        steps=make_steps(50, forward=9),
+        end="not closed",
+        has=("ended before its training was over after 50 steps",),
+        lacks=("ended by", "close()"),
+    ),
+    "a loop of one's own is told how it is ended": Told(
+        steps=make_steps(50, forward=9),
+        info=_PLAIN,
+        end="not closed",
+        has=("ended without close() after 50 steps",),
+    ),
+    "sequence lengths are summed up in two numbers": Told(
+        totals=Totals(at_step=1, sequence_lengths={512: 1, 64: 1, 128: 2, 256: 1}),
+        has=("sequences longest ≤ 512, median ≤ 128 tokens",),
+    ),
+    "a loop that waits for ranks is said to": Told(
+        steps=make_steps(50, forward=40, loop=10),
+        info={"config": {"loop": "lightning"}},
+        ranks=2,
+        has=("includes waiting for ranks",),
+    ),
+    "a plain loop does not": Told(
+        steps=make_steps(50, forward=40, loop=10),
+        info=_PLAIN,
+        ranks=2,
+        lacks=("includes waiting for ranks",),
+    ),
+    "ranks of which nothing was measured have no line": Told(
+        steps=[make_step(index, tags=int(Tag.WARMUP), forward=9) for index in range(5)],
+        ranks=2,
+        has=("2 ranks",),
+        lacks=(" ranks data wait", " ranks skew"),
+    ),
+    "the mask that counted the tokens is printed": Told(
+        steps=make_steps(50, forward=50, facts={"tokens_effective": 50, "tokens_padded": 80}),
+        totals=Totals(at_step=1, notes={"tokens": "attention_mask"}),
+        has=("1,000 effective tokens/s (attention_mask)",),
+    ),
+    **{
+        f"copies of {h2d} ms say what they reach of the link": Told(
+            steps=_copied(h2d, forward),
+            info=_LINK,
+            has=("at 6.40 GB/s, 10 % of the link's 64.0 GB/s",),
+        )
+        for h2d, forward in ((1, 99), (10, 40))
+    },
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_a_run_is_told_in_these_words(case: str, tmp_path: Path) -> None:
+    """And not in others."""
+    report = TOLD[case].report(tmp_path)
+
+    assert [sentence for sentence in TOLD[case].has if sentence not in report] == []
+    assert [sentence for sentence in TOLD[case].lacks if sentence in report] == []
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
@@ -48,123 +226,6 @@ def test_with_everything_to_say_it_is_still_short(tmp_path: Path) -> None:
     assert any(line.startswith("  note  64 of 70 ranks read") for line in lines)
 
 
-def test_the_first_line_after_the_title_is_the_answer(tmp_path: Path) -> None:
-    """Step time, the largest share, what to do and the most it can gain."""
-    steps = make_steps(200, data_wait=20, forward=15, backward=15)
-    report = text.render(summary_of(tmp_path, [RankSpec(steps=steps)])).splitlines()
-
-    assert report[0].startswith("trainperf · gpt2 · 1 rank · CPU · 188 steady steps")
-    assert report[2].startswith(
-        "  Step time 50.0 ms; 40 % of it is data wait. First: fix the loader"
-    )
-    assert "— about 1.39×, at most 1.79×." in report[2]
-
-
-def test_of_a_run_without_a_step_there_is_no_sum(tmp_path: Path) -> None:
-    """Neither a time of nothing nor its parts."""
-    report = text.render(summary_of(tmp_path, [RankSpec(steps=[], end=None)]))
-
-    assert "No step was recorded." in report
-    assert "fit" not in report
-
-
-def test_all_of_the_wait_is_named_though_the_advice_leaves_a_part(tmp_path: Path) -> None:
-    """A worker takes 30 ms of a CPU that the model needs, too: its 60 % are waited for before."""
-    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2, "threads": 2})
-    steps = make_steps(100, data_wait=30, forward=20)
-    summary = summary_of(tmp_path, [RankSpec(steps=steps, info=info)])
-    (first, *_) = summary.findings
-
-    assert first.id == "data_wait"
-    assert first.fraction == pytest.approx(0.6)
-    assert first.gain is not None
-    assert first.gain < 1 / (1 - 0.55)
-    assert "60 % of it is data wait" in headline(summary)
-
-
-def test_when_steps_vary_the_answer_says_the_mean_too(tmp_path: Path) -> None:
-    """The phases are means: where those do not add up to the median, a reader must know why."""
-    fast = make_steps(112, data_wait=10, forward=30)
-    slow = [make_step(112 + n, start_ns=10**12 + n, data_wait=10, forward=230) for n in range(25)]
-
-    said = headline(summary_of(tmp_path, [RankSpec(steps=[*fast, *slow])]))
-
-    assert said.startswith("Step time 40.0 ms, mean 80.0 ms; 12 % of it is data wait and")
-
-
-@pytest.mark.parametrize(
-    ("phase", "said"),
-    [
-        ("data_wait", "data wait"),
-        ("h2d", "copying the batch to the device"),
-        ("forward", "compute (forward, backward, optimizer)"),
-        ("backward", "compute (forward, backward, optimizer)"),
-        ("optimizer", "compute (forward, backward, optimizer)"),
-        ("callbacks", "callbacks"),
-        ("loop", "the framework's loop between steps"),
-        ("other", "outside every phase"),
-    ],
-)
-def test_the_largest_share_is_named_whatever_it_is(tmp_path: Path, phase: str, said: str) -> None:
-    """60 of 65 ms."""
-    phases = {"forward": 5.0, phase: 60.0}
-    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, **phases))])
-
-    assert f"of it is {said}." in headline(summary)
-
-
-def test_the_share_to_act_on_is_named_before_a_larger_one_that_is_just_work(
-    tmp_path: Path,
-) -> None:
-    """80 % is computing; what can be removed is the loader's 20 %."""
-    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, data_wait=10, forward=40))])
-
-    assert headline(summary).startswith(
-        "Step time 50.0 ms; 20 % of it is data wait and 80 % compute. "
-        "First: fix the loader — about 1.16×, at most 1.32×."
-    )
-
-
-def test_a_phase_that_nobody_could_see_is_not_shown_as_nothing(tmp_path: Path) -> None:
-    """A step that fetches by itself copies the batch where no bracket is."""
-    info = make_info(device="cuda", reasons={"phase_h2d_s": "training_step fetches by itself"})
-    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, forward=9), info=info)])
-
-    (row,) = (line for line in text.render(summary).splitlines() if line.startswith("  h2d"))
-    assert row.split(maxsplit=1)[1] == "not measured"
-
-
-def test_no_action_is_invented_where_nothing_can_be_removed(tmp_path: Path) -> None:
-    """A compute-bound run is told so."""
-    summary = summary_of_case(CASES["compute_bound"](), tmp_path)
-
-    assert "faster" not in text.render(summary)
-    assert "99 % of the step is ordinary computing; no waste was seen in it." in headline(summary)
-
-
-@pytest.mark.parametrize(("steady", "few"), [(19, True), (20, False)])
-def test_too_few_steps_are_no_proof_that_nothing_is_wrong(
-    tmp_path: Path, *, steady: int, few: bool
-) -> None:
-    """Rules abstain below twenty steady steps: that is not `no waste was seen`."""
-    steps = make_steps(12 + steady, data_wait=0.5, forward=9)
-    first = headline(summary_of(tmp_path, [RankSpec(steps=steps)]))
-
-    assert ("Too few steady steps to say what to change: 19 of at least 20." in first) is few
-    assert ("no waste was seen in it." in first) is not few
-
-
-@pytest.mark.parametrize(("overhead_us", "ours"), [(300, False), (3_000, True)])
-def test_callbacks_of_the_users_own_are_not_called_trainperf(
-    tmp_path: Path, *, overhead_us: int, ours: bool
-) -> None:
-    """A plain loop: `end_step()` is in `callbacks`, and so is what the user brackets as such."""
-    steps = make_steps(100, forward=9, callbacks=5, facts={"overhead_ns": overhead_us * 1000})
-    spec = RankSpec(steps=steps, info=make_info(config={"loop": "plain"}))
-
-    assert ("trainperf itself" in text.render(summary_of(tmp_path, [spec]))) is ours
-
-
 def test_of_few_steps_it_is_not_said_that_nothing_stands_out(tmp_path: Path) -> None:
     """60 % of 14 steps is data wait: nothing was looked for in so few, here as on the page."""
     info = make_info(config={"num_workers": 0})
@@ -173,50 +234,7 @@ def test_of_few_steps_it_is_not_said_that_nothing_stands_out(tmp_path: Path) -> 
     too_few = "Too few steady steps to say what to change: 14 of at least 20."
 
     assert summary.run.steady_steps == 14
-    assert too_few in headline(summary)
     assert as_markdown(run_document(summary)).count(too_few) == 2
-
-
-def test_the_wait_for_data_is_no_answer_where_the_device_hides_it(tmp_path: Path) -> None:
-    """Named for what it is, and nothing is promised for it."""
-    summary = summary_of_case(CASES["hidden_wait"](), tmp_path)
-
-    assert "data wait, hidden behind a busy device. 35 % of the step is" in headline(summary)
-    assert headline(summary).endswith("ordinary computing; no waste was seen in it.")
-    assert "First:" not in headline(summary)
-
-
-def test_host_time_of_an_asynchronous_device_is_not_called_computing(tmp_path: Path) -> None:
-    """The host only enqueues there."""
-    spec = RankSpec(steps=make_steps(100, forward=20, backward=30), info=make_info(device="cuda"))
-
-    assert "forward, backward and optimizer (host time)" in headline(summary_of(tmp_path, [spec]))
-
-
-def test_a_running_fit_says_how_far_it_is(tmp_path: Path) -> None:
-    """So far, not at the end."""
-    report = text.render(summary_of_case(CASES["running"](), tmp_path))
-
-    assert "still running, 130 steps so far" in report
-
-
-def test_a_run_that_was_not_closed_is_not_called_an_error(tmp_path: Path) -> None:
-    """The script came to its end, and nobody called `close()`."""
-    spec = RankSpec(steps=make_steps(50, forward=9), info=make_info(), end="not closed")
-    report = text.render(summary_of(tmp_path, [spec]))
-
-    assert "ended before its training was over after 50 steps" in report
-    assert "ended by" not in report
-    assert "close()" not in report
-
-
-def test_a_loop_of_ones_own_is_told_how_it_is_ended(tmp_path: Path) -> None:
-    """Its monitor has a `close()`, and a `with`."""
-    spec = RankSpec(
-        steps=make_steps(50, forward=9), info=make_info(config={"loop": "plain"}), end="not closed"
-    )
-
-    assert "ended without close() after 50 steps" in text.render(summary_of(tmp_path, [spec]))
 
 
 def test_names_cannot_steer_a_terminal(tmp_path: Path) -> None:
@@ -227,11 +245,8 @@ def test_names_cannot_steer_a_terminal(tmp_path: Path) -> None:
     for report in (text.render(summary), as_text(parts), as_markdown(parts)):
         assert not set(report) & set("\x1b\x07\u202e\r")
         assert "\nB" not in report
-
-
-def test_markup_in_a_name_is_shown_and_not_obeyed(tmp_path: Path) -> None:
-    """Rich's square brackets are letters here."""
-    assert "[bold]x[/bold]" in text.render(summary_of_case(CASES["hostile"](), tmp_path))
+    # Rich's square brackets are letters here.
+    assert "[bold]x[/bold]" in text.render(summary)
 
 
 def test_the_last_lines_go_first_when_there_are_too_many(tmp_path: Path) -> None:
@@ -241,42 +256,6 @@ def test_the_last_lines_go_first_when_there_are_too_many(tmp_path: Path) -> None
 
     labels = [line.plain[2:11].strip() for line in many]
     assert labels.index("h2d") == labels.index("data wait") + 1
-
-
-def test_sequence_lengths_are_summed_up_in_two_numbers(tmp_path: Path) -> None:
-    """Of five sequences three are at most 128 tokens long, and one is 512."""
-    totals = Totals(at_step=1, sequence_lengths={512: 1, 64: 1, 128: 2, 256: 1})
-    spec = RankSpec(steps=make_steps(50, forward=50), totals=totals)
-
-    assert "sequences longest ≤ 512, median ≤ 128 tokens" in text.render(
-        summary_of(tmp_path, [spec])
-    )
-
-
-@pytest.mark.parametrize(("kind", "waits"), [("lightning", True), ("plain", False)])
-def test_only_a_loop_that_waits_for_ranks_is_said_to(
-    tmp_path: Path, kind: str, *, waits: bool
-) -> None:
-    """A plain loop does not."""
-    specs = [
-        RankSpec(
-            steps=make_steps(50, forward=40, loop=10),
-            info=make_info(rank=rank, world_size=2, config={"loop": kind}),
-        )
-        for rank in (0, 1)
-    ]
-
-    assert ("includes waiting for ranks" in text.render(summary_of(tmp_path, specs))) == waits
-
-
-def test_ranks_of_which_nothing_was_measured_have_no_line(tmp_path: Path) -> None:
-    """Five steps of two ranks, and no steady one."""
-    steps = [make_step(index, tags=int(Tag.WARMUP), forward=9) for index in range(5)]
-    specs = [RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)) for rank in (0, 1)]
-
-    report = text.render(summary_of(tmp_path, specs))
-    assert "2 ranks" in report
-    assert not [line for line in report.splitlines() if line.strip().startswith("ranks")]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -320,15 +299,6 @@ def test_notes_give_way_to_everything_else(tmp_path: Path) -> None:
     assert "  note  said 39" not in lines
 
 
-def test_the_mask_that_counted_the_tokens_is_printed(tmp_path: Path) -> None:
-    """Effective means something only with it."""
-    facts = {"tokens_effective": 50, "tokens_padded": 80}
-    totals = Totals(at_step=1, notes={"tokens": "attention_mask"})
-    spec = RankSpec(steps=make_steps(50, forward=50, facts=facts), totals=totals)
-
-    assert "1,000 effective tokens/s (attention_mask)" in text.render(summary_of(tmp_path, [spec]))
-
-
 def test_a_long_note_is_broken_and_one_that_is_cut_says_so(tmp_path: Path) -> None:
     """Every word of what is shown can be read, and what is not shown is seen to be missing."""
     long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
@@ -351,17 +321,3 @@ def test_a_long_note_is_broken_and_one_that_is_cut_says_so(tmp_path: Path) -> No
     assert all(line.startswith("        ") for line in note[1:])
     assert len(cut) == text.MOST_LINES
     assert cut[-1].endswith("…") == (not cut[-1].endswith("fourteen"))
-
-
-@pytest.mark.parametrize(("h2d", "forward"), [(1, 99), (10, 40)])
-def test_copies_say_what_they_reach_of_the_link_however_small_they_are(
-    h2d: int, forward: int, tmp_path: Path
-) -> None:
-    """A hundredth of the step or a fifth of it: a tenth of the link's 64 GB/s either way."""
-    facts = {"h2d_device_ns": h2d * 1_000_000, "h2d_bytes": h2d * 6_400_000, "h2d_tensors": 2}
-    info = make_info(device="cuda", hardware={"device_name": "NVIDIA H100 80GB HBM3"})
-    steps = make_steps(60, h2d=h2d, forward=forward, facts=facts)
-
-    report = text.render(summary_of(tmp_path, [RankSpec(steps=steps, info=info)]))
-
-    assert "at 6.40 GB/s, 10 % of the link's 64.0 GB/s" in report

@@ -92,11 +92,6 @@ def _table(
     )
 
 
-def rank_name(rank: RankTrace) -> str:
-    """The rank's number, where the trace says it."""
-    return UNKNOWN if rank.rank is None else str(rank.rank)
-
-
 def _seconds(value: float | None) -> str:
     return or_unknown(value, duration)
 
@@ -117,7 +112,7 @@ def _shapes(operator: Operator) -> str:
 
 
 _RANKS: tuple[_Column[RankTrace], ...] = (
-    _Column("rank", rank_name, is_words=True),
+    _Column("rank", lambda rank: or_unknown(rank.rank, count), is_words=True),
     _Column(LABELS["step_s"], lambda rank: duration(rank.totals.step_s)),
     _Column(LABELS["gpu_busy_fraction"], lambda rank: _share(rank.totals.gpu_busy_fraction)),
     _Column(LABELS["compute_fraction"], lambda rank: _share(rank.totals.compute_fraction)),

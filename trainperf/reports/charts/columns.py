@@ -60,7 +60,7 @@ class Groups:
         self._most = most
         # An even number, so that pairs can be joined; no larger ever.
         self._room = most + most % 2
-        self._cells: dict[str, Column] = {}
+        self._cells = {_STEPS: _empty(self._room)}
 
     def observe(self, index: Column, columns: Mapping[str, Column | Weighted]) -> None:
         """Take the next steps, in order of *index*; a column may be absent from some calls."""
@@ -83,7 +83,8 @@ class Groups:
 
     def steps(self) -> npt.NDArray[np.int64]:
         """Steps in each group that holds one."""
-        return self._weights()[self._filled()].astype(np.int64)
+        steps: Column = self._cells[_STEPS][1]
+        return steps[steps > 0].astype(np.int64)
 
     def begins(self) -> npt.NDArray[np.int64]:
         """Number of the first step that each of these groups may hold."""
@@ -94,12 +95,8 @@ class Groups:
         cells = self._cells.get(name)
         return None if cells is None else Span(*cells[:, self._filled()])
 
-    def _weights(self) -> Column:
-        weights: Column = self._cells.get(_STEPS, _empty(1))[1]
-        return weights
-
     def _filled(self) -> npt.NDArray[np.int64]:
-        return np.flatnonzero(self._weights())
+        return np.flatnonzero(self._cells[_STEPS][1])
 
 
 def _empty(length: int) -> Column:

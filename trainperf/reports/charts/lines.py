@@ -53,8 +53,6 @@ class LineChart:
     unit: str
     """`s`, `B`, `1` (a share of one), or anything else for a plain number."""
     lines: Sequence[Line]
-    note: str = ""
-    """What must be known with it."""
     across: str = ""
     """Name of the horizontal axis, where it is not that of the steps."""
     level: bool = False
@@ -76,7 +74,7 @@ def line_chart(chart: LineChart, *, height: int = 120) -> Chart:
     if _most(chart) > frame.up.high:
         beyond = f"Beyond the picture: up to {_SAY.get(chart.unit, count)(_most(chart))}."
     shade = "The shade spans single steps." if any(line.shade for line in chart.lines) else ""
-    caption = " ".join(filter(None, (chart.what, shade, beyond, chart.note)))
+    caption = " ".join(filter(None, (chart.what, shade, beyond)))
     picture = Markup(
         (tag("h3", text(chart.title)) if chart.title else "")
         + frame.picture(chart.title or chart.what, marks, across=chart.across)

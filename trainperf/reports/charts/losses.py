@@ -20,31 +20,28 @@ def losses(
     sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence[str]
 ) -> list[Chart]:
     """The curves of the repeats of each side, at equal work; none where they are not compared."""
-    unit = parity.unit
-    if unit is None:
-        return []
+    unit, shaded = parity.unit, None
     every = [
         line(curve, unit, name)
         for name, side in zip(names, sides, strict=True)
         for curve in side[:_MOST_REPEATS]
     ]
     drawn = [each for each in every if each is not None]
-    if not drawn:
+    if unit is None or not drawn:
         return []
-    shaded = None
     if parity.since is not None and parity.work is not None:
         shaded = (parity.since, parity.work)
-    what = f"Loss, mean over neighbouring steps, at equal {unit}."
-    what += " The grey range was compared." if shaded else ""
+    what = f"Loss, mean over neighbouring steps, at equal {unit}; the grey range was compared."
     chart = LineChart(
         title="", what=what, unit="", lines=drawn, across=unit, level=True, shaded=shaded
     )
     return [line_chart(chart, height=220)]
 
 
-def line(losses: LossCurve, unit: Unit, label: str = "") -> Line | None:
+def line(losses: LossCurve, unit: Unit | None, label: str = "") -> Line | None:
     """Mean loss over the work done, in groups of equal work; `None` without a loss."""
-    work, finite = losses.work.get(unit), np.isfinite(losses.loss)
+    work = None if unit is None else losses.work.get(unit)
+    finite = np.isfinite(losses.loss)
     if work is None or not finite.any() or work[-1] <= work[0]:
         return None
     loss, done = losses.loss[finite], work[finite]

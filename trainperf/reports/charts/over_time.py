@@ -19,7 +19,7 @@ from trainperf.core.formatting.html.figures import (
 )
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.units import duration, plural, words
-from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS, Tag
+from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS
 from trainperf.core.steps.block import Column
 from trainperf.reports.charts.columns import Groups, Span
 from trainperf.reports.layout.document import Chart
@@ -104,28 +104,23 @@ def _top_s(wall: Span, steady: Span | None) -> float:
     return _ROOM * min(float(usual.high[measured].max()), _FAR * typical_s)
 
 
-def _edges(frame: Frame, groups: Groups) -> list[tuple[float, float]]:
-    """Left and right of each group."""
-    return [(frame.x(begin), frame.x(begin + groups.width)) for begin in groups.begins().tolist()]
+def _stairs(frame: Frame, groups: Groups, values: Column) -> list[tuple[float, float]]:
+    """An outline that keeps its height from the left of each group to its right."""
+    return [
+        (frame.x(x), frame.y(value))
+        for begin, value in zip(groups.begins().tolist(), values.tolist(), strict=True)
+        for x in (begin, begin + groups.width)
+    ]
 
 
 def _areas(frame: Frame, groups: Groups, means: Mapping[int, Column]) -> Iterator[Markup]:
     """Stacked, the first phase lowest."""
     foot = np.zeros(len(groups.begins()))
     for place, mean_s in means.items():
-        if mean_s.any():
-            head = foot + mean_s
-            outline = [*_stairs(frame, groups, head), *reversed(_stairs(frame, groups, foot))]
-            yield area(outline, f"f{place}")
-            foot = head
-
-
-def _stairs(frame: Frame, groups: Groups, values: Column) -> list[tuple[float, float]]:
-    return [
-        (x, frame.y(value))
-        for edges, value in zip(_edges(frame, groups), values.tolist(), strict=True)
-        for x in edges
-    ]
+        head = foot + mean_s
+        outline = [*_stairs(frame, groups, head), *reversed(_stairs(frame, groups, foot))]
+        yield area(outline if mean_s.any() else [], f"f{place}")
+        foot = head
 
 
 def _hovers(
@@ -133,9 +128,8 @@ def _hovers(
 ) -> Iterator[Markup]:
     """What is said where somebody points, and a mark for what is beyond the picture."""
     walls_s, begins, sizes = wall.mean(), groups.begins(), groups.steps()
-    for place, (left, right) in enumerate(_edges(frame, groups)):
-        if not wall.weight[place]:
-            continue
+    for place in np.flatnonzero(wall.weight):
+        left, right = frame.x(begins[place]), frame.x(begins[place] + groups.width)
         label = f"step {begins[place]:,}: {duration(walls_s[place])}"
         slowest = f"step {int(wall.high_at[place]):,}"
         if sizes[place] > 1:
@@ -156,21 +150,18 @@ def _hovers(
 
 def _tagged(frame: Frame, groups: Groups) -> Iterator[tuple[str, list[Mark]]]:
     """A row for each tag: one mark a group, at its slowest tagged step."""
+    wide = groups.width / (frame.across.high - frame.across.low) * WIDE
     for tag in TAGS:
         span = groups.span(f"tag:{tag.label}")
-        if span is not None:
-            yield words(tag.label), _marks(frame, groups, tag, span)
-
-
-def _marks(frame: Frame, groups: Groups, tag: Tag, span: Span) -> list[Mark]:
-    wide = groups.width / (frame.across.high - frame.across.low) * WIDE
-    left = ", excluded from the steady steps" if tag & DISQUALIFYING else ""
-    marks = []
-    for place in np.flatnonzero(span.weight):
-        number = plural(int(span.weight[place]), "such step")
-        label = (
-            f"step {int(span.high_at[place]):,}: {words(tag.label)}, "
-            f"{duration(span.high[place])}; {number} here{left}: {WHY[tag.label]}"
-        )
-        marks.append((frame.x(groups.begins()[place]), wide, "event", label))
-    return marks
+        if span is None:
+            continue
+        left = ", excluded from the steady steps" if tag & DISQUALIFYING else ""
+        marks = []
+        for place in np.flatnonzero(span.weight):
+            number = plural(int(span.weight[place]), "such step")
+            label = (
+                f"step {int(span.high_at[place]):,}: {words(tag.label)}, "
+                f"{duration(span.high[place])}; {number} here{left}: {WHY[tag.label]}"
+            )
+            marks.append((frame.x(groups.begins()[place]), wide, "event", label))
+        yield words(tag.label), marks

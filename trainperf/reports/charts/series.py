@@ -6,13 +6,13 @@ from typing import Literal
 
 import numpy as np
 
-from trainperf.analysis.summary.schema import MOST_RANKS, Summary
+from trainperf.analysis.summary.ranks import rank_map
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core import readings
-from trainperf.core.formatting.units import plural
+from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.phases import Phase
-from trainperf.core.steps.block import Column
 from trainperf.meters.fold import not_covered
-from trainperf.reports.charts.columns import Groups, Span, over
+from trainperf.reports.charts.columns import Groups, over
 from trainperf.reports.charts.lines import Line, LineChart, line_chart
 from trainperf.reports.layout.document import Chart
 
@@ -84,7 +84,7 @@ SERIES = (
     Series(
         title="All-reduce tail",
         what="From the last gradient being ready to backward having returned, by rank: who waits "
-        "least comes last.",
+        "least comes last; of many ranks those of the table.",
         unit="s",
         place="ranks",
     ),
@@ -149,44 +149,29 @@ def charts_at(place: Place, groups: Groups, summary: Summary) -> list[Chart]:
 
 def chart_of(series: Series, groups: Groups, summary: Summary) -> LineChart:
     """One of them; without lines where none has two values."""
-    lines, note = _labels(series, groups, summary), ""
+    names = series.columns
+    if not names:
+        # Of many ranks those that differ most, as in the table of them.
+        ranks = rank_map(summary)
+        order = dict.fromkeys([*ranks.differing, *ranks.shown]) if ranks else ()
+        places = sorted([*order][:COLOURS])
+        names = {f"tail:{place}": f"rank {summary.run.ranks[place]}" for place in places}
     if series.reading and not_covered(summary.reading(series.reading)):
-        lines = {}
-    if not series.columns and len(summary.run.ranks) > MOST_RANKS:
-        number = plural(len(summary.run.ranks), "rank")
-        note = f"{MOST_RANKS} of {number}: those that wait least and most."
-    shades = groups.width > 1 and not series.total and len(lines) <= _MOST_SHADES
-    drawn = []
-    for label, span in lines.items():
-        values = _so_far(span) if series.total else span.mean()
-        if np.isfinite(values).sum() >= _FEW:
+        names = {}
+    shades = groups.width > 1 and not series.total and len(names) <= _MOST_SHADES
+    lines = []
+    for name, label in names.items():
+        span = groups.span(name)
+        if span is not None:
+            so_far = over(np.cumsum(span.sum), np.cumsum(span.weight))
+            values = so_far if series.total else span.mean()
             shade = (span.low, span.high) if shades else None
             x = groups.begins().astype(float)
-            drawn.append(Line(label=label, x=x, y=values, shade=shade))
+            lines.append(Line(label=label, x=x, y=values, shade=shade))
     return LineChart(
         title=series.title,
         what=series.what,
         unit=series.unit,
-        lines=drawn,
-        note=note,
+        lines=[line for line in lines if np.isfinite(line.y).sum() >= _FEW],
         level=series.level,
     )
-
-
-def _so_far(span: Span) -> Column:
-    return over(np.cumsum(span.sum), np.cumsum(span.weight))
-
-
-def _labels(series: Series, groups: Groups, summary: Summary) -> dict[str, Span]:
-    """The lines by their labels; of many ranks those that wait least and most."""
-    names = series.columns
-    if not names and len(summary.run.ranks) > 1:
-        names = {f"tail:{place}": f"rank {rank}" for place, rank in enumerate(summary.run.ranks)}
-    spans = {label: groups.span(name) for name, label in names.items()}
-    measured = {label: span for label, span in spans.items() if span is not None}
-    if series.columns or len(measured) <= MOST_RANKS:
-        return measured
-    waits = {label: span.sum.sum() / span.weight.sum() for label, span in measured.items()}
-    order = sorted(measured, key=lambda label: waits[label])
-    chosen = {*order[: MOST_RANKS // 2], *order[-MOST_RANKS // 2 :]}
-    return {label: span for label, span in measured.items() if label in chosen}

@@ -67,14 +67,9 @@ def section(title: str, *parts: Iterable[Part], level: int = 2) -> list[Part]:
     return [Heading(title, level), *inside] if inside else []
 
 
-def items(sentences: Iterable[str], kind: Kind = "item") -> list[Part]:
-    """A list, or paragraphs of another *kind*."""
-    return [Sentence(text=sentence, kind=kind) for sentence in sentences if sentence]
-
-
-def labelled(label: str, sentences: Iterable[str], kind: Kind = "") -> list[Part]:
-    """Lines with one label."""
-    return [Sentence(text=sentence, label=label, kind=kind) for sentence in sentences if sentence]
+def items(sentences: Iterable[str], kind: Kind = "item", label: str = "") -> list[Part]:
+    """A list, paragraphs of another *kind*, or lines with one label."""
+    return [Sentence(text=text, label=label, kind=kind) for text in sentences if text]
 
 
 def missing(reasons: Sequence[tuple[str, str]]) -> list[Part]:

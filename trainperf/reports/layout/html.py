@@ -66,10 +66,14 @@ def _joined(part: Part) -> str:
 
 def _labelled(rows: Iterable[tuple[str, str]]) -> Markup:
     """Lines with a label; those that are code are set as code."""
-    lines = []
-    for label, words in rows:
-        shown = tag("code", text(words)) if label in _CODE else text(words)
-        lines.append(tag("div", tag("dt", text(label)), tag("dd", shown)))
+    lines = [
+        tag(
+            "div",
+            tag("dt", text(label)),
+            tag("dd", tag("code", text(words)) if label in _CODE else text(words)),
+        )
+        for label, words in rows
+    ]
     return tag("dl", *lines, kind="labelled") if lines else Markup("")
 
 

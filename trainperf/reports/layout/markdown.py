@@ -4,7 +4,7 @@ Names from users are escaped: none can open markup, HTML or a cell.
 """
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import count, groupby
 
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table
@@ -17,16 +17,12 @@ _MARKS = {1: "### ", 2: "#### ", 3: "##### "}
 
 def as_markdown(parts: Sequence[Part]) -> str:
     """The whole document; charts are left out."""
-    findings: list[FindingView] = []
-    blocks = []
+    blocks, numbers = [], count(1)
     for listed, group in groupby(parts, key=_is_item):
-        lines = []
-        for part in group:
-            if isinstance(part, FindingView):
-                findings.append(part)
-                lines.append(_finding(len(findings), part))
-            else:
-                lines.append(_block(part))
+        lines = [
+            _finding(next(numbers), part) if isinstance(part, FindingView) else _block(part)
+            for part in group
+        ]
         blocks.append(("\n" if listed else "\n\n").join(filter(None, lines)))
     return "\n\n".join(filter(None, blocks)) + "\n"
 

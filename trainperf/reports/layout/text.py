@@ -126,9 +126,8 @@ def _table(part: Table | Pictured, width: int) -> Iterator[Text]:
         yield Text(table.title, _TITLE)
     if table.rows:
         grid = text_table(table, width)
-        for place, line in enumerate(grid):
-            is_head = place < len(grid) - len(table.rows)
-            if line or not is_head:
-                yield Text(line, "dim" if is_head else "")
+        heads = len(grid) - len(table.rows)
+        yield from (Text(line, "dim") for line in grid[:heads] if line)
+        yield from map(Text, grid[heads:])
     for note in table.notes:
         yield from flow(words_of(note), width, style="dim")

@@ -6,7 +6,8 @@ from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.html.markup import Markup
 from trainperf.core.formatting.table import Table
-from trainperf.core.formatting.units import Scale, duration, fine_share
+from trainperf.core.formatting.units import Scale, duration
+from trainperf.core.formatting.wrap import PLUS
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.document import (
@@ -15,7 +16,6 @@ from trainperf.reports.layout.document import (
     Pictured,
     Sentence,
     items,
-    labelled,
     missing,
     not_measured,
     section,
@@ -28,11 +28,12 @@ from trainperf.reports.run.rows import (
     about,
     amount,
     facts,
-    ledger,
+    fit_sum,
     phase_rows,
     phases_of,
     progress,
     remarks,
+    script_sum,
 )
 from trainperf.reports.run.tables import (
     light_line,
@@ -59,17 +60,16 @@ def run_document(
     when = run.started_at[:16].replace("T", " ")
     title = ("trainperf", run.name, when, about(summary), progress(summary))
     findings = [finding_view(finding) for finding in summary.findings]
-    in_turns = run.state == "running"
-    trials = [] if summary.trials is None else tried(summary.trials, running=in_turns)
-    unknown = [] if charts is None else _not_in_ledger(summary)
+    trials = [] if summary.trials is None else tried(summary.trials, running=run.state == "running")
+    whole = items(map(PLUS.join, (script_sum(summary), fit_sum(summary))), "")
     unaudited = [] if charts is None else items([not_measured(_audit(summary))], "soft")
     return [
         Heading(" · ".join(filter(None, title)), 1),
         Sentence(text=headline(summary), kind="answer"),
         *first(summary),
-        *labelled("note", summary.warnings, "warn"),
+        *items(summary.warnings, "warn", "note"),
         *items([" · ".join(facts(summary))], "facts"),
-        *labelled("note", remarks(summary), "soft"),
+        *items(remarks(summary), "soft", "note"),
         *section("Where a step goes", phases(summary), why(summary)),
         *section("Your code and your loader", of_lines(summary), of_loader(summary)),
         *section("What to change", findings or items([nothing_found(summary)], "soft")),
@@ -77,12 +77,12 @@ def run_document(
         *section("How long the steps took", drawn.get("steps", ())),
         *section(f"Other measurements over the {run.loop.run_noun}", drawn.get("others", ())),
         *section("Ranks", ranks_section(summary), drawn.get("ranks", ())),
-        *section("Memory", of_memory(summary) or unaudited, unknown, drawn.get("memory", ())),
+        *section("Memory", of_memory(summary) or unaudited, drawn.get("memory", ())),
         *section("The machine", of_machine(summary), drawn.get("machine", ())),
         *section("Speed of light", of_step(summary) or unaudited),
         *section("torch.compile", of_compilation(summary)),
         *section("Captures", _captures(summary), drawn.get("captures", ())),
-        *section(f"The whole {run.loop.run_noun}", _fit(summary)),
+        *section(f"The whole {run.loop.run_noun}", whole),
         *(_everything(summary) if charts else []),
     ]
 
@@ -135,15 +135,6 @@ def _blocks(fraction: float) -> str:
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(_BAR)
 
 
-def _not_in_ledger(summary: Summary) -> list[Part]:
-    """What of the memory is not known, and why."""
-    reasons = {} if summary.memory is None else summary.memory.reasons
-    names = (
-        (name.removesuffix("_bytes").replace("_", " "), each) for name, each in reasons.items()
-    )
-    return missing(list(names))
-
-
 def _audit(summary: Summary) -> str:
     if imported_from(summary.run.config):
         return "the run was imported from a log"
@@ -161,17 +152,6 @@ def _captures(summary: Summary) -> list[Part]:
         for each in summary.traces
         if each.recorded_s and each.traced_s
     ]
-
-
-def _fit(summary: Summary) -> list[Part]:
-    """Where the time of the whole fit went."""
-    whole_s = summary.run.fit_s
-    entries = [(name, spent_s) for name, spent_s in ledger(summary) if spent_s and whole_s]
-    if not entries:
-        return []
-    rows = [(name, duration(spent_s), fine_share(spent_s / whole_s)) for name, spent_s in entries]
-    whole = (summary.run.loop.run_noun, duration(whole_s), "")
-    return [Table(head=("", "time", "share"), rows=(*rows, whole))]
 
 
 def _everything(summary: Summary) -> list[Part]:

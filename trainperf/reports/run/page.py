@@ -15,7 +15,7 @@ from trainperf.reports.charts.columns import Groups, SeriesFold
 from trainperf.reports.charts.machine import MachineTracks
 from trainperf.reports.charts.over_time import over_time
 from trainperf.reports.charts.series import PLACES, charts_at
-from trainperf.reports.layout.document import Heading, Part, Sentence, items, not_measured
+from trainperf.reports.layout.document import Heading, Part, items, not_measured
 from trainperf.reports.layout.html import as_page
 from trainperf.reports.run.document import run_document
 from trainperf.reports.run.rows import no_trace
@@ -78,17 +78,15 @@ def page_document(data: PageData) -> list[Part]:
 
 def _captures(summary: Summary, reports: Sequence[CaptureReport] | None) -> list[Part]:
     """The latest traces in full, or why there is none."""
+    if reports is None:
+        return []
     if not reports:
         why = "no trace was read" if "profiled" in summary.excluded else no_trace(summary)
-        return [] if reports is None else items([not_measured(why)], "soft")
-    earlier = len(reports) - LATEST
-    parts: list[Part] = []
-    if earlier > 0:
-        note = f"{plural(earlier, 'earlier trace')}: see trainperf trace, or the tab"
-        parts.append(Sentence(text=note, kind="soft"))
+        return items([not_measured(why)], "soft")
+    note = f"{plural(len(reports), 'trace')} in all; earlier ones: trainperf trace, or the tab"
+    parts = items([note] if len(reports) > LATEST else [], "soft")
     for report in reports[-LATEST:]:
-        first = report.capture.first_index
-        steps = step_range(first, first + max(report.capture.complete_steps, 1) - 1)
-        _, *content = capture_document(report, MOST_RANKS)
-        parts += [Heading(steps.capitalize(), 3), *content]
+        first, steps = report.capture.first_index, report.capture.complete_steps
+        heading = step_range(first, first + max(steps, 1) - 1).capitalize()
+        parts += [Heading(heading, 3), *capture_document(report, MOST_RANKS)[1:]]
     return parts

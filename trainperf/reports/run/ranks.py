@@ -25,7 +25,7 @@ from trainperf.core.readings import (
     PHASE_DATA_WAIT_S,
     STEP_MEAN_S,
 )
-from trainperf.reports.layout.document import Part, Sentence, labelled, missing
+from trainperf.reports.layout.document import Part, Sentence, items, missing
 
 
 HOTTEST = 0.25
@@ -64,7 +64,7 @@ def rank_sentences(summary: Summary) -> list[Part]:
     return [
         *([Sentence(text=apart, label="ranks", joint=" · ")] if apart else []),
         *(Sentence(text=text, label="skew", kind="bad", joint="; ") for text in late),
-        *labelled("often", often[:MOST_LATE], "bad"),
+        *items(often[:MOST_LATE], "bad", "often"),
         *(Sentence(text=text, label="lost", joint=", ") for text in ranks_lost(summary)),
     ]
 
@@ -147,7 +147,7 @@ def _notes(summary: Summary, of: RankMap) -> Iterator[str]:
         yield f"of {number} {which}"
     step = duration(summary.value(STEP_MEAN_S) or 0.0)
     yield f"means of a steady step, {step}; typical is the median rank, and late is after it"
-    yield "backward is without the wait in it"
-    if any(point.point == "other" for point in summary.synchronisation):
-        yield f"at other: at {meeting_place('other', summary.run.config)}"
+    other = f"; at other: at {meeting_place('other', summary.run.config)}"
+    has_other = any(point.point == "other" for point in summary.synchronisation)
+    yield f"backward is without the wait in it{other if has_other else ''}"
     yield f"{_SHADES[1:]} beyond the typical rank by up to {share(HOTTEST)} of the step"

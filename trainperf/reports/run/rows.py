@@ -110,8 +110,12 @@ def phases_of(summary: Summary) -> str:
 def facts(summary: Summary) -> list[str]:
     """Throughput and the other single numbers that were measured, e.g. `p95 55.3 ms`."""
     latency = summary.value(readings.LATENCY_S) is not None
+    scale = summary.value(readings.LOSS_SCALE)
+    at_scale = "" if scale is None else f" (scale {scale_factor(scale)})"
     # An inference loop has the percentiles of its latency; in a window the first step is another.
     single: tuple[tuple[str, str, Callable[[float], str], bool], ...] = (
+        (readings.PADDING_FRACTION, "padding", fine_share, True),
+        (readings.OVERFLOW_RATE, "overflow", lambda rate: f"{fine_share(rate)}{at_scale}", True),
         (readings.FIRST_STEP_S, "first step", duration, not summary.run.window),
         (readings.STEP_P95_S, "p95", duration, not latency),
         (readings.STEP_P99_S, "p99", duration, not latency),
@@ -129,13 +133,13 @@ def facts(summary: Summary) -> list[str]:
     ]
     strategy = tail_not_covered(summary)
     numbers += [f"all-reduce tail not covered: {strategy}"] if strategy else []
-    others = [*_rates(summary, latency=latency), *_lengths(summary), *_overflow(summary), *numbers]
+    others = [*_rates(summary, latency=latency), *_lengths(summary), *numbers]
     return [*_titled(summary), *others] if latency else [*others, *_titled(summary)]
 
 
 def _rates(summary: Summary, *, latency: bool) -> Iterator[str]:
-    """Tokens that count, else samples; of an inference loop the batches, too; and the padding."""
-    mask, padding = summary.run.notes.get("tokens"), summary.value(readings.PADDING_FRACTION)
+    """Tokens that count, else samples; of an inference loop the batches, too."""
+    mask = summary.run.notes.get("tokens")
     tokens = summary.value(readings.EFFECTIVE_TOKENS_PER_S)
     samples, step_s = summary.value(readings.SAMPLES_PER_S), summary.value(readings.STEP_MEAN_S)
     if tokens is not None:
@@ -144,23 +148,23 @@ def _rates(summary: Summary, *, latency: bool) -> Iterator[str]:
         yield f"{_whole(samples)} {summary.run.loop.samples}/s"
     if step_s and latency:
         yield f"{_whole(1 / step_s)} batches/s"
-    if padding is not None:
-        yield f"padding {fine_share(padding)}"
+
+
+_SAY: dict[str, Callable[[float], str]] = {
+    "s": duration,
+    "B": size,
+    "B/s": rate,
+    "1/s": lambda number: f"{count(number)}/s",
+    "1": "{:.4g}".format,
+}
 
 
 def amount(number: float, unit: str, name: str) -> str:
     """The value of the reading *name* with its unit."""
-    if unit == "s":
-        return duration(number)
-    if unit == "B":
-        return size(number)
-    if unit == "B/s":
-        return rate(number)
-    if unit == "1/s":
-        return f"{count(number)}/s"
     if name.endswith(("_fraction", "_rate")) or name in (readings.MFU, readings.HFU):
         return fine_share(number)
-    return f"{number:.4g}" if unit == "1" else f"{count(number)} {unit}"
+    say = _SAY.get(unit)
+    return say(number) if say else f"{count(number)} {unit}".rstrip()
 
 
 def ledger(summary: Summary) -> list[tuple[str, float]]:
@@ -205,28 +209,17 @@ def _terms(whole: str, whole_s: float, parts: Sequence[tuple[str, float]]) -> li
     return [f"{whole} {scale.say(whole_s)} = {shown[0]}", *shown[1:]]
 
 
-def excluded(summary: Summary) -> str:
-    """The steps that are not steady and why, e.g. `excluded: 12 warm-up, 6 after validation`."""
-    reasons = [f"{steps:,} {words(label)}" for label, steps in summary.excluded.items()]
-    return f"excluded: {plain(', '.join(reasons))}" if reasons else ""
-
-
 def ending(summary: Summary) -> str:
     """How the run ended, e.g. `finished` or `ended without saying so (killed?)`."""
     run = summary.run
+    # Who measures a loop of their own closes it; any other is over when its Trainer says so.
+    unclosed = run.state == "interrupted" and run.end_reason == NOT_CLOSED
     names = {
-        "finished": "finished",
-        "interrupted": _unclosed(summary) if run.end_reason == NOT_CLOSED else "interrupted",
         "failed": f"ended by {run.end_reason}",
         "running": "still running",
         "killed": "ended without saying so (killed?)",
     }
-    return plain(names[run.state])
-
-
-def _unclosed(summary: Summary) -> str:
-    """Who measures a loop of their own closes it; any other is over when its Trainer says so."""
-    return summary.run.loop.unclosed
+    return plain(run.loop.unclosed if unclosed else names.get(run.state, run.state))
 
 
 def progress(summary: Summary) -> str:
@@ -235,7 +228,8 @@ def progress(summary: Summary) -> str:
     steps = plural(run.steps, "step")
     reached = f", {steps} so far" if run.state == "running" else f" after {steps}"
     ended = "" if run.state == "finished" else f"{ending(summary)}{reached} · "
-    why = excluded(summary)
+    reasons = ", ".join(f"{n:,} {words(label)}" for label, n in summary.excluded.items())
+    why = f"excluded: {reasons}" if reasons else ""
     steady = f"{plural(run.steady_steps, 'steady step')}{f' ({why})' if why else ''}"
     window = f"{run.window} · " if run.window else ""
     return plain(f"{window}{ended}{steady}{_restarts(summary)}")
@@ -263,14 +257,12 @@ def no_trace(summary: Summary) -> str:
 def remarks(summary: Summary) -> list[str]:
     """Notes of the training process that no number shows, e.g. why nothing was captured."""
     read = {traced.first_step: traced for traced in summary.traces if traced.answer}
-    notes = [
-        f"traces: {note}" if key == _TRACES else note
-        for key, note in summary.run.notes.items()
-        if key not in _SHOWN_ELSEWHERE and not (key == _TRACES and read)
-    ]
+    hidden = {*_SHOWN_ELSEWHERE, *([_TRACES] if read else [])}
     latest = list(read.values())[-_MOST_ANSWERS:]
     answers = [f"trace of {steps_of(traced)}: {traced.answer}" for traced in latest]
-    return [plain(note) for note in (*answers, *notes)]
+    notes = {key: note for key, note in summary.run.notes.items() if key not in hidden}
+    told = [f"traces: {note}" if key == _TRACES else note for key, note in notes.items()]
+    return [plain(note) for note in (*answers, *told)]
 
 
 def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
@@ -305,11 +297,15 @@ def _note(summary: Summary, phase: Phase) -> str:
 def _loader(summary: Summary) -> str:
     stalled = summary.value(readings.DATA_STALL_FRACTION)
     workers = summary.run.config.get("num_workers")
-    parts = [summary.run.loop.waits] if summary.run.loop.waits else []
-    parts += [f"num_workers={workers}"] if workers is not None else []
-    parts += ["rank 0 loads for all"] if sends_batches(summary) else []
-    if stalled is not None:
-        parts.append(summary.run.device_kind.idle.format(share=share(stalled)))
+    idle, several = summary.run.device_kind.idle, len(summary.run.ranks) > 1
+    # Accelerate's rank 0 then loads the batches of all ranks and sends them.
+    dispatched = several and summary.run.config.get("loader") == "DataLoaderDispatcher"
+    parts = (
+        summary.run.loop.waits,
+        "" if workers is None else f"num_workers={workers}",
+        "rank 0 loads for all" if dispatched else "",
+        "" if stalled is None else idle.format(share=share(stalled)),
+    )
     return "; ".join(filter(None, parts))
 
 
@@ -322,13 +318,6 @@ def _lengths(summary: Summary) -> Iterator[str]:
         if below >= half:
             yield f"sequences longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
             return
-
-
-def _overflow(summary: Summary) -> Iterator[str]:
-    overflowed, scale = summary.value(readings.OVERFLOW_RATE), summary.value(readings.LOSS_SCALE)
-    if overflowed is not None:
-        at = f" (scale {scale_factor(scale)})" if scale is not None else ""
-        yield f"overflow {fine_share(overflowed)}{at}"
 
 
 def _titled(summary: Summary) -> list[str]:
@@ -354,9 +343,3 @@ def tail_not_covered(summary: Summary) -> str:
 
 def _whole(number: float) -> str:
     return count(round(number)) if number >= 100 else count(number)
-
-
-def sends_batches(summary: Summary) -> bool:
-    """Whether Accelerate's rank 0 loads the batches of all ranks and sends them."""
-    several = len(summary.run.ranks) > 1
-    return several and summary.run.config.get("loader") == "DataLoaderDispatcher"

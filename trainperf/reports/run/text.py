@@ -9,7 +9,7 @@ from rich.text import Text
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.wrap import PLUS, WIDTH
-from trainperf.reports.layout.document import Part, Pictured, Sentence, labelled
+from trainperf.reports.layout.document import Part, Pictured, Sentence, items
 from trainperf.reports.layout.finding_view import DO, finding_view, to_act_on
 from trainperf.reports.layout.terminal import styled, width_of
 from trainperf.reports.layout.text import cut_off, flow, text_lines
@@ -85,8 +85,8 @@ def _parts(summary: Summary) -> Iterator[tuple[Sequence[Part], int, bool]]:
     )
     yield rank_sentences(summary), 3, False
     yield [*first(summary), *_others(summary)], 2, False
-    yield labelled("note", summary.warnings, "warn"), 1, False
-    yield labelled("note", remarks(summary), "soft"), 0, False
+    yield items(summary.warnings, "warn", "note"), 1, False
+    yield items(remarks(summary), "soft", "note"), 0, False
 
 
 def _without_head(part: Part) -> Part:
