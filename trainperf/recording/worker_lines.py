@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import psutil
 import torch.utils.data._utils.fetch as fetching
 from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data._utils.worker import WorkerInfo
@@ -42,6 +43,8 @@ LOOKS_FOR_A_WORKER = 100
 MOST_KEPT = 2048
 """Samples of a worker."""
 _FIRST_WRITE_NS, _MOST_BETWEEN_NS = 500_000_000, 20_000_000_000
+_WARM_NS = 10_000_000_000
+"""After which the memory of a worker may be compared with what it is later."""
 _FETCH = fetching.__file__
 
 
@@ -96,6 +99,9 @@ class _Worker:
         self._file = file
         self._sampler = LineSampler(_where, most=MOST_KEPT)
         self._wait_ns = self._due_ns = 0
+        self._began_ns = monotonic_ns()
+        self._first: tuple[int, int] | None = None
+        """Bytes of its own once it was warm, and when."""
 
     def start(self) -> None:
         """Begin to sample this thread."""
@@ -114,6 +120,10 @@ class _Worker:
         return True
 
     def _table(self, info: WorkerInfo) -> WorkerTable:
+        own_bytes, now_ns = psutil.Process().memory_full_info().uss, monotonic_ns()
+        first_bytes, first_ns = self._first or (own_bytes, now_ns)
+        if now_ns - self._began_ns >= _WARM_NS:
+            self._first = first_bytes, first_ns
         sampler, seen_us = self._sampler, {WORKER_MAKING: 0, WORKER_WAITING: 0}
         stacks, samples = tuple(sampler.stacks.stacks), tuple(sampler.samples)
         for sample in samples:
@@ -128,6 +138,8 @@ class _Worker:
                 waiting_s=sampler.every * seen_us[WORKER_WAITING] / 1e6,
                 samples=sampler.taken,
                 cost_s=sampler.cost_ns / 1e9,
+                own_bytes=(first_bytes, own_bytes),
+                between_s=(now_ns - first_ns) / 1e9,
             ),
             places=sampler.stacks.places(),
             stacks=stacks,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import msgspec
 from support.accounts import Seen, loading, on_gpu, region, seen, step
 from support.batches import Batch
 from support.causes.case import CauseCase as Case
@@ -84,7 +85,27 @@ def delivering(*making_s: float, iterable: bool = True) -> Seen:
     return waits(60, 20, account, documents={"lines": lines})
 
 
+def growing_workers(*grown_mib: int, over_s: float = 60.0) -> Seen:
+    """Workers whose own memory grew by so much from 100 MiB."""
+    lines = delivering(*[5.0] * len(grown_mib)).facts.documents.lines
+    assert lines is not None
+    workers = tuple(
+        msgspec.structs.replace(worker, own_bytes=(100 << 20, (100 + mib) << 20), between_s=over_s)
+        for worker, mib in zip(lines.workers, grown_mib, strict=True)
+    )
+    return waits(0, 20, documents={"lines": msgspec.structs.replace(lines, workers=workers)})
+
+
 WAITS = (
+    Case(
+        "worker_memory",
+        "two workers of a loader, 40 and 60 MiB in a minute",
+        growing_workers(40, 60),
+        None,
+        "samples_in_arrays",
+        (growing_workers(20, 20), growing_workers(40, 60, over_s=20.0), growing_workers(40, 0, 0)),
+        words=("each of 2 workers of the loader grows by 50.0 MiB a minute", "lists"),
+    ),
     Case(
         "idle_workers",
         "60 of 80 ms, and one worker of four delivers",

@@ -31,6 +31,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "broken:dropout_left_on",
             "broken:zero_grad",
             "memory:leak",
+            "memory:worker_memory",
             "broken:scheduler_per_micro_batch",
             "fit:no_steady_state",
             "fit:before_first_step",

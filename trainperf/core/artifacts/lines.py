@@ -75,6 +75,10 @@ class SampledWorker(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     cost_s: float
     """Wall time that they took."""
+    own_bytes: tuple[int, int] = (0, 0)
+    """Memory that no other process shares, once it was warm and as it was last looked at."""
+    between_s: float = 0.0
+    """From the one to the other."""
 
 
 class SampledLines(Document, frozen=True, kw_only=True):

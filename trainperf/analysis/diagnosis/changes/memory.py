@@ -51,6 +51,16 @@ CHANGES: tuple[Change, ...] = (
         confirm="trainperf.smoke.assert_no_graph_held passes; memory_slope_bytes_per_step is 0",
     ),
     Change(
+        id="samples_in_arrays",
+        of=("worker_memory",),
+        advice="Keep what the dataset holds in arrays",
+        how="one NumPy array, tensor or Arrow table in place of lists and dictionaries of Python "
+        "objects: reading those copies them into every worker; and no cache that grows with "
+        "every sample",
+        effort="hours",
+        confirm="the workers' own memory stays (`workers` in lines.json)",
+    ),
+    Change(
         id="find_the_leak",
         of=("leak",),
         advice="Stop the accumulation",

@@ -2,6 +2,7 @@
 
 import math
 from datetime import timedelta
+from statistics import median
 
 from trainperf.analysis.diagnosis.account import StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use
@@ -9,7 +10,7 @@ from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, OutOfMemory
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import count, share, size
+from trainperf.core.formatting.units import count, duration, plural, share, size
 from trainperf.core.readings import (
     ALLOC_RETRIES,
     FRAGMENTATION_BYTES,
@@ -180,6 +181,37 @@ def leak(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no
         confidence="high" if holder else "medium",
         severity="high" if lasts_s <= DAY_S else "medium",
         urgent=lasts_s <= DAY_S,
+    )
+
+
+def worker_memory(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
+    """Memory that the loader's workers share with nobody grows for as long as they live.
+
+    Samples that lie in lists or dictionaries of Python objects are copied page by page into each
+    worker, as each of them is counted when it is read.  Judged of workers that were looked at for
+    half a minute.
+
+    Wrong where: a worker fills a cache of a size that was meant.
+    To confirm: the same training with samples in arrays: the workers' memory stays.
+    """
+    lines = facts.documents.lines
+    workers = () if lines is None else lines.workers
+    old = [each for each in workers if each.between_s >= LEAST_S]
+    growing = [each for each in old if each.own_bytes[1] - each.own_bytes[0] >= GROWN_BYTES]
+    if not growing or len(growing) < LIMITS.mostly * len(old):
+        return None
+    rates = [60 * (each.own_bytes[1] - each.own_bytes[0]) / each.between_s for each in growing]
+    largest = max(growing, key=lambda each: each.own_bytes[1])
+    number = len({each.worker for each in growing})
+    grew = " to ".join(map(size, largest.own_bytes))
+    return Cause(
+        id="worker_memory",
+        title=f"each of {plural(number, 'worker')} of the loader grows by {size(median(rates))} a "
+        "minute",
+        evidence=(f"worker {largest.worker}: {grew} of its own in {duration(largest.between_s)}",),
+        changes=(Use(change="samples_in_arrays"),),
+        confidence="medium",
+        severity="medium",
     )
 
 
