@@ -112,12 +112,6 @@ class DeviceAccount:
         """Whether a second of the host is a second of the step."""
         return (self.host_bound or 0.0) >= LIMITS.mostly
 
-    @property
-    def for_host_s(self) -> float | None:
-        """In which a faster host would have given it work."""
-        waits = [waited for waited in (self.host_s, self.value_s) if waited is not None]
-        return sum(waits) if waits else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:

@@ -69,10 +69,12 @@ def gone_s(account: StepAccount, claim: Claim) -> float:
 
 def _waited_for_s(account: StepAccount, claim: Claim) -> float | None:
     """Those of them that the step waits for; `None` where it is not known which."""
-    if account.device is None or account.host_decides or not claim.of_host:
+    device = account.device
+    if device is None or account.host_decides or not claim.of_host:
         return gone_s(account, claim)
-    waits_s = account.device.for_host_s
-    return None if waits_s is None else min(gone_s(account, claim), waits_s)
+    # A faster host would have given it work in these.
+    waits_s = [waited_s for waited_s in (device.host_s, device.value_s) if waited_s is not None]
+    return min(gone_s(account, claim), sum(waits_s)) if waits_s else None
 
 
 def at_most(account: StepAccount, claim: Claim) -> float | None:

@@ -126,7 +126,12 @@ def account_of(evidence: Evidence, facts: Facts) -> StepAccount:
         unexplained_s=beyond_s,
         device=device,
         loader=_loader(facts, loop_s, step_s, device) if step_s else None,
-        threads_s=_threads_s(summary),
+        # Other threads of Python that compute for what the loop hands to them.
+        threads_s={
+            name: spent_s
+            for name, spent_s in summary.threads_s.items()
+            if name not in _SERVE_THE_LOADER
+        },
         meetings={
             point.point: Meeting(
                 wait_s=max(point.wait_s, default=0.0),
@@ -324,19 +329,10 @@ def _asleep(facts: Facts, waited_s: float, step_s: float) -> float:
 _SERVE_THE_LOADER = frozenset({"_pin_memory_loop", "QueueFeederThread"})
 
 
-def _threads_s(summary: Summary) -> dict[str, float]:
-    """Other threads of Python that compute for what the loop hands to them."""
-    return {
-        name: spent_s
-        for name, spent_s in summary.threads_s.items()
-        if name not in _SERVE_THE_LOADER
-    }
-
-
 def _others_cpus(facts: Facts) -> float:
     """CPUs that other processes kept busy for most of the run."""
     causes = () if facts.machine is None or facts.ranks > 1 else facts.machine.causes
-    lasting = [c for c in causes if c.cause == "host shared" and c.fraction >= LIMITS.mostly]
+    lasting = (c for c in causes if c.cause == "host shared" and c.fraction >= LIMITS.mostly)
     return max((cause.values.get("others_cpus", 0.0) for cause in lasting), default=0.0)
 
 

@@ -79,8 +79,6 @@ class RankMap:
     columns: tuple[RankColumn, ...]
     shown: Sequence[int]
     """Places of the ranks to show: all of a few; of many those that matter, most first."""
-    differing: Sequence[int]
-    """Places of those that are late, or spend notably more than the typical rank in a phase."""
 
 
 def rank_map(summary: Summary) -> RankMap | None:
@@ -93,7 +91,7 @@ def rank_map(summary: Summary) -> RankMap | None:
     guilty = [column.excess for column in columns if column.kind != "wait"]
     differing = _differing(summary, np.max(guilty, axis=0))
     shown = range(number) if number <= FEW_RANKS else differing[:MOST_RANKS]
-    return RankMap(columns=columns, shown=shown, differing=differing)
+    return RankMap(columns=columns, shown=shown)
 
 
 def _columns(summary: Summary, step_s: float) -> Iterable[RankColumn]:

@@ -126,7 +126,8 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
     often = Counter((graph.function, graph.where) for graph in late).most_common(1)[0][0]
     worst = [graph for graph in late if (graph.function, graph.where) == often][-1]
     given_up = [graph for graph in late if graph.gave_up]
-    reason = plain_reason(worst.reason or "")
+    # Torch's words without its comments, variables by the names they have in the code.
+    reason = _WRAPPED.sub(r"\1", worst.reason or "").split("  #", 1)[0].strip()
     changed = _SIZE.search(reason)
     change, values = "same_guards", {}
     if changed is not None:
@@ -153,11 +154,6 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
         where=worst.where,
         bounded=not given_up,
     )
-
-
-def plain_reason(reason: str) -> str:
-    """Torch's words without its comments, variables by the names they have in the code."""
-    return _WRAPPED.sub(r"\1", reason).split("  #", 1)[0].strip()
 
 
 def _short(text: str) -> str:
