@@ -12,13 +12,13 @@ import torch
 from torch.distributed import HashStore
 
 from trainperf.core.artifacts.trials import TrialResult, Trials
-from trainperf.core.stats.switched import LOOKS
 from trainperf.recording.guard import Guard
 from trainperf.trials import conductor as conductor_module
 from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.conductor import Conductor
 from trainperf.trials.results import EarlierAttempt, Ran
+from trainperf.trials.speedup import LOOKS
 from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
