@@ -9,12 +9,8 @@ from recipes.gpt2.outcomes import StageOutcome
 from trainperf.comparison.compared_run import read_run
 from trainperf.core.formatting.units import share, times
 from trainperf.core.readings import STEP_MEAN_S
-from trainperf.core.stats.sequential import (
-    ASSUMED_SPREAD,
-    Looks,
-    pairs_to_decide,
-    reach_in_spreads,
-)
+from trainperf.core.stats.sequential import ASSUMED_FREEDOM, ASSUMED_SPREAD, Looks
+from trainperf.core.stats.student import student_quantile
 
 
 SHOWN = 1.10
@@ -37,12 +33,15 @@ def least_gain(outcome: StageOutcome, most: int) -> float | None:
     if pairs >= most:
         return math.exp(reach)
     looks = Looks(most=most)
-    shown = (
-        each
-        for each in _GAINS
-        if pairs_to_decide((each, each * math.exp(reach)), pairs, looks, margin=0.0) is not None
-    )
-    return next(shown, _GAINS[-1])
+    spread = reach / reach_in_spreads(pairs, looks)
+    least = min(spread * reach_in_spreads(number, looks) for number in range(pairs + 1, most + 1))
+    return next((each for each in _GAINS if math.log(each) > least), _GAINS[-1])
+
+
+def reach_in_spreads(pairs: int, looks: Looks) -> float:
+    """Half the interval's width relative to the standard deviation of a pair."""
+    freedom = pairs - 1 if pairs > looks.assumed else ASSUMED_FREEDOM
+    return student_quantile(freedom, 1 - looks.level(pairs) / 2) / math.sqrt(pairs)
 
 
 def warning(outcome: StageOutcome, least: float, planned: int, allowed: tuple[int, float]) -> str:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from support.runs import RankSpec, make_run_dir, make_steps
 
 from trainperf.commands._comparison import ComparisonOptions
-from trainperf.commands._looks import Periods, Proof
+from trainperf.commands._looks import Periods, Proof, is_decided
 from trainperf.commands._paired_runs import PairOfRuns, ProofOptions
 from trainperf.core.interleaving.wire import TurnTime
 from trainperf.core.stats.sequential import Looks
@@ -28,7 +28,7 @@ def ended_after(
 
     No turn takes longer than another of its side, so the pair is settled early on.
     """
-    proof = Proof(wanted=WANTED, shown=shown)
+    proof = Proof(wanted=WANTED, shown=shown, decides=is_decided)
     number = next(
         number
         for number in range(1, 1000)
@@ -82,17 +82,6 @@ def test_an_epoch_of_an_hour_is_not_waited_for() -> None:
     assert (number < 100, whole) == (True, False)
 
 
-def test_a_busy_machine_is_named_with_what_the_proof_took() -> None:
-    """It is why so many pairs did not decide; half a minute of somebody's compiling is not."""
-    busy = Proof(wanted=WANTED, shown=SHOWN, others_cpus=[1.4, 1.2, 0.0])
-    quiet = Proof(wanted=WANTED, shown=SHOWN, others_cpus=[0.0, 1.4, 0.1])
-
-    assert "other processes kept 1.2 of" in busy.ending()
-    facts = [proof.options().proof for proof in (busy, Proof(wanted=WANTED, shown=SHOWN))]
-    assert [fact.others_cpus for fact in facts if fact is not None] == [1.2, None]
-    assert "other processes" not in quiet.ending()
-
-
 @pytest.mark.parametrize(
     ("steps", "reason"), [(6, "no steady state"), (18, "too few steady steps for an interval")]
 )
@@ -102,7 +91,7 @@ def test_where_trainings_were_too_short_longer_ones_are_advised(
     """However it is that they were."""
     spec = RankSpec(steps=make_steps(steps, forward=10))
     runs = [make_run_dir(tmp_path / side / "trainperf", [spec]) for side in ("before", "after")]
-    proof = Proof(wanted=WANTED, shown=SHOWN)
+    proof = Proof(wanted=WANTED, shown=SHOWN, decides=is_decided)
 
     proof.add(PairOfRuns(runs=(runs[0], runs[1]), ended=False))
 

@@ -340,8 +340,8 @@ def test_ranks_that_a_trainer_launches_take_turns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("a.py", "b.py", "--pairs", "0"), "--pairs 0: must be at least 1"),
-        (("a.py", "b.py", "--every", "1"), "--every 1: must be at least 2"),
+        (("a.py", "b.py", "--pairs", "0"), "--pairs: 0: must be at least 1"),
+        (("a.py", "b.py", "--every", "1"), "--every: 1: must be at least 2"),
         (("a.py", "b.py"), "a.py: no such file"),
         (("", "b.py"), "give a training"),
         (("train.py 'x", "b.py"), "No closing quotation"),

@@ -38,5 +38,5 @@ def test_no_run_and_no_sensible_interval_are_refused(
 ) -> None:
     """As everywhere."""
     assert "no such file or directory" in refused(capsys, str(tmp_path / "none"))
-    assert "must be above 0" in refused(capsys, "runs/a", "--every", "0")
+    assert "give a number above 0" in refused(capsys, "runs/a", "--every", "0")
     assert "--every: 2s: give a number" in refused(capsys, "runs/a", "--every", "2s")

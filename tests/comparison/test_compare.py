@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_info, make_run_dir, make_step
 
+from trainperf.analysis.summary.schema import HostShare
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison
@@ -313,6 +314,25 @@ def test_long_runs_are_thinned_evenly(tmp_path: Path) -> None:
 
     assert found.log == pytest.approx(-4.71, abs=0.01)
     assert found.sampling > 0.005**2
+
+
+@pytest.mark.parametrize(
+    ("waited", "verdict"), [(None, "faster"), (0.01, "faster"), (0.4, "undecided")]
+)
+def test_a_busy_machine_leaves_open_what_waiting_for_it_may_explain(
+    waited: float | None, verdict: str, tmp_path: Path
+) -> None:
+    """A repeat of a run that waited two fifths of its time may take half as long again, or less."""
+    before, after = run(tmp_path / "a", steps(10)), run(tmp_path / "b", steps(8, seed=1))
+    host = HostShare(
+        rank=0, host="h", ranks=1, cpus_per_rank=2.0, threads=1, workers=0, waited_fraction=waited
+    )
+    busy = replace(before, summary=msgspec.structs.replace(before.summary, host=host))
+    found = compare([busy], [after])
+
+    assert found.verdict == verdict
+    assert found.noise is not None
+    assert found.noise.source == ("drift" if verdict == "undecided" else "assumed")
 
 
 def test_what_is_not_comparable_has_readings_but_no_verdicts(tmp_path: Path) -> None:

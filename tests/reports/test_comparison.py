@@ -52,7 +52,7 @@ def comparison(noise: Noise, *, runs: int = 1) -> Comparison:
 def test_the_noise_is_said_with_where_it_comes_from(source: Source, runs: int, said: str) -> None:
     """And with the smallest change that could be told from it."""
     noise = Noise(relative=0.08, assumed=runs == 1, source=source, resolution=0.25)
-    note = notes(comparison(noise, runs=runs))[1]
+    note = notes(comparison(noise, runs=runs))[2]
 
     assert note.startswith(f"{said}a change below 25 % cannot be resolved")
     assert note.endswith("repeat both to measure the noise") == (runs == 1)
@@ -74,7 +74,7 @@ def test_a_proof_gives_one_figure_of_noise_and_no_advice_that_it_follows_itself(
 def test_runs_that_lie_far_apart_are_said_to(apart_s: float | None, *, said: bool) -> None:
     """Nothing inside either shows what the machine did between them."""
     noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06, apart_s=apart_s)
-    note = notes(comparison(noise))[1]
+    note = notes(comparison(noise))[2]
 
     assert note.startswith("one run each, 2.00 h apart: run-to-run noise 2.0 %") == said
     assert ("repeat both, in turns: a machine whose speed changed" in note) == said

@@ -19,6 +19,7 @@ from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.conductor import Conductor
 from trainperf.trials.results import EarlierAttempt, Ran
+from trainperf.trials.speedup import LOOKS
 from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot

@@ -5,7 +5,6 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.trials import TrialResult, Trials, in_order
 from trainperf.core.errors import RunError
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import duration
+from trainperf.core.formatting.units import duration, times
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, signals_in
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.machine.clocks import monotonic_ns
@@ -59,8 +58,6 @@ class AttemptOptions:
     """Of the training, but for the folder."""
     trials: TrialLaunch
     silent_s: float = SILENT_S
-    tell: Callable[[Trials], object] = lambda _: None
-    """Hears what the trials have come to so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +201,7 @@ def _watch(process: Training, before: set[Path], options: AttemptOptions) -> flo
     """Wait for its end, telling what the trials come to; how long it was silent, if too long."""
     written_ns = 0
     trials: Trials | None = None
+    reported: set[str] = set()
     heard_ns = monotonic_ns()
     while process.poll() is None:
         run = _new_run(options.out, before)
@@ -211,13 +209,22 @@ def _watch(process: Training, before: set[Path], options: AttemptOptions) -> flo
         if latest_ns != written_ns:
             written_ns, heard_ns = latest_ns, monotonic_ns()
             trials = None if run is None else read_document(Trials, run)
-            if trials is not None:
-                options.tell(trials)
+            _tell(trials, reported)
         silent_s = (monotonic_ns() - heard_ns) / 1e9
         if trials is not None and trials.trying and silent_s > options.silent_s:
             return silent_s
         time.sleep(POLL_S)
     return None
+
+
+def _tell(trials: Trials | None, reported: set[str]) -> None:
+    """Say on stderr what the trials have come to that was not said yet."""
+    for trial in () if trials is None else trials.trials:
+        if trial.id not in reported and trial.verdict != "not applicable":
+            reported.add(trial.id)
+            number = f", {times(trial.speedup or 1.0)}" if trial.resolved else ""
+            reason = f" ({trial.reason})" if trial.reason else ""
+            say(f"{trial.id}: {trial.verdict}{number}{reason}")
 
 
 def _written_ns(folder: Path) -> int:

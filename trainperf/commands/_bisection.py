@@ -140,10 +140,10 @@ class _Search:
             steps=given.every,
             out=out / commit[:10],
             to_the_end=given.to_the_end,
-            decides=lambda each: each.headline is None or self._pace(each) != "skip",
         )
-        proof = proof_of(commands, options, ComparisonOptions(form="json"))
-        if proof.interrupted:
+        shown = ComparisonOptions(form="json")
+        proof = proof_of(commands, options, shown, lambda each: self._pace(each) != "skip")
+        if proof.ended_by == "interrupted":
             raise KeyboardInterrupt
         comparison = compared(*proof.runs, proof.options())
         gain = self._gain(comparison)

@@ -11,15 +11,13 @@ from msgspec.structs import replace
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.loss_parity import TOLERANCE
 from trainperf.commands.cli import UNUSABLE, CommandResult
-from trainperf.comparison.clocks import decision_of, gate, remedy
+from trainperf.comparison.clocks import decision_of, gate
 from trainperf.comparison.compare import Method, compare
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import (
     Comparison,
-    Decision,
     FirstSteps,
     GateOutcome,
-    GateVerdict,
     ProofFacts,
 )
 from trainperf.core.engines import engine_of
@@ -116,12 +114,9 @@ def compare_sides(
         text = _shown(comparisons, options.form)
     if options.form not in _MACHINE_READ and options.ending:
         text += "\n" + "\n".join(wrapped(options.ending, WIDTH, "  ")) + "\n"
-    if options.decide:
-        code, lines = _decided(comparisons, options.undecided)
-    elif options.most_slower is not None:
-        code, lines = _judged(comparisons, options.most_slower, options.undecided)
-    else:
+    if not options.decide and options.most_slower is None:
         return CommandResult(text=text, code=0)
+    code, lines = _ended(comparisons, options)
     if options.form not in _MACHINE_READ:
         shown = map(safe, lines) if options.form == "markdown" else lines
         text += "".join(f"\n{line}\n" for line in shown)
@@ -154,54 +149,39 @@ def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Com
     if limit is not None and comparison.clocks:
         outcome = GateOutcome(limit=limit, verdict=gate(comparison, limit))
         comparison = replace(comparison, gate=outcome)
-        if outcome.verdict == "undecided" and options.looks is None:
-            comparison = replace(comparison, remedy=remedy((before, after), limit))
     return replace(comparison, decision=decision_of(comparison))
 
 
-def _decided(comparisons: Sequence[Comparison], undecided: Undecided) -> tuple[int, list[str]]:
-    """The exit code of `--decide`, and a line for each comparison."""
-    lines = [f"{each.decision}: {answer(each)}{_unseen(each)}" for each in comparisons]
-    decisions: list[Decision] = [each.decision for each in comparisons]
-    if any(each.verdict == "not comparable" for each in comparisons):
-        return UNUSABLE, lines
+def _ended(comparisons: Sequence[Comparison], options: ComparisonOptions) -> tuple[int, list[str]]:
+    """The exit code of a gate or of `--decide`, and lines that say why it is that.
+
+    Raises:
+        RunError: There is a gate alone, and runs that cannot be compared.
+    """
+    lines = [line for each in comparisons if (line := _line(each, decide=options.decide))]
+    for comparison in comparisons:
+        if comparison.verdict == "not comparable" and not options.decide:
+            raise RunError(answer(comparison))
+        if comparison.verdict == "not comparable":
+            return UNUSABLE, lines
+    decisions = {each.decision for each in comparisons}
     if "discard" in decisions:
         return REGRESSION, lines
-    return (UNDECIDED if "cannot tell" in decisions and undecided == "fail" else 0), lines
+    return (UNDECIDED if "cannot tell" in decisions and options.undecided == "fail" else 0), lines
 
 
-def _unseen(comparison: Comparison) -> str:
-    """What a change that is kept was not checked for."""
-    if comparison.decision != "keep" or comparison.parity.verdict != "unknown":
+def _line(comparison: Comparison, *, decide: bool) -> str:
+    """The decision, or why the gate does not pass; empty where it does."""
+    text, outcome = answer(comparison), comparison.gate
+    if decide:
+        unseen = comparison.decision == "keep" and comparison.parity.verdict == "unknown"
+        loss = f" Its {loss_sentence(comparison.parity)}." if unseen else ""
+        return f"{comparison.decision}: {text}{loss}"
+    if outcome is None or outcome.verdict == "pass":
         return ""
-    return f" Its {loss_sentence(comparison.parity)}."
-
-
-def _judged(
-    comparisons: Sequence[Comparison], limit: float, undecided: Undecided
-) -> tuple[int, list[str]]:
-    """The exit code of the gate, and a line for each comparison that does not pass."""
-    for comparison in comparisons:
-        if comparison.verdict == "not comparable":
-            raise RunError(answer(comparison))
-    outcomes = [gate(comparison, limit) for comparison in comparisons]
-    lines = [
-        _line(outcome, comparison, limit)
-        for outcome, comparison in zip(outcomes, comparisons, strict=True)
-        if outcome != "pass"
-    ]
-    if "regression" in outcomes:
-        return REGRESSION, lines
-    return (UNDECIDED if "undecided" in outcomes and undecided == "fail" else 0), lines
-
-
-def _line(outcome: GateVerdict, comparison: Comparison, limit: float) -> str:
-    """Why it does not pass."""
-    if outcome == "undecided":
-        return (
-            f"undecided: {answer(comparison)} A slowdown of more than {share(limit)} is neither "
-            "shown nor excluded."
-        )
+    limit = share(outcome.limit)
+    if outcome.verdict == "undecided":
+        return f"undecided: {text} A slowdown of more than {limit} is neither shown nor excluded."
     if comparison.verdict == "loss differs":
-        return f"regression: {answer(comparison)}"
-    return f"regression: {answer(comparison)} The limit is {share(limit)}."
+        return f"regression: {text}"
+    return f"regression: {text} The limit is {limit}."

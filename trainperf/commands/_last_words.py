@@ -6,10 +6,16 @@ import re
 _LAST_LINES = 5
 """Quoted where there is no traceback."""
 
-_TRACEBACK = "Traceback (most recent call last):"
-_REPORT = "trainperf · "
-"""Begins what we print when a training ends, also one that has failed."""
-_RANK = re.compile(r"^(?:\[?default\d+\]?:)?(?:\[?rank\d+\]?:\s?)?")
+_ERROR = re.compile(
+    r"^Traceback \(most recent call last\):\n((?:[ ].*\n|\n)*)(\S.*)$", re.MULTILINE
+)
+"""The frames of a traceback, and its error."""
+
+_FRAME = re.compile(r'^  (File ".*)$', re.MULTILINE)
+_REPORT = re.compile(r"^trainperf · .*", re.MULTILINE | re.DOTALL)
+"""What we print when a training ends, also one that has failed."""
+
+_RANK = re.compile(r"^(?:\[?default\d+\]?:)?(?:\[?rank\d+\]?:[ ]?)?", re.MULTILINE)
 _LAUNCHER = "ChildFailedError"
 """Of torchrun: that a rank has failed, whose own error is further up."""
 
@@ -19,24 +25,12 @@ def last_words(output: str) -> str:
 
     Example: `RuntimeError: no more data (File "train.py", line 30, in <module>)`.
     """
-    lines = [_RANK.sub("", line).rstrip() for line in output.splitlines()]
-    report = next((at for at, line in enumerate(lines) if line.startswith(_REPORT)), len(lines))
-    for part in (lines[:report], lines[report:]):
-        starts = [at for at, line in enumerate(part) if line == _TRACEBACK]
-        errors = [error for start in starts if (error := _error(part[start + 1 :]))]
-        own = [error for error in errors if _LAUNCHER not in error]
-        if own or errors:
-            return (own or errors)[-1]
-    printed = [line for line in lines[:report] if line] or [line for line in lines if line]
+    text = _RANK.sub("", output)
+    before = _REPORT.sub("", text)
+    errors = _ERROR.findall(before) or _ERROR.findall(text)
+    own = [each for each in errors if _LAUNCHER not in each[1]]
+    for frames, error in (own or errors)[-1:]:
+        frame = _FRAME.findall(frames)
+        return f"{error} ({frame[-1]})" if frame else error
+    printed = [line.rstrip() for line in (before.strip() or text).splitlines() if line.strip()]
     return " | ".join(printed[-_LAST_LINES:])
-
-
-def _error(lines: list[str]) -> str:
-    """Of the lines behind a traceback's first one; empty where it was cut."""
-    frame = ""
-    for line in lines:
-        if line.startswith('  File "'):
-            frame = line.strip()
-        elif line and not line.startswith(" "):
-            return f"{line} ({frame})" if frame else line
-    return ""

@@ -1,13 +1,12 @@
 """Pairs of trainings until they decide: run a pair, look, say what it shows, and stop or go on."""
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-import psutil
-
 from trainperf.commands._comparison import ComparisonOptions, compare_sides, compared
-from trainperf.commands._others import typical
 from trainperf.commands._paired_runs import PairOfRuns, ProofOptions, Trainings, run_pairs
 from trainperf.commands._trainings import parsed
 from trainperf.commands.cli import CommandResult, say
@@ -15,7 +14,6 @@ from trainperf.comparison.clocks import gate
 from trainperf.comparison.compare import TOO_FEW
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison, FirstSteps, ProofEnd, ProofFacts
-from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.interleaving import TurnsSoFar
 from trainperf.core.machine.clocks import monotonic_ns
@@ -25,7 +23,6 @@ from trainperf.core.stats.sequential import (
     PairState,
     TurnTimes,
     pair_state,
-    pairs_to_decide,
 )
 from trainperf.meters.fold import NO_STEADY_STATE
 from trainperf.reports.comparison import answer
@@ -52,18 +49,31 @@ def prove(
     before, after = map(parsed, trainings)
     # A program reads a line; a list of one comparison, as `compare` prints it.
     form = "line" if shown.form == "json" else shown.form
-    proof = proof_of((before, after), options, replace(shown, form=form))
+    decides = partial(is_decided, limit=shown.most_slower)
+    proof = proof_of((before, after), options, replace(shown, form=form), decides)
     return compare_sides(proof.paths, proof.options())
 
 
-def proof_of(trainings: Trainings, options: ProofOptions, shown: ComparisonOptions) -> "Proof":
+def proof_of(
+    trainings: Trainings,
+    options: ProofOptions,
+    shown: ComparisonOptions,
+    decides: Callable[[Comparison], bool],
+) -> "Proof":
     """The pairs, and what they show.
+
+    Args:
+        trainings: Before, and after.
+        options: How often at most, and how.
+        shown: How they are compared.
+        decides: Whether no more pairs are needed than those that were compared.
 
     Raises:
         KeyboardInterrupt: Before the first pair showed anything.
         RunError: A training failed, was not measured, or did not take turns.
     """
-    proof = Proof(wanted=options, shown=replace(shown, looks=Looks(most=options.pairs)))
+    plan = replace(shown, looks=Looks(most=options.pairs))
+    proof = Proof(wanted=options, shown=plan, decides=decides)
     with closing(run_pairs(trainings, options, proof.enough)) as pairs:
         try:
             for pair in pairs:
@@ -72,7 +82,7 @@ def proof_of(trainings: Trainings, options: ProofOptions, shown: ComparisonOptio
         except KeyboardInterrupt:
             if not proof.pairs:
                 raise
-            proof.interrupted = True
+            proof.ended_by = "interrupted"
     return proof
 
 
@@ -82,6 +92,7 @@ class Proof:
 
     wanted: ProofOptions
     shown: ComparisonOptions
+    decides: Callable[[Comparison], bool]
     comparison: Comparison | None = None
     """Of the pairs so far."""
     paths: tuple[list[Path], list[Path]] = field(default_factory=lambda: ([], []))
@@ -89,7 +100,7 @@ class Proof:
     begun_ns: int = field(default_factory=monotonic_ns)
     pair_begun_ns: int = field(default_factory=monotonic_ns)
     """When the pair under way was launched."""
-    decided: bool = False
+    ended_by: ProofEnd = "pairs used up"
     ended: bool = False
     """Whether a pair was ended before its trainings were through."""
     settled_pair: int = 0
@@ -98,9 +109,6 @@ class Proof:
     """How long the steps of `PERIODS` may take to be waited for, in that pair."""
     periods: "Periods | None" = None
     """What came back in the pair that was looked at last."""
-    interrupted: bool = False
-    others_cpus: list[float] = field(default_factory=list)
-    """Kept busy by other processes, in stretches of all pairs."""
 
     @property
     def pairs(self) -> int:
@@ -153,18 +161,18 @@ class Proof:
         if pair.ended and self.periods is not None and not self.periods.contained:
             first = FirstSteps(steps=self._shortest(), period=self.periods.period)
             self.shown = replace(self.shown, first_steps=first.least(self.shown.first_steps))
-        self.interrupted = pair.interrupted
-        self.others_cpus += pair.others_cpus
         self.comparison = comparison = compared(*self.runs, self.shown)
-        decides = self.wanted.decides
-        if decides is None:
-            self.decided = is_decided(comparison, self.shown.most_slower)
-            if not (self.decided or self.interrupted):
-                say(f"{answer(comparison)} {self._remaining(comparison)}".rstrip())
-        else:
-            self.decided = decides(comparison)
+        if comparison.headline is None:
+            self.ended_by = "not comparable"
+        elif self.decides(comparison):
+            self.ended_by = "decided"
+        elif pair.interrupted:
+            self.ended_by = "interrupted"
+        elif left := self.looks.most - self.pairs:
+            most = duration(left * self._spent_s() / self.pairs)
+            say(f"{answer(comparison)} At most {plural(left, 'more pair')}, {most}.")
         self.pair_begun_ns = monotonic_ns()
-        return self.decided or self.interrupted
+        return self.ended_by != "pairs used up"
 
     def _shortest(self) -> int:
         """Steps of the shorter training of the last pair."""
@@ -173,37 +181,16 @@ class Proof:
     def _spent_s(self) -> float:
         return (monotonic_ns() - self.begun_ns) / 1e9
 
-    def _remaining(self, comparison: Comparison) -> str:
-        """How long it will take if the next pairs are like these."""
-        interval, left = comparison.speedup, self.looks.most - self.pairs
-        if interval is None or not left:
-            return ""
-        ends = (interval.value, interval.high)
-        needed = pairs_to_decide(ends, self.pairs, self.looks, margin=comparison.margin)
-        if needed is None:
-            return f"{plural(left, 'more pair')} may not decide it either."
-        further = needed - self.pairs
-        took_s = further * self._spent_s() / self.pairs
-        return f"About {plural(further, 'more pair')}, {duration(took_s)}."
-
     def options(self) -> ComparisonOptions:
         """How the pairs are to be shown: as asked for, with what they took."""
         facts = ProofFacts(
             pairs=self.pairs,
             most_pairs=self.looks.most,
-            ended_by=self._ended_by(),
+            ended_by=self.ended_by,
             ended_early=self.ended,
             took_s=self._spent_s(),
-            others_cpus=typical(self.others_cpus),
         )
         return replace(self.shown, ending=self.ending(), proof=facts)
-
-    def _ended_by(self) -> ProofEnd:
-        if self.comparison is not None and self.comparison.headline is None:
-            return "not comparable"
-        if self.decided:
-            return "decided"
-        return "interrupted" if self.interrupted else "pairs used up"
 
     def ending(self) -> str:
         """How many pairs it took, why it ended, and what the verdict stands on."""
@@ -214,17 +201,11 @@ class Proof:
             "interrupted": f"interrupted after {taken}",
             "pairs used up": f"{taken} did not decide it (--pairs)",
         }
-        sentence = f"{why[self._ended_by()]}, in {duration(self._spent_s())}"
+        sentence = f"{why[self.ended_by]}, in {duration(self._spent_s())}"
         if self.ended:
             sentence += (
                 "; trainings were ended when the change was clear or more steps would have shown "
                 "nothing new, so what happens less often is not included (--to-the-end)"
-            )
-        others, cpus = typical(self.others_cpus), psutil.cpu_count() or 1
-        if others is not None and others >= LIMITS.notable * cpus:
-            sentence += (
-                f"; other processes kept {others:.1f} of {cpus} CPUs busy meanwhile: "
-                "a quieter machine takes fewer pairs"
             )
         return f"{sentence}."
 

@@ -1,11 +1,11 @@
 """Options that several commands have: format, engine, audit, turns and window."""
 
 import argparse
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 
-from trainperf.core.errors import ConfigError
 from trainperf.core.window import RunWindow
 
 
@@ -45,7 +45,7 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--audit-at",
         metavar="N",
-        type=int,
+        type=at_least(0),
         help="look at every operator of step N, counted from 0; that step takes longer and is left "
         "out of the statistics (default: with run an ordinary one from step 12 on, with try none)",
     )
@@ -62,22 +62,12 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_launch(given: argparse.Namespace) -> None:
-    """Refuse a step that there is not.
-
-    Raises:
-        ConfigError: It is below 0.
-    """
-    if given.audit_at is not None and given.audit_at < 0:
-        raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
-
-
 def add_turn_options(parser: argparse.ArgumentParser) -> None:
     """Add how long two trainings take turns."""
     parser.add_argument(
         "--pairs",
         metavar="N",
-        type=int,
+        type=at_least(1),
         default=10,
         help="most pairs of trainings for one decision; fewer are run where they decide it "
         "(default: 10)",
@@ -85,7 +75,7 @@ def add_turn_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every",
         metavar="N",
-        type=int,
+        type=at_least(2),  # the first is excluded
         default=10,
         help="fewest steps before it is the other training's turn (default: 10)",
     )
@@ -96,30 +86,31 @@ def add_turn_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_turns(given: argparse.Namespace) -> None:
-    """Refuse turns that decide nothing.
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of options that take a whole number: so many or more."""
 
-    Raises:
-        ConfigError: No pair, or no step but the first.
-    """
-    if given.pairs < 1:
-        raise ConfigError(f"--pairs {given.pairs}: must be at least 1; try 10")
-    if given.every < 2:
-        raise ConfigError(
-            f"--every {given.every}: must be at least 2, the first step is excluded; try 10"
-        )
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text}: must be at least {least}")
+        return value
+
+    return number
 
 
-def number(text: str) -> float:
+def above_zero(text: str) -> float:
     """What somebody wrote as a number.
 
     Raises:
-        argparse.ArgumentTypeError: It is none.
+        argparse.ArgumentTypeError: It is none above 0.
     """
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: give a number, as in 2.5") from None
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: give a number above 0, as in 2.5")
+    return value
 
 
 def add_steps_option(parser: argparse.ArgumentParser, meaning: str, default: str) -> None:

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from trainperf.commands._last_words import last_words
-from trainperf.commands._others import Others
 from trainperf.commands._trainings import (
     OUTPUT,
     Training,
@@ -26,7 +25,6 @@ from trainperf.commands._trainings import (
 )
 from trainperf.commands.cli import say
 from trainperf.commands.run import POLL_S, why_unrecorded
-from trainperf.comparison.results import Comparison
 from trainperf.core import run_directory
 from trainperf.core.errors import RunError
 from trainperf.core.interleaving import Participant, Referee, TurnsSoFar, new_address
@@ -53,8 +51,6 @@ class ProofOptions:
     """Folder for the runs and the output of the trainings; numbered on if it exists."""
     to_the_end: bool = False
     """Whether no training is ended before it is through."""
-    decides: Callable[[Comparison], bool] | None = None
-    """Whether a comparison is all that was wanted; `None`: its verdict, and its gate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +63,6 @@ class PairOfRuns:
     """Whether the trainings were ended because more turns would have been wasted."""
     interrupted: bool = False
     """Whether that was the user's wish."""
-    others_cpus: Sequence[float] = ()
-    """CPUs that other processes kept busy, in stretches of some seconds; empty if not known."""
 
 
 class TrainingError(RunError):
@@ -109,7 +103,7 @@ def _run_pair(
     enough: Callable[[TurnsSoFar], bool],
     first: bool,  # noqa: FBT001 one caller
 ) -> PairOfRuns:
-    interrupted, others = False, Others()
+    interrupted = False
     with ExitStack() as stack:
         address = stack.enter_context(new_address())
         referee = stack.enter_context(Referee(address, steps, enough))
@@ -120,7 +114,7 @@ def _run_pair(
             trainings.append(training)
             signals.append(left)
         try:
-            _wait(trainings, referee, folders, others)
+            _wait(trainings, referee, folders)
         except KeyboardInterrupt:
             if not (first and all(referee.passed)):
                 raise
@@ -134,7 +128,6 @@ def _run_pair(
         runs=(_run_in(folders[0], 0), _run_in(folders[1], 1)),
         ended=referee.settled,
         interrupted=interrupted,
-        others_cpus=others.cpus,
     )
 
 
@@ -160,9 +153,7 @@ def _own_ports() -> Mapping[str, str]:
         return dict.fromkeys(_PORTS, str(free.getsockname()[1]))
 
 
-def _wait(
-    trainings: Sequence[Training], referee: Referee, folders: Sequence[Path], others: Others
-) -> None:
+def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Path]) -> None:
     """Wait until both have ended, one has failed, or there were turns enough."""
     running = dict(enumerate(trainings))
     while running and not referee.settled:
@@ -177,7 +168,6 @@ def _wait(
                 raise TrainingError(side, _failure(folders[side], code))
         for side, why in list(referee.refused.items()):
             raise TrainingError(side, f"{folders[side]}: {why}")
-        others.look()
         time.sleep(POLL_S)
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from trainperf.commands._options import add_turn_options, check_turns
+from trainperf.commands._options import add_turn_options
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.commands.compare import share_of
 from trainperf.core.errors import ConfigError
@@ -48,7 +48,6 @@ def _run(given: argparse.Namespace) -> CommandResult:
         raise ConfigError(
             "no COMMAND: give the training behind --, as in bisect v1 HEAD -- train.py"
         )
-    check_turns(given)
     return bisected(given)
 
 

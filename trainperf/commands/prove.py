@@ -2,7 +2,7 @@
 
 import argparse
 
-from trainperf.commands._options import add_turn_options, check_turns
+from trainperf.commands._options import add_turn_options
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.commands.compare import add_comparison_options
 from trainperf.core.paths import local_path
@@ -28,7 +28,6 @@ def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._looks import prove
     from trainperf.commands._paired_runs import ProofOptions
 
-    check_turns(given)
     return prove(
         (given.before, given.after),
         ProofOptions(

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainperf.commands._options import add_launch_options, check_launch
+from trainperf.commands._options import add_launch_options
 from trainperf.commands.cli import SIGNALLED, Command, CommandResult
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions, LaunchSignal, signals_in
@@ -51,7 +51,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
-    check_launch(given)
     if given.no_audit and given.audit_at is not None:
         raise ConfigError(f"--no-audit and --audit-at {given.audit_at}: give one of the two")
     command = command_of(given.script, given.arguments, module=given.module)

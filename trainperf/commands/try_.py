@@ -2,9 +2,10 @@
 
 import argparse
 import shlex
+import sys
 from pathlib import Path
 
-from trainperf.commands._options import add_format_option, add_launch_options, check_launch
+from trainperf.commands._options import above_zero, add_format_option, add_launch_options
 from trainperf.commands.cli import INTERRUPTED, Command, CommandResult, say
 from trainperf.commands.run import command_of
 from trainperf.core.errors import ConfigError
@@ -22,7 +23,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes",
         metavar="N",
-        type=float,
+        type=above_zero,
         default=2.0,
         help="minutes that all trials together may take, without the start of the script "
         "(default: 2)",
@@ -59,8 +60,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._attempts import AttemptOptions, try_out
-    from trainperf.commands._trial_output import TrialProgress, shown
     from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
+    from trainperf.reports.layout.forms import rendered
+    from trainperf.reports.trials import trials_document
 
     if given.list:
         return CommandResult(text=_listed(given), code=0)
@@ -77,14 +79,13 @@ def _run(given: argparse.Namespace) -> CommandResult:
             out=local_path(given.out),
             launch=LaunchOptions(audit_at=given.audit_at, loader_anatomy=given.loader_anatomy),
             trials=trials,
-            tell=TrialProgress().tell,
         )
     )
     if given.only and not tried.trials.trials:
         say(f"--only {' '.join(given.only)}: no trial of this training is named so, see --list")
     for sentence in (*tried.remarks, f"the run is {tried.path}"):
         say(sentence)
-    text = shown(tried.trials, given.format)
+    text = rendered(trials_document(tried.trials), tried.trials, given.format, sys.stdout)
     return CommandResult(text=text, code=INTERRUPTED if tried.interrupted else 0)
 
 
@@ -107,12 +108,14 @@ def _listed(given: argparse.Namespace) -> str:
     """What can be tried, and what did not apply when it was tried in a run."""
     from trainperf.analysis.diagnosis.offers import offered_trials
     from trainperf.analysis.run.directory import Run
-    from trainperf.commands._trial_output import listed
     from trainperf.core.artifacts import read_document
     from trainperf.core.artifacts.trials import Trials
+    from trainperf.reports.layout.forms import rendered
+    from trainperf.reports.trial_offers import offers_document
 
     if given.script is None:
-        return listed(offered_trials(None), "", given.format)
+        offers = offered_trials(None)
+        return rendered(offers_document(offers, ""), offers, given.format, sys.stdout)
     if Path(given.script).is_file() or given.module:
         raise ConfigError(
             f"--list {given.script}: a script is known once it trains; give a run directory of it, "
@@ -120,15 +123,12 @@ def _listed(given: argparse.Namespace) -> str:
         )
     run = Run.open(Path(given.script))
     offers = offered_trials(read_document(Trials, run.path))
-    return listed(offers, str(run.path), given.format)
+    return rendered(offers_document(offers, str(run.path)), offers, given.format, sys.stdout)
 
 
 def _check(given: argparse.Namespace) -> None:
     if given.script is None:
         raise ConfigError("no SCRIPT: give a Python file, or --list to see what can be tried")
-    if given.minutes <= 0:
-        raise ConfigError(f"--minutes {given.minutes:g}: must be above 0; try 2")
-    check_launch(given)
     both = sorted({*given.only} & {*given.without})
     if both:
         raise ConfigError(f"--only and --without {both[0]}: give one of the two")

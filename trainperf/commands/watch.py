@@ -2,11 +2,10 @@
 
 import argparse
 import contextlib
-import math
 import sys
 import time
 
-from trainperf.commands._options import number
+from trainperf.commands._options import above_zero
 from trainperf.commands.cli import Command
 from trainperf.core.errors import ConfigError
 from trainperf.core.paths import path_of
@@ -21,21 +20,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--every",
-        type=_seconds,
+        type=above_zero,
         default=2.0,
         metavar="SECONDS",
         help="seconds between two looks at the files, at least; a URL needs more (default: 2)",
     )
-    parser.add_argument(
-        "--light", action="store_true", help="nothing any more: the terminal's own colours hold"
-    )
-
-
-def _seconds(text: str) -> float:
-    seconds = number(text)
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text}: must be above 0; try 2")
-    return seconds
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -44,8 +33,6 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.live import LiveRun
     from trainperf.reports.watch import watch
 
-    if given.light:
-        sys.stderr.write("trainperf: --light does nothing any more: the terminal's colours hold\n")
     run = LiveRun(given.run)
     if not sys.stdout.isatty():
         raise ConfigError(
@@ -67,4 +54,5 @@ COMMAND = Command(
     add_arguments=_add_arguments,
     run=_run,
     examples=("runs/a", "s3://bucket/runs/a --every 10"),
+    gone={"--light": "the terminal's own colours hold"},
 )

@@ -4,22 +4,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from trainperf.comparison.compared_run import ComparedRun, Repeats
-from trainperf.comparison.fit_clock import FIT_STEP_S
 from trainperf.comparison.results import (
     ClockChange,
     Comparison,
     Decision,
     GateVerdict,
-    Remedy,
 )
-from trainperf.core.readings import FIRST_STEP_S, STEP_S
 from trainperf.core.stats.verdict import SpeedVerdict
 
-
-PROOF_PAIRS, PROOF_STEPS = 10, 210
-"""Of a `trainperf prove` by its defaults that is not decided sooner; a pair is longer where
-validation or epochs come back less often."""
 
 _MOVED = frozenset({"faster", "slower"})
 
@@ -96,28 +88,3 @@ def decision_of(comparison: Comparison) -> Decision:
     if comparison.verdict == "undecided":
         return "cannot tell"
     return "keep" if comparison.verdict == "faster" else "discard"
-
-
-def remedy(sides: Sequence[Repeats], limit: float | None = None) -> Remedy:
-    """What would decide an undecided comparison, or its gate where there is a *limit*.
-
-    Each training of a proof starts and goes on as the first run of either side did.
-    """
-    durations = [_proof_s(side[0]) for side in sides]
-    measured = [seconds for seconds in durations if seconds is not None]
-    return Remedy(
-        limit=limit,
-        proof_s=PROOF_PAIRS * sum(measured) if len(measured) == len(durations) else None,
-        proof_pairs=PROOF_PAIRS,
-        proof_steps=PROOF_STEPS,
-    )
-
-
-def _proof_s(run: ComparedRun) -> float | None:
-    """Of `PROOF_STEPS` steps of a run, with its start."""
-    summary = run.summary
-    step_s = summary.value(FIT_STEP_S) or summary.value(STEP_S)
-    if step_s is None:
-        return None
-    start_s = summary.ledger_s.get("startup", 0.0) + (summary.value(FIRST_STEP_S) or 0.0)
-    return start_s + PROOF_STEPS * step_s

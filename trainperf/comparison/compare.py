@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from trainperf.analysis.run.window import start_time
 from trainperf.analysis.summary.loss_parity import TOLERANCE, Parity, compare_losses
-from trainperf.comparison.clocks import headline, reconciled, remedy
+from trainperf.comparison.clocks import headline, reconciled
 from trainperf.comparison.comparability import (
     DecidingReading,
     code_version,
@@ -114,7 +114,7 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     verdict, decides = headline(clocks, whole=first_steps is None) if clocks else (None, None)
     interval = None if decides is None else intervals[decides.clock][1]
     readings = _as_judged(_changes(runs), clocks)
-    comparison = Comparison(
+    return Comparison(
         before=_side(before),
         after=_side(after),
         verdict=_verdict(verdict, parity),
@@ -130,10 +130,6 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
         readings=_without_verdicts(readings) if problem else readings,
         explained=trace_differences(before[0].captures, after[0].captures),
     )
-    # Whoever plans the looks knows what would decide.
-    if not clocks or comparison.verdict != "undecided" or method.looks is not None:
-        return comparison
-    return replace(comparison, remedy=remedy((before, after)))
 
 
 def _is_mean(deciding: DecidingReading) -> bool:

@@ -24,7 +24,6 @@ from trainperf.core.stats.bootstrap import (
     RESAMPLES,
     Estimate,
     Places,
-    Resampled,
     block_length,
     estimate,
     mixed,
@@ -174,15 +173,7 @@ def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dic
     drawn = _values(meters, sample, resamples(n, block_length(sample[0].wall_ns), RESAMPLES))
     parts, mixture = (_values(meters, sample, chosen) for chosen in (segments(n), mixed(n)))
     estimated = {
-        meter.name: estimate(
-            values[meter.name],
-            Resampled(
-                drawn=drawn[meter.name],
-                segments=parts[meter.name],
-                mixed=mixture[meter.name],
-            ),
-        )
-        for meter in meters
+        name: estimate(values[name], drawn[name], parts[name], mixture[name]) for name in drawn
     }
     return {name: value for name, value in estimated.items() if value is not None}
 
@@ -193,7 +184,7 @@ def is_speed(meter: Meter) -> bool:
 
 
 def _resampled(meter: Meter, sample: tuple[StepBlock, ...]) -> bool:
-    return meter.scope is Scope.STEADY and isinstance(meter.observe(sample[0]), _RESAMPLED)
+    return meter.scope is Scope.STEADY and type(meter.observe(sample[0])) in _RESAMPLED
 
 
 def _values(

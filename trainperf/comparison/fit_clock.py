@@ -10,7 +10,7 @@ where a loader is late every fourth step, it says nothing of the three others.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress, repeat
 
 import numpy as np
@@ -29,7 +29,6 @@ from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
     RESAMPLES,
     Estimate,
-    Resampled,
     estimate,
     mixed,
     period_length,
@@ -181,11 +180,9 @@ class FitClock:
                 [self._value(name, self.cells[places]) or 0.0 for places in chosen]
                 for chosen in (choices, segments(n), mixed(n))
             )
-            estimated = estimate(
-                reading.value or 0.0, Resampled(drawn=drawn, segments=parts, mixed=mixture)
-            )
+            estimated = estimate(reading.value or 0.0, drawn, parts, mixture)
             if estimated is not None:
-                by_name[name] = estimated.with_drift(drift)
+                by_name[name] = replace(estimated, drift=drift)
         return by_name
 
     @staticmethod

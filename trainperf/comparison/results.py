@@ -124,18 +124,6 @@ class ClockChange(msgspec.Struct, frozen=True, kw_only=True):
     speedup: Speedup
 
 
-class Remedy(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides: a proof of the two trainings in turns."""
-
-    limit: float | None = None
-    """Of the gate, where that is undecided; `None`: to decide the verdict."""
-    proof_s: float | None
-    """The longest `trainperf prove` may take, by the runs' own steps; `None`: not known."""
-    proof_pairs: int
-    proof_steps: int
-    """Of each training of that estimate."""
-
-
 class FirstSteps(msgspec.Struct, frozen=True, kw_only=True):
     """Where trainings were ended before something that comes back was certain to be in them twice.
 
@@ -172,8 +160,6 @@ class ProofFacts(msgspec.Struct, frozen=True, kw_only=True):
     ended_early: bool
     """Whether trainings were ended before they were through."""
     took_s: float
-    others_cpus: float | None = None
-    """CPUs that other processes of the machine kept busy meanwhile; `None`: not known."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,8 +189,6 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Relative change, either way, up to which speeds count as equal."""
     clocks: tuple[ClockChange, ...] = ()
     """Both clocks, the fit first; one where a run has too few steps for the other."""
-    remedy: Remedy | None = None
-    """Of an undecided comparison, or of one whose gate is."""
     noise: Noise | None = None
     parity: Parity
     """The losses at equal work: where they differ, nothing is faster."""

@@ -80,7 +80,7 @@ class StepIQR(_StepMeter):
 
     def observe(self, block: StepBlock) -> InterquartileRange | None:
         """Distribution of wall times, read as its interquartile range."""
-        return InterquartileRange(block.walls) if block.walls else None
+        return InterquartileRange.of(block.wall_ns / 1e9)
 
 
 class FirstStep(_StepMeter):

@@ -239,20 +239,15 @@ def _row(change: ReadingChange, margin: float) -> tuple[str, ...]:
 
 
 def _remedy(comparison: Comparison) -> str:
-    """What would decide, in one sentence."""
-    remedy = comparison.remedy
-    if remedy is None:
+    """What decides an undecided comparison, or its gate, in one sentence."""
+    gate = comparison.gate
+    if comparison.proof is not None:
         return ""
-    aim = f"to decide at a margin of {share(comparison.margin)}"
-    if remedy.limit is not None:
-        aim = f"to decide whether it is more than {share(remedy.limit)} slower"
-    took = ""
-    if remedy.proof_s is not None:
-        took = (
-            f", about {duration(remedy.proof_s)} of training if it takes all "
-            f"{plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')}"
-        )
-    return f"{aim}: `trainperf prove`{took}"
+    if gate is not None and gate.verdict == "undecided":
+        return f"to decide whether it is more than {share(gate.limit)} slower: `trainperf prove`"
+    if comparison.verdict == "undecided":
+        return f"to decide at a margin of {share(comparison.margin)}: `trainperf prove`"
+    return ""
 
 
 def _coarse(comparison: Comparison) -> str:

@@ -1,5 +1,6 @@
 """One of two fits trains at a time, a few steps each; a side that is gone is not waited for."""
 
+import os
 import socket
 import threading
 import time
@@ -41,6 +42,13 @@ def referee(address: Path) -> Iterator[Referee]:
 def baton(address: Path, side: int) -> Baton:
     """That of one side."""
     return Baton(Participant(address=str(address), side=side))
+
+
+def hang_up(mine: Baton) -> None:
+    """As if the process had died, while the baton waits in another thread."""
+    assert mine._connection is not None
+    with socket.socket(fileno=os.dup(mine._connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
 
 
 def fit(mine: Baton, steps: int, each: Callable[[], object], ahead: int = 0) -> Turn | None:
@@ -180,8 +188,7 @@ def test_ranks_that_leave_together_are_not_waited_for(address: Path) -> None:
             thread.start()
         assert looking.wait(PATIENCE_S)
         for mine in ranks:
-            assert mine._connection is not None
-            mine._connection.end.shutdown(socket.SHUT_RDWR)
+            hang_up(mine)
         going.set()
         trains.join(PATIENCE_S)
         assert not trains.is_alive()
@@ -202,8 +209,7 @@ def test_a_rank_that_leaves_before_the_fit_begins_frees_the_others(
         end = threading.Thread(target=lambda: gone.join(0, rank=1, world_size=3), daemon=True)
         end.start()
         joined.wait(PATIENCE_S)
-        assert gone._connection is not None
-        gone._connection.end.shutdown(socket.SHUT_RDWR)
+        hang_up(gone)
         end.join(PATIENCE_S)
 
     def stays() -> None:
@@ -385,8 +391,7 @@ def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
         end = threading.Thread(target=lambda: mine.join(0), daemon=True)
         end.start()
         joined.wait(PATIENCE_S)
-        assert mine._connection is not None
-        mine._connection.end.shutdown(socket.SHUT_RDWR)
+        hang_up(mine)
         end.join(PATIENCE_S)
         mine.leave()
 

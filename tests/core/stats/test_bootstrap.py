@@ -12,7 +12,6 @@ from trainperf.core.stats.bootstrap import (
     SEGMENTS,
     Estimate,
     Places,
-    Resampled,
     Values,
     block_length,
     estimate,
@@ -42,11 +41,9 @@ def median_of(values: Values) -> Estimate:
 
     found = estimate(
         float(np.median(values)),
-        Resampled(
-            drawn=medians(resamples(n, block_length(values), 200)),
-            segments=medians(segments(n)),
-            mixed=medians(mixed(n)),
-        ),
+        medians(resamples(n, block_length(values), 200)),
+        medians(segments(n)),
+        medians(mixed(n)),
     )
     assert found is not None
     return found
@@ -190,6 +187,4 @@ def test_one_run_against_repeats_uses_their_noise() -> None:
 )
 def test_what_is_not_above_zero_has_no_ratio(whole: float, drawn: list[float]) -> None:
     """And so no interval."""
-    seen = Resampled(drawn=drawn, segments=[1.0, 1.0], mixed=[1.0, 1.0])
-
-    assert estimate(whole, seen) is None
+    assert estimate(whole, drawn, [1.0, 1.0], [1.0, 1.0]) is None

@@ -22,6 +22,13 @@ def distribution(values: list[float]) -> Distribution:
     return found
 
 
+def spread_of(values: list[float]) -> InterquartileRange:
+    """Of at least one value."""
+    spread = InterquartileRange.of(np.array(values))
+    assert spread is not None
+    return spread
+
+
 def same(first: Distribution, second: Distribution) -> bool:
     """Whether both say the same, exactly for counts, to rounding for sums."""
     return (
@@ -123,7 +130,7 @@ def test_too_few_values_have_no_interval() -> None:
 
 def test_the_interquartile_range_is_the_distance_of_the_quartiles() -> None:
     """Of 1, 2, …, 101 milliseconds it is 50."""
-    spread = InterquartileRange(distribution([step / 1000 for step in range(1, 102)]))
+    spread = spread_of([step / 1000 for step in range(1, 102)])
 
     assert spread.value() == pytest.approx(0.050, rel=0.01)
 
@@ -132,6 +139,6 @@ def test_the_interquartile_range_is_the_distance_of_the_quartiles() -> None:
 @given(first=VALUES, second=VALUES)
 def test_a_spread_merges_like_its_distribution(first: list[float], second: list[float]) -> None:
     """The range of both parts, not the sum of two ranges."""
-    merged = InterquartileRange(distribution(first)).merge(InterquartileRange(distribution(second)))
+    merged = spread_of(first).merge(spread_of(second))
 
-    assert merged.value() == InterquartileRange(distribution([*first, *second])).value()
+    assert merged.value() == spread_of([*first, *second]).value()

@@ -14,7 +14,6 @@ from trainperf.core.stats.sequential import (
     TurnTimes,
     nominal_levels,
     pair_state,
-    pairs_to_decide,
     sequential_interval,
 )
 
@@ -205,9 +204,3 @@ def test_work_that_recurs_is_no_scatter() -> None:
     log_ratio, error = times.log_ratio()
     assert log_ratio == pytest.approx(math.log(1.25 / 1.5))
     assert error == pytest.approx(0.0, abs=1e-12)
-
-
-def test_what_remains_is_foreseen_from_the_interval() -> None:
-    """A clear change needs few pairs more; one far below the noise none that are planned."""
-    assert pairs_to_decide((1.1, 1.35), 1, TEN, margin=0.02) in {3, 4}
-    assert pairs_to_decide((1.03, 1.2), 5, TEN, margin=0.02) is None

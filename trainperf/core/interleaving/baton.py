@@ -5,19 +5,20 @@ in speed while other work is on them.  That works on Linux only; elsewhere nothi
 """
 
 import os
-import socket
 from contextlib import suppress
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 
 from trainperf.core.interleaving import children
 from trainperf.core.interleaving.wire import (
-    Connection,
     Hello,
     Participant,
     Refusal,
     Turn,
     TurnOver,
     TurnTime,
+    send,
+    wait_for_turn,
 )
 
 
@@ -60,7 +61,7 @@ class Baton:
         """Tell the referee that this training takes no turns."""
         connection = self._connected()
         if connection is not None:
-            connection.send(Refusal(side=self._participant.side, why=why))
+            send(connection, Refusal(side=self._participant.side, why=why))
             connection.close()
 
     def pass_on(self, times: TurnTime | None = None) -> Turn | None:
@@ -79,19 +80,16 @@ class Baton:
             connection.close()
 
     def _connected(self) -> Connection | None:
-        end = socket.socket(socket.AF_UNIX)
         try:
-            end.connect(self._participant.address)
+            return Client(self._participant.address, family="AF_UNIX")
         except OSError:
-            end.close()
             return None
-        return Connection(end)
 
     def _wait(self, message: Hello | TurnOver) -> Turn | None:
         connection, turn = self._connection, None
         if connection is not None:
             with children.stopped():
-                turn = connection.wait_for_turn() if connection.send(message) else None
+                turn = wait_for_turn(connection) if send(connection, message) else None
         if turn is None:
             self.close()
             return None

@@ -5,24 +5,25 @@ trains when all of them wait for the turn, and the turn is over when all have en
 is gone is not waited for.
 """
 
-import selectors
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import TracebackType
 
 from typing_extensions import Self
 
 from trainperf.core.interleaving.wire import (
-    Connection,
     Hello,
     Refusal,
     Turn,
     TurnOver,
     TurnTime,
+    message_of,
+    send,
 )
 from trainperf.core.machine.clocks import monotonic_ns
 
@@ -84,7 +85,7 @@ class Referee:
         self._steps = steps
         self._enough = enough
         self._listener = socket.socket(socket.AF_UNIX)
-        self._selector = selectors.DefaultSelector()
+        self._connections: set[Connection] = set()
         self._thread = threading.Thread(target=self._serve, name="trainperf referee", daemon=True)
         self._closing = False
         self._waiting: tuple[deque[_Seat], deque[_Seat]] = (deque(), deque())
@@ -105,7 +106,6 @@ class Referee:
     def __enter__(self) -> Self:
         self._listener.bind(str(self._address))
         self._listener.listen()
-        self._selector.register(self._listener, selectors.EVENT_READ)
         self._thread.start()
         return self
 
@@ -117,11 +117,9 @@ class Referee:
     ) -> None:
         self._closing = True
         self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, Connection):
-                key.data.close()
+        for connection in self._connections:
+            connection.close()
         self._listener.close()
-        self._selector.close()
         self._address.unlink(missing_ok=True)
 
     def gone(self, side: int) -> None:
@@ -135,32 +133,32 @@ class Referee:
 
     def _serve(self) -> None:
         while not self._closing:
-            for key, _ in self._selector.select(_LOOK_S):
-                if isinstance(key.data, Connection):
-                    self._hear(key.data)
+            for ready in wait([self._listener, *self._connections], _LOOK_S):
+                if isinstance(ready, Connection):
+                    self._hear(ready)
                 else:
                     end, _ = self._listener.accept()
-                    self._selector.register(end, selectors.EVENT_READ, Connection(end))
+                    self._connections.add(Connection(end.detach()))
             for side, gone in enumerate(self._gone):
                 if gone and side in self._pair:
                     self._hang_up(self._pair[side])
             self._begin()
 
     def _hear(self, connection: Connection) -> None:
-        messages = connection.received()
-        if messages is None:
-            self._left(connection)
+        if connection not in self._connections:  # closed with another one that was ready
             return
-        for message in messages:
-            if isinstance(message, Refusal):
-                self.refused[message.side] = message.why
-            elif isinstance(message, TurnOver):
-                self._passed(connection, message)
-            elif message.side in self._pair:
-                # A fit inside that fit, or parallel to it: it cannot wait for its end.
-                self._close(connection)
-            else:
-                self._seat(message).ranks[message.rank] = connection
+        message = message_of(connection)
+        if message is None:
+            self._left(connection)
+        elif isinstance(message, Refusal):
+            self.refused[message.side] = message.why
+        elif isinstance(message, TurnOver):
+            self._passed(connection, message)
+        elif message.side in self._pair:
+            # A fit inside that fit, or parallel to it: it cannot wait for its end.
+            self._close(connection)
+        else:
+            self._seat(message).ranks[message.rank] = connection
 
     def _seat(self, hello: Hello) -> _Seat:
         """The fit of that side that this rank has not begun yet."""
@@ -249,9 +247,7 @@ class Referee:
 
     def _close(self, connection: Connection) -> None:
         """Disconnect, if it is not done yet: the loss of several may be heard at once."""
-        if connection.end.fileno() < 0:
-            return
-        self._selector.unregister(connection.end)
+        self._connections.discard(connection)
         connection.close()
 
     def _place_of(self, connection: Connection) -> tuple[int, int] | None:
@@ -271,7 +267,7 @@ class Referee:
         pair, self._pair = self._pair, {}
         for seat in pair.values():
             for connection in seat.ranks.values():
-                connection.send(Turn(steps=self._steps, unlike=self._steps))
+                send(connection, Turn(steps=self._steps, unlike=self._steps))
 
     def _give(self, side: int, processors: dict[int, int | None] | None = None) -> None:
         self._turn_of = side
@@ -285,4 +281,4 @@ class Referee:
         own.training = set(own.ranks)
         for rank, connection in own.ranks.items():
             place = (processors or {}).get(rank)
-            connection.send(Turn(steps=steps, unlike=unlike, processor=place))
+            send(connection, Turn(steps=steps, unlike=unlike, processor=place))

@@ -1,13 +1,13 @@
 """Meeting point of a training and its referee: an environment variable, and messages.
 
-A message is one JSON line, over a `Connection`.
+A message is JSON, over a connection of `multiprocessing`.
 """
 
 import os
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
@@ -119,53 +119,31 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
 Message = Hello | TurnOver | Refusal
 _MESSAGE = msgspec.json.Decoder(Message)
 _TURN = msgspec.json.Decoder(Turn)
-_ENCODER = msgspec.json.Encoder()
-_MOST_BYTES = 4096
 
 
-class Connection:
-    """One end of a connection.
+def send(connection: Connection, message: Message | Turn) -> bool:
+    """Send it; false if the other end is gone."""
+    try:
+        connection.send_bytes(msgspec.json.encode(message))
+    except OSError:
+        return False
+    return True
 
-    Args:
-        end: Its socket.
-    """
 
-    def __init__(self, end: socket.socket) -> None:
-        self.end = end
-        self._rest = b""
+def wait_for_turn(connection: Connection) -> Turn | None:
+    """The next turn, which is waited for; `None` if the other end is gone."""
+    content = _received(connection)
+    return None if content is None else _TURN.decode(content)
 
-    def send(self, message: Message | Turn) -> bool:
-        """Send it; false if the other end is gone."""
-        try:
-            self.end.sendall(_ENCODER.encode(message) + b"\n")
-        except OSError:
-            return False
-        return True
 
-    def wait_for_turn(self) -> Turn | None:
-        """Wait for a turn; `None` if the other end is gone."""
-        while True:
-            lines = self._lines()
-            if lines is None:
-                return None
-            for line in lines:
-                return _TURN.decode(line)
+def message_of(connection: Connection) -> Message | None:
+    """The next message, which is waited for; `None` if the other end is gone."""
+    content = _received(connection)
+    return None if content is None else _MESSAGE.decode(content)
 
-    def received(self) -> list[Message] | None:
-        """Complete messages that have arrived, perhaps none; `None` if the other end is gone."""
-        lines = self._lines()
-        return None if lines is None else [_MESSAGE.decode(line) for line in lines]
 
-    def close(self) -> None:
-        """Close the socket."""
-        self.end.close()
-
-    def _lines(self) -> list[bytes] | None:
-        try:
-            received = self.end.recv(_MOST_BYTES)
-        except OSError:
-            return None
-        if not received:
-            return None
-        *whole, self._rest = (self._rest + received).split(b"\n")
-        return whole
+def _received(connection: Connection) -> bytes | None:
+    try:
+        return connection.recv_bytes()
+    except (EOFError, OSError):
+        return None

@@ -9,7 +9,7 @@ the runs.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist, mean, variance
 from typing import Literal
 
@@ -71,10 +71,6 @@ class Estimate:
     parts: tuple[float, ...] = ()
     """The logarithm of the statistic in each part, in order; empty where unknown."""
 
-    def with_drift(self, drift: float) -> "Estimate":
-        """The same with another variance between parts."""
-        return replace(self, drift=drift)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioInterval:
@@ -87,10 +83,6 @@ class RatioInterval:
     """Relative standard deviation from run to run that it assumes."""
     source: Source
     """Where the noise was measured."""
-
-    def inverse(self) -> "RatioInterval":
-        """The first statistic relative to the second."""
-        return replace(self, ratio=1 / self.ratio, low=1 / self.high, high=1 / self.low)
 
     @property
     def resolution(self) -> float:
@@ -164,30 +156,27 @@ def mixed(n: int) -> list[Places]:
     return np.array_split(np.random.default_rng(_SEED).permutation(n), SEGMENTS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resampled:
-    """Values of a statistic for choices of a run's steps; NaN or ≤ 0 where it has none."""
-
-    drawn: Sequence[float]
-    """For `resamples`."""
-    segments: Sequence[float]
-    mixed: Sequence[float]
-
-
-def estimate(whole: float, resampled: Resampled) -> Estimate | None:
+def estimate(
+    whole: float, drawn: Sequence[float], parts: Sequence[float], mixture: Sequence[float]
+) -> Estimate | None:
     """Estimate from a statistic's value for the *whole* run and for choices of its steps.
 
-    `None` where a value is not above 0: there is no ratio then.
+    Args:
+        whole: Of all steps.
+        drawn: For `resamples`.
+        parts: For `segments`.
+        mixture: For `mixed`.
+
+    Returns:
+        `None` where a value is not above 0, or NaN: there is no ratio then.
     """
-    if not all(
-        value > 0 for value in (whole, *resampled.drawn, *resampled.segments, *resampled.mixed)
-    ):
+    if not all(value > 0 for value in (whole, *drawn, *parts, *mixture)):
         return None
     return Estimate(
         log=math.log(whole),
-        sampling=variance(map(math.log, resampled.drawn)),
-        drift=_beyond(resampled.segments, resampled.mixed),
-        parts=tuple(map(math.log, resampled.segments)),
+        sampling=variance(map(math.log, drawn)),
+        drift=_beyond(parts, mixture),
+        parts=tuple(map(math.log, parts)),
     )
 
 

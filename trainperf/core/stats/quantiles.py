@@ -13,6 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self
 
 
 GROWTH = 1.002
@@ -97,7 +98,7 @@ class Distribution:
     """How many ranks are pooled: their steps are the same steps and no further evidence."""
 
     @classmethod
-    def of(cls, values: npt.NDArray[np.float64], percentile: float = 50.0) -> "Distribution | None":
+    def of(cls, values: npt.NDArray[np.float64], percentile: float = 50.0) -> Self | None:
         """Distribution of the *values*, in their order; `None` when there is none."""
         positive = values[values > 0]
         zeros = 0 if len(positive) == len(values) else int((values == 0).sum())
@@ -117,7 +118,7 @@ class Distribution:
         """The same distribution, read at another percentile."""
         return replace(self, percentile=percentile)
 
-    def merge(self, other: "Distribution") -> "Distribution":
+    def merge(self, other: "Distribution") -> Self:
         """Counts of both, *other* following this one."""
         binned = self if self.serial.n else other
         lowest, counts = binned.lowest, binned.counts
@@ -128,9 +129,14 @@ class Distribution:
             for part in (self, other):
                 start = part.lowest - lowest
                 counts[start : start + len(part.counts)] += part.counts
-        serial, zeros = self.serial.merge(other.serial), self.zeros + other.zeros
-        ranks = max(self.ranks, other.ranks)
-        return Distribution(lowest, counts, serial, self.percentile, zeros, ranks)
+        return replace(
+            self,
+            lowest=lowest,
+            counts=counts,
+            serial=self.serial.merge(other.serial),
+            zeros=self.zeros + other.zeros,
+            ranks=max(self.ranks, other.ranks),
+        )
 
     def quantile(self, percentile: float) -> float:
         """The value below which *percentile* % of the values lie, right to 0.1 %."""
@@ -155,12 +161,8 @@ class Distribution:
             (share + reach) * last
         )
 
-    def iqr(self) -> float:
-        """Distance between the quartiles."""
-        return self.quantile(75) - self.quantile(25)
-
     @classmethod
-    def across(cls, ranks: "Sequence[Distribution]") -> "Distribution":
+    def across(cls, ranks: Sequence[Self]) -> Self:
         """Ranks are pooled, but are no more evidence than one: they ran the same steps."""
         pooled = reduce(lambda a, b: a.merge(b), ranks)
         return replace(pooled, ranks=len(ranks))
@@ -179,33 +181,18 @@ def joined(parts: Iterable[Distribution | None]) -> Distribution | None:
     return reduce(Distribution.merge, present) if present else None
 
 
-@dataclass(frozen=True, slots=True)
-class InterquartileRange:
+class InterquartileRange(Distribution):
     """A distribution whose value is its interquartile range."""
 
-    values: Distribution
-
-    @property
-    def n(self) -> int:
-        """How many values."""
-        return self.values.n
-
-    def merge(self, other: "InterquartileRange") -> "InterquartileRange":
-        """Counts of both, *other* following this one."""
-        return InterquartileRange(self.values.merge(other.values))
+    __slots__ = ()
 
     def value(self) -> float | None:
         """Distance between the quartiles."""
-        return self.values.iqr()
+        return self.quantile(75) - self.quantile(25)
 
     def interval(self) -> tuple[float, float] | None:
         """No interval is known for the range."""
         return None
-
-    @classmethod
-    def across(cls, ranks: "Sequence[InterquartileRange]") -> "InterquartileRange":
-        """Ranks are pooled: each rank's steps count."""
-        return cls(Distribution.across([rank.values for rank in ranks]))
 
 
 def wilson(fraction: float, n: float) -> tuple[float, float]:

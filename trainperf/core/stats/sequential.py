@@ -252,35 +252,6 @@ def _shows_change(estimates: Sequence[tuple[float, float]], level: float, number
     return any(abs(log) > between + quantile * error for log, error in estimates)
 
 
-def pairs_to_decide(
-    ratio_and_high: tuple[float, float], pairs: int, looks: Looks, *, margin: float
-) -> int | None:
-    """Pairs in all after which the plan would decide if nothing but their number changed.
-
-    `None` if not even the last of them would.
-
-    Args:
-        ratio_and_high: The ratio after *pairs* pairs, and the upper end of its interval.
-        pairs: How many those were.
-        looks: The plan.
-        margin: Relative difference up to which two runs are equal.
-    """
-    ratio, high = ratio_and_high
-    middle, reach_now = math.log(ratio), math.log(high / ratio)
-    within = math.log1p(margin)
-    for number in range(pairs + 1, looks.most + 1):
-        reach = reach_now * reach_in_spreads(number, looks) / reach_in_spreads(pairs, looks)
-        if abs(middle) > reach or abs(middle) + reach <= within:
-            return number
-    return None
-
-
-def reach_in_spreads(pairs: int, looks: Looks) -> float:
-    """Half the interval's width relative to the standard deviation of a pair."""
-    freedom = pairs - 1 if pairs > looks.assumed else ASSUMED_FREEDOM
-    return student_quantile(freedom, 1 - looks.level(pairs) / 2) / math.sqrt(pairs)
-
-
 def _normal(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.exp(-0.5 * values**2) / math.sqrt(2 * math.pi)
 
