@@ -1,5 +1,6 @@
 """Engines: the same results in the same order, and a remedy where there is none."""
 
+import socket
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from support.engines import killed_once, refused, squared
 from support.planted import planted_steps
 from support.traces import write_trace
 
+from trainperf.core import engines
 from trainperf.core.engines import engine_of, mapped
 from trainperf.core.errors import ConfigError
 from trainperf.traces.job_report import report
@@ -82,3 +84,17 @@ def test_traces_are_the_same_from_dask_as_from_this_process(tmp_path: Path) -> N
         engine_of(name, large=False),
     ):
         pass
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as above
+def test_a_scheduler_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something else listens there."""
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "TIMEOUT_S", 0.5)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        name = f"dask://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=r"answers \(time-out\)"), engine_of(name, large=False):
+            pass
