@@ -76,6 +76,7 @@ def test_traces_are_the_same_from_dask_as_from_this_process(tmp_path: Path) -> N
         n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
     ) as started:
         name = f"dask://{started.scheduler_address.removeprefix('tcp://')}"
+        started.wait_for_workers(1, timeout=60)  # a busy machine starts it late
         elsewhere = report([tmp_path], engine=name)
 
     assert elsewhere == report([tmp_path], engine="local:1")
