@@ -1,5 +1,6 @@
 """Engines: the same results in the same order, and a remedy where there is none."""
 
+import socket
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from support.engines import killed_once, refused, squared
 from support.planted import planted_steps
 from support.traces import write_trace
 
+from trainperf.core import engines
 from trainperf.core.engines import engine_of, mapped
 from trainperf.core.errors import ConfigError
 from trainperf.traces.job_report import report
@@ -74,6 +76,7 @@ def test_traces_are_the_same_from_dask_as_from_this_process(tmp_path: Path) -> N
         n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
     ) as started:
         name = f"dask://{started.scheduler_address.removeprefix('tcp://')}"
+        started.wait_for_workers(1, timeout=60)  # a busy machine starts it late
         elsewhere = report([tmp_path], engine=name)
 
     assert elsewhere == report([tmp_path], engine="local:1")
@@ -82,3 +85,18 @@ def test_traces_are_the_same_from_dask_as_from_this_process(tmp_path: Path) -> N
         engine_of(name, large=False),
     ):
         pass
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as above
+def test_a_scheduler_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something else listens there."""
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "TIMEOUT_S", 0.5)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        name = f"dask://127.0.0.1:{listening.getsockname()[1]}"
+        silent = pytest.raises(ConfigError, match=r"answers \(time-out\)")
+        with silent, engine_of(name, large=False):
+            pass

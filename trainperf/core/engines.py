@@ -5,7 +5,7 @@
 version of trainperf, and must reach the files by the names given.
 """
 
-from asyncio import TimeoutError as NoAnswer
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager, suppress
@@ -79,15 +79,19 @@ def _dask(where: str) -> Iterator[Executor]:
     named = f"--engine dask://{where}"
     try:
         from distributed import Client  # noqa: PLC0415 an extra
+        from distributed.comm.core import connect  # noqa: PLC0415 as above
     except ImportError:
         raise ConfigError(f"{named}: needs `pip install 'trainperf[dask]'`") from None
     try:
-        client = Client(f"tcp://{where}", timeout=TIMEOUT_S, set_as_default=False)  # type: ignore[no-untyped-call]  # half typed
+        # A client's own time-out does not hold where something listens that never answers.
+        greeting = connect(f"tcp://{where}")  # type: ignore[no-untyped-call]  # half typed
+        asyncio.run(asyncio.wait_for(greeting, TIMEOUT_S)).abort()
+        client = Client(f"tcp://{where}", timeout=TIMEOUT_S, set_as_default=False)  # type: ignore[no-untyped-call]
         client.wait_for_workers(1, timeout=TIMEOUT_S)
-    except (OSError, ValueError, NoAnswer) as error:
+    except (OSError, ValueError, asyncio.TimeoutError) as error:
         raise ConfigError(
-            f"{named}: no scheduler that has a worker answers ({error or 'time-out'}); start `dask "
-            f"scheduler`, name the address that it prints, and start `dask worker {where}`"
+            f"{named}: no scheduler that has a worker answers ({str(error) or 'time-out'}); start "
+            f"`dask scheduler`, name the address that it prints, and start `dask worker {where}`"
         ) from None
     with client, client.get_executor(pure=False) as executor:  # type: ignore[no-untyped-call]
         yield executor
