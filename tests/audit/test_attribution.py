@@ -168,23 +168,23 @@ class Halving(torch.optim.Optimizer):
                 parameter.mul_(0.5)
 
 
-def test_an_optimizer_of_the_users_own_is_the_optimizer_part() -> None:
-    """Whatever file it stands in."""
-    parameter = nn.Parameter(torch.ones(4))
+@pytest.mark.parametrize(
+    "act",
+    [
+        # Whatever file it stands in.
+        lambda weight: Halving([weight]).step(),
+        # Clipping before the step is neither forward nor backward.
+        lambda weight: nn.utils.clip_grad_norm_([weight], 1.0),
+    ],
+)
+def test_what_changes_weights_or_their_gradients_is_the_optimizer_part(
+    act: Callable[[nn.Parameter], object],
+) -> None:
+    """An optimizer of the user's own, too."""
+    weight = nn.Parameter(torch.ones(4))
+    weight.grad = torch.ones(4)
 
-    audit = audit_step(Halving([parameter]).step)
-
-    assert [(use.name, use.part) for use in audit.operators] == [("aten.mul_.Tensor", "optimizer")]
-
-
-def test_clipping_before_the_step_belongs_to_the_update() -> None:
-    """It is neither forward nor backward."""
-    parameter = nn.Parameter(torch.ones(4))
-    parameter.grad = torch.ones(4)
-
-    audit = audit_step(lambda: nn.utils.clip_grad_norm_([parameter], 1.0))
-
-    assert {use.part for use in audit.operators} == {"optimizer"}
+    assert {use.part for use in audit_step(lambda: act(weight)).operators} == {"optimizer"}
 
 
 def test_a_compiled_model_is_audited_uncompiled_under_its_own_name() -> None:
@@ -231,21 +231,19 @@ def test_autocast_is_seen_as_it_computes() -> None:
 
 
 def test_the_audit_leaves_nothing_behind() -> None:
-    """Neither hooks nor a mode: the next step runs as if there had been none."""
+    """Neither hooks nor a mode, also after a step that raises: its error is the user's."""
     model, given = Model(), batch()
-    audit_step(lambda: model(given))
+
+    def raises() -> None:
+        model(given)
+        raise ValueError("theirs")
+
+    with pytest.raises(ValueError, match="theirs"):
+        audit_step(raises)
 
     assert torch._C._len_torch_dispatch_stack() == 0
     assert not nn.modules.module._global_forward_hooks
     assert not nn.modules.module._global_forward_pre_hooks
-
-
-def test_a_step_that_raises_raises_and_leaves_nothing_behind() -> None:
-    """An error of the user's is the user's."""
-    with pytest.raises(ValueError, match="theirs"):
-        audit_step(lambda: (_ for _ in ()).throw(ValueError("theirs")))
-
-    assert torch._C._len_torch_dispatch_stack() == 0
 
 
 def test_an_audited_step_computes_what_it_would_have() -> None:

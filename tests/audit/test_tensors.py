@@ -1,5 +1,7 @@
 """Tensors and operators of unusual kinds: taken apart, counted whole, or named as not counted."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -20,22 +22,24 @@ def test_a_tensor_made_of_tensors_is_seen_by_its_parts() -> None:
     assert audit.model_flops == 2 * (2 * 3 * 4 * 2)
 
 
-def test_rows_of_different_lengths_count_what_they_hold() -> None:
-    """Five rows in all, and no padding."""
-    jagged = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=torch.jagged)
-    other = torch.ones(4, 2)
-
-    assert audit_step(lambda: jagged @ other).model_flops == 2 * 5 * 4 * 2
+def jagged() -> object:
+    """Rows of different lengths: five in all, and no padding."""
+    rows = [torch.ones(2, 4), torch.ones(3, 4)]
+    return torch.nested.nested_tensor(rows, layout=torch.jagged) @ torch.ones(4, 2)
 
 
-def test_in_inference_mode_a_layer_is_seen_as_its_product() -> None:
-    """Torch hands over the whole layer there."""
-    layer = nn.Linear(4, 2)
-
+def layer() -> object:
+    """In inference mode torch hands over the whole layer."""
     with torch.inference_mode():
-        audit = audit_step(lambda: layer(torch.ones(3, 4)))
+        return nn.Linear(4, 2)(torch.ones(5, 4))
 
-    assert audit.model_flops == 2 * 3 * 4 * 2
+
+@pytest.mark.parametrize("compute", [jagged, layer])
+def test_a_product_counts_what_it_holds(compute: Callable[[], object]) -> None:
+    """Five rows of four times two columns, and nothing that is not counted."""
+    audit = audit_step(compute)
+
+    assert audit.model_flops == 2 * 5 * 4 * 2
     assert audit.uncounted == ()
 
 
