@@ -155,7 +155,7 @@ _SAY: dict[str, Callable[[float], str]] = {
     "B": size,
     "B/s": rate,
     "1/s": lambda number: f"{count(number)}/s",
-    "1": "{:.4g}".format,
+    "1": lambda number: count(number) if abs(number) >= 100 else f"{number:.4g}",
 }
 
 
