@@ -10,7 +10,6 @@ from functools import partial
 import pytest
 import torch
 from torch.distributed import HashStore
-from trainperf.core.stats.switched import LOOKS
 
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.recording.guard import Guard

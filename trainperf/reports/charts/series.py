@@ -153,8 +153,7 @@ def chart_of(series: Series, groups: Groups, summary: Summary) -> LineChart:
     if not names:
         # Of many ranks those that differ most, as in the table of them.
         ranks = rank_map(summary)
-        order = dict.fromkeys([*ranks.differing, *ranks.shown]) if ranks else ()
-        places = sorted([*order][:COLOURS])
+        places = sorted(ranks.shown[:COLOURS]) if ranks else []
         names = {f"tail:{place}": f"rank {summary.run.ranks[place]}" for place in places}
     if series.reading and not_covered(summary.reading(series.reading)):
         names = {}
