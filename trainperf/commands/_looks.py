@@ -163,12 +163,12 @@ class Proof:
             method = replace(method, first_steps=first.least(method.first_steps))
             self.shown = replace(self.shown, method=method)
         self.comparison = comparison = compared(*self.runs, self.shown)
-        if comparison.headline is None:
+        if pair.interrupted:
+            self.ended_by = "interrupted"
+        elif comparison.headline is None:
             self.ended_by = "not comparable"
         elif self.decides(comparison):
             self.ended_by = "decided"
-        elif pair.interrupted:
-            self.ended_by = "interrupted"
         elif left := self.looks.most - self.pairs:
             most = duration(left * self._spent_s() / self.pairs)
             say(f"{answer(comparison)} At most {plural(left, 'more pair')}, {most}.")
