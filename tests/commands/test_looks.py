@@ -10,6 +10,7 @@ from support.runs import RankSpec, make_run_dir, make_steps
 from trainperf.commands._comparison import ComparisonOptions
 from trainperf.commands._looks import Periods, Proof, is_decided
 from trainperf.commands._paired_runs import PairOfRuns, ProofOptions
+from trainperf.comparison.compare import Method
 from trainperf.core.interleaving.wire import TurnTime
 from trainperf.core.stats.sequential import Looks
 
@@ -17,7 +18,7 @@ from trainperf.core.stats.sequential import Looks
 TURN = TurnTime(steps=10, steady=9, steady_ns=10e6, whole_ns=10e6)
 
 
-SHOWN = ComparisonOptions(form="text", looks=Looks(most=10))
+SHOWN = ComparisonOptions(form="text", method=Method(looks=Looks(most=10)))
 WANTED = ProofOptions(pairs=10, steps=10, out=Path("unused"))
 
 

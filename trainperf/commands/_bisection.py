@@ -45,8 +45,6 @@ Pace = Literal["fast", "slow", "skip"]
 _PACES: dict[str, Pace] = {"slower": "slow", "undecided": "skip"}
 """What the verdict on the slow end means; every other is *fast*."""
 
-_MORE = "more pairs (--pairs), longer trainings (--to-the-end), or a quieter machine"
-
 
 def bisected(given: argparse.Namespace) -> CommandResult:
     """The answer to the command line.
@@ -104,7 +102,11 @@ class _Search:
         if pace == "fast":
             return _answer(f"{ends}: {self.speeds[bad]}.", code=1)
         if pace == "skip":
-            return _answer(f"It cannot be told whether {ends}: {self.speeds[bad]}.", _MORE, code=3)
+            return _answer(
+                f"It cannot be told whether {ends}: {self.speeds[bad]}.",
+                "more pairs (--pairs), longer trainings (--to-the-end), or a quieter machine",
+                code=3,
+            )
         while not (first := _NAMED.findall(_git(self.bad, "bisect", "log"))):
             self._next()
         names, step = (

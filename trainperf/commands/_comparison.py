@@ -9,14 +9,12 @@ from typing import Literal
 from msgspec.structs import replace
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summary.loss_parity import TOLERANCE
 from trainperf.commands.cli import UNUSABLE, CommandResult
 from trainperf.comparison.clocks import decision_of, gate
-from trainperf.comparison.compare import Method, compare
+from trainperf.comparison.compare import DEFAULT_METHOD, Method, compare
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import (
     Comparison,
-    FirstSteps,
     GateOutcome,
     ProofFacts,
 )
@@ -27,9 +25,6 @@ from trainperf.core.formatting.html.markup import portable
 from trainperf.core.formatting.units import share
 from trainperf.core.formatting.wrap import WIDTH, wrapped
 from trainperf.core.paths import AnyPath
-from trainperf.core.stats.bootstrap import ASSUMED_NOISE
-from trainperf.core.stats.sequential import Looks
-from trainperf.core.stats.verdict import MARGIN
 from trainperf.core.window import RunWindow
 from trainperf.reports.comparison import answer, comparison_document, loss_sentence
 from trainperf.reports.comparison_page import Pair, read
@@ -53,12 +48,10 @@ Undecided = Literal["pass", "fail"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonOptions:
-    """Options of the command line; `None` is the default."""
+    """Options of the command line."""
 
     form: str
-    loss_tolerance: float | None = None
-    noise: float | None = None
-    margin: float | None = None
+    method: Method = DEFAULT_METHOD
     most_slower: float | None = None
     """The gate: the largest relative slowdown that passes."""
     undecided: Undecided = "fail"
@@ -67,10 +60,6 @@ class ComparisonOptions:
     """Whether the exit code is that of the decision."""
     proof: ProofFacts | None = None
     """What the runs took, where they were made for the comparison."""
-    looks: Looks | None = None
-    """The plan, where pairs in turns were compared after every pair."""
-    first_steps: FirstSteps | None = None
-    """What trainings had which were ended before whole periods."""
     window: RunWindow | None = None
     """What is compared of each run; `None` for all of it."""
     ending: str = ""
@@ -79,11 +68,10 @@ class ComparisonOptions:
 
 def options_of(given: argparse.Namespace, noise: float | None = None) -> ComparisonOptions:
     """The options that every comparison has, as given."""
+    shares = {"noise": noise, "margin": given.margin, "loss_tolerance": given.loss_tolerance}
     return ComparisonOptions(
         form=given.format,
-        loss_tolerance=given.loss_tolerance,
-        noise=noise,
-        margin=given.margin,
+        method=Method(**{name: share for name, share in shares.items() if share is not None}),
         most_slower=given.fail_on_regression,
         undecided=given.undecided,
         decide=given.decide,
@@ -137,14 +125,7 @@ def _shown(comparisons: Sequence[Comparison], form: str) -> str:
 
 def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Comparison:
     """The comparison with these options, and what would decide its gate."""
-    method = Method(
-        noise=ASSUMED_NOISE if options.noise is None else options.noise,
-        margin=MARGIN if options.margin is None else options.margin,
-        looks=options.looks,
-        first_steps=options.first_steps,
-        loss_tolerance=TOLERANCE if options.loss_tolerance is None else options.loss_tolerance,
-    )
-    comparison = replace(compare(before, after, method), proof=options.proof)
+    comparison = replace(compare(before, after, options.method), proof=options.proof)
     limit = options.most_slower
     if limit is not None and comparison.clocks:
         outcome = GateOutcome(limit=limit, verdict=gate(comparison, limit))

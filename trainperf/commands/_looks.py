@@ -51,7 +51,8 @@ def prove(
     form = "line" if shown.form == "json" else shown.form
     decides = partial(is_decided, limit=shown.most_slower)
     proof = proof_of((before, after), options, replace(shown, form=form), decides)
-    return compare_sides(proof.paths, proof.options())
+    paths = [[Path(run.summary.run.path) for run in side] for side in proof.runs]
+    return compare_sides(paths, proof.options())
 
 
 def proof_of(
@@ -72,8 +73,8 @@ def proof_of(
         KeyboardInterrupt: Before the first pair showed anything.
         RunError: A training failed, was not measured, or did not take turns.
     """
-    plan = replace(shown, looks=Looks(most=options.pairs))
-    proof = Proof(wanted=options, shown=plan, decides=decides)
+    method = replace(shown.method, looks=Looks(most=options.pairs))
+    proof = Proof(wanted=options, shown=replace(shown, method=method), decides=decides)
     with closing(run_pairs(trainings, options, proof.enough)) as pairs:
         try:
             for pair in pairs:
@@ -95,7 +96,6 @@ class Proof:
     decides: Callable[[Comparison], bool]
     comparison: Comparison | None = None
     """Of the pairs so far."""
-    paths: tuple[list[Path], list[Path]] = field(default_factory=lambda: ([], []))
     runs: tuple[list[ComparedRun], list[ComparedRun]] = field(default_factory=lambda: ([], []))
     begun_ns: int = field(default_factory=monotonic_ns)
     pair_begun_ns: int = field(default_factory=monotonic_ns)
@@ -113,12 +113,12 @@ class Proof:
     @property
     def pairs(self) -> int:
         """Pairs so far."""
-        return len(self.paths[0])
+        return len(self.runs[0])
 
     @property
     def looks(self) -> Looks:
         """The plan."""
-        return self.shown.looks or Looks(most=1)
+        return self.shown.method.looks or Looks(most=1)
 
     def enough(self, number: int, turns: TurnsSoFar) -> bool:
         """Whether a pair can be ended: it is settled, and has whole periods if they are awaited."""
@@ -155,19 +155,20 @@ class Proof:
     def add(self, pair: PairOfRuns) -> bool:
         """Look at one pair more; whether it is the last."""
         for side, path in enumerate(pair.runs):
-            self.paths[side].append(path)
             self.runs[side].append(read_run(path))
         self.ended |= pair.ended
         if pair.ended and self.periods is not None and not self.periods.contained:
+            method = self.shown.method
             first = FirstSteps(steps=self._shortest(), period=self.periods.period)
-            self.shown = replace(self.shown, first_steps=first.least(self.shown.first_steps))
+            method = replace(method, first_steps=first.least(method.first_steps))
+            self.shown = replace(self.shown, method=method)
         self.comparison = comparison = compared(*self.runs, self.shown)
-        if comparison.headline is None:
+        if pair.interrupted:
+            self.ended_by = "interrupted"
+        elif comparison.headline is None:
             self.ended_by = "not comparable"
         elif self.decides(comparison):
             self.ended_by = "decided"
-        elif pair.interrupted:
-            self.ended_by = "interrupted"
         elif left := self.looks.most - self.pairs:
             most = duration(left * self._spent_s() / self.pairs)
             say(f"{answer(comparison)} At most {plural(left, 'more pair')}, {most}.")

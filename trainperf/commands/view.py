@@ -13,8 +13,6 @@ from trainperf.core.run_directory import RECORD_FILES
 
 HOST = "127.0.0.1"
 
-_TAB = "#trainperf"
-
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -40,7 +38,7 @@ def _port(text: str) -> int:
 
 def _run(given: argparse.Namespace) -> str:
     address = _served(_log_directory(given.run), given.port)
-    sys.stdout.write(f"trainperf: {address}{_TAB}\n")
+    sys.stdout.write(f"trainperf: {address}#trainperf\n")
     sys.stdout.flush()
     try:
         threading.Event().wait()

@@ -1,6 +1,6 @@
 """The two clocks of a comparison, the one that the change moved, and the gate on both."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -14,6 +14,12 @@ from trainperf.core.stats.verdict import SpeedVerdict
 
 
 _MOVED = frozenset({"faster", "slower"})
+
+_DECISIONS: Mapping[str, Decision] = {
+    **dict.fromkeys(("faster", "pass"), "keep"),
+    **dict.fromkeys(("undecided", "not comparable"), "cannot tell"),
+}
+"""What to do by the verdict, or by that of the gate; discard what is not listed."""
 
 
 def headline(
@@ -80,11 +86,5 @@ def _gate(clock: ClockChange, limit: float) -> GateVerdict:
 
 def decision_of(comparison: Comparison) -> Decision:
     """What to do with the change: by its gate, or else by whether it is faster."""
-    if comparison.verdict == "not comparable":
-        return "cannot tell"
-    if comparison.gate is not None:
-        decisions: dict[GateVerdict, Decision] = {"pass": "keep", "regression": "discard"}
-        return decisions.get(comparison.gate.verdict, "cannot tell")
-    if comparison.verdict == "undecided":
-        return "cannot tell"
-    return "keep" if comparison.verdict == "faster" else "discard"
+    outcome = comparison.verdict if comparison.gate is None else comparison.gate.verdict
+    return _DECISIONS.get(outcome, "discard")

@@ -67,7 +67,7 @@ class Method:
     """Relative difference up to which losses match."""
 
 
-_DEFAULTS = Method()
+DEFAULT_METHOD = Method()
 
 MOST_WAITED = 0.99
 """Share of its time: a thread that runs at all has waited less."""
@@ -85,7 +85,7 @@ class _Runs:
     method: Method
 
 
-def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comparison:
+def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) -> Comparison:
     """Compare the repeats of one run with those of another.
 
     Args:
@@ -101,7 +101,8 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     runs = _Runs(before=before, after=after, method=method)
     intervals = {} if problem else _intervals(deciding, runs)
     if not problem and not intervals:
-        what = "means in the steady part of a log" if _is_mean(deciding) else "steady steps"
+        of_log = deciding.name == STEP_MEAN_S
+        what = "means in the steady part of a log" if of_log else "steady steps"
         problem = f"{TOO_FEW} {what} for an interval"
     clocks = tuple(
         _clock(clock, name, interval, _scale(deciding, before, after), margin)
@@ -130,10 +131,6 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
         readings=_without_verdicts(readings) if problem else readings,
         explained=trace_differences(before[0].captures, after[0].captures),
     )
-
-
-def _is_mean(deciding: DecidingReading) -> bool:
-    return deciding.name == STEP_MEAN_S
 
 
 def _intervals(deciding: DecidingReading, runs: _Runs) -> dict[Clock, tuple[str, RatioInterval]]:

@@ -10,12 +10,9 @@ from trainperf.core.stats.sequential import Looks, sequential_interval
 from trainperf.core.stats.verdict import SpeedVerdict, verdict_of
 
 
-INSTANCE = 0.005
-"""Standard deviation of the log speed-up that no number of pairs removes: where memory happens to
-lie in this one process."""
-
-PLAN = Looks(most=128, every=8, instance=INSTANCE, assumed=0)
-"""Pairs of neighbouring blocks; their spread is not that of processes."""
+PLAN = Looks(most=128, every=8, instance=0.005, assumed=0)
+"""Pairs of neighbouring blocks, whose spread is not that of processes.  Half a percent no number of
+them removes: where memory happens to lie in this one process."""
 
 LOOKS = range(PLAN.every, PLAN.most + 1, PLAN.every)
 """Pairs after which the interval is looked at."""
