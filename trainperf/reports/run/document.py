@@ -79,9 +79,7 @@ def run_document(
         *section("How long the steps took", drawn.get("steps", ())),
         *section(f"Other measurements over the {run.loop.run_noun}", drawn.get("others", ())),
         *section("Ranks", ranks_section(summary), drawn.get("ranks", ())),
-        *section(
-            "Memory", of_memory(summary) or unaudited, missing(unknown), drawn.get("memory", ())
-        ),
+        *section("Memory", of_memory(summary) or unaudited, unknown, drawn.get("memory", ())),
         *section("The machine", of_machine(summary), drawn.get("machine", ())),
         *section("Speed of light", of_step(summary) or unaudited),
         *section("torch.compile", of_compilation(summary)),
