@@ -109,8 +109,8 @@ def _kernels(rank: RankTrace) -> str:
 def _syncs(rank: RankTrace) -> str:
     calls, items = rank.totals.sync_calls or 0.0, rank.totals.item_calls or 0.0
     waited = duration(_mean(rank, "sync_s") or 0.0)
-    told = f"synchronising calls: {count(calls)}/step, {waited}; .item(): {count(items)}/step"
-    return told if calls or items else ""
+    sentence = f"synchronising calls: {count(calls)}/step, {waited}; .item(): {count(items)}/step"
+    return sentence if calls or items else ""
 
 
 def _copies(rank: RankTrace) -> Iterator[Row]:

@@ -6,7 +6,7 @@ from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.html.markup import Markup
 from trainperf.core.formatting.table import Table
-from trainperf.core.formatting.units import Scale, duration
+from trainperf.core.formatting.units import Scale, duration, words
 from trainperf.core.formatting.wrap import PLUS
 from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from
 from trainperf.meters.fold import Reading
@@ -61,6 +61,8 @@ def run_document(
     title = ("trainperf", run.name, when, about(summary), progress(summary))
     findings = [finding_view(finding) for finding in summary.findings]
     trials = [] if summary.trials is None else tried(summary.trials, running=run.state == "running")
+    reasons = summary.memory.reasons.items() if charts and summary.memory else ()
+    unknown = missing([(words(name.removesuffix("_bytes")), why) for name, why in reasons])
     whole = items(map(PLUS.join, (script_sum(summary), fit_sum(summary))), "")
     unaudited = [] if charts is None else items([not_measured(_audit(summary))], "soft")
     return [
@@ -77,7 +79,7 @@ def run_document(
         *section("How long the steps took", drawn.get("steps", ())),
         *section(f"Other measurements over the {run.loop.run_noun}", drawn.get("others", ())),
         *section("Ranks", ranks_section(summary), drawn.get("ranks", ())),
-        *section("Memory", of_memory(summary) or unaudited, drawn.get("memory", ())),
+        *section("Memory", of_memory(summary) or unaudited, unknown, drawn.get("memory", ())),
         *section("The machine", of_machine(summary), drawn.get("machine", ())),
         *section("Speed of light", of_step(summary) or unaudited),
         *section("torch.compile", of_compilation(summary)),

@@ -261,8 +261,8 @@ def remarks(summary: Summary) -> list[str]:
     latest = list(read.values())[-_MOST_ANSWERS:]
     answers = [f"trace of {steps_of(traced)}: {traced.answer}" for traced in latest]
     notes = {key: note for key, note in summary.run.notes.items() if key not in hidden}
-    told = [f"traces: {note}" if key == _TRACES else note for key, note in notes.items()]
-    return [plain(note) for note in (*answers, *told)]
+    others = [f"traces: {note}" if key == _TRACES else note for key, note in notes.items()]
+    return [plain(note) for note in (*answers, *others)]
 
 
 def _absent(summary: Summary, phase: Phase, fraction: float) -> str:

@@ -21,7 +21,6 @@ from trainperf.core.formatting.units import (
     words,
 )
 from trainperf.core.readings import HFU, MFU
-from trainperf.reports.layout.document import not_measured
 from trainperf.reports.run.rows import tail_not_covered
 
 
@@ -287,8 +286,6 @@ def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:
         yield f"peak of the audited step {size(ledger.peak_bytes)}: {named}"
     if ledger.capacity_bytes is not None:
         yield f"capacity {size(ledger.capacity_bytes)}"
-    for name, why in ledger.reasons.items():
-        yield f"{name.removesuffix('_bytes').replace('_', ' ')}: {not_measured(why)}"
     for holder in ledger.held[:_HELD]:
         where = f" ({holder.where})" if holder.where else ""
         graphs = f", {count(holder.graphs)} with a graph" if holder.graphs else ""
