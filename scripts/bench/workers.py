@@ -51,7 +51,7 @@ class Row:
     planted: float
     truth: float
     """By the clock of the workers' own code."""
-    seen: float
+    sampled: float
     samples: int
     cost: float
     """Share of the workers' time that sampling took."""
@@ -76,7 +76,7 @@ def seen_of(planted: float) -> Row:
     return Row(
         planted=planted,
         truth=dataset.made_s.value / 2 / took_s,
-        seen=sum(workers.making) / 2,
+        sampled=sum(workers.making) / 2,
         samples=sum(worker.samples for worker in lines.workers),
         cost=sum(worker.cost_s for worker in lines.workers)
         / sum(worker.making_s + worker.waiting_s for worker in lines.workers),
@@ -96,7 +96,7 @@ def main() -> None:
             [
                 f"{row.planted:.2f}",
                 f"{row.truth:.3f}",
-                f"{row.seen:.3f}",
+                f"{row.sampled:.3f}",
                 str(row.samples),
                 f"{row.cost:.2%}",
             ]

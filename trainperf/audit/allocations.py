@@ -54,7 +54,7 @@ class Allocations:
     """Follows storages through the calls and updates that it is told of; grows until the end."""
 
     def __init__(self) -> None:
-        self._made: list[Allocation] = []
+        self._allocated: list[Allocation] = []
         """By number."""
         self._events: list[int] = []
         """In order: *n* for storage *n* allocated, *-n - 1* for the same freed."""
@@ -79,10 +79,12 @@ class Allocations:
             local, (key, size) = local_of(tensor), memory_of(tensor)
             if not size or local.layout is not torch.strided:
                 continue
-            number = len(self._made)
+            number = len(self._allocated)
             if key not in self._alive:
                 module, line = (None, None) if site is None else (site.module, site.line)
-                self._made.append(Allocation(size_bytes=size, part=part, module=module, line=line))
+                self._allocated.append(
+                    Allocation(size_bytes=size, part=part, module=module, line=line)
+                )
                 self._events.append(number)
                 freed = partial(self._freed, key, number)
                 self._alive[key] = (number, weakref.ref(local.untyped_storage(), freed))
@@ -96,7 +98,7 @@ class Allocations:
     def line_of(self, storage: int) -> str | None:
         """Where a storage was made, if it was in the step and is alive."""
         alive = self._alive.get(storage)
-        return None if alive is None else self._made[alive[0]].line
+        return None if alive is None else self._allocated[alive[0]].line
 
     def observe(self, part: Part, site: Site, fresh: Iterable[Tensor]) -> None:
         """Take a call: what it returned that is not in the memory of what it was given."""
@@ -120,17 +122,17 @@ class Allocations:
 
     def use(self) -> MemoryUse:
         """Replay the step: what was alive at its peak, and when backward began."""
-        forward = {n for n, each in enumerate(self._made) if each.part == "forward"}
+        forward = {n for n, each in enumerate(self._allocated) if each.part == "forward"}
         saved = [self._alive_after(events) & forward for events in self._backwards]
         left = max(saved, key=self._size_bytes, default=set[int]())
         kept = set[int]().union(*saved)
         by_module: Counter[str | None] = Counter()
         for number in left:
-            by_module[self._made[number].module] += self._made[number].size_bytes
+            by_module[self._allocated[number].module] += self._allocated[number].size_bytes
         held = [0, *accumulate(map(self._change, self._events))]
         at_peak: Counter[Category] = Counter()
         for number in self._alive_after(held.index(max(held))):
-            at_peak[self._category(number, kept)] += self._made[number].size_bytes
+            at_peak[self._category(number, kept)] += self._allocated[number].size_bytes
         return MemoryUse(
             activations_bytes=sum(by_module.values()) if saved else None,
             by_module=by_module,
@@ -150,13 +152,17 @@ class Allocations:
 
     def _change(self, event: int) -> int:
         """Bytes that an event takes, below zero where it frees them."""
-        return self._made[event].size_bytes if event >= 0 else -self._made[-event - 1].size_bytes
+        return (
+            self._allocated[event].size_bytes
+            if event >= 0
+            else -self._allocated[-event - 1].size_bytes
+        )
 
     def _size_bytes(self, numbers: Collection[int]) -> int:
-        return sum(self._made[number].size_bytes for number in numbers)
+        return sum(self._allocated[number].size_bytes for number in numbers)
 
     def _category(self, number: int, kept: Collection[int]) -> Category:
-        if number in self._gradients or self._made[number].part is None:
+        if number in self._gradients or self._allocated[number].part is None:
             return "gradients"
         if number in self._states:
             return "optimizer state"

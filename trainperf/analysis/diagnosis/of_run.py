@@ -267,10 +267,10 @@ def _loader(
     for handing over.
     """
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
-    seen = loader_workers(facts.documents.lines)
+    sampled = loader_workers(facts.documents.lines)
     at_work = workers
-    if seen is not None:
-        workers, at_work = len(seen.making), seen.at_work
+    if sampled is not None:
+        workers, at_work = len(sampled.making), sampled.at_work
     batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
     ran = None if host is None else host.workers_ran
     ran_s = (ran or 0.0) * step_s

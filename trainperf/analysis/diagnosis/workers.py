@@ -1,15 +1,11 @@
-"""What the workers of the loader were seen to do, by samples inside of them."""
+"""Workers of the loader: which of them make batches, by samples inside of each."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
+from trainperf.analysis.summary.lines import FEWEST_SAMPLES
 from trainperf.core.artifacts.lines import SampledLines
-
-
-FEWEST_SAMPLES = 10
-"""Fewer of all workers together say nothing."""
-_WORKS = 0.02
-"""Share of the busiest worker's time from which on another one works at all."""
+from trainperf.core.findings import LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +20,8 @@ class LoaderWorkers:
 
     @property
     def at_work(self) -> int:
-        """How many make batches."""
-        least = _WORKS * max(self.making)
+        """How many make batches, for a part of the busiest one's time that is worth a word."""
+        least = LIMITS.worth * max(self.making)
         return sum(share > least for share in self.making)
 
 

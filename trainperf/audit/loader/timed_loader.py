@@ -121,8 +121,8 @@ class Parcel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Packed in this order: a moment, the batch, a moment; and unpacked in it."""
-        made = (self.worker, self.samples, self.getitem_ns, self.collate_ns)
-        return _received, (_Moment(), self.batch, _Moment(), made)
+        making = (self.worker, self.samples, self.getitem_ns, self.collate_ns)
+        return _received, (_Moment(), self.batch, _Moment(), making)
 
     def pin_memory(self) -> "Parcel":
         """Called by the loader, where it pins."""
@@ -144,11 +144,11 @@ def _moments(packed_ns: int) -> tuple[int, int]:
 
 
 def _received(
-    begun: tuple[int, int], batch: object, ended: tuple[int, int], made: tuple[int, int, int, int]
+    begun: tuple[int, int], batch: object, ended: tuple[int, int], making: tuple[int, int, int, int]
 ) -> Parcel:
     return Parcel(
         batch,
-        *made,
+        *making,
         packing_ns=ended[0] - begun[0],
         transport_ns=ended[1] - begun[0],
         receiving_ns=ended[1] - begun[1],

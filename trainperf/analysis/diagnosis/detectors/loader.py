@@ -186,20 +186,20 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: those that work keep up, and the wait is for the loop's own code.
     To confirm: print `get_worker_info().id` in `__iter__`, and what it goes through.
     """
-    seen, loader = loader_workers(facts.documents.lines), account.loader
+    workers, loader = loader_workers(facts.documents.lines), account.loader
     lost_s = lost_to_loader_s(account)
-    if seen is None or loader is None or not seen.iterable or seen.at_work == len(seen.making):
+    if workers is None or loader is None or not workers.iterable:
         return None
-    if account.share(lost_s) < account.least:
+    if account.share(lost_s) < account.least or workers.at_work == len(workers.making):
         return None
-    owner, number = facts.owner(WORKER_MAKING), len(seen.making)
+    owner, number = facts.owner(WORKER_MAKING), len(workers.making)
     shared_s = max(account.step_s - lost_s, loader.making_s / number)
-    made = [f"worker {at}: {share(part)}" for at, part in enumerate(seen.making)]
+    shares = [f"worker {at}: {share(part)}" for at, part in enumerate(workers.making)]
     return Cause(
         id="idle_workers",
-        title=f"{number - seen.at_work} of the loader's {number} workers deliver nothing",
+        title=f"{number - workers.at_work} of the loader's {number} workers deliver nothing",
         evidence=(
-            f"share of the time in which batches were made: {', '.join(made[:8])}",
+            f"share of the time in which batches were made: {', '.join(shares[:8])}",
             f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} are data wait",
         ),
         changes=(
