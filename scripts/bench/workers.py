@@ -70,7 +70,7 @@ def seen_of(planted: float) -> Row:
     took_s = time.perf_counter() - began_s
     tables = WORKER_LINES.collect()[before:]
     lines = joined(_NOTHING, tables)
-    workers = loader_workers(lines)
+    workers = loader_workers(lines, 2)
     if workers is None:
         raise SystemExit("no samples")
     return Row(

@@ -24,8 +24,11 @@ NOTHING = SampledLines(
 class Sleeping(Dataset[torch.Tensor]):
     """Samples of 20 ms."""
 
+    def __init__(self, samples: int = 200) -> None:
+        self._samples = samples
+
     def __len__(self) -> int:
-        return 200
+        return self._samples
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.decoded(index)
@@ -37,7 +40,7 @@ class Sleeping(Dataset[torch.Tensor]):
 
 
 class Shards(IterableDataset[torch.Tensor]):
-    """So many of them, of a second each."""
+    """So many of them, of two and a half seconds each."""
 
     def __init__(self, number: int) -> None:
         self._shards = range(number)
@@ -46,7 +49,7 @@ class Shards(IterableDataset[torch.Tensor]):
         info = get_worker_info()
         assert info is not None
         for shard in self._shards[info.id :: info.num_workers]:
-            for _ in range(100):
+            for _ in range(250):
                 time.sleep(0.01)
                 yield torch.tensor(float(shard))
 
@@ -58,13 +61,13 @@ def lines_of(loader: "DataLoader[torch.Tensor]", *, pause_s: float = 0.0) -> Sam
     for _ in loader:
         time.sleep(pause_s)
     lines = joined(NOTHING, workers.collect())
-    workers.remove()
+    workers.end()
     return lines
 
 
-def seen_by(lines: SampledLines) -> LoaderWorkers:
-    """Of these lines."""
-    seen = loader_workers(lines)
+def seen_by(lines: SampledLines, number: int = 2) -> LoaderWorkers:
+    """Of these lines, of a loader with so many workers."""
+    seen = loader_workers(lines, number)
     assert seen is not None
     return seen
 
@@ -97,24 +100,75 @@ def test_workers_without_a_shard_are_seen_not_to_work(shards: int, at_work: int)
     assert (len(seen.making), seen.at_work, seen.iterable) == (2, at_work, True)
 
 
-def test_epochs_are_together_and_another_loader_is_apart() -> None:
-    """A worker of a later epoch is the same one; validation has a dataset of its own."""
+def worker(
+    number: int, dataset: int, making_s: float, *, of: int = 2, samples: int = 20
+) -> SampledWorker:
+    """One process of four seconds."""
+    return SampledWorker(
+        worker=number,
+        of=of,
+        dataset=dataset,
+        iterable=False,
+        making_s=making_s,
+        waiting_s=4.0 - making_s,
+        samples=samples,
+        cost_s=0.0,
+    )
 
-    def worker(number: int, dataset: int, making_s: float) -> SampledWorker:
-        return SampledWorker(
-            worker=number,
-            of=2,
-            dataset=dataset,
-            iterable=False,
-            making_s=making_s,
-            waiting_s=4.0 - making_s,
-            samples=20,
-            cost_s=0.0,
-        )
 
-    rows = (worker(0, 1, 3.0), worker(1, 1, 2.0), worker(0, 1, 1.0), worker(1, 1, 2.0))
-    lines = msgspec.structs.replace(NOTHING, workers=(*rows, worker(0, 2, 0.5)))
-    assert seen_by(lines).making == pytest.approx((0.5, 0.5))
+TWO_EPOCHS = (worker(0, 1, 3.0), worker(1, 1, 2.0), worker(0, 1, 1.0), worker(1, 1, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("others", "number", "making"),
+    [
+        # A worker of a later epoch is the same one; validation has fewer workers.
+        ((worker(0, 2, 3.9, of=1),), 2, (0.5, 0.5)),
+        ((), None, (0.5, 0.5)),
+        # Which of two loaders the loop trains from nobody knows.
+        ((worker(0, 2, 3.9),), 2, None),
+        ((worker(0, 2, 3.9, of=1),), None, None),
+        ((), 4, None),
+    ],
+)
+def test_epochs_are_together_and_another_loader_is_apart(
+    others: tuple[SampledWorker, ...], number: int | None, making: tuple[float, float] | None
+) -> None:
+    """By the number of workers that the loop was given."""
+    lines = msgspec.structs.replace(NOTHING, workers=(*TWO_EPOCHS, *others))
+    seen = loader_workers(lines, number)
+    assert (None if seen is None else seen.making) == making
+
+
+def test_too_little_of_a_worker_says_nothing() -> None:
+    """Nor do workers of which none was seen to make a batch."""
+    few = (worker(0, 1, 3.0, samples=9), worker(1, 1, 3.0, samples=9))
+    for rows in (few, (worker(0, 1, 0.0), worker(1, 1, 0.0)), ()):
+        assert loader_workers(msgspec.structs.replace(NOTHING, workers=rows), 2) is None
+
+
+def test_ended_workers_are_together_and_a_later_fit_forgets_them() -> None:
+    """Files do not gather, however many epochs there are, and the folder goes with the fit."""
+    workers = WorkerLines()
+    workers.start()
+    loader = DataLoader(Sleeping(60), batch_size=4, num_workers=2)
+    for _ in range(3):
+        for _ in loader:
+            pass
+    tables = workers.collect()
+    folder = workers._folder
+    assert folder is not None
+    assert sorted(table.worker.worker for table in tables) == [0, 1]
+    assert not list(folder.iterdir())
+    frames = [at for table in tables for stack in table.stacks for at in stack.frames]
+    assert 0 <= max(frames) < max(len(table.places) for table in tables)
+    workers.forget_the_gone()
+    assert workers.collect() == ()
+    workers.end()
+    assert not folder.exists()
+    for _ in loader:
+        pass
+    assert workers._folder is None
 
 
 def test_a_process_that_becomes_no_worker_writes_nothing() -> None:
@@ -126,4 +180,4 @@ def test_a_process_that_becomes_no_worker_writes_nothing() -> None:
     process.start()
     process.join()
     assert workers.collect() == ()
-    workers.remove()
+    workers.end()

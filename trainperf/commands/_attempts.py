@@ -5,7 +5,7 @@ import shutil
 import signal
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -58,6 +58,8 @@ class AttemptOptions:
     """Of the training, but for the folder."""
     trials: TrialLaunch
     silent_s: float = SILENT_S
+    reported: set[str] = field(default_factory=set)
+    """Trials whose outcome was told, by any attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +203,6 @@ def _watch(process: Training, before: set[Path], options: AttemptOptions) -> flo
     """Wait for its end, telling what the trials come to; how long it was silent, if too long."""
     written_ns = 0
     trials: Trials | None = None
-    reported: set[str] = set()
     heard_ns = monotonic_ns()
     while process.poll() is None:
         run = _new_run(options.out, before)
@@ -209,7 +210,7 @@ def _watch(process: Training, before: set[Path], options: AttemptOptions) -> flo
         if latest_ns != written_ns:
             written_ns, heard_ns = latest_ns, monotonic_ns()
             trials = None if run is None else read_document(Trials, run)
-            _tell(trials, reported)
+            _tell(trials, options.reported)
         silent_s = (monotonic_ns() - heard_ns) / 1e9
         if trials is not None and trials.trying and silent_s > options.silent_s:
             return silent_s

@@ -1,7 +1,8 @@
 """Bisection of commits: `git bisect` searches, pairs in turns as in `prove` judge, this connects.
 
 The good commit and the one that git asks for are each in a worktree of its own, so the user's
-checkout is left alone.  What git does not track, such as data, is linked into both.
+checkout stays as it is.  What git does not track, such as data, is linked into both: what a
+training writes there it writes into the user's.
 """
 
 import argparse
@@ -32,7 +33,8 @@ from trainperf.reports.layout.forms import rendered
 
 _OUTPUTS = re.compile(
     r"(lightning_logs|runs|wandb|mlruns|outputs|checkpoints|logs|tb_logs|__pycache__|build|dist"
-    r"|site|node_modules|\..*_cache|.*\.(pyc|egg-info|ckpt))"
+    r"|site|node_modules|results|models|ckpts?|saved|experiments|\..*_cache"
+    r"|.*\.(pyc|egg-info|ckpt|pt|pth|safetensors))"
 )
 """Names of what a training or a tool may have written."""
 
@@ -164,15 +166,20 @@ class _Search:
                 (tree / name).symlink_to(self.root / name)
         cwd = tree / Path.cwd().relative_to(self.root)
         cwd.mkdir(parents=True, exist_ok=True)
-        words = [word.replace(str(self.root), str(tree)) for word in self.given.command]
+        words = [self._moved(word, tree) for word in self.given.command]
         is_python = words[0].endswith(".py") or words[0] == "-m"
         # Modules of this commit come first, also where the package is installed editably.
-        paths = [str(tree), str(tree / "src"), os.environ.get("PYTHONPATH", str(tree))]
+        given = self._moved(os.environ.get("PYTHONPATH", str(self.root)), tree)
+        paths = [str(tree), str(tree / "src"), given]
         return TrainingCommand(
             words=[*[sys.executable] * is_python, *words],
             cwd=cwd,
-            environment={"PYTHONPATH": os.pathsep.join(paths).replace(str(self.root), str(tree))},
+            environment={"PYTHONPATH": os.pathsep.join(paths)},
         )
+
+    def _moved(self, text: str, tree: Path) -> str:
+        """Paths into the user's checkout as those of a worktree."""
+        return re.sub(rf"{re.escape(str(self.root))}(?=[/:]|$)", lambda _: str(tree), text)
 
     def _gain(self, comparison: Comparison) -> Speedup | None:
         """By the clock that decides; `None` where nothing could be compared."""
@@ -214,6 +221,8 @@ def _git(folder: Path, *arguments: str | Path, accepted: Sequence[int] = (0,)) -
         encoding="utf-8",
         errors="surrogateescape",
         stdin=subprocess.DEVNULL,
+        # An alias or a hook of git's tells its children which repository they are in.
+        env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
         check=False,
     )
     if ended.returncode not in accepted:

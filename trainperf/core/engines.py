@@ -7,7 +7,7 @@ version of trainperf, and must reach the files by the names given.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -78,7 +78,7 @@ def mapped(
 def _dask(where: str) -> Iterator[Executor]:
     named = f"--engine dask://{where}"
     try:
-        from distributed import Client  # noqa: PLC0415 an extra
+        from distributed import Client, KilledWorker  # noqa: PLC0415 an extra
         from distributed.comm.core import connect  # noqa: PLC0415 as above
     except ImportError:
         raise ConfigError(f"{named}: needs `pip install 'trainperf[dask]'`") from None
@@ -94,4 +94,11 @@ def _dask(where: str) -> Iterator[Executor]:
             f"`dask scheduler`, name the address that it prints, and start `dask worker {where}`"
         ) from None
     with client, client.get_executor(pure=False) as executor:  # type: ignore[no-untyped-call]
-        yield executor
+        try:
+            yield executor
+        except (KilledWorker, CancelledError) as error:
+            why = type(error).__name__
+            raise ConfigError(
+                f"{named}: the cluster gave up the work ({why}); look into its workers' log, or "
+                "leave --engine out"
+            ) from None

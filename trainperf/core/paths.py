@@ -70,7 +70,7 @@ def path_of(text: str | AnyPath) -> AnyPath:
         return text
     if not is_url(text):
         return Path(text.removeprefix("file://"))
-    from fsspec.registry import known_implementations  # noqa: PLC0415 see above
+    from fsspec.registry import get_filesystem_class, known_implementations  # noqa: PLC0415 see above
     from upath import UPath  # noqa: PLC0415 see above
 
     protocol = text.split(":", maxsplit=1)[0]
@@ -82,6 +82,10 @@ def path_of(text: str | AnyPath) -> AnyPath:
         )
     if importlib.util.find_spec(package) is None:
         raise ConfigError(f"{text}: {protocol}:// cannot be reached; pip install {package}")
+    try:
+        get_filesystem_class(protocol)
+    except ImportError as error:
+        raise ConfigError(f"{text}: {protocol}:// cannot be reached ({error})") from None
     # A listing that was kept would hide what a running fit uploads.
     return cast("AnyPath", UPath(text.rstrip("/"), use_listings_cache=False))
 

@@ -28,6 +28,7 @@ from trainperf.core.paths import AnyPath, is_remote, path_of, storage_errors
 from trainperf.core.run_directory import (
     CAPTURE_REQUEST,
     copy_file,
+    packed_part,
     write_atomically,
 )
 
@@ -151,15 +152,17 @@ def upload(run: Path, url: AnyPath, sent: dict[str, tuple[int, int]], rank: int 
     """
     files = {file.relative_to(run).as_posix(): file for file in _files(run, rank)}
     for below in sorted(files, key=lambda below: ("/" in below, below)):  # traces last
-        status = files[below].stat()
-        stamp = status.st_size, status.st_mtime_ns
-        if sent.get(below) != stamp:
-            copy_file(files[below], url / below)
-            sent[below] = stamp
-    # Lines that were packed: a reader that finds both takes that.
+        with suppress(FileNotFoundError):  # packed or replaced since it was listed
+            status = files[below].stat()
+            stamp = status.st_size, status.st_mtime_ns
+            if sent.get(below) != stamp:
+                copy_file(files[below], url / below)
+                sent[below] = stamp
+    # Lines that were packed, once that has arrived: a reader that finds both takes that.
     for below in [name for name in sent if name.endswith(".jsonl") and name not in files]:
-        (url / below).unlink(missing_ok=True)
-        del sent[below]
+        if packed_part(run / below).relative_to(run).as_posix() in sent:
+            (url / below).unlink(missing_ok=True)
+            del sent[below]
 
 
 def _files(run: Path, rank: int | None) -> Iterator[Path]:

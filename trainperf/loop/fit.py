@@ -270,6 +270,9 @@ class Fit:
         capture = None if profile is None else capture_probe(profile, place, self.guard)
         probes: list[Probe] = [] if capture is None else [capture]
         early = EARLY_LINES.end()
+        lines = options.lines and objects.run is not None and self._on_machine_clock
+        if not lines:  # nobody would read what workers write
+            WORKER_LINES.end()
         if run is None:
             return probes
         root = facts.root or objects.module
@@ -280,7 +283,7 @@ class Fit:
             self.audit = AuditProbe(module, self.launch.audit_plan, place, self.guard)
             self.audit.ledger = self.chosen.ledger
             probes.append(self.audit)
-        if options.lines and objects.run is not None and self._on_machine_clock:
+        if lines and objects.run is not None:
             probes.append(LinesProbe(objects.run, early=early))
         first = objects.world_size == 1 or is_first_of_host(self._outputs.rank)
         if options.machine and self._on_machine_clock and first:

@@ -21,6 +21,7 @@ from trainperf.core.launch_environment import LaunchOptions, LaunchSignal
 from trainperf.recording.early_lines import EARLY_LINES
 from trainperf.recording.guard import Guard
 from trainperf.recording.process_objects import SwitchedHook, UntracedHook, nothing
+from trainperf.recording.worker_lines import PART as WORKERS
 from trainperf.recording.worker_lines import WORKER_LINES
 
 
@@ -58,10 +59,10 @@ def _begin(options: LaunchOptions, guard: Guard) -> None:
 
     options.send(LaunchSignal.LOADED)
     EARLY_LINES.start()
-    WORKER_LINES.start()
     before = register_optimizer_step_pre_hook(UntracedHook(guard.hook(PART, first_update)))
     after = register_optimizer_step_post_hook(UntracedHook(nothing))
     _hear_of_trainers(guard.wrap(PART, _offer_callback))
+    guard.run(WORKERS, WORKER_LINES.start)
 
 
 def _offer_callback(module: object) -> None:

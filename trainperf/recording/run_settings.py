@@ -53,8 +53,6 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Dimensions of a convolution's weight to the format in which channels come last."""
 _MIB = 1024**2
-_TOOLS_OF_ALL_CODE = (0, 1, 2)
-"""Numbers that `sys.monitoring` keeps for a debugger, for coverage and for a profiler."""
 
 
 def settings(module: object, optimizers: Sequence[Optimizer], scaler: object) -> dict[str, Scalar]:
@@ -127,8 +125,7 @@ def _tracer() -> str | None:
     """Module of a tool that this thread tells of all its Python code, or of most of it."""
     tools: list[object] = [sys.gettrace(), sys.getprofile()]
     if sys.version_info >= (3, 12):
-        names = map(sys.monitoring.get_tool, _TOOLS_OF_ALL_CODE)
-        tools += [name for name in names if name is not None]
+        tools.append(sys.monitoring.get_tool(sys.monitoring.PROFILER_ID))
     heard = next((tool for tool in tools if tool is not None), None)
     if heard is None or isinstance(heard, str):
         return heard

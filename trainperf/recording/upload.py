@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from trainperf.core import spool
+from trainperf.core.machine.processes import this_process
 from trainperf.core.paths import AnyPath
 from trainperf.core.spool import EVERY_S, LAST_S, UploadState
 from trainperf.recording.child_process import start_child
@@ -36,6 +37,7 @@ class Upload:
         self.url = url
         self._run, self._rank, self._every_s = run, rank, every_s
         self._child: subprocess.Popen[bytes] | None = None
+        self._over = False
 
     def start(self) -> None:
         """Start the child.
@@ -43,7 +45,7 @@ class Upload:
         Raises:
             OSError: There is no process or no space left.
         """
-        spool.write_state(self._run, self._rank, UploadState())
+        spool.write_state(self._run, self._rank, UploadState(process=this_process()))
         self._child = start_child(
             UPLOADER,
             *(str(self._run.resolve()), str(self.url), str(self._rank), str(self._every_s)),
@@ -53,16 +55,19 @@ class Upload:
     def end(self) -> None:
         """Have the rest uploaded, and wait for that, but not for ever; say what is left."""
         child, self._child = self._child, None
-        if child is None:
+        if self._over or (child is not None and _ended(child) == 0):
             return
-        with suppress(OSError, subprocess.TimeoutExpired):
-            child.communicate(b"end\n", timeout=LAST_S + 5)
-        if child.poll() is None:
-            child.kill()
-            child.wait()
-        if child.returncode == 0:
-            return
+        self._over = True
         if spool.not_uploaded(self._run) is None:
             problem = "the process that uploads did not do it"
             spool.write_state(self._run, self._rank, UploadState(problem=problem))
         log.warning("trainperf: %s", spool.not_uploaded(self._run))
+
+
+def _ended(child: "subprocess.Popen[bytes]") -> int:
+    """Its exit code, after it has had its time."""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        child.communicate(b"end\n", timeout=LAST_S + 5)
+    if child.poll() is None:
+        child.kill()
+    return child.wait()

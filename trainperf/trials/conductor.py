@@ -222,7 +222,8 @@ class Conductor:
                 self._switch(trial, on=True)
             # Batches from before a switch, which the loop holds, leave no trace.
             held = (yield ahead) if ahead else []
-            snapshot.restore()
+            if ahead:
+                snapshot.restore(options=False)
             ran.append([*held, *(yield steps)])
         self._switch(trial, on=False)
         source.replay_only(0)

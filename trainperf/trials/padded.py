@@ -96,7 +96,8 @@ def by_length(batches: Sequence[Any]) -> list[Any]:
         ConfigError: Their rows cannot be exchanged.
     """
     pooled = _pooled(all_trimmed(batches))
-    rows, tokens = mask_of(batches[0]).shape[0], lengths(pooled)
+    # Never more batches than there were: the last one of an epoch may be short.
+    rows, tokens = max(mask_of(batch).shape[0] for batch in batches), lengths(pooled)
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
     return [
         trimmed(_rows(batches[0], pooled, order[first : first + rows]))
@@ -122,7 +123,7 @@ def _joined(name: str, values: list[Any], masks: list[Tensor]) -> Any:  # noqa: 
         left = any(bool((mask[:, -1:] & ~mask[:, :1]).any()) for mask in masks)
         rows = [row for value in values for row in value]
         side = "left" if left else "right"
-        return pad_sequence(rows, True, IGNORED if name == LABELS else 0, side)
+        return pad_sequence(rows, True, _padding(name, pairs), side)
     if all(_goes_by_row(value, mask.shape[0]) for value, mask in pairs):
         if isinstance(values[0], Tensor):
             return torch.cat(values)
@@ -130,6 +131,12 @@ def _joined(name: str, values: list[Any], masks: list[Tensor]) -> Any:  # noqa: 
     if all(type(value) in (str, int, float, bool, type(None)) for value in values):
         return values[0]
     raise ConfigError(f"{name!r} of its batches does not go by row, so rows cannot be exchanged")
+
+
+def _padding(name: str, pairs: list[tuple[Tensor, Tensor]]) -> float:
+    """What stands where there is no text; by the name where there is text everywhere."""
+    empty = torch.cat([value[~mask].flatten() for value, mask in pairs])
+    return float(empty[0]) if empty.numel() else IGNORED if name == LABELS else 0
 
 
 def _rows(batch: Batch, pooled: Mapping[str, Any], numbers: list[int]) -> Any:  # noqa: ANN401

@@ -70,15 +70,15 @@ class Snapshot:
         return sum(kept.nbytes for _, kept in self._tensors if kept.device.type != "cpu")
 
     @torch.no_grad()
-    def restore(self) -> None:
-        """Put it back."""
+    def restore(self, *, options: bool = True) -> None:
+        """Put it back; without *options* an optimizer keeps those that a trial has switched."""
         for tensor, kept in self._tensors:
             tensor.copy_(kept)
         for state, values in self._states:
             state.clear()
             state.update(_copied(values))
-        for group, options in self._options:
-            group.update(copy.deepcopy(options))
+        for group, kept_options in self._options if options else ():
+            group.update(copy.deepcopy(kept_options))
         for other, kept_state in self._others:
             other.load_state_dict(copy.deepcopy(kept_state))
         python, of_numpy, of_torch = self._random

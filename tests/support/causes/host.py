@@ -531,7 +531,7 @@ SWITCHES = (
     Case(
         "python_in_step",
         "of a file that is written between two steps",
-        python(0.3, slot="between", runs="json"),
+        python(0.3, slot="between", runs="json.dump"),
         0.024,
         "write_rarely",
         words=("slow in the loop", "Write less often in slow"),

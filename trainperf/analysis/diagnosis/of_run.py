@@ -267,7 +267,7 @@ def _loader(
     for handing over.
     """
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
-    sampled = loader_workers(facts.documents.lines)
+    sampled = loader_workers(facts.documents.lines, workers)
     at_work = workers
     if sampled is not None:
         workers, at_work = len(sampled.making), sampled.at_work

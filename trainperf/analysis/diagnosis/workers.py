@@ -1,6 +1,5 @@
 """Workers of the loader: which of them make batches, by samples inside of each."""
 
-from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from trainperf.analysis.summary.lines import FEWEST_SAMPLES
@@ -10,7 +9,7 @@ from trainperf.core.findings import LIMITS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderWorkers:
-    """Those of the loader whose workers made batches for longest."""
+    """Those of the loader that the loop trains from."""
 
     making: tuple[float, ...]
     """By number: share of the longest worker's time in which it made batches; 0 for a worker that
@@ -25,22 +24,26 @@ class LoaderWorkers:
         return sum(share > least for share in self.making)
 
 
-def loader_workers(lines: SampledLines | None) -> LoaderWorkers | None:
-    """Of all epochs together; `None` where none were sampled."""
-    if lines is None or sum(worker.samples for worker in lines.workers) < FEWEST_SAMPLES:
+def loader_workers(lines: SampledLines | None, number: float | None) -> LoaderWorkers | None:
+    """Of all epochs together; `None` where too little is known of them.
+
+    Args:
+        lines: What was sampled.
+        number: Workers of the loader that the loop trains from; `None` is not known: then there
+            must be one loader alone.
+    """
+    rows = [] if lines is None else [w for w in lines.workers if number in (None, w.of)]
+    if len({(row.dataset, row.of) for row in rows}) != 1:
         return None
-    making_s: dict[int, Counter[int]] = defaultdict(Counter)
-    all_s: dict[int, Counter[int]] = defaultdict(Counter)
-    for each in lines.workers:
-        making_s[each.dataset][each.worker] += each.making_s  # type: ignore[assignment]
-        all_s[each.dataset][each.worker] += each.making_s + each.waiting_s  # type: ignore[assignment]
-    dataset = max(making_s, key=lambda loader: making_s[loader].total())
-    its = next(each for each in lines.workers if each.dataset == dataset)
-    longest_s = max(all_s[dataset].values())
-    if not longest_s:
+    making_s, all_s = [0.0] * rows[0].of, [0.0] * rows[0].of
+    samples = [0] * rows[0].of
+    for row in rows:
+        making_s[row.worker] += row.making_s
+        all_s[row.worker] += row.making_s + row.waiting_s
+        samples[row.worker] += row.samples
+    if not any(making_s) or samples[making_s.index(max(making_s))] < FEWEST_SAMPLES:
         return None
-    made_s = making_s[dataset]
     return LoaderWorkers(
-        making=tuple(made_s[number] / longest_s for number in range(its.of)),
-        iterable=its.iterable,
+        making=tuple(each / max(all_s) for each in making_s),
+        iterable=rows[0].iterable,
     )

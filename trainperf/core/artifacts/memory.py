@@ -16,6 +16,7 @@ Category = Literal[
     "buffers",
     "gradients",
     "optimizer state",
+    "master weights",
     "activations",
     "temporaries",
 ]
@@ -98,11 +99,13 @@ class MemoryLedger(Document, frozen=True, kw_only=True):
     """Containers that gathered tensors, the largest first."""
     out_of_memory: OutOfMemory | None = None
     reasons: dict[str, str] = msgspec.field(default_factory=dict)
+    master_bytes: int = 0
+    """Master weights in files of before 2026-11-29, which are a kind of optimizer state since."""
 
     @property
     def optimizer_bytes(self) -> int:
         """Optimizer state and master weights: what a sharded optimizer divides."""
-        return sum(self.optimizer_state_bytes.values())
+        return sum(self.optimizer_state_bytes.values()) + self.master_bytes
 
     @property
     def static_bytes(self) -> int:

@@ -59,6 +59,7 @@ class LinesProbe(Probe):
     def begin(self) -> None:
         """Begin to sample this thread."""
         self._take_early(self.recorder.zero_ns)
+        WORKER_LINES.forget_the_gone()
         self._write_due = CostLimit(least_ns=_WRITE_EVERY_NS)
         self._write_due.next_ns = self._clock() + _FIRST_WRITE_NS
         sample = self.shield(self._sampler.sample_until_stopped)
@@ -80,6 +81,7 @@ class LinesProbe(Probe):
         """Stop, and write what was seen."""
         if self._sampler.stop():
             write_document(self.document(), self._run)
+            WORKER_LINES.end()
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Charge the last step with what sampling has cost since.  Every flush.

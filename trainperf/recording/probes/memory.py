@@ -1,6 +1,8 @@
 """Feeds memory: what the device's allocator holds, or the process's resident set on a CPU."""
 
+import ctypes
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -122,7 +124,8 @@ def heap() -> Callable[[], int] | None:
     `None` where nothing tells, or not the truth.
     """
     ask = getattr(psutil, "heap_info", None)  # another C library has none
-    if ask is None:
+    # An older glibc counts in 32 bits.
+    if ask is None or sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"):
         return None
 
     def in_use() -> int:

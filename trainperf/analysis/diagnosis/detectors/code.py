@@ -1,5 +1,6 @@
 """Detectors of code in the step: metrics, values read back, Python between operators."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 from trainperf.analysis.diagnosis.account import (
@@ -269,16 +270,16 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-_FILES = frozenset({"open", "print", "json", "csv", "pickle", "logging", "io", "zipfile", "gzip"})
-"""Modules and functions that write."""
+_WRITES = re.compile(r"(.*\.)?(print|dumps?|write\w*|savetxt|to_csv|flush|fsync)|logging(\..*)?")
+"""Names of functions that write."""
 
 
 def _what_helps(code: PlainCode) -> str:
-    """By what most of it is: tensors made of lists, value by value; files; or other Python."""
+    """By what most of it is: tensors made of lists, value by value; what writes; other Python."""
     name = code.names[0]
     if name.rpartition(".")[2] in ("tensor", "as_tensor"):
         return "one_array"
-    return "write_rarely" if name.partition(".")[0] in _FILES else "python_out_of_step"
+    return "write_rarely" if _WRITES.fullmatch(name) else "python_out_of_step"
 
 
 def _crowded_out(account: StepAccount, slot: str, lost_s: float, before: Sequence[Region]) -> float:

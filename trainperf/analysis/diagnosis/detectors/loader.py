@@ -186,8 +186,8 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
     Wrong where: those that work keep up, and the wait is for the loop's own code.
     To confirm: print `get_worker_info().id` in `__iter__`, and what it goes through.
     """
-    workers, loader = loader_workers(facts.documents.lines), account.loader
-    lost_s = lost_to_loader_s(account)
+    workers = loader_workers(facts.documents.lines, facts.number("num_workers"))
+    loader, lost_s = account.loader, lost_to_loader_s(account)
     if workers is None or loader is None or not workers.iterable:
         return None
     if account.share(lost_s) < account.least or workers.at_work == len(workers.making):
