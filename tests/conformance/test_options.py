@@ -28,8 +28,8 @@ from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
 from trainperf.loop.options import ALL_RANKS, NOTHING_TRIED, FitOptions
 from trainperf.meters.fold import Reading
+from trainperf.recording import line_sampler as sampler
 from trainperf.recording.machine.probe import SAMPLER
-from trainperf.recording.probes import lines as sampler
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.testing import FakeClock

@@ -15,7 +15,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.lightning import TrainPerf
-from trainperf.recording.probes import lines as sampler
+from trainperf.recording import line_sampler as sampler
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -14,7 +14,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.loop import LoopMonitor
-from trainperf.recording.probes import lines as sampler
+from trainperf.recording import line_sampler as sampler
 
 
 SPENT: dict[str, float] = {}

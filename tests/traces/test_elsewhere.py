@@ -10,6 +10,7 @@ from support.trace_files import operator, text
 
 from trainperf.core.errors import TraceError
 from trainperf.traces.job_report import report
+from trainperf.traces.reading import source
 from trainperf.traces.reading.source import ReadLimits, Source
 
 
@@ -41,9 +42,10 @@ def test_a_trace_in_a_bucket_reads_like_one_on_disk(
 
 
 def test_a_network_that_is_lost_while_reading_is_no_end_of_a_trace(
-    object_store: ObjectStore,
+    object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packed data that is cut just ends; this is refused."""
+    monkeypatch.setattr(source, "REMOTE_BYTES", 1 << 16)
     url = object_store.bucket / "trace.json.gz"
     url.write_bytes(content(packed=True))
     blocks = Source(url, ReadLimits()).blocks()

@@ -107,7 +107,7 @@ class WorkerLines:
         """Nobody samples from now on, and the folder goes."""
         if os.getpid() == self._owner:
             self._on = False
-            folder, self._folder = self._folder, None
+            folder, self._folder, self._gone = self._folder, None, {}
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
 
