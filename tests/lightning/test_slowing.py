@@ -22,7 +22,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary import long_term
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
-from trainperf.lightning import TrainPerf, measurement, session
+from trainperf.lightning import TrainPerf, measurement
 from trainperf.loop import FitOptions
 from trainperf.loop.fit import Fit
 
@@ -62,7 +62,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(long_term, "LEAST_LASTS_S", 0.2)
     monkeypatch.setattr(measurement, "Fit", Counted)
-    monkeypatch.setattr(session, "monotonic_ns", clock)
     sys.setprofile(clock.count)
     yield
     sys.setprofile(None)
