@@ -5,6 +5,7 @@ that `trainperf run` has launched, from the moment in which torch is loaded.  Fr
 none is held: what the script lets go of is gone.
 """
 
+import gc
 import multiprocessing
 import sys
 import threading
@@ -72,14 +73,29 @@ class EarlyLines:
         watched = threading.main_thread().ident
         began_ns = last_ns = self._clock()
         while not self._stop.wait(max(EVERY_NS, (last_ns - began_ns) // LOOKS) / 1e9):
-            frame = sys._current_frames().get(watched or 0)  # noqa: SLF001 the documented name
+            stack = running_in(watched or 0)[1][:_DEEPEST]
             now_ns = self._clock()
-            stack = stack_of(frame)[:_DEEPEST]
             if stack:
                 stands_for_us = (now_ns - last_ns) // 1000
                 self._samples.append(EarlySample(stack, now_ns, stands_for_us))
-            del frame
             last_ns = now_ns
+
+
+def running_in(thread: int) -> tuple[FrameType | None, Stack]:
+    """What a thread is running: its innermost frame, and its stack.
+
+    Python 3.11 makes the objects of another thread's frames as they are asked for, and may collect
+    garbage amid that: a finalizer then lets the thread go on, and what is read is gone.
+    """
+    collects = sys.version_info[:2] == (3, 11) and gc.isenabled()
+    if collects:
+        gc.disable()
+    try:
+        frame = sys._current_frames().get(thread)  # noqa: SLF001 the documented name of it
+        return frame, stack_of(frame)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def stack_of(frame: FrameType | None) -> Stack:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from trainperf.core.artifacts.lines import Sample
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
-from trainperf.recording.early_lines import Stack, stack_of
+from trainperf.recording.early_lines import Stack, running_in
 from trainperf.recording.probes.user_stacks import UserStacks
 
 
@@ -142,8 +142,7 @@ class LineSampler:
         return int(mean_ns * (0.5 + self._shift))
 
     def _look(self, stands_for_ns: int) -> None:
-        frame = sys._current_frames().get(self._watched)  # noqa: SLF001 the documented name of it
-        whole = stack_of(frame)
+        frame, whole = running_in(self._watched)
         self.taken += 1
         if not whole:  # one being left has lost its code
             return

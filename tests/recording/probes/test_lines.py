@@ -1,6 +1,7 @@
 """Sampler of the training thread: what it sees, what it keeps, what it costs, when it stops."""
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Phase
-from trainperf.recording.early_lines import stack_of
+from trainperf.recording.early_lines import running_in, stack_of
 from trainperf.recording.guard import Guard
 from trainperf.recording.line_sampler import (
     EAGER_SWITCH_S,
@@ -287,3 +288,17 @@ def test_the_switch_interval_is_short_before_a_sample_and_then_what_it_was() -> 
         assert sys.getswitchinterval() == pytest.approx(0.02)
     finally:
         sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_a_look_leaves_the_garbage_collector_as_it_was(*, collects: bool) -> None:
+    """Whether it was on or off."""
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        frame, stack = running_in(threading.get_ident())
+        assert gc.isenabled() is collects
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert frame is not None
+    assert stack[0][0].co_name == "running_in"
