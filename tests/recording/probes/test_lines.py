@@ -4,6 +4,7 @@ import contextlib
 import gc
 import json
 import os
+import subprocess
 import sys
 import sysconfig
 import threading
@@ -14,6 +15,7 @@ from types import CodeType, SimpleNamespace
 
 import pytest
 import torch
+from support import racing_frames
 from support.live import micro_batch_done
 
 from trainperf.core.artifacts import read_document
@@ -302,3 +304,10 @@ def test_a_look_leaves_the_garbage_collector_as_it_was(*, collects: bool) -> Non
         (gc.enable if before else gc.disable)()
     assert frame is not None
     assert stack[0][0].co_name == "running_in"
+
+
+def test_a_stack_that_changes_while_it_is_read_ends_no_process() -> None:
+    """A crash of the interpreter would be the end of the training."""
+    script = Path(racing_frames.__file__)
+    ended = subprocess.run([sys.executable, script, "2"], check=False, timeout=120)
+    assert ended.returncode == 0
