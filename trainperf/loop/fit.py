@@ -270,8 +270,10 @@ class Fit:
         capture = None if profile is None else capture_probe(profile, place, self.guard)
         probes: list[Probe] = [] if capture is None else [capture]
         early = EARLY_LINES.end()
-        lines = options.lines and objects.run is not None and self._on_machine_clock
-        if not lines:  # nobody would read what workers write
+        lines: list[Probe] = []
+        if options.lines and objects.run is not None and self._on_machine_clock:
+            lines = [LinesProbe(objects.run, early=early)]
+        else:  # nobody would read what workers write
             WORKER_LINES.end()
         if run is None:
             return probes
@@ -283,8 +285,7 @@ class Fit:
             self.audit = AuditProbe(module, self.launch.audit_plan, place, self.guard)
             self.audit.ledger = self.chosen.ledger
             probes.append(self.audit)
-        if lines and objects.run is not None:
-            probes.append(LinesProbe(objects.run, early=early))
+        probes += lines
         first = objects.world_size == 1 or is_first_of_host(self._outputs.rank)
         if options.machine and self._on_machine_clock and first:
             probes += machine_probe(run, self._outputs.rank, objects.device)
