@@ -12,16 +12,12 @@ class LoaderWorkers:
     """Those of the loader that the loop trains from."""
 
     making: tuple[float, ...]
-    """By number: share of the longest worker's time in which it made batches; 0 for a worker that
-    ended, or was never asked, before it was seen to make any."""
+    """By number: share of its own time in which it made batches; 0 for a worker that ended, or was
+    never asked, before it was seen to make any."""
+    at_work: int
+    """How many made batches for a part of the busiest one's seconds that is worth a word."""
     iterable: bool
     """Whether each goes through a part of an `IterableDataset`."""
-
-    @property
-    def at_work(self) -> int:
-        """How many make batches, for a part of the busiest one's time that is worth a word."""
-        least = LIMITS.worth * max(self.making)
-        return sum(share > least for share in self.making)
 
 
 def loader_workers(lines: SampledLines | None, number: float | None) -> LoaderWorkers | None:
@@ -41,9 +37,13 @@ def loader_workers(lines: SampledLines | None, number: float | None) -> LoaderWo
         making_s[row.worker] += row.making_s
         all_s[row.worker] += row.making_s + row.waiting_s
         samples[row.worker] += row.samples
-    if not any(making_s) or samples[making_s.index(max(making_s))] < FEWEST_SAMPLES:
+    most_s = max(making_s)
+    if not most_s or samples[making_s.index(most_s)] < FEWEST_SAMPLES:
         return None
     return LoaderWorkers(
-        making=tuple(each / max(all_s) for each in making_s),
+        making=tuple(
+            busy_s / (spent_s or 1.0) for busy_s, spent_s in zip(making_s, all_s, strict=True)
+        ),
+        at_work=sum(each > LIMITS.worth * most_s for each in making_s),
         iterable=rows[0].iterable,
     )
