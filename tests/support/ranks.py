@@ -5,6 +5,8 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,15 @@ PATIENCE_S = 300
 
 def start_two(script: Path, root: Path) -> None:
     """Run *script ROOT* as two ranks until both have ended; neither outlives the call."""
+    with two_ranks(script, root) as started:
+        codes = [process.wait(PATIENCE_S) for process in started]
+    logs = "\n".join((root / f"rank-{rank}.log").read_text()[-3000:] for rank in (0, 1))
+    assert codes == [0, 0], logs
+
+
+@contextmanager
+def two_ranks(script: Path, root: Path, *more: str) -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Two ranks that run *script ROOT* and *more*; neither outlives the block."""
     paths = [str(script.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         **os.environ,
@@ -32,16 +43,14 @@ def start_two(script: Path, root: Path) -> None:
     for rank in ("0", "1"):
         with (root / f"rank-{rank}.log").open("wb") as log:
             own = {**environment, "RANK": rank, "LOCAL_RANK": rank}
-            command = [sys.executable, str(script), str(root)]
+            command = [sys.executable, str(script), str(root), *more]
             started.append(subprocess.Popen(command, env=own, stdout=log, stderr=log))
     try:
-        codes = [process.wait(PATIENCE_S) for process in started]
+        yield started
     finally:
         for process in started:
             process.kill()
             process.wait()
-    logs = "\n".join((root / f"rank-{rank}.log").read_text()[-3000:] for rank in (0, 1))
-    assert codes == [0, 0], logs
 
 
 def free_port() -> int:

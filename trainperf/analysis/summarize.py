@@ -28,6 +28,7 @@ from trainperf.analysis.summary.ranks import what_if
 from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
 from trainperf.analysis.summary.schema import Summary, encode_summary
+from trainperf.analysis.summary.standstill import hang_of
 from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents, read_documents
@@ -132,8 +133,12 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     lines = documents.lines if len(run.attempts) == 1 else None
     if facts.state != "running" and not facts.window:
         facts = msgspec.structs.replace(facts, before_s=before_fit(lines))
+    hang = hang_of(replay, documents.standstills, now_s)
+    if hang is not None and not hang.over and facts.state == "killed":  # it writes of itself
+        facts = msgspec.structs.replace(facts, state="running", ended_otherwise=())
     summary = Summary(
         run=facts,
+        hang=hang,
         readings=all_readings,
         ledger_s=first.ledger_s(),
         gaps={gap: len(pauses) for gap, pauses in first.pauses.items()},

@@ -29,6 +29,10 @@ TRACES = "traces"
 """Folder of the original traces and their analyses."""
 TB = "tb"
 """Folder of the traces' copies for torch-tb-profiler."""
+STANDSTILL = "standstill-rank{}.json"
+"""What a rank is at in which no step has ended for long."""
+FLIGHT_RECORDER = "flight-recorder-rank{}.json"
+"""PyTorch's record of the collectives of such a rank, where it keeps one."""
 CAPTURE_REQUEST = "capture"
 """File that asks a running fit for a capture."""
 
@@ -170,6 +174,11 @@ def rank_and_attempt(file_name: str) -> tuple[int, int] | None:
 def _writer(kind: str, file_name: str) -> tuple[int, int] | None:
     match = _PART.fullmatch(file_name)
     return (int(match[2]), int(match[3] or 0)) if match and match[1] == kind else None
+
+
+def is_standstill(file_name: str) -> bool:
+    """Whether a file of that name tells what a rank stands at."""
+    return file_name.startswith(STANDSTILL.partition("{")[0])
 
 
 def part_number(file_name: str) -> int:

@@ -48,6 +48,7 @@ from trainperf.recording.probes.selection import (
     inapplicable,
     meters_of,
 )
+from trainperf.recording.probes.standstill import StandstillProbe
 from trainperf.recording.process_objects import last_error, nothing
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import capture_probe
@@ -277,6 +278,16 @@ class Fit:
             WORKER_LINES.end()
         if run is None:
             return probes
+        if options.hang_after_s and self._on_machine_clock:
+            probes.append(
+                StandstillProbe(
+                    run,
+                    self._outputs.rank,
+                    objects.world_size,
+                    on_host=objects.device.type == "cpu",
+                    least_s=options.hang_after_s,
+                )
+            )
         root = facts.root or objects.module
         module = root if isinstance(root, torch.nn.Module) else None
         if self.launch.loader_anatomy:

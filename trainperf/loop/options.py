@@ -52,6 +52,10 @@ class FitOptions:
     """Whether to print the report when the fit ends."""
     lines: bool = True
     """Whether to sample the lines that the training thread is in, for 0.1 % of the time."""
+    hang_after_s: float | None = 60.0
+    """Seconds without the end of a step after which each rank writes what it is at, once a minute,
+    for `trainperf report` and `watch`: where that is longer, after twenty of the slowest usual
+    steps.  `None` watches for nothing."""
     machine: bool = True
     """Whether to sample the machine, once a second, in a process of its own."""
     audit_at: int | None = None

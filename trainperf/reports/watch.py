@@ -15,6 +15,7 @@ from trainperf.core.formatting.wrap import words_of
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.reports.layout.text import flow
+from trainperf.reports.run.headline import headline
 from trainperf.reports.run.machine import machine_line
 from trainperf.reports.run.rows import about, ending
 from trainperf.reports.run.text import body
@@ -93,12 +94,13 @@ def screen(look: LiveLook, width: int, most: int) -> list[Text]:
     """How far the run came, and the report of its latest minute, in *most* lines at most."""
     above = _status(look, width)
     if not look.whole.run.steps:
-        return [*above, Text(), *flow(words_of(NO_STEP), width)]
+        text = NO_STEP if look.whole.hang is None else headline(look.whole)
+        return [*above, Text(), *flow(words_of(text), width)]
     if look.latest is None:
         above += flow(words_of(APART), width, style="yellow")
         return [*above, *body(look.whole, width, most - len(above))]
     # Who is silent, and what is wrong with the files, is known of the whole run.
-    summary = replace(look.latest, warnings=look.whole.warnings)
+    summary = replace(look.latest, warnings=look.whole.warnings, hang=look.whole.hang)
     machine = machine_line(summary)
     below = flow(words_of(f"machine {plain(machine)}"), width) if machine else []
     latest = plural(summary.run.steps, "step")

@@ -105,3 +105,46 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     often_late: dict[int, float] = {}
     """Up to eight ranks that were clearly late most often, the most frequent first, and in which
     share of the steps each of them was."""
+
+
+At = Literal[
+    "collective",
+    "backward",
+    "loader",
+    "saving",
+    "stands",
+    "works",
+    "stopped",
+    "gone",
+    "ended",
+    "silent",
+]
+"""What ranks are at: they wait for others, for a batch or for a disk, they are at a line, still or
+not; or they say nothing themselves."""
+
+
+class RanksAt(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranks that are at the same."""
+
+    ranks: tuple[int, ...]
+    at: At
+    where: str = ""
+    """Line of the user's code."""
+    function: str = ""
+    """Collective that is waited in, or the user's function."""
+
+
+class Hang(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps that do not end."""
+
+    lasts_s: float
+    """Since the last step ended."""
+    step: int
+    """Number of the one that does not; -1 before the first."""
+    over: bool
+    """Whether nobody has written of it for long: the job is gone by now."""
+    at: tuple[RanksAt, ...]
+    """Those that hold the others first."""
+    sequences: dict[str, dict[int, tuple[int, ...]]] = {}
+    """Process group to the number of collectives begun in it and the ranks that have, where these
+    are not all alike."""

@@ -19,6 +19,7 @@ from trainperf.analysis.summary.machine_schema import (
     MachineFacts,
 )
 from trainperf.analysis.summary.rank_schema import (
+    Hang,
     HostShare,
     LateRank,
     SyncPoint,
@@ -207,6 +208,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Traces that were read, in the order of their steps; per rank."""
     sequence_lengths: dict[int, int]
     """Upper edge of a bin of effective lengths, in tokens, to sequences in it; over all ranks."""
+    hang: Hang | None = None
+    """`None` while steps end, and where nothing stands still."""
     longest_tokens: int = 0
     """Tokens with padding of the same sequences if each batch were as wide as its longest one;
     0: not counted."""

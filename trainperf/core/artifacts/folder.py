@@ -8,6 +8,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.artifacts.standstill import Standstill, read_standstills
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
 from trainperf.core.paths import AnyPath
@@ -24,6 +25,7 @@ class Documents:
     loader: LoaderAnatomy | None = None
     lines: SampledLines | None = None
     trials: Trials | None = None
+    standstills: tuple[Standstill, ...] = ()
     trials_from: str = ""
     """Another run that the trials are of; empty where they are its own."""
     problems: dict[str, str] = field(default_factory=dict)
@@ -49,5 +51,6 @@ def read_documents(run: AnyPath) -> Documents:
         loader=read(LoaderAnatomy),
         lines=read(SampledLines),
         trials=read(Trials),
+        standstills=tuple(read_standstills(run)),
         problems=problems,
     )

@@ -16,6 +16,7 @@ from trainperf.reports.layout.finding_view import (
     to_act_on,
 )
 from trainperf.reports.run.rows import PhaseRow, phase_rows
+from trainperf.reports.run.standstill import hang_sentence
 
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
@@ -46,7 +47,12 @@ _HIDDEN_STALL = 0.25
 
 def headline(summary: Summary) -> str:
     """Step time, its largest share, and what to do first with the most it can gain."""
-    return plain(" ".join(filter(None, (_where(summary), _what_first(summary)))))
+    hang, where = summary.hang, _where(summary)
+    hangs = ""
+    if hang is not None:
+        hangs = hang_sentence(hang, several=len(summary.run.ranks) > 1)
+        where = where if summary.run.steps else ""
+    return plain(" ".join(filter(None, (hangs, where, _what_first(summary)))))
 
 
 def _where(summary: Summary) -> str:

@@ -1,0 +1,134 @@
+"""What holds the ranks of a job up, and how that is said."""
+
+import pytest
+
+from trainperf.analysis.summary.schema import RankEnd, RankState
+from trainperf.analysis.summary.standstill import FRESH_S, held_up
+from trainperf.core.artifacts.lines import Place
+from trainperf.core.artifacts.standstill import Standstill
+from trainperf.reports.run.standstill import hang_sentence
+
+
+MAIN = Place("train.py", 40, "main")
+DISTRIBUTED = (
+    Place("torch/distributed/c10d_logger.py", 83, "wrapper"),
+    Place("torch/distributed/distributed_c10d.py", 2900, "all_reduce"),
+)
+BACKWARD = (
+    Place("torch/_tensor.py", 623, "Tensor.backward"),
+    Place("torch/autograd/graph.py", 979, "_engine_run_backward"),
+)
+LOADER = (
+    Place("torch/utils/data/dataloader.py", 700, "_BaseDataLoaderIter.__next__"),
+    Place("torch/utils/data/dataloader.py", 1200, "_MultiProcessingDataLoaderIter._get_data"),
+)
+SAVE = (Place("torch/serialization.py", 850, "save"),)
+
+
+def rank(
+    number: int,
+    *inside: Place,
+    still: bool = True,
+    phase: str = "backward",
+    peers: dict[int, str] | None = None,
+    begun: int = 0,
+    over: bool = False,
+) -> Standstill:
+    """What a rank has written 300 s after the end of step 11."""
+    return Standstill(
+        rank=number,
+        step=12,
+        phase=phase,
+        since_s=20.0,
+        at_s=320.0,
+        still=still,
+        busy=0.0,
+        stack=(MAIN, *inside),
+        own=0,
+        peers=peers or {},
+        sequences={"0": begun} if begun else {},
+        over=over,
+    )
+
+
+def said(
+    *written: Standstill, states: str | dict[int, RankState] = "", ranks: int = 2, age_s: float = 0
+) -> str:
+    """The sentence; empty where nothing hangs."""
+    given = states if isinstance(states, dict) else {}
+    ends = [
+        RankEnd(rank=each, host="", state=given.get(each, "running"), reason=None, steps=12)
+        for each in range(ranks)
+    ]
+    hang = held_up(written, ends, {each.rank: age_s for each in written})
+    return "" if hang is None else hang_sentence(hang, several=ranks > 1)
+
+
+WAITS = "waits in all_reduce (train.py:40)"
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        pytest.param(
+            [rank(0, still=False), rank(1, *DISTRIBUTED)],
+            f"Hanging for 300 s in step 12: rank 0 is in main (train.py:40); rank 1 {WAITS}.",
+            id="one evaluates",
+        ),
+        pytest.param(
+            [rank(0, *DISTRIBUTED, begun=91_203), rank(1, *BACKWARD, begun=91_204)],
+            f"Hanging for 300 s in step 12: rank 0 {WAITS}; rank 1 waits in backward "
+            "(train.py:40), where gradients are reduced. Collectives begun in process group 0: "
+            "91,203 on rank 0, 91,204 on rank 1.",
+            id="unlike collectives",
+        ),
+        pytest.param(
+            [rank(0, *DISTRIBUTED, peers={1: "stopped"})],
+            f"Hanging for 300 s in step 12: rank 1 is stopped by a signal; rank 0 {WAITS}.",
+            id="one is stopped",
+        ),
+        pytest.param(
+            [rank(0, *DISTRIBUTED, peers={1: "gone"})],
+            f"Hanging for 300 s in step 12: rank 1 is gone: no such process; rank 0 {WAITS}.",
+            id="one is gone",
+        ),
+        pytest.param(
+            [rank(1, *DISTRIBUTED)],
+            f"Hanging for 300 s in step 12: rank 0 says nothing; rank 1 {WAITS}.",
+            id="one is on a machine that hangs",
+        ),
+        pytest.param(
+            [rank(0, *SAVE), rank(1, *DISTRIBUTED)],
+            "A checkpoint has lasted for 300 s in step 12: rank 0 is saving a checkpoint "
+            f"(train.py:40); rank 1 {WAITS}.",
+            id="a slow checkpoint",
+        ),
+        pytest.param([rank(0, still=False), rank(1, still=False)], "", id="a long validation"),
+        pytest.param([rank(0, *DISTRIBUTED, over=True)], "", id="it went on"),
+        pytest.param([], "", id="nobody waits"),
+    ],
+)
+def test_ranks_are_told_apart_by_what_they_are_at(written: list[Standstill], sentence: str) -> None:
+    """Those that hold the others come first."""
+    assert said(*written) == sentence
+
+
+def test_a_rank_that_has_ended_holds_the_others() -> None:
+    """It had fewer batches."""
+    sentence = said(rank(1, *BACKWARD), states={0: "finished"})
+    assert "rank 0 has ended the training; rank 1 waits in backward" in sentence
+
+
+def test_one_process_waits_for_its_loader() -> None:
+    """No rank is named where there is one."""
+    sentence = said(rank(0, *LOADER, phase="data_wait"), ranks=1)
+    assert (
+        sentence
+        == "Hanging for 300 s in step 12: it waits for a batch of the loader (train.py:40)."
+    )
+
+
+def test_what_nobody_writes_of_any_more_is_over() -> None:
+    """All processes are gone, e.g. ended by the watchdog of a collective."""
+    sentence = said(rank(0, *DISTRIBUTED), rank(1, still=False), age_s=FRESH_S + 1)
+    assert sentence.startswith("Hung for 300 s before it was gone, in step 12: rank 1 is in main")

@@ -1,0 +1,65 @@
+"""Two real ranks that hang: the report says which is where, while they do."""
+
+import re
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from support.ranks import PATIENCE_S, two_ranks
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.core.errors import RunError
+from trainperf.core.run_directory import STANDSTILL
+from trainperf.reports.run.headline import headline
+
+
+pytestmark = [pytest.mark.ddp, pytest.mark.slow]
+
+SCRIPT = Path(__file__).parent / "hanging_ranks.py"
+HANGING = r"Hanging for [\d.]+ \w+ in step 2\d: "
+
+
+def now_said(root: Path) -> str:
+    """The first line of a report that is asked for now; empty before there is a run."""
+    try:
+        run = Run.open(root)
+    except RunError:
+        return ""
+    return headline(summarize(run, now_s=datetime.now(tz=timezone.utc).timestamp()))
+
+
+@pytest.mark.parametrize(
+    ("plant", "named"),
+    [
+        ("evaluation", HANGING + r"rank 0 is in evaluate \(.*\); rank 1 waits in backward \(.*\)"),
+        ("stopped", HANGING + r"rank 1 is stopped by a signal; rank 0 waits in backward"),
+        ("unequal", HANGING + r"rank 0 has ended the training; rank 1 waits in backward"),
+        ("worker", HANGING + r"rank 1 waits for a batch of the loader \(.*\); rank 0 waits in"),
+        ("checkpoint", r"A checkpoint has lasted for .*: rank 0 is saving a checkpoint"),
+    ],
+)
+def test_a_planted_hang_is_named_while_it_lasts(plant: str, named: str, tmp_path: Path) -> None:
+    """Which rank holds the others up comes first."""
+    told, end = "", time.monotonic() + PATIENCE_S
+    with two_ranks(SCRIPT, tmp_path, plant):
+        while not re.match(named, told) and time.monotonic() < end:
+            time.sleep(1.0)
+            told = now_said(tmp_path)
+    assert re.match(named, told), told
+
+
+def test_ranks_that_evaluate_for_long_hang_nothing(tmp_path: Path) -> None:
+    """Both have written that no step ends, and both go from line to line."""
+    written = [STANDSTILL.format(rank) for rank in (0, 1)]
+    end = time.monotonic() + PATIENCE_S
+    with two_ranks(SCRIPT, tmp_path, "both evaluate"):
+        while time.monotonic() < end:
+            if all(list(tmp_path.rglob(name)) for name in written):
+                break
+            time.sleep(0.5)
+        time.sleep(3.0)
+        told = now_said(tmp_path)
+    assert told
+    assert "Hanging" not in told

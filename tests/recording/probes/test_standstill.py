@@ -1,0 +1,143 @@
+"""Watch of steps that do not end: when it writes, and what a place that only lasts is."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trainperf.core.artifacts.standstill import Standstill, read_standstills
+from trainperf.recording.probes import standstill as watch
+from trainperf.recording.probes.standstill import StandstillProbe
+from trainperf.recording.recorder import Recorder
+from trainperf.testing import FakeClock
+
+
+class Unstarted(StandstillProbe):
+    """One whose looks are those of a test, not of a thread."""
+
+    def _watch(self) -> None:
+        pass
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock that moves only when told to."""
+    return FakeClock()
+
+
+@pytest.fixture
+def probe(clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Unstarted:
+    """The watch of a rank in its first step, where a minute is a hang.  No CPU is used."""
+    monkeypatch.setattr(watch, "_cpu_s", lambda _: (0.0, 0.0))
+    recorder = Recorder(clock)
+    recorder.set_columns(("overhead_ns",), {"overhead_ns"})
+    watched = Unstarted(tmp_path, 0, 1, least_s=60.0, clock=clock)
+    watched.attach(recorder)
+    recorder.fetch()
+    return watched
+
+
+def looks(probe: Unstarted, clock: FakeClock, minutes: float) -> list[Standstill]:
+    """Look every five seconds, from one place, for so long; what is in the file then."""
+    for _ in range(round(minutes * 12)):
+        clock.advance(ms=5000)
+        probe.look()
+    return list(read_standstills(probe._run))
+
+
+def test_nothing_is_written_while_steps_end(probe: Unstarted, clock: FakeClock) -> None:
+    """Each of fifty seconds, for an hour."""
+    for _ in range(72):
+        assert looks(probe, clock, 50 / 60) == []
+        assert probe.recorder.draft is not None
+        probe.recorder.draft.complete = True
+        probe.recorder.fetch()
+
+
+def test_a_place_that_does_not_change_is_written_each_minute(
+    probe: Unstarted, clock: FakeClock
+) -> None:
+    """It stands still, and the time of the last look is in the file."""
+    (first,) = looks(probe, clock, 1.1)
+    (later,) = looks(probe, clock, 2.0)
+    assert first.still
+    assert first.stack[first.own].function == "looks"
+    assert (first.step, first.phase, first.since_s) == (0, "data_wait", 0.0)
+    assert later.at_s - first.at_s == pytest.approx(120, abs=10)
+
+
+def test_what_goes_on_from_line_to_line_is_no_standstill(
+    probe: Unstarted, clock: FakeClock
+) -> None:
+    """An evaluation of many batches: it is written, for the others that wait, and not still."""
+    for _ in range(10):
+        looks(probe, clock, 1 / 12)
+        (written,) = looks(probe, clock, 1 / 12) or [None]
+    assert written is not None
+    assert not written.still
+
+
+def test_what_computes_is_no_standstill(
+    probe: Unstarted, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call that takes minutes of a CPU, as a compiler's may, here or in a child."""
+    spent = iter(range(0, 10_000, 60))
+    monkeypatch.setattr(watch, "_cpu_s", lambda _: (0.0, float(next(spent))))
+    (written,) = looks(probe, clock, 2.0)
+    assert not written.still
+    assert written.busy > 0.5
+
+
+@pytest.mark.parametrize(
+    ("share", "on_host", "still"),
+    [
+        pytest.param(0.01, True, False, id="comes back to one line, as of a slow loader"),
+        pytest.param(0.00005, True, True, id="asks a queue every five seconds"),
+        pytest.param(1.0, True, False, id="computes"),
+        pytest.param(1.0, False, True, id="asks a device at full speed, inside torch"),
+    ],
+)
+def test_a_thread_that_goes_on_computes(
+    probe: Unstarted,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    share: float,
+    on_host: bool,
+    still: bool,
+) -> None:
+    """However often it is seen at the same place."""
+    probe._on_host = on_host
+    monkeypatch.setattr(watch, "_cpu_s", lambda _: (share * clock.now_ns / 1e9, 0.0))
+    (written,) = looks(probe, clock, 3.0)
+    assert written.still == still
+
+
+@pytest.mark.parametrize("ends", ["a step", "the fit"])
+def test_what_went_on_is_over(probe: Unstarted, clock: FakeClock, ends: str) -> None:
+    """The file says so, with how long it lasted."""
+    looks(probe, clock, 3.0)
+    go_on: Callable[[], None] = probe.detach
+    if ends == "a step":
+        assert probe.recorder.draft is not None
+        probe.recorder.draft.complete = True
+        probe.recorder.fetch()
+        go_on = probe.look
+    go_on()
+    (written,) = read_standstills(probe._run)
+    assert written.over
+    assert written.at_s - written.since_s == pytest.approx(180, abs=10)
+
+
+def test_slow_steps_have_twenty_of_theirs(probe: Unstarted, clock: FakeClock) -> None:
+    """Steps of ten seconds: nothing is said for two hundred; the slowest of few is no measure."""
+    probe._usual.extend([10 * 10**9] * 9 + [900 * 10**9])
+    assert looks(probe, clock, 190 / 60) == []
+    assert looks(probe, clock, 15 / 60)
+
+
+def test_a_file_of_an_earlier_attempt_goes(probe: Unstarted, clock: FakeClock) -> None:
+    """A restart has nothing to say of itself yet."""
+    looks(probe, clock, 2.0)
+    probe.begin()
+    assert not list(read_standstills(probe._run))

@@ -1,0 +1,121 @@
+"""Where the ranks of a run are whose steps do not end, from what each has written of itself.
+
+A rank that only lasts, because it computes or goes on from line to line, hangs nothing: it is told
+where another stands still meanwhile.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from trainperf.analysis.run.replay import Replay
+from trainperf.analysis.run.window import start_time
+from trainperf.analysis.summary.rank_schema import At, Hang, RanksAt
+from trainperf.analysis.summary.run_facts import SILENT_S, rank_ends
+from trainperf.analysis.summary.schema import RankEnd
+from trainperf.core.artifacts.lines import Place
+from trainperf.core.artifacts.standstill import Standstill
+from trainperf.core.phases import Gap
+
+
+FRESH_S = 180.0
+"""A rank that still stands has written of itself within so long: three times."""
+
+_HOLDS = ("stopped", "gone", "ended", "silent", "works", "stands", "loader", "saving")
+"""Before ranks that wait for others, which hold nobody."""
+
+
+def hang_of(replay: Replay, standstills: Sequence[Standstill], now_s: float | None) -> Hang | None:
+    """What holds the ranks of the latest attempt up; `None` while all go on.
+
+    Args:
+        replay: Of the run, read.
+        standstills: What its ranks have written.
+        now_s: Seconds since 1970; without it what was written last counts as of now.
+    """
+    files = replay.run.attempts[-1]
+    starts = {file.rank: start_time(file.info.started_at) for file in files}
+    ages_s = {
+        each.rank: now_s - start.timestamp() - each.at_s
+        for each in standstills
+        if now_s is not None and (start := starts.get(each.rank))
+    }
+    return held_up(standstills, rank_ends(files, replay.journals, now_s, SILENT_S), ages_s)
+
+
+def held_up(
+    standstills: Sequence[Standstill], ends: Sequence[RankEnd], ages_s: Mapping[int, float]
+) -> Hang | None:
+    """The same, of how each rank ended or that it has not, and seconds since each was looked at."""
+    lasting = {each.rank: each for each in standstills if not each.over}
+    if not any(each.still for each in lasting.values()):
+        return None
+    fresh = {rank for rank in lasting if ages_s.get(rank, 0.0) < FRESH_S}
+    several = len(ends) > 1
+    states: dict[int, tuple[At, str, str]] = {}
+    for end in ends:
+        if end.rank in (fresh or lasting):
+            states[end.rank] = _at(lasting[end.rank], several=several)
+        else:
+            states[end.rank] = (_silent(end, lasting.values()), "", "")
+    alike: dict[tuple[At, str, str], list[int]] = {}
+    for rank, state in states.items():
+        alike.setdefault(state, []).append(rank)
+    at = [
+        RanksAt(ranks=tuple(ranks), at=what, where=where, function=function)
+        for (what, where, function), ranks in alike.items()
+    ]
+    order = (*_HOLDS, "collective", "backward")
+    return Hang(
+        lasts_s=max(
+            each.at_s - each.since_s + (ages_s.get(rank, 0.0) if fresh else 0.0)
+            for rank, each in lasting.items()
+            if each.still
+        ),
+        step=max(each.step for each in lasting.values()),
+        over=not fresh,
+        at=tuple(sorted(at, key=lambda each: order.index(each.at))),
+        sequences=_unlike(lasting.values()),
+    )
+
+
+def _silent(end: RankEnd, others: Iterable[Standstill]) -> At:
+    """What is known of a rank that has written nothing of itself."""
+    if end.state not in ("running", "silent", "killed"):
+        return "ended"
+    told = {each.peers[end.rank] for each in others if end.rank in each.peers}
+    if "stopped" in told:
+        return "stopped"
+    return "gone" if told or end.state == "killed" else "silent"
+
+
+def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str]:
+    """What a rank is at, at which of the user's lines, and in which function."""
+    own = standstill.stack[standstill.own] if standstill.own >= 0 else None
+    where = f"{own.file}:{own.line}" if own else ""
+    inside = standstill.stack[standstill.own + 1 :]
+    distributed = [each.function for each in inside if "distributed/" in each.file]
+    collective = next((name for name in distributed if name != "wrapper"), "")
+    if standstill.phase == Gap.CHECKPOINT.label or _passes(inside, "serialization.py"):
+        return "saving", where, ""
+    if not standstill.still:
+        return "works", where, own.function if own else ""
+    if collective and several:
+        return "collective", where, collective
+    if several and inside and inside[-1].function == "_engine_run_backward":
+        return "backward", where, ""
+    if _passes(standstill.stack, "dataloader.py"):
+        return "loader", where, ""
+    return "stands", where, own.function if own else ""
+
+
+def _passes(stack: Sequence[Place], file: str) -> bool:
+    return any(each.file.endswith(file) for each in stack)
+
+
+def _unlike(standstills: Iterable[Standstill]) -> dict[str, dict[int, tuple[int, ...]]]:
+    """Process groups in which ranks have begun unlike numbers of collectives."""
+    groups: dict[str, dict[int, tuple[int, ...]]] = {}
+    for each in standstills:
+        for group, number in each.sequences.items():
+            ranks = groups.setdefault(group, {}).get(number, ())
+            groups[group][number] = (*ranks, each.rank)
+    return {group: ranks for group, ranks in groups.items() if len(ranks) > 1}

@@ -1,0 +1,58 @@
+"""Contents of `standstill-rank0.json`: a rank in which no step has ended for long, as it stands.
+
+Written anew once a minute while it lasts, by a thread beside the training, and once more when the
+training goes on.  The latest one of a rank is kept.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
+
+from trainperf.core.artifacts.lines import Place
+from trainperf.core.paths import AnyPath, listed
+from trainperf.core.run_directory import is_standstill
+
+
+class Standstill(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank is at, seconds counted from the start of its fit."""
+
+    rank: int
+    step: int
+    """Number of the step that is not ending; -1 before the first."""
+    phase: str
+    """Label of the phase or gap that it is in."""
+    since_s: float
+    """When the step before it ended."""
+    at_s: float
+    """When the rank was looked at."""
+    over: bool = False
+    """Whether a step has ended since, or the fit."""
+    still: bool
+    """Whether the training thread is at the same place in every look, and nothing computes."""
+    busy: float
+    """CPU seconds a second, of this process and its children, since it is at that place."""
+    stack: tuple[Place, ...] = ()
+    """Of the training thread, the outermost first, torch's and packages' frames included."""
+    own: int = -1
+    """Place in it of the innermost frame of the user's code; -1 without one."""
+    threads: dict[str, tuple[Place, ...]] = {}
+    """Stacks of the other threads that run Python, by name."""
+    sequences: dict[str, int] = {}
+    """Process group to how many collectives this rank has begun in it."""
+    peers: dict[int, str] = {}
+    """Other ranks on this host whose process is `gone` or `stopped`."""
+    flight_recorder: str = ""
+    """Name of the file with PyTorch's own record of collectives; empty without one."""
+
+
+def read_standstills(run: AnyPath) -> Iterator[Standstill]:
+    """Those of all ranks; a file that cannot be read is left out: the next minute writes it anew.
+
+    Raises:
+        OSError: The directory cannot be listed.
+    """
+    for file in listed(run):
+        if is_standstill(file.path.name):
+            with suppress(OSError, msgspec.DecodeError):
+                yield msgspec.json.decode(file.path.read_bytes(), type=Standstill)

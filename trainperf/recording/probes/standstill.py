@@ -1,0 +1,271 @@
+"""Watch of a rank whose steps do not end: what it is at is written while it lasts.
+
+A thread that sleeps.  It asks no device and takes no part in a collective, so it goes on where the
+training hangs; while steps end it looks at one number a few seconds apart.
+"""
+
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import psutil
+import torch.distributed as dist
+
+from trainperf.core.artifacts.lines import Place
+from trainperf.core.artifacts.standstill import Standstill
+from trainperf.core.errors import RunError
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
+from trainperf.core.machine.processes import has_died
+from trainperf.core.phases import GAPS, PHASES
+from trainperf.core.run_directory import (
+    FLIGHT_RECORDER,
+    STANDSTILL,
+    attempt,
+    packed_part,
+    record_file,
+    write_atomically,
+)
+from trainperf.core.steps.codec import decode_info
+from trainperf.recording.early_lines import Stack, running_in
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.user_stacks import FRAMEWORK, LIBRARY, USER, described, kind_of
+from trainperf.recording.recorder import Draft
+
+
+log = logging.getLogger("trainperf")
+
+LEAST_S = 60.0
+"""Without the end of a step, after which a rank may stand still."""
+TIMES = 20
+"""As long as the slowest usual step, after which it may."""
+LOOKS = 12
+"""In `LEAST_S`."""
+STAYS = 4
+"""A place is stood at that is not left in this part of `LEAST_S`."""
+GOES_ON = 0.0005
+"""CPU seconds a second from which on a thread that is seen at one place alone goes on: it comes
+back there, as to a loader that is slow.  One that asks every few seconds takes a tenth of that."""
+COMPUTING = 0.5
+"""The same of the process and its children, from which on they work at that place."""
+SPINNING = 0.9
+"""The same of a thread from which on it asks a device without a pause whether that is done."""
+AGAIN_NS = 60_000_000_000
+"""Between two files of what goes on."""
+
+_STEPS = 1000
+_DEEPEST = 64
+_LABELS = [*(phase.label for phase in PHASES), *(gap.label for gap in GAPS)]
+_DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
+"""By which PyTorch tells what its Flight Recorder holds: of NCCL, and of what works on a CPU."""
+
+
+class StandstillProbe(Probe):
+    """Watches the thread that attaches it, which is the one that trains.
+
+    Args:
+        run: Where files are written.
+        rank: Of this process.
+        world_size: Of the job.
+        on_host: Whether the host computes: else its thread may wait for a device at full speed.
+        least_s: Without the end of a step, after which a rank may stand still.
+        clock: By which that is told.
+    """
+
+    name = "standstill"
+
+    def __init__(
+        self,
+        run: Path,
+        rank: int,
+        world_size: int,
+        *,
+        on_host: bool = True,
+        least_s: float = LEAST_S,
+        clock: HostClock = monotonic_ns,
+    ) -> None:
+        self._run, self._rank, self._world_size = run, rank, world_size
+        self._on_host, self._least_ns = on_host, int(least_s * 1e9)
+        self._clock = clock
+        self._usual: deque[int] = deque(maxlen=_STEPS)
+        """Host time of the latest steps."""
+        self._step = -1
+        self._place: Stack = []
+        self._place_ns, self._place_cpu_s = 0, (0.0, 0.0)
+        """When the place was come to; CPU seconds of the thread and of all, of before."""
+        self._written: Standstill | None = None
+        self._due_ns = 0
+        self._stop = threading.Event()
+
+    def begin(self) -> None:
+        """Begin to watch this thread."""
+        self._watched = threading.get_ident()
+        self._since_ns = self.recorder.zero_ns
+        (self._run / STANDSTILL.format(self._rank)).unlink(missing_ok=True)  # of another attempt
+        run = self.shield(self._watch)
+        self._thread = threading.Thread(target=run, name="trainperf standstill", daemon=True)
+        self._thread.start()
+
+    def detach(self) -> None:
+        """Stop; the fit is over, and so is whatever lasted."""
+        self._stop.set()
+        self._thread.join(timeout=1.0)
+        self._goes_on(self._clock())
+
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Learn how long steps take.  Every flush."""
+        self._usual.extend(sum(draft.host_ns) for draft in drafts)
+
+    def look(self) -> None:
+        """See whether a step has ended since the last look, and what lasts if none has."""
+        now, recorder = self._clock(), self.recorder
+        if recorder.index != self._step:
+            self._goes_on(now)
+            draft = recorder.draft
+            self._since_ns = now if draft is None else recorder.zero_ns + draft.start_ns
+            self._step, self._place = recorder.index, []
+            return
+        usual = sorted(self._usual)
+        slowest_ns = usual[int(0.99 * (len(usual) - 1))] if usual else 0
+        lasts_ns, limit_ns = now - self._since_ns, max(self._least_ns, TIMES * slowest_ns)
+        if 2 * lasts_ns < limit_ns:
+            return
+        stack = running_in(self._watched)[1]
+        place = _without_library(stack)
+        if place != self._place:
+            self._place, self._place_ns, self._place_cpu_s = place, now, _cpu_s(self._watched)
+        if lasts_ns >= limit_ns:
+            self._write(now, stack)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._least_ns / LOOKS / 1e9):
+            self.look()
+
+    def _goes_on(self, now: int) -> None:
+        written, self._written = self._written, None
+        if written is not None:
+            self._due_ns = 0
+            self._save(msgspec.structs.replace(written, at_s=self._fit_s(now), over=True))
+
+    def _write(self, now: int, stack: Stack) -> None:
+        """Write what it is at, if that is due or has come to stand still."""
+        stayed_s = (now - self._place_ns) / 1e9
+        spent_s = zip(_cpu_s(self._watched), self._place_cpu_s, strict=True)
+        thread, busy = (max(0.0, now_s - then_s) / (stayed_s or 1e-9) for now_s, then_s in spent_s)
+        kinds = [kind_of(code.co_filename) for code, _ in reversed(stack[:_DEEPEST])]
+        own = max((depth for depth, kind in enumerate(kinds) if kind == USER), default=-1)
+        spins = not self._on_host and thread >= SPINNING and kinds[-1] == FRAMEWORK
+        waits = spins or (thread < GOES_ON and busy < COMPUTING)
+        still = own >= 0 and STAYS * stayed_s >= self._least_ns / 1e9 and waits
+        first = self._written is None or not self._written.still
+        if now < self._due_ns and not (still and first):
+            return
+        self._due_ns = now + AGAIN_NS
+        recorded = self._written.flight_recorder if self._written else ""
+        self._written = Standstill(
+            rank=self._rank,
+            step=self._step,
+            phase=_LABELS[self.recorder.slot],
+            since_s=self._fit_s(self._since_ns),
+            at_s=self._fit_s(now),
+            still=still,
+            busy=busy,
+            stack=_places(stack),
+            own=own,
+            threads=self._threads(),
+            sequences=_sequences(),
+            peers=dict(self._peers()),
+            flight_recorder=recorded or (_dumped(self._run, self._rank) if still else ""),
+        )
+        self._save(self._written)
+        if still and first and self._rank == 0:
+            minutes = (now - self._since_ns) / 60e9
+            log.warning(
+                "trainperf: no step has ended for %.1f min; `trainperf report %s` says what each "
+                "rank is at",
+                *(minutes, self._run),
+            )
+
+    def _save(self, standstill: Standstill) -> None:
+        file = self._run / STANDSTILL.format(self._rank)
+        write_atomically(file, msgspec.json.encode(standstill))
+
+    def _fit_s(self, ns: int) -> float:
+        return (ns - self.recorder.zero_ns) / 1e9
+
+    def _threads(self) -> dict[str, tuple[Place, ...]]:
+        ours = {self._watched, threading.get_ident()}
+        return {
+            thread.name: _places(running_in(thread.ident)[1])
+            for thread in threading.enumerate()
+            if thread.ident and thread.ident not in ours and not thread.name.startswith("trainperf")
+        }
+
+    def _peers(self) -> Iterator[tuple[int, str]]:
+        """Other ranks whose process can be seen from here, and does not run."""
+        for rank in range(self._world_size):
+            first = record_file(self._run, rank, attempt())
+            with suppress(OSError, RunError, psutil.Error):
+                part = first if first.exists() else packed_part(first)
+                with part.open("rb") as file:
+                    process = decode_info(file.readline()).process
+                if has_died(process):
+                    yield rank, "gone"
+                elif has_died(process) is False:
+                    number = int(process.rsplit("/", 2)[1])
+                    if psutil.Process(number).status() == psutil.STATUS_STOPPED:
+                        yield rank, "stopped"
+
+
+def _without_library(stack: Stack) -> Stack:
+    """Without the innermost frames of Python's own library: a wait there asks again and again."""
+    depths = (
+        depth for depth, (code, _) in enumerate(stack) if kind_of(code.co_filename) != LIBRARY
+    )
+    return stack[next(depths, len(stack)) :]
+
+
+def _places(stack: Stack) -> tuple[Place, ...]:
+    return tuple(
+        described(code, line or code.co_firstlineno) for code, line in reversed(stack[:_DEEPEST])
+    )
+
+
+def _cpu_s(thread: int) -> tuple[float, float]:
+    """CPU seconds of a thread of this process, and of the process and the children that live."""
+    clock = getattr(time, "pthread_getcpuclockid", None)  # Unix has it
+    own_s = time.clock_gettime(clock(thread)) if clock else 0.0
+    spent_s = 0.0
+    with suppress(psutil.Error):
+        process = psutil.Process()
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                spent_s += sum(each.cpu_times()[:2])
+    return own_s, spent_s
+
+
+def _sequences() -> dict[str, int]:
+    """Process group to the number of collectives begun in it, where its backend counts them."""
+    sequences: dict[str, int] = {}
+    if dist.is_available() and dist.is_initialized():
+        for group, name in list(dist.distributed_c10d._world.pg_names.items()):  # noqa: SLF001
+            with suppress(RuntimeError):
+                sequences[name] = cast("Any", group)._get_sequence_number_for_group()  # noqa: SLF001
+    return sequences
+
+
+def _dumped(run: Path, rank: int) -> str:
+    """The file with PyTorch's record of collectives; empty where it keeps none."""
+    backend = sys.modules.get("torch._C._distributed_c10d")
+    dump = next((getattr(backend, name) for name in _DUMPS if hasattr(backend, name)), None)
+    if dump is None or not (dist.is_available() and dist.is_initialized()):
+        return ""
+    file = run / FLIGHT_RECORDER.format(rank)
+    write_atomically(file, bytes(dump()))
+    return file.name

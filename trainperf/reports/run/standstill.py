@@ -1,0 +1,50 @@
+"""The sentence on a training whose steps do not end: how long, and what each rank is at."""
+
+from trainperf.analysis.summary.rank_schema import Hang, RanksAt
+from trainperf.core.formatting.units import duration, ranks_named
+
+
+_AT = {
+    "collective": "{wait} in {function}{where}",
+    "backward": "{wait} in backward{where}, where gradients are reduced",
+    "loader": "{wait} for a batch of the loader{where}",
+    "saving": "{be} saving a checkpoint{where}",
+    "stands": "{stand} still in {function}{where}",
+    "works": "{be} in {function}{where}",
+    "stopped": "{be} stopped by a signal",
+    "gone": "{be} gone: no such process",
+    "ended": "{have} ended the training",
+    "silent": "{say} nothing",
+}
+_VERBS = ("wait", "stand", "say")
+
+
+def hang_sentence(hang: Hang, *, several: bool) -> str:
+    """How long no step has ended, and what each rank is at.
+
+    Args:
+        hang: What is known of it.
+        several: Whether the job has several ranks, which are named.
+    """
+    lasts, step = duration(hang.lasts_s), f"step {hang.step:,}" if hang.step >= 0 else "the start"
+    saves = all(each.at in ("saving", "collective", "backward") for each in hang.at)
+    what = "A checkpoint has lasted for" if saves and hang.at[0].at == "saving" else "Hanging for"
+    began = f"Hung for {lasts} before it was gone, in" if hang.over else f"{what} {lasts} in"
+    places = "; ".join(_said_of(each, several=several) for each in hang.at)
+    numbers = "".join(
+        f" Collectives begun in process group {group}: "
+        + ", ".join(f"{number:,} on {ranks_named(ranks)}" for number, ranks in sorted(by.items()))
+        + "."
+        for group, by in hang.sequences.items()
+    )
+    return f"{began} {step}: {places}.{numbers}"
+
+
+def _said_of(place: RanksAt, *, several: bool) -> str:
+    who = ranks_named(place.ranks) if several else "it"
+    plural = len(place.ranks) > 1
+    verbs = {verb: verb if plural else f"{verb}s" for verb in _VERBS}
+    verbs |= {"be": "are" if plural else "is", "have": "have" if plural else "has"}
+    where = f" ({place.where})" if place.where else ""
+    function = place.function or "code that is not the user's"
+    return f"{who} {_AT[place.at].format(**verbs, where=where, function=function)}"
