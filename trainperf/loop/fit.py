@@ -55,6 +55,7 @@ from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Writer
+from trainperf.recording.sinks.trackers import OpenTrackers, imported
 from trainperf.recording.step_cost import HookPrice, StepCost
 from trainperf.recording.upload import Upload
 from trainperf.recording.worker_lines import PART, WORKER_LINES
@@ -211,6 +212,7 @@ class Fit:
             rank=rank,
             writer=facts.writer if on_rank_0 else None,
             loggers=facts.loggers if on_rank_0 else (),
+            trackers=OpenTrackers(facts.loggers) if on_rank_0 and imported() else None,
             step=facts.step,
         )
         with ExitStack() as where_it_raises:

@@ -11,12 +11,12 @@ from pathlib import Path
 from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.core.interleaving import this_participant
 from trainperf.core.readings import DATA_WAIT_FRACTION, STEP_S
-from trainperf.core.run_directory import attempt, has_ended, record_file
+from trainperf.core.run_directory import REPORT, attempt, has_ended, record_file
 from trainperf.meters.fold import Reading
 from trainperf.recording.profiling.background_reader import TraceWorker
 from trainperf.recording.schedule import comes_true
 from trainperf.recording.sinks.base import Outputs
-from trainperf.recording.sinks.loggers import PREFIX, CurveSink
+from trainperf.recording.sinks.loggers import PREFIX, curves
 
 
 WAIT_NS = 5_000_000_000
@@ -73,6 +73,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
     from trainperf.analysis.summarize import save_summary  # noqa: PLC0415
     from trainperf.reports.layout.markdown import as_markdown  # noqa: PLC0415
     from trainperf.reports.run.document import run_document  # noqa: PLC0415
+    from trainperf.reports.run.headline import headline  # noqa: PLC0415
     from trainperf.reports.run.page import load_page_data, save  # noqa: PLC0415
     from trainperf.reports.run.text import write_report  # noqa: PLC0415
 
@@ -94,13 +95,14 @@ def close_run(run: Path, *, ranks: int, aloud: bool, outputs: Outputs | None = N
     if outputs is not None:
         step = summary.run.steps if outputs.step is None else outputs.step()
         if summary.run.world_size > 1:
-            curves = CurveSink(outputs.writer, outputs.loggers, outputs.step)
-            curves.readings(step, summary.readings)
+            curves(outputs).readings(step, summary.readings)
         boards = (getattr(logger, "experiment", None) for logger in outputs.loggers)
         for board in (outputs.writer, *boards):
             add_text = getattr(board, "add_text", None)
             if callable(add_text):
                 add_text(f"{PREFIX}summary", as_markdown(run_document(summary)), step)
+        if outputs.trackers is not None:
+            outputs.trackers.publish(headline(summary), run / REPORT)
 
 
 def note_chip(run: Path, *, finished: bool) -> None:

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from trainperf.core.steps.codec import Entry
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.meters.fold import Reading
+
+
+if TYPE_CHECKING:
+    from trainperf.recording.sinks.trackers import OpenTrackers
 
 
 class Writer(Protocol):
@@ -33,6 +37,8 @@ class Outputs:
     rank: int = 0
     writer: Writer | None = None
     loggers: Sequence[MetricsLogger] = ()
+    trackers: "OpenTrackers | None" = None
+    """Of the runs that trackers have open; `None` where none is loaded."""
     step: Callable[[], int] | None = None
     """The step number that the user's own curves are drawn over; loggers need it."""
 

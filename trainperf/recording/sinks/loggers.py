@@ -13,10 +13,15 @@ PREFIX = "trainperf/"
 
 def sink_for(outputs: Outputs) -> Sink | None:
     """One for the writer and all loggers, on the first rank."""
-    loggers = () if outputs.step is None else outputs.loggers
-    if outputs.rank != 0 or not (outputs.writer or loggers):
+    if outputs.rank != 0 or not (outputs.writer or outputs.loggers or outputs.trackers):
         return None
-    return CurveSink(outputs.writer, loggers, outputs.step)
+    return curves(outputs)
+
+
+def curves(outputs: Outputs) -> "CurveSink":
+    """Everything that draws the curves of a fit."""
+    trackers = (outputs.trackers,) if outputs.trackers else ()
+    return CurveSink(outputs.writer, (*outputs.loggers, *trackers), outputs.step)
 
 
 class CurveSink(Sink):
