@@ -1,4 +1,4 @@
-"""Where the ranks of a run are whose steps do not end, from what each has written of itself.
+"""Ranks of a run whose steps do not end: what holds them up, as each has written of itself.
 
 A rank that only lasts, because it computes or goes on from line to line, hangs nothing: it is told
 where another stands still meanwhile.
@@ -81,10 +81,10 @@ def _silent(end: RankEnd, others: Iterable[Standstill]) -> At:
     """What is known of a rank that has written nothing of itself."""
     if end.state not in ("running", "silent", "killed"):
         return "ended"
-    told = {each.peers[end.rank] for each in others if end.rank in each.peers}
-    if "stopped" in told:
+    states = {each.peers[end.rank] for each in others if end.rank in each.peers}
+    if "stopped" in states:
         return "stopped"
-    return "gone" if told or end.state == "killed" else "silent"
+    return "gone" if states or end.state == "killed" else "silent"
 
 
 def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str]:
