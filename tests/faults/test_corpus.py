@@ -20,7 +20,7 @@ PROMISED = {
     "healthy": 10,
     "pairs": 10,
     "near": 10,
-    "unseen": 20,
+    "unseen": 17,
     "fresh": 4,
     "unchanged": 6,
 }
