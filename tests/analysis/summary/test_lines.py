@@ -287,7 +287,7 @@ def test_what_runs_no_operator_can_be_left_to_every_nth_step(tmp_path: Path) -> 
     assert (plain.id, computes.id) == ("python_in_step", "unnamed_time")
     assert plain.advice == "Move what estimate_loss does out of the step"
     assert "every 50th step" in plain.action
-    assert computes.action.startswith("if it changes gradients or weights: one call for all")
+    assert computes.action.startswith("train.py:100: if training does not depend on it (printing")
 
 
 @pytest.mark.parametrize(
