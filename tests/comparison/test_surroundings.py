@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.comparison.compare import compare
@@ -35,95 +37,98 @@ def run(
     return read_run(make_run_dir(path, [RankSpec(steps=steps, info=info)]))
 
 
-def test_what_changed_besides_the_code_is_one_sentence_near_the_verdict(tmp_path: Path) -> None:
-    """Versions that go together are one change; the variables and the clock are others."""
-    before = run(tmp_path / "a", BEFORE, COMMIT, {"cpu_governor": "performance"})
-    environment = {**COMMIT, "OMP_NUM_THREADS": "1"}
-    after = run(tmp_path / "b", AFTER, environment, {"cpu_governor": "powersave"})
-    comparison = compare([before], [after])
-
-    assert set(comparison.changes) == {"torch", "cpu_governor", "threads"}
-    (sentence,) = surroundings(comparison)
-    assert "torch 2.8.0+cu128 → 2.9.0+cu130" in sentence
-    assert "OMP_NUM_THREADS not set → 1" in sentence
-    assert "cpu_governor performance → powersave" in sentence
-    assert sentence in notes(comparison)
-
-
-def test_threads_and_the_variable_that_sets_them_are_one_change(tmp_path: Path) -> None:
-    """And none where it sets as many as there are without it."""
-    two = run(tmp_path / "a", BEFORE, COMMIT, {"threads": 2})
-    one = run(tmp_path / "b", BEFORE, {**COMMIT, "OMP_NUM_THREADS": "1"}, {"threads": 1})
-    same = run(tmp_path / "c", BEFORE, {**COMMIT, "OMP_NUM_THREADS": "2"}, {"threads": 2})
-
-    changed = compare([two], [one])
-    assert changed.changes == ("threads",)
-    assert {each.name for each in changed.differences} == {"threads", "OMP_NUM_THREADS"}
-    assert compare([two], [same]).differences == ()
-    assert compare([same], [two]).differences == ()
+SAME = {"CUDA_LAUNCH_BLOCKING": "0", "LD_PRELOAD": "", "TORCH_DISTRIBUTED_DEBUG": "off"}
+"""Set to what they are without it, or empty."""
+GIVEN = {
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    "NCCL_ALGO": "Ring",
+    "MALLOC_ARENA_MAX": "1",
+}
+TWO, ONE, AS_MANY = (
+    (BEFORE, {**COMMIT, **set_to}, {"threads": threads})
+    for set_to, threads in (({}, 2), ({"OMP_NUM_THREADS": "1"}, 1), ({"OMP_NUM_THREADS": "2"}, 2))
+)
+CODE = "code: 1a2b3c4d5e → 9f8e7d6c5b with uncommitted changes"
 
 
-def test_a_variable_that_is_set_to_what_it_is_without_is_no_change(tmp_path: Path) -> None:
-    """Nor is one that is empty."""
-    without = run(tmp_path / "a", BEFORE, COMMIT)
-    same = {"CUDA_LAUNCH_BLOCKING": "0", "LD_PRELOAD": "", "TORCH_DISTRIBUTED_DEBUG": "off"}
+@pytest.mark.parametrize(
+    ("before", "after", "changes", "says"),
+    [
+        (
+            (BEFORE, COMMIT, {"cpu_governor": "performance"}),
+            (AFTER, {**COMMIT, "OMP_NUM_THREADS": "1"}, {"cpu_governor": "powersave"}),
+            {"torch", "cpu_governor", "threads"},
+            (
+                "torch 2.8.0+cu128 → 2.9.0+cu130",
+                "OMP_NUM_THREADS not set → 1",
+                "cpu_governor performance → powersave",
+            ),
+        ),
+        (TWO, ONE, {"threads"}, ()),
+        (TWO, AS_MANY, set(), ()),
+        (AS_MANY, TWO, set(), ()),
+        ((BEFORE, COMMIT), (BEFORE, {**COMMIT, **SAME}), set(), ()),
+        (
+            (BEFORE, COMMIT),
+            (BEFORE, {**COMMIT, **SAME, "CUDA_LAUNCH_BLOCKING": "1"}),
+            {"CUDA_LAUNCH_BLOCKING"},
+            (),
+        ),
+        *(
+            ((BEFORE, COMMIT, {}, on), (BEFORE, {**COMMIT, **GIVEN}, {}, on), used, says)
+            for on, used, says in (
+                (("cpu", 1), {"MALLOC_ARENA_MAX"}, ()),
+                (("cuda", 1), {"MALLOC_ARENA_MAX", "PYTORCH_CUDA_ALLOC_CONF"}, ("MALLOC_",)),
+                (("cuda", 2), {*GIVEN}, ("NCCL_ALGO not set → Ring",)),
+            )
+        ),
+        (
+            (BEFORE, COMMIT),
+            (BEFORE, {"git_commit": "9f8e7d6c5b4a", "git_dirty": True}),
+            set(),
+            (CODE,),
+        ),
+        (
+            (BEFORE, {**COMMIT, "git_dirty": True}),
+            (BEFORE, {**COMMIT, "git_dirty": True}),
+            set(),
+            ("code: 1a2b3c4d5e with uncommitted changes in both runs",),
+        ),
+        (
+            ({"torch": "2.8.0+cu128", "python": "3.12.1"}, {}),
+            ({**BEFORE, "driver": "550.54"}, {**COMMIT, "NCCL_DEBUG": "INFO"}),
+            set(),
+            (),
+        ),
+    ],
+    ids=[
+        "versions that go together, a variable and a clock",
+        "threads and the variable that sets them",
+        "a variable that sets as many threads as there are",
+        "the same the other way round",
+        "variables set to what they are without",
+        "a variable that is set",
+        "variables on a CPU",
+        "of a GPU",
+        "of several",
+        "the code itself is no setting",
+        "code that was changed in both need not be the same",
+        "what an older run does not tell",
+    ],
+)
+def test_what_changed_besides_the_code_is_one_sentence_near_the_verdict(
+    before: tuple[Any, ...],
+    after: tuple[Any, ...],
+    changes: set[str],
+    says: tuple[str, ...],
+    tmp_path: Path,
+) -> None:
+    """What nobody recorded, or what a run does not use, is no change."""
+    comparison = compare([run(tmp_path / "a", *before)], [run(tmp_path / "b", *after)])
+    sentences = list(surroundings(comparison))
 
-    assert compare([without], [run(tmp_path / "b", BEFORE, {**COMMIT, **same})]).changes == ()
-    other = run(tmp_path / "c", BEFORE, {**COMMIT, **same, "CUDA_LAUNCH_BLOCKING": "1"})
-    assert compare([without], [other]).changes == ("CUDA_LAUNCH_BLOCKING",)
-
-
-def test_variables_of_what_a_run_does_not_use_are_no_change(tmp_path: Path) -> None:
-    """Those of a GPU on a CPU, and those of collectives on a single rank."""
-    given = {
-        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-        "NCCL_ALGO": "Ring",
-        "MALLOC_ARENA_MAX": "1",
-    }
-
-    def changes(name: str, device: str, world_size: int) -> set[str]:
-        runs = [
-            run(tmp_path / f"{name}{side}", BEFORE, {**COMMIT, **extra}, on=(device, world_size))
-            for side, extra in enumerate(({}, given))
-        ]
-        return set(compare([runs[0]], [runs[1]]).changes)
-
-    assert changes("a", "cpu", 1) == {"MALLOC_ARENA_MAX"}
-    assert changes("b", "cuda", 1) == {"MALLOC_ARENA_MAX", "PYTORCH_CUDA_ALLOC_CONF"}
-    assert changes("c", "cuda", 2) == set(given)
-
-
-def test_a_setting_of_the_code_is_not_besides_it(tmp_path: Path) -> None:
-    """The number of workers is what one meant to change."""
-    before, after = (run(tmp_path / name, BEFORE, COMMIT) for name in "ab")
-
-    assert list(surroundings(compare([before], [after]))) == []
-
-
-def test_the_code_itself_is_named_and_is_no_setting(tmp_path: Path) -> None:
-    """It is what a comparison is about; uncommitted changes are said."""
-    before = run(tmp_path / "a", BEFORE, COMMIT)
-    after = run(tmp_path / "b", BEFORE, {"git_commit": "9f8e7d6c5b4a", "git_dirty": True})
-    comparison = compare([before], [after])
-
-    assert comparison.changes == ()
-    assert list(surroundings(comparison)) == [
-        "code: 1a2b3c4d5e → 9f8e7d6c5b with uncommitted changes"
-    ]
-
-
-def test_code_that_was_changed_in_both_runs_need_not_be_the_same(tmp_path: Path) -> None:
-    """The commit says nothing of changes that were not committed."""
-    changed = {**COMMIT, "git_dirty": True}
-    before, after = (run(tmp_path / name, BEFORE, changed) for name in "ab")
-
-    (sentence,) = surroundings(compare([before], [after]))
-    assert sentence.startswith("code: 1a2b3c4d5e with uncommitted changes in both runs")
-
-
-def test_what_an_older_run_does_not_tell_is_no_change(tmp_path: Path) -> None:
-    """It has no variables, no driver and no governor."""
-    older = run(tmp_path / "a", {"torch": "2.8.0+cu128", "python": "3.12.1"}, {})
-    newer = run(tmp_path / "b", {**BEFORE, "driver": "550.54"}, {**COMMIT, "NCCL_DEBUG": "INFO"})
-
-    assert compare([older], [newer]).changes == ()
+    assert set(comparison.changes) == changes
+    assert [each for each in says if each not in "".join(sentences)] == []
+    # What alone was changed is what a comparison is about.
+    assert bool(sentences) == bool(says)
+    assert [each for each in sentences if each not in notes(comparison)] == []

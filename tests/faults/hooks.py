@@ -1,6 +1,5 @@
 """Callbacks that do something after every batch."""
 
-import gc
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,21 +28,3 @@ def writing(path: Path, size_bytes: int) -> Callback:
     """Writes a file anew."""
     content = b"x" * size_bytes
     return After(lambda: path.write_bytes(content) and None)
-
-
-class Node:
-    """Refers to itself, so that only the collector frees it."""
-
-    def __init__(self) -> None:
-        self.me = self
-
-
-def littering(number: int, *, generation: int = 2) -> Callback:
-    """Leaves cycles behind, and has them collected."""
-
-    def act() -> None:
-        for _ in range(number):
-            Node()
-        gc.collect(generation)
-
-    return After(act)

@@ -3,27 +3,23 @@
 from pathlib import Path
 
 from support import logs
+from support.imported import imported
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
-from trainperf.importers import recognise
-from trainperf.importers.writing import write_run
 
 
-def imported(folder: Path, text: str) -> ComparedRun:
+def run_of(folder: Path, text: str) -> ComparedRun:
     """A log as a run to compare."""
-    folder.mkdir()
-    log = folder / "train.log"
-    log.write_text(text, encoding="utf-8")
-    return read_run(write_run(recognise([log]), [log], folder))
+    return read_run(imported(folder, text))
 
 
 def test_steps_that_are_timed_otherwise_are_no_slower(tmp_path: Path) -> None:
     """One DeepSpeed log has the engine's timers alone, the other times of day as well."""
     times = logs.steady(300, logs.DEEPSPEED)
-    engine = imported(tmp_path / "a", logs.deepspeed(times))
-    whole = imported(tmp_path / "b", logs.deepspeed(times, outside_ms=25))
+    engine = run_of(tmp_path / "a", logs.deepspeed(times))
+    whole = run_of(tmp_path / "b", logs.deepspeed(times, outside_ms=25))
 
     assert compare([whole], [whole]).verdict != "not comparable"
     found = compare([engine], [whole])
@@ -35,8 +31,8 @@ def test_steps_that_are_timed_otherwise_are_no_slower(tmp_path: Path) -> None:
 
 def test_the_log_that_has_no_mean_is_named(tmp_path: Path) -> None:
     """And not the reason for what the other one does not have."""
-    every = imported(tmp_path / "every", logs.trainer_state(2000, 10, 0.5, tokens=2048))
-    whole = imported(tmp_path / "whole", logs.trainer_state(2000, 10, 0.5))
+    every = run_of(tmp_path / "every", logs.trainer_state(2000, 10, 0.5, tokens=2048))
+    whole = run_of(tmp_path / "whole", logs.trainer_state(2000, 10, 0.5))
 
     reason = compare([every], [whole]).reason
 
@@ -45,8 +41,8 @@ def test_the_log_that_has_no_mean_is_named(tmp_path: Path) -> None:
 
 def test_too_few_means_are_said_to_be_few(tmp_path: Path) -> None:
     """In words, without the name of a reading."""
-    long = imported(tmp_path / "a", logs.megatron(logs.steady(1000, logs.MEGATRON)))
-    short = imported(tmp_path / "b", logs.megatron(logs.steady(200, logs.MEGATRON)))
+    long = run_of(tmp_path / "a", logs.megatron(logs.steady(1000, logs.MEGATRON)))
+    short = run_of(tmp_path / "b", logs.megatron(logs.steady(200, logs.MEGATRON)))
 
     reason = compare([long], [short]).reason
 
@@ -55,7 +51,7 @@ def test_too_few_means_are_said_to_be_few(tmp_path: Path) -> None:
 
 def test_what_a_log_does_not_hold_is_no_change(tmp_path: Path) -> None:
     """A recorded run has settings, versions and a device; nothing of it was changed."""
-    log = imported(tmp_path / "log", logs.torchtitan(logs.steady(300, logs.TITAN)))
+    log = run_of(tmp_path / "log", logs.torchtitan(logs.steady(300, logs.TITAN)))
     info = make_info(device="cpu", config={"num_workers": 2}, hardware={"device_name": "a chip"})
     spec = RankSpec(steps=make_steps(100, forward=10), info=info)
     recorded = read_run(make_run_dir(tmp_path / "recorded" / "trainperf", [spec]))

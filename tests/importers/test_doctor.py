@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 from support import logs
+from support.imported import imported
 
 from trainperf.analysis.doctor import MEASURE_IT, Case, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.importers import recognise
-from trainperf.importers.writing import write_run
 
 
 TEXTS = {
@@ -23,9 +22,7 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_log_fails_only_what_it_shows(tmp_path: Path, name: str) -> None:
     """A fifth of data wait is shown; a missing mask, event, precision or option is not."""
-    log = tmp_path / "train.log"
-    log.write_text(TEXTS[name](), encoding="utf-8")
-    run = Run.open(write_run(recognise([log]), [log], tmp_path / "run"))
+    run = Run.open(imported(tmp_path, TEXTS[name]()))
 
     checks = {check.id: check for check in examined(Case(evidence=examine(run))).checks}
 

@@ -10,23 +10,19 @@ from pathlib import Path
 
 import pytest
 from support import logs
+from support.imported import imported
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.commands import main
-from trainperf.importers import recognise
-from trainperf.importers.writing import write_run
 from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import progress
 
 
-def imported(tmp_path: Path, written: str | bytes, name: str = "train.log") -> Summary:
+def summary_of(folder: Path, written: str | bytes, name: str = "train.log") -> Summary:
     """The summary of what a log becomes."""
-    file = tmp_path / name
-    file.write_bytes(written if isinstance(written, bytes) else written.encode())
-    run = write_run(recognise([file]), [file], tmp_path / "run")
-    return summarize(Run.open(run))
+    return summarize(Run.open(imported(folder, written, name=name)))
 
 
 def an_hour_later(written: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> str:
@@ -64,9 +60,9 @@ def test_a_job_that_was_restarted_into_the_same_log_is_two_attempts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Callable[[], str], mean_s: float
 ) -> None:
     """The hour between them is no step, and the second first step is none of the steady ones."""
-    once = imported(tmp_path, written(), "once.log")
+    once = summary_of(tmp_path, written(), "once.log")
 
-    summary = imported(tmp_path, written() + an_hour_later(written, monkeypatch))
+    summary = summary_of(tmp_path, written() + an_hour_later(written, monkeypatch))
 
     assert summary.run.steps == 2 * once.run.steps
     assert summary.run.steady_steps == 2 * once.run.steady_steps
@@ -87,7 +83,7 @@ def test_a_megatron_job_that_went_on_where_it_was_is_known_by_its_arguments(
         an_hour_later(megatron, monkeypatch),
     )
 
-    summary = imported(tmp_path, arguments + megatron() + arguments + again)
+    summary = summary_of(tmp_path, arguments + megatron() + arguments + again)
 
     assert summary.run.steps == 1200
     assert summary.restarts is not None
@@ -102,7 +98,7 @@ def test_a_trainer_that_was_resumed_says_so_and_counts_its_samples_once(tmp_path
             entry["train_runtime"] -= 150
     state["log_history"][-1] |= {"train_samples_per_second": 16.0, "train_steps_per_second": 2.0}
 
-    summary = imported(tmp_path, json.dumps(state), "trainer_state.json")
+    summary = summary_of(tmp_path, json.dumps(state), "trainer_state.json")
 
     assert summary.run.steps == 500
     assert summary.value("step_mean_s") == pytest.approx(0.5)
@@ -121,21 +117,21 @@ def test_seconds_are_no_milliseconds(tmp_path: Path) -> None:
         megatron(),
     )
 
-    assert imported(tmp_path, in_seconds).value("step_mean_s") == pytest.approx(0.1, rel=0.02)
+    assert summary_of(tmp_path, in_seconds).value("step_mean_s") == pytest.approx(0.1, rel=0.02)
 
 
 def test_a_log_that_is_packed_or_coloured_is_read_as_what_is_in_it(tmp_path: Path) -> None:
     """Whatever its lines end with."""
     text = megatron()
     coloured = "".join(f"\x1b[32m{line}\x1b[0m\n" for line in text.splitlines())
-    expected = imported(tmp_path, text)
+    expected = summary_of(tmp_path, text)
     forms = {
         "a.log": coloured.encode(),
         "b.log.gz": gzip.compress(coloured.encode()),
         "c.log": text.replace("\n", "\r\n").encode(),
     }
     for name, packed in forms.items():
-        summary = imported(tmp_path, packed, name)
+        summary = summary_of(tmp_path, packed, name)
         assert summary.readings["phase_optimizer_s"] == expected.readings["phase_optimizer_s"], name
         assert summary.run.fit_s == expected.run.fit_s, name
 
@@ -145,7 +141,7 @@ def test_a_line_that_one_which_was_cut_runs_into_is_kept(tmp_path: Path) -> None
     text = titan()
     cut = text[: -len(text.splitlines()[-1]) // 2]
 
-    summary = imported(tmp_path, cut + text)
+    summary = summary_of(tmp_path, cut + text)
 
     assert summary.run.steps == 199
     assert summary.restarts is not None
@@ -169,7 +165,7 @@ def test_the_command_takes_packed_logs(
 
 def test_a_log_of_one_step_is_said_in_the_singular(tmp_path: Path) -> None:
     """Neither `all 1 step` nor `1 step are`."""
-    summary = imported(tmp_path, logs.trainer_state(1, 1, 0.5), "trainer_state.json")
+    summary = summary_of(tmp_path, logs.trainer_state(1, 1, 0.5), "trainer_state.json")
 
     assert headline(summary).startswith("One step of 500 ms; ")
     assert summary.findings[0].title == "1 step is too few for a steady state"
@@ -179,7 +175,7 @@ def test_means_that_do_not_settle_do_not_blame_the_training(tmp_path: Path) -> N
     """Four means that differ say nothing of changing shapes."""
     times = [{**logs.MEGATRON, "forward-backward": 70.0 + 40 * (n // 10)} for n in range(40)]
 
-    summary = imported(tmp_path, logs.megatron(times))
+    summary = summary_of(tmp_path, logs.megatron(times))
 
     finding = next(f for f in summary.findings if f.id == "no_steady_state")
     assert "means in the log" in finding.title
@@ -192,7 +188,7 @@ def test_a_loss_that_is_no_number_is_none(tmp_path: Path) -> None:
     for entry in state["log_history"][:20]:
         entry["loss"] = "n/a"
 
-    summary = imported(tmp_path, json.dumps(state), "trainer_state.json")
+    summary = summary_of(tmp_path, json.dumps(state), "trainer_state.json")
 
     assert summary.run.steps == 50
     assert summary.value("loss") == pytest.approx(2.995)

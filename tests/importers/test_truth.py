@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support import logs
+from support.imported import imported
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -22,14 +23,9 @@ from trainperf.importers.writing import write_run
 from trainperf.reports.run.page import load_page_data, render
 
 
-def imported(tmp_path: Path, *texts: str, name: str = "train.log") -> Summary:
+def summary_of(folder: Path, *texts: str) -> Summary:
     """The summary of what logs become."""
-    files = []
-    for place, text in enumerate(texts):
-        files.append(tmp_path / f"{place}-{name}")
-        files[-1].write_text(text, encoding="utf-8")
-    run = write_run(recognise(files), files, tmp_path / "run")
-    return summarize(Run.open(run))
+    return summarize(Run.open(imported(folder, *texts)))
 
 
 def about(seconds: float) -> object:
@@ -190,7 +186,7 @@ TRUTHS = {
 @pytest.mark.parametrize("truth", TRUTHS.values(), ids=TRUTHS)
 def test_what_is_in_a_log_comes_back(truth: Truth, tmp_path: Path) -> None:
     """And nothing of what it lacks."""
-    summary = imported(tmp_path, *truth.texts)
+    summary = summary_of(tmp_path, *truth.texts)
 
     assert {name: summary.value(name) for name in truth.values} == pytest.approx(
         truth.values, rel=0.02
@@ -215,7 +211,7 @@ def test_torchtitan_says_what_ended_a_fit_in_an_evaluation(tmp_path: Path) -> No
     for name, message in (("eval_start", ""), ("step_error", "step_error: OutOfMemoryError: CUDA")):
         lines.append(json.dumps({**last, "log_type_name": name, "message": message}))
 
-    assert "OutOfMemoryError" in str(imported(tmp_path, "\n".join(lines) + "\n").run)
+    assert "OutOfMemoryError" in str(summary_of(tmp_path, "\n".join(lines) + "\n").run)
 
 
 @pytest.mark.parametrize("interval", [1, 10])
@@ -225,7 +221,7 @@ def test_the_first_iteration_that_is_logged_alone_is_not_counted_twice(
     """Recent releases log it, and the next line is a mean over it too."""
     times = logs.steady(400, logs.MEGATRON)
 
-    summary = imported(tmp_path, logs.megatron(times, interval=interval, first_too=True))
+    summary = summary_of(tmp_path, logs.megatron(times, interval=interval, first_too=True))
 
     assert summary.run.steps == 400
     assert summary.value("first_step_s") == about(0.910)
@@ -244,8 +240,7 @@ def test_every_missing_reading_says_why(tmp_path: Path) -> None:
     }
     assert set(texts) == {kind.name for kind in FORMATS}
     for name, text in texts.items():
-        (tmp_path / name).mkdir()
-        summary = imported(tmp_path / name, text)
+        summary = summary_of(tmp_path / name, text)
         assert imported_from(summary.run.config) == name
         missing = [r.reason or "" for r in summary.readings.values() if r.value is None]
         allowed = ("not covered: ", "not applicable: ", "one rank", "no FLOP", "no steady")
@@ -262,7 +257,7 @@ def test_a_log_that_is_damaged_in_the_middle_loses_only_that(tmp_path: Path) -> 
         '{"log_type_name": "step_end"\n',
     ]
 
-    assert imported(tmp_path, "".join(lines)).run.steps == 60
+    assert summary_of(tmp_path, "".join(lines)).run.steps == 60
 
 
 @pytest.mark.parametrize("options", [{"separators": (",", ":")}, {"reorder": True}])
@@ -281,10 +276,7 @@ def test_a_line_of_torchtitan_means_the_same_however_it_is_written(
         otherwise.append(json.dumps(fields, separators=options.get("separators")) + "\n")
 
     def rows(written: str, folder: Path) -> list[bytes]:
-        folder.mkdir()
-        log = folder / "rank0.jsonl"
-        log.write_text(written, encoding="utf-8")
-        run = write_run(recognise([log]), [log], folder)
+        run = imported(folder, written)
         (record,) = run.glob("steps-rank0.jsonl")
         return record.read_bytes().splitlines()[1:-2]
 
@@ -300,7 +292,7 @@ def test_a_value_of_torchtitan_that_is_no_number_is_none(tmp_path: Path, value: 
     whole, _, _ = lines[place].partition('"value": ')
     lines[place] = f'{whole}"value": {value}' + ("\n" if value == "20." else "}\n")
 
-    assert imported(tmp_path, "".join(lines)).run.steps == 39
+    assert summary_of(tmp_path, "".join(lines)).run.steps == 39
 
 
 DEEPSPEED, MEGATRON = engine(20), means_of(200)
@@ -380,9 +372,7 @@ def test_a_format_that_is_named_is_taken(tmp_path: Path) -> None:
 
 def test_a_window_of_means_has_no_single_steps_either(tmp_path: Path) -> None:
     """What the end of the log tells of it holds in all of it."""
-    file = tmp_path / "train.log"
-    file.write_text(logs.megatron(logs.steady(600, logs.MEGATRON)), encoding="utf-8")
-    run = write_run(recognise([file]), [file], tmp_path / "run")
+    run = imported(tmp_path, means_of(600))
 
     summary = summarize(Run.open(run, RunWindow(first=100, last=300)))
 
@@ -393,9 +383,7 @@ def test_a_window_of_means_has_no_single_steps_either(tmp_path: Path) -> None:
 
 def test_a_page_has_no_time_of_what_the_log_does_not_hold(tmp_path: Path) -> None:
     """Its row says so, and has no 0.0 ms."""
-    file = tmp_path / "trainer_state.json"
-    file.write_text(logs.trainer_state(500, 10, 0.5, tokens=2048), encoding="utf-8")
-    run = write_run(recognise([file]), [file], tmp_path / "run")
+    run = imported(tmp_path, logs.trainer_state(500, 10, 0.5, tokens=2048))
 
     page = render(load_page_data(Run.open(run)))
 

@@ -76,10 +76,15 @@ def checked(name: str, path: Path, planted: Planted, baseline: Planted | None = 
     return {check.id: check for check in examined(case).checks}[name]
 
 
-def make_capture(totals: TraceTotals, *, on_device: bool = True) -> CaptureReport:
-    """A trace of three steps from the hundredth on, of which only the totals are known."""
-    step = TraceStep(step=100, step_s=totals.step_s, gpu_busy_s=0.01 if on_device else None)
-    rank = RankTrace(file="rank0-step100-3steps.trace.json.gz", totals=totals, steps=(step,))
+def make_capture(
+    totals: TraceTotals, *, on_device: bool = True, steps_s: Sequence[float] = ()
+) -> CaptureReport:
+    """A trace of three steps from the hundredth on, of which the totals or all times are known."""
+    steps = tuple(
+        TraceStep(step=100 + place, step_s=step_s, gpu_busy_s=0.01 if on_device else None)
+        for place, step_s in enumerate(steps_s or (totals.step_s,))
+    )
+    rank = RankTrace(file="rank0-step100-3steps.trace.json.gz", totals=totals, steps=steps)
     return CaptureReport(
         ranks=(rank,),
         answer="What the planted trace says.",

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from support.blocks import row_of
 
 from trainperf.analysis.run.directory import Run
@@ -159,3 +160,16 @@ def _fields(info: RunInfo) -> dict[str, object]:
 def summary_of(path: Path, ranks: Iterable[RankSpec], *, now_s: float | None = None) -> Summary:
     """The summary of a run directory made for it."""
     return summarize(Run.open(make_run_dir(path / "gpt2" / "trainperf", ranks)), now_s=now_s)
+
+
+def rounded(summary: Summary, digits: int) -> object:
+    """A summary to so many digits: blocks of another size sum floats in another order."""
+
+    def of(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: of(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [of(each) for each in value]
+        return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+    return of(msgspec.to_builtins(summary))

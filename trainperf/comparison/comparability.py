@@ -132,14 +132,18 @@ def no_repeat(side: Repeats) -> str | None:
         repeat = run.summary
         # Steps of packed texts have more or fewer rows by chance, and so has their mean.
         chance = CHANCE * math.hypot(side[0].samples_error, run.samples_error)
-        why = obstacle(first, repeat) or _token_obstacle(first, repeat)
         # Tokens of texts of unlike length differ by chance, and so does the first batch's width.
         counts = [name for name in (SAMPLES_PER_S,) if _in_both(name, (first, repeat))]
-        if first.run.world_size != repeat.run.world_size:
-            why = why or "the number of ranks differs"
-        if counts and not _same_work(counts, (first, repeat), max(SAME_SIZE, chance)):
-            why = why or "a step is not the same work in both"
-        if why:
+        tolerance = max(SAME_SIZE, chance)
+        whys = (
+            obstacle(first, repeat),
+            _token_obstacle(first, repeat),
+            first.run.world_size != repeat.run.world_size and "the number of ranks differs",
+            counts
+            and not _same_work(counts, (first, repeat), tolerance)
+            and "a step is not the same work in both",
+        )
+        if why := next(filter(None, whys), None):
             return f"{repeat.run.name} is not a repeat of {first.run.name}: {why}"
     return None
 

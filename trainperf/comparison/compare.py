@@ -115,6 +115,9 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
     verdict, decides = headline(clocks, whole=first_steps is None) if clocks else (None, None)
     interval = None if decides is None else intervals[decides.clock][1]
     readings = _as_judged(_changes(runs), clocks)
+    if problem:
+        # Of runs that are not comparable no reading is faster: only the values are shown.
+        readings = tuple(replace(reading, verdict=None) for reading in readings)
     return Comparison(
         before=_side(before),
         after=_side(after),
@@ -128,7 +131,7 @@ def compare(before: Repeats, after: Repeats, method: Method = DEFAULT_METHOD) ->
         noise=None if interval is None else _noise(interval, runs),
         parity=parity,
         differences=differences(baseline, changed),
-        readings=_without_verdicts(readings) if problem else readings,
+        readings=readings,
         explained=trace_differences(before[0].captures, after[0].captures),
     )
 
@@ -191,11 +194,6 @@ def _as_judged(
         replace(reading, verdict="undecided") if reading.name in doubted else reading
         for reading in readings
     )
-
-
-def _without_verdicts(readings: Sequence[ReadingChange]) -> tuple[ReadingChange, ...]:
-    """Of runs that are not comparable no reading is faster: only the values are shown."""
-    return tuple(replace(reading, verdict=None) for reading in readings)
 
 
 def _verdict(verdict: SpeedVerdict | None, parity: Parity) -> Verdict:

@@ -4,7 +4,7 @@ The error comes from resampling the run's steady steps, thinned evenly so that m
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,19 +16,14 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
 from trainperf.analysis.summary.schema import Summary
-from trainperf.comparison.fit_clock import CycleFold
+from trainperf.comparison.fit_clock import CycleFold, estimated
 from trainperf.core.paths import AnyPath
 from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
-    RESAMPLES,
     Estimate,
     Places,
     block_length,
-    estimate,
-    mixed,
-    resamples,
-    segments,
 )
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
@@ -168,14 +163,14 @@ def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dic
     """
     if not sample or len(sample[0]) < LEAST_STEPS:
         return {}
-    n = len(sample[0])
     meters = [meter for meter in METERS if meter.name in values and _resampled(meter, sample)]
-    drawn = _values(meters, sample, resamples(n, block_length(sample[0].wall_ns), RESAMPLES))
-    parts, mixture = (_values(meters, sample, chosen) for chosen in (segments(n), mixed(n)))
-    estimated = {
-        name: estimate(values[name], drawn[name], parts[name], mixture[name]) for name in drawn
-    }
-    return {name: value for name, value in estimated.items() if value is not None}
+
+    def at(places: Places) -> dict[str, float]:
+        blocks = [block.select(places) for block in sample]
+        return {meter.name: _value(meter, blocks) for meter in meters}
+
+    whole = {meter.name: values[meter.name] for meter in meters}
+    return estimated(whole, len(sample[0]), block_length(sample[0].wall_ns), at)
 
 
 def is_speed(meter: Meter) -> bool:
@@ -185,18 +180,6 @@ def is_speed(meter: Meter) -> bool:
 
 def _resampled(meter: Meter, sample: tuple[StepBlock, ...]) -> bool:
     return meter.scope is Scope.STEADY and type(meter.observe(sample[0])) in _RESAMPLED
-
-
-def _values(
-    meters: Sequence[Meter], sample: tuple[StepBlock, ...], choices: Iterable[Places]
-) -> dict[str, list[float]]:
-    """The value of each meter over each choice of steps; NaN where it has none."""
-    values: dict[str, list[float]] = {meter.name: [] for meter in meters}
-    for places in choices:
-        blocks = [block.select(places) for block in sample]
-        for meter in meters:
-            values[meter.name].append(_value(meter, blocks))
-    return values
 
 
 def _value(meter: Meter, blocks: Sequence[StepBlock]) -> float:

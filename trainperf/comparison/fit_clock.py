@@ -9,7 +9,7 @@ The median step answers another question: an epoch start every tenth step does n
 where a loader is late every fourth step, it says nothing of the three others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, repeat
 
@@ -29,6 +29,7 @@ from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
     RESAMPLES,
     Estimate,
+    Places,
     estimate,
     mixed,
     period_length,
@@ -172,18 +173,14 @@ class FitClock:
         n = len(self.cells)
         if n < LEAST_STEPS:
             return {}
+        values = {name: reading.value or 0.0 for name, reading in self.readings().items()}
+
+        def at(places: Places) -> dict[str, float]:
+            return {name: self._value(name, self.cells[places]) or 0.0 for name in values}
+
         block = period_length(self.cells[:, 0] / self.cells[:, 1])
-        choices = list(resamples(n, block, RESAMPLES))
-        by_name = {}
-        for name, reading in self.readings().items():
-            drawn, parts, mixture = (
-                [self._value(name, self.cells[places]) or 0.0 for places in chosen]
-                for chosen in (choices, segments(n), mixed(n))
-            )
-            estimated = estimate(reading.value or 0.0, drawn, parts, mixture)
-            if estimated is not None:
-                by_name[name] = replace(estimated, drift=drift)
-        return by_name
+        every = estimated(values, n, block, at)
+        return {name: replace(each, drift=drift) for name, each in every.items()}
 
     @staticmethod
     def _value(name: str, cells: _Column) -> float | None:
@@ -194,6 +191,31 @@ class FitClock:
             return float(seconds / steps)
         amount = work[list(_FACTS).index(name)]
         return float(amount / seconds) if amount > 0 else None  # NaN is not
+
+
+def estimated(
+    values: Mapping[str, float],
+    n: int,
+    block: int,
+    at: Callable[[Places], Mapping[str, float]],
+) -> dict[str, Estimate]:
+    """The error of each value of a run, from the same of its resampled steps and of its parts.
+
+    Args:
+        values: Of all steps, or cells.
+        n: How many these are.
+        block: How many neighbours are drawn together.
+        at: The values of some of them, by their places.
+    """
+    drawn, parts, mixture = (
+        [at(places) for places in chosen]
+        for chosen in (resamples(n, block, RESAMPLES), segments(n), mixed(n))
+    )
+    every = {
+        name: estimate(value, *([each[name] for each in side] for side in (drawn, parts, mixture)))
+        for name, value in values.items()
+    }
+    return {name: each for name, each in every.items() if each is not None}
 
 
 def _gaps_s(block: StepBlock, journal: Journal) -> _Column:

@@ -206,8 +206,3 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def changes(self) -> tuple[str, ...]:
         """What was changed; with several, the gain cannot be credited to one of them."""
         return tuple(dict.fromkeys(difference.change for difference in self.differences))
-
-
-def encode_comparison(comparisons: tuple[Comparison, ...]) -> bytes:
-    """As JSON, indented for people: one comparison for each run after the first."""
-    return msgspec.json.format(msgspec.json.encode(comparisons), indent=2) + b"\n"

@@ -3,9 +3,9 @@
 The lowest rank that has a trace on both sides stands for its run.  Times are per step.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from trainperf.analysis.roofline.speed_of_light import operators_s
 from trainperf.comparison.results import TraceDifference, Where
 from trainperf.core.findings import LIMITS
 from trainperf.traces.capture_files import CaptureReport
@@ -42,7 +42,13 @@ def trace_differences(
     shared = ranks_before.keys() & ranks_after.keys()
     old = ranks_before[min(shared or ranks_before)]
     new = ranks_after[min(shared or ranks_after)]
-    every = [*_of_times(_times(old), _times(new)), *_of_operators(old, new)]
+    before_s, after_s = _times(old), _times(new)
+    every = [
+        TraceDifference(kind="time", name=name, before_s=before_s[name], after_s=after_s[name])
+        for name in before_s
+        if name in after_s
+    ]
+    every += _of_operators(old, new)
     least_s = LIMITS.trifle * old.totals.step_s
     large = [difference for difference in every if _size_s(difference) >= least_s]
     return tuple(sorted(large, key=_size_s, reverse=True))
@@ -61,21 +67,12 @@ def _latest(captures: Sequence[CaptureReport]) -> dict[int, RankTrace]:
     return {}
 
 
-def _of_times(old: Mapping[str, float], new: Mapping[str, float]) -> list[TraceDifference]:
-    """Of what was measured in both."""
-    return [
-        TraceDifference(kind="time", name=name, before_s=old[name], after_s=new[name])
-        for name in old
-        if name in new
-    ]
-
-
 def _of_operators(old: RankTrace, new: RankTrace) -> list[TraceDifference]:
     """Of the top operators; what only one trace lists took less than the other's last one.
 
     Where that bound is longer than what it takes in its own list, the difference is not known.
     """
-    before, after = _operators(old), _operators(new)
+    before, after = operators_s(old), operators_s(new)
     before_last_s, after_last_s = _last_s(old, before), _last_s(new, after)
     differences = []
     for name in dict.fromkeys([*before, *after]):
@@ -109,12 +106,3 @@ def _times(rank: RankTrace) -> dict[str, float]:
         if None not in values:
             means[name] = sum(values) / len(values)
     return means
-
-
-def _operators(rank: RankTrace) -> dict[str, float]:
-    """Self time of each per step: on the device where there is one, else on the host."""
-    spent: dict[str, float] = defaultdict(float)
-    for operator in rank.top_operators:
-        own = operator.self_device_s if rank.device_worked else operator.self_cpu_s
-        spent[operator.name] += (own or 0.0) / len(rank.steps)
-    return spent

@@ -67,31 +67,111 @@ SLOWER = changed(WORKERS, verdict="slower", speedup=0.9, low=0.88, high=0.92)
 # -- one gain ------------------------------------------------------------------------------------
 
 
-def test_a_gain_is_the_laws_with_what_its_change_usually_realises() -> None:
-    """One worker makes a batch in 20 of 30 ms, and handing it over takes one: 50 / 31."""
-    finding = findings(WAITING)["data_wait"]
+FASTER = "2 workers was tried: faster, 1.20× as fast (95 % CI 1.15–1.25), 16 pairs of blocks"
+LAWS_OWN = {"gain": pytest.approx(50 / 31), "gain_upper_bound": pytest.approx(50 / 28)}
+"""One worker makes a batch in 20 of 30 ms, and handing it over takes one."""
 
-    assert finding.gain == pytest.approx(50 / 31)
-    assert finding.gain_upper_bound == pytest.approx(50 / 28)
-    assert finding.fraction == pytest.approx(0.4)
-    assert finding.changes[0].id == "more_workers"
+GAINS: dict[str, tuple[Seen, tuple[TrialResult, ...], tuple[str, ...], dict[str, object]]] = {
+    "the law's": (
+        WAITING,
+        (),
+        ("more_workers", "cheaper_sample"),
+        {**LAWS_OWN, "fraction": pytest.approx(0.4), "measured_gain": None},
+    ),
+    # Of the 19 ms that an update would save 0.8.
+    "a change that realises a part of what is removed": (
+        UPDATING,
+        (),
+        ("fused_optimizer",),
+        {
+            "gain": pytest.approx(100 / (100 - 0.8 * 19)),
+            "gain_upper_bound": pytest.approx(100 / (100 - 19 - 2)),
+        },
+    ),
+    # No workers take minutes, a cheaper sample hours.
+    "the change that returns most for its effort": (
+        alone(60, 25),
+        (),
+        ("more_workers", "cheaper_sample"),
+        {"advice": "Load in 3 workers", "effort": "minutes"},
+    ),
+    "what was measured takes the place of the law's": (
+        WAITING,
+        (WORKERS,),
+        ("more_workers", "cheaper_sample"),
+        {"gain": 1.2, "action": "DataLoader(…, num_workers=2)", "confidence": "high"},
+    ),
+    # Then a sample must get cheaper.
+    "a change that was refuted goes behind the others": (
+        WAITING,
+        (SLOWER,),
+        ("cheaper_sample", "more_workers"),
+        {"advice": "Make a sample cheaper", "measured_gain": None},
+    ),
+    "one number of workers that is slower refutes no other": (
+        WAITING,
+        (changed(SLOWER, id="workers_1", title="1 worker"), WORKERS),
+        ("more_workers", "cheaper_sample"),
+        {"gain": 1.2},
+    ),
+    "a vague interval decides nothing": (
+        UPDATING,
+        (changed(FUSED, verdict="undecided", low=0.5, high=2.0),),
+        ("fused_optimizer",),
+        {"measured_gain": None},
+    ),
+    # Batches from memory gained 1.31 at most.
+    "a ceiling tightens the bound": (
+        WAITING,
+        (FREE_LOADER,),
+        ("more_workers", "cheaper_sample"),
+        {"gain": 1.31, "gain_upper_bound": 1.31, "fraction": pytest.approx(1 - 1 / 1.31)},
+    ),
+    "a loose ceiling says nothing": (
+        WAITING,
+        (changed(FREE_LOADER, high=9.0),),
+        ("more_workers", "cheaper_sample"),
+        LAWS_OWN,
+    ),
+    "nor does a set of changes": (
+        UPDATING,
+        (TOGETHER,),
+        ("fused_optimizer",),
+        {"measured_gain": None},
+    ),
+}
 
 
-def test_a_change_that_is_modelled_realises_a_part_of_what_is_removed() -> None:
-    """Of the 19 ms that an update would save 0.8."""
-    finding = findings(UPDATING)["optimizer_not_fused"]
+@pytest.mark.parametrize(("training", "trials", "changes", "fields"), GAINS.values(), ids=GAINS)
+def test_a_finding_has_one_gain(
+    training: Seen,
+    trials: tuple[TrialResult, ...],
+    changes: tuple[str, ...],
+    fields: dict[str, object],
+) -> None:
+    """Its first change's, by what was measured, else by the law."""
+    (finding,) = findings(training, *trials).values()
+    first = finding.changes[0]
 
-    assert finding.gain == pytest.approx(100 / (100 - 0.8 * 19))
-    assert finding.gain_upper_bound == pytest.approx(100 / (100 - 19 - 2))
-    assert finding.changes[0].about == finding.gain
+    assert tuple(change.id for change in finding.changes) == changes
+    assert {name: getattr(finding, name) for name in fields} == fields
+    assert (finding.advice, finding.effort) == (first.advice, first.effort)
+    assert finding.gain == (first.measured.speedup if first.measured else first.about)
 
 
-def test_the_change_that_returns_most_for_its_effort_comes_first() -> None:
-    """No workers take minutes, a cheaper sample hours."""
-    finding = findings(alone(60, 25))["data_wait"]
+def test_what_was_tried_is_in_the_evidence_with_the_run_it_is_from() -> None:
+    """Trials of another run are of the same training; another loss is no gain."""
+    own, other, slower = (
+        findings(WAITING, trial, elsewhere=run)["data_wait"].evidence[-1]
+        for trial, run in ((WORKERS, ""), (WORKERS, "runs/try"), (SLOWER, ""))
+    )
+    differs = findings(UPDATING, changed(FUSED, verdict="loss differs"))["optimizer_not_fused"]
 
-    assert [change.id for change in finding.changes] == ["more_workers", "cheaper_sample"]
-    assert (finding.advice, finding.effort) == (finding.changes[0].advice, "minutes")
+    assert own == FASTER
+    assert "2 workers was tried in runs/try: faster" in other
+    assert "2 workers was tried: slower" in slower
+    assert differs.measured_gain is not None
+    assert differs.measured_gain.gains_nothing
 
 
 def test_no_gain_is_above_its_bound() -> None:
@@ -112,46 +192,6 @@ def test_amdahls_law_takes_a_finite_speed_up() -> None:
 # -- what was measured ----------------------------------------------------------------------------
 
 
-def test_a_measured_gain_takes_the_place_of_the_laws() -> None:
-    """With the line that was tried, and what it stands on."""
-    finding = findings(WAITING, WORKERS)["data_wait"]
-
-    assert finding.measured_gain is not None
-    assert finding.gain == 1.2
-    assert finding.action == "DataLoader(…, num_workers=2)"
-    assert finding.confidence == "high"
-    assert finding.evidence[-1] == (
-        "2 workers was tried: faster, 1.20× as fast (95 % CI 1.15–1.25), 16 pairs of blocks"
-    )
-
-
-def test_trials_of_another_run_say_where_they_are_from() -> None:
-    """They are of the same training."""
-    finding = findings(WAITING, WORKERS, elsewhere="runs/try")["data_wait"]
-
-    assert "2 workers was tried in runs/try: faster" in finding.evidence[-1]
-
-
-def test_a_change_that_was_refuted_goes_behind_the_others() -> None:
-    """Workers were slower: then a sample must get cheaper."""
-    before, after = findings(WAITING)["data_wait"], findings(WAITING, SLOWER)["data_wait"]
-
-    assert before.changes[0].id == "more_workers"
-    assert [change.id for change in after.changes] == ["cheaper_sample", "more_workers"]
-    assert after.advice == "Make a sample cheaper"
-    assert after.measured_gain is None
-    assert "2 workers was tried: slower" in after.evidence[-1]
-
-
-def test_one_number_of_workers_that_is_slower_refutes_no_other() -> None:
-    """Two may be faster than one."""
-    one = changed(SLOWER, id="workers_1", title="1 worker")
-
-    finding = findings(WAITING, one, WORKERS)["data_wait"]
-
-    assert (finding.changes[0].id, finding.gain) == ("more_workers", 1.2)
-
-
 def test_a_finding_whose_only_change_was_refuted_is_last() -> None:
     """Though it would have saved more."""
     equal = changed(FUSED, verdict="equal", speedup=1.0, low=0.98, high=1.02)
@@ -160,28 +200,6 @@ def test_a_finding_whose_only_change_was_refuted_is_last() -> None:
 
     assert [*findings(both)] == ["optimizer_not_fused", "callbacks"]
     assert [*findings(both, equal)] == ["callbacks", "optimizer_not_fused"]
-
-
-def test_another_loss_or_a_vague_interval_is_no_gain() -> None:
-    """The one learns otherwise, the other decides nothing."""
-    differs = findings(UPDATING, changed(FUSED, verdict="loss differs"))["optimizer_not_fused"]
-    vague = changed(FUSED, verdict="undecided", low=0.5, high=2.0)
-
-    assert differs.measured_gain is not None
-    assert differs.measured_gain.gains_nothing
-    assert findings(UPDATING, vague)["optimizer_not_fused"].measured_gain is None
-
-
-def test_a_ceiling_tightens_the_bound_and_a_set_does_not() -> None:
-    """Batches from memory gained 1.31 at most, and a loose ceiling says nothing."""
-    tight = findings(WAITING, FREE_LOADER)["data_wait"]
-    loose = findings(WAITING, changed(FREE_LOADER, high=9.0))["data_wait"]
-    set_of_two = findings(UPDATING, TOGETHER)["optimizer_not_fused"]
-
-    assert tight.gain_upper_bound == tight.gain == FREE_LOADER.high == 1.31
-    assert tight.fraction == pytest.approx(1 - 1 / 1.31)
-    assert loose.gain_upper_bound == pytest.approx(50 / 28)
-    assert set_of_two.measured_gain is None
 
 
 def test_a_change_that_no_cause_advises_has_a_finding_of_its_own() -> None:

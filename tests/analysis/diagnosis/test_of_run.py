@@ -101,58 +101,64 @@ def ms(made: StepAccount) -> dict[str, float]:
 # -- slots ----------------------------------------------------------------------------------------
 
 
-def test_a_slot_is_that_of_the_rank_where_it_is_largest() -> None:
-    """A bound must hold for the slowest."""
-    made = account(summary(data_wait=(0, 20), forward=(40, 20), ranks=2))
+SENDS = {"callbacks": (6, 1), "other": (6, 0), "forward": (10, 10)}
+QUARTER = PhaseLines(slot="data_wait", samples=80, owner=OWNER, lines=(), loader_fraction=0.25)
+"""Of what lies between update and forward a quarter was seen in a loader."""
+WAITS = {"data_wait": 20, "forward": 20}
+OUTSIDE = {"loop": "outside"}
+LOADS = {**OUTSIDE, "num_workers": 0}
+OURS = {"overhead_s": 0.006}
 
-    assert ms(made) == {"data_wait": 20, "forward": 40}
+SLOTS: dict[str, tuple[dict[str, object], dict[str, float]]] = {
+    # A bound must hold for the slowest.
+    "that of the rank where it is largest": (
+        {"data_wait": (0, 20), "forward": (40, 20), "ranks": 2},
+        {"data_wait": 20, "forward": 40},
+    ),
+    # Six milliseconds are in callbacks as far as there are so many, else outside every phase.
+    **{
+        f"our own hooks in {callbacks} and {other} ms": (
+            {"forward": 40, "callbacks": callbacks, "other": other, "readings": OURS},
+            {"forward": 40, OWN: min(6, callbacks + other), **left},
+        )
+        for callbacks, other, left in (
+            (10, 5, {"callbacks": 4, "other": 5}),
+            (4, 5, {"other": 3}),
+            (1, 1, {}),
+        )
+    },
+    # It is in its callbacks and in no phase; the others' are their own.
+    "what rank 0 sends to all is no work of the user's": (
+        {**SENDS, "ranks": 2, "config": {"loader": "DataLoaderDispatcher"}},
+        {"callbacks": 1, "forward": 10},
+    ),
+    "what it does itself is": ({**SENDS, "ranks": 2}, {"callbacks": 6, "other": 6, "forward": 10}),
+    "samples tell a loader from the loop's own code": (
+        {**WAITS, "config": LOADS, "known": {"lines": (QUARTER,)}},
+        {"data_wait": 5, "between": 15, "forward": 20},
+    ),
+    "without samples it is the loader's": ({**WAITS, "config": LOADS}, WAITS),
+    "without a loader it is the loop's": (
+        {**WAITS, "config": OUTSIDE},
+        {"between": 20, "forward": 20},
+    ),
+    "a loader that is heard tells it itself": (
+        {
+            **WAITS,
+            "config": {"loop": "outside, loader heard"},
+            "known": {"lines": (QUARTER,)},
+        },
+        WAITS,
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("callbacks", "other", "left"),
-    [(10, 5, {"callbacks": 4, "other": 5}), (4, 5, {"other": 3}), (1, 1, {})],
-)
-def test_our_own_hooks_are_not_the_users(
-    callbacks: float, other: float, left: dict[str, float]
+@pytest.mark.parametrize(("given", "slots"), SLOTS.values(), ids=SLOTS)
+def test_a_slot_has_what_the_training_thread_spends_there(
+    given: dict[str, object], slots: dict[str, float]
 ) -> None:
-    """Six milliseconds are in callbacks as far as there are so many, else outside every phase."""
-    of = summary(forward=40, callbacks=callbacks, other=other, readings={"overhead_s": 0.006})
-
-    made = ms(account(of))
-
-    assert made.pop(OWN) == pytest.approx(min(6, callbacks + other))
-    assert made == {"forward": 40, **left}
-
-
-def test_what_rank_0_sends_to_all_is_no_work_of_the_users() -> None:
-    """It is in its callbacks and in no phase; the others' are their own."""
-    sends = {"callbacks": (6, 1), "other": (6, 0), "forward": (10, 10)}
-    config: dict[str, Scalar] = {"loader": "DataLoaderDispatcher"}
-
-    assert ms(account(summary(ranks=2, config=config, **sends))) == {"callbacks": 1, "forward": 10}
-    assert ms(account(summary(ranks=2, **sends))) == {"callbacks": 6, "other": 6, "forward": 10}
-
-
-def test_from_outside_samples_tell_a_loader_from_the_loops_own_code() -> None:
-    """A quarter of what lies between update and forward is in a loader."""
-    lines = PhaseLines(slot="data_wait", samples=80, owner=OWNER, lines=(), loader_fraction=0.25)
-    outside: dict[str, Scalar] = {"loop": "outside"}
-    loads: dict[str, Scalar] = {**outside, "num_workers": 0}
-    seen, unseen, alone = (
-        account(summary(data_wait=20, forward=20, config=config, known={"lines": known}))
-        for known, config in (((lines,), loads), ((), loads), ((), outside))
-    )
-
-    assert ms(seen) == {"data_wait": 5, "between": 15, "forward": 20}
-    assert ms(unseen) == {"data_wait": 20, "forward": 20}
-    assert ms(alone) == {"between": 20, "forward": 20}
-    heard = summary(
-        data_wait=20,
-        forward=20,
-        config={"loop": "outside, loader heard"},
-        known={"lines": (lines,)},
-    )
-    assert ms(account(heard)) == {"data_wait": 20, "forward": 20}
+    """In milliseconds."""
+    assert ms(account(summary(**given))) == slots
 
 
 def test_too_few_steady_steps_have_no_seconds_to_share_out() -> None:
@@ -189,51 +195,45 @@ def test_a_host_that_computes_has_no_device() -> None:
     assert account(summary(forward=40)).host_decides
 
 
-@pytest.mark.parametrize(("overlap", "copies_ms"), [(None, 10), (0.25, 7.5), (1.0, 0)])
-def test_copies_that_a_trace_shows_beside_computing_are_none(
-    overlap: float | None, copies_ms: float
+STALLS = {"data_stall_fraction": 0.08, "h2d_fraction": 0.2, "host_bound_fraction": 0.7}
+
+
+@pytest.mark.parametrize(
+    ("readings", "overlap", "expected"),
+    [
+        *(
+            (STALLS, overlap, {"copies_s": copies_s, "data_s": 0.004, "value_s": 0.005})
+            for overlap, copies_s in ((0.0, 0.010), (0.25, 0.0075), (1.0, 0.0))
+        ),
+        (STALLS, None, {"copies_s": 0.010, "host_bound": 0.7, "value_s": None, "busy_s": None}),
+        # It has caught up because there was no data.
+        ({**STALLS, "data_stall_fraction": 0.2}, None, {"host_bound": None}),
+        ({}, None, dict.fromkeys(("data_s", "value_s", "communication_s", "busy_s"))),
+    ],
+    ids=[
+        "a capture without overlap",
+        "copies that a trace shows beside computing are none",
+        "all of them",
+        "without a capture what only it shows is not known",
+        "a device that starves is not bound by its host",
+        "nothing was measured",
+    ],
+)
+def test_a_device_has_its_marks_and_what_a_capture_shows(
+    readings: dict[str, float], overlap: float | None, expected: dict[str, float | None]
 ) -> None:
-    """Of steps of 50 ms a device stalls for 8 % and copies for 20 %."""
-    readings: dict[str, float | Reading] = {
-        "data_stall_fraction": 0.08,
-        "h2d_fraction": 0.2,
-        "host_bound_fraction": 0.7,
-    }
+    """Of steps of 50 ms."""
     traced = rank_of(h2d_s=0.01, h2d_overlap_fraction=overlap, idle_sync_fraction=0.1)
     capture = CaptureReport(
         ranks=(traced,), capture=CaptureFacts(first_step=9, first_index=9, complete_steps=3)
     )
+    captures = () if overlap is None else (capture,)
 
-    device = account(
-        summary(device="cuda", forward=50, readings=readings), captures=(capture,)
-    ).device
-
-    assert device is not None
-    assert 1e3 * (device.copies_s or 0) == pytest.approx(copies_ms)
-    assert 1e3 * (device.data_s or 0) == pytest.approx(4)
-    assert 1e3 * (device.value_s or 0) == pytest.approx(5)
-    assert device.host_bound == 0.7
-
-
-def test_a_device_that_starves_is_not_bound_by_its_host() -> None:
-    """It has caught up because there was no data."""
-    readings: dict[str, float | Reading] = {
-        "data_stall_fraction": 0.2,
-        "host_bound_fraction": 1.0,
-    }
-
-    device = account(summary(device="cuda", forward=50, readings=readings)).device
+    of = summary(device="cuda", forward=50, readings=readings)
+    device = account(of, captures=captures).device
 
     assert device is not None
-    assert device.host_bound is None
-
-
-def test_without_a_capture_what_only_it_shows_is_not_known() -> None:
-    """`None` is not measured."""
-    device = account(summary(device="cuda", forward=50)).device
-
-    assert device is not None
-    assert (device.data_s, device.value_s, device.communication_s, device.busy_s) == (None,) * 4
+    assert {name: getattr(device, name) for name in expected} == pytest.approx(expected)
 
 
 # -- loaders --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
-from trainperf.traces.results import TraceStep, TraceTotals
+from trainperf.traces.results import TraceTotals
 
 
 PLAIN = Planted()
@@ -113,7 +113,9 @@ AMP = {
     verdict: trial("autocast_bf16", verdict, speedup, "matmul_precision")
     for verdict, speedup in (("faster", 1.4), ("slower", 0.7), ("equal", 1.0), ("undecided", 1.0))
 }
-FULL = Planted(config={"precision": "32-true", "batch_size": 8})
+FULL = Planted(config={"precision": "32-true"})
+AUTOCAST = Planted(config={"precision": "bf16-mixed"})
+LOSS = make_use(name="aten._log_softmax.default")
 
 
 def losing(level: float, noise: float = 0.0, batch: int = 8) -> Planted:
@@ -153,11 +155,7 @@ PASSES: dict[str, Planted] = {
     "tensor_cores": audited(
         msgspec.structs.replace(COMPUTE, precision="bf16"), planted=GPU, device="cuda"
     ),
-    "mixed_precision": Planted(
-        config={"precision": "bf16-mixed", "batch_size": 8},
-        phases_ms={"forward": 10.0, "backward": 20.0},
-        facts={"peak_bytes": 10 << 30},
-    ),
+    "mixed_precision": AUTOCAST,
     "overflows": Planted(facts={"attempts": 1, "overflows": 0, "loss_scale": 65536.0}),
     "peak_memory": replace(GPU, number=900, facts={**GPU.facts, "allocated_bytes": 20 << 30}),
     "accumulation": Planted(
@@ -188,8 +186,8 @@ FAILS: dict[str, Planted] = {
     "tensor_cores": audited(
         ran(msgspec.structs.replace(COMPUTE, precision="fp64", dtypes=("fp64",)), 0.045)
     ),
-    "mixed_precision": Planted(
-        config={"precision": "bf16-mixed", "batch_size": 8}, facts={"peak_bytes": 10 << 30}
+    "mixed_precision": audited(
+        ran(COMPUTE, 0.045), msgspec.structs.replace(LOSS, dtypes=("bf16",)), planted=AUTOCAST
     ),
     "overflows": Planted(facts={"attempts": 1, "overflows": 1, "loss_scale": 2.0}),
     "peak_memory": replace(
@@ -219,9 +217,7 @@ FAILS: dict[str, Planted] = {
 """A run that fails each check."""
 
 BASELINES: dict[str, Planted] = {
-    "mixed_precision": Planted(
-        config={"precision": "32-true", "batch_size": 8}, facts={"peak_bytes": 20 << 30}
-    ),
+    "mixed_precision": tried(FULL, AMP["faster"]),
     "loss_parity": losing(2.0, batch=16),
 }
 
@@ -322,24 +318,6 @@ def test_what_cannot_be_told_is_not_claimed(what: str, tmp_path: Path) -> None:
     assert bool(found.action) == (status == "unknown")
 
 
-@pytest.mark.parametrize("times", [1, 4])
-def test_a_fit_that_spends_half_its_time_recompiling_is_not_split(
-    tmp_path: Path, times: int
-) -> None:
-    """Also where it is one recompilation, which is no finding in a longer fit."""
-    entries = [
-        Compiled(function="f", where="m.py:1", step=step, seconds=1.0, reason=reason)
-        for step, reason in [(0, None), *((50 + 10 * again, "size") for again in range(times))]
-    ]
-    walls = [CompiledStep(step=entry.step or 0, wall_s=9.0 / times) for entry in entries]
-    walls[0] = CompiledStep(step=0, wall_s=0.05)
-    document = Compilation(graphs=1 + times, compiled=tuple(entries), steps=tuple(walls))
-    checked_split = checked("compile_split", tmp_path, replace(PLAIN, documents=(document,)))
-
-    assert checked_split.status == "fail"
-    assert checked_split.evidence[0].startswith("recompilation takes ")
-
-
 CHANGED = msgspec.structs.replace(AMP["faster"], verdict="loss differs", loss_after=3.5)
 
 
@@ -355,9 +333,82 @@ def fusing(verdict: TrialVerdict, speedup: float) -> Planted:
     return tried(FAILS["small_operators"], compiled)
 
 
+def recompiling(times: int) -> Planted:
+    """A fit that spends half its time compiling again: once, or four times."""
+    entries = [
+        Compiled(function="f", where="m.py:1", step=step, seconds=1.0, reason=reason)
+        for step, reason in [(0, None), *((50 + 10 * again, "size") for again in range(times))]
+    ]
+    walls = [CompiledStep(step=0, wall_s=0.05)]
+    walls += [CompiledStep(step=each.step or 0, wall_s=9.0 / times) for each in entries[1:]]
+    document = Compilation(graphs=1 + times, compiled=tuple(entries), steps=tuple(walls))
+    return replace(PLAIN, documents=(document,))
+
+
+LONGER = make_capture(TRACED, steps_s=(0.080,) * 3)
+"""A step of 50 ms by the records, and of 80 in the trace."""
+
+SMALL = LoaderAnatomy(
+    batches=20,
+    workers=0,
+    kind="map",
+    samples=8.0,
+    tensors=400.0,
+    batch_bytes=400_000.0,
+    getitem=Spread(mean_s=0.020, p95_s=0.025),
+    collate=Spread(mean_s=0.004, p95_s=0.005),
+    transport=None,
+    pinning=None,
+    packing_s=None,
+    receiving_s=None,
+    start_s=0.1,
+    tensor_s=5e-6,
+)
+
 HALF = "mixed_precision"
-FP32 = BASELINES[HALF]
 SAYS: dict[str, tuple[str, str, Planted, Planted | None, str]] = {
+    # Nothing is decided twice: the numbers, the line and the remedy are the finding's.
+    "the finding of its rule": (
+        "layouts",
+        "fail",
+        FAILS["layouts"],
+        None,
+        "% of the step (model.py:9)",
+    ),
+    # Also where it is one recompilation, which is no finding in a longer fit.
+    **{
+        f"{times} recompilations that take half of the fit": (
+            "compile_split",
+            "fail",
+            recompiling(times),
+            None,
+            "recompilation takes ",
+        )
+        for times in (1, 4)
+    },
+    "a trace that contradicts the records": (
+        "profiler_evidence",
+        "fail",
+        replace(GPU, steps=make_steps(200, **HEALTHY_MS), capture=LONGER),
+        None,
+        "in the records and 80.0 ms in the trace",
+    ),
+    # The device waits whatever the finding is called.
+    "a wait whose cause another rule names": (
+        "loader",
+        "fail",
+        replace(WAITING, documents=(SMALL,)),
+        None,
+        "400 small tensors",
+    ),
+    # Nothing was tagged as warm-up: compilation and allocation are in the figures.
+    "a first step among the steady ones": (
+        "steady_state",
+        "fail",
+        replace(PLAIN, steps=make_steps(200, warmup=0, **HEALTHY_MS)),
+        None,
+        "all 200 steps count, the first one too",
+    ),
     "host times alone on a GPU": (
         "warmed_up",
         "fail",
@@ -372,28 +423,21 @@ SAYS: dict[str, tuple[str, str, Planted, Planted | None, str]] = {
         None,
         "its call 600 µs",
     ),
-    "AMP that saves time and no memory": (
-        HALF,
-        "fail",
-        replace(PASSES[HALF], facts={"peak_bytes": 20 << 30}),
-        FP32,
-        "peak memory 20.0 GiB without and 20.0 GiB with it",
-    ),
-    # A trial switched AMP on and off in one process; the runs would have said the opposite.
-    "a trial before two runs, faster": (
+    "a trial in the baseline, faster": (
         HALF,
         "pass",
-        FAILS[HALF],
-        tried(FP32, AMP["faster"]),
+        AUTOCAST,
+        tried(FULL, AMP["faster"]),
         "autocast_bf16 was tried: faster, ",
     ),
-    "a trial before two runs, slower": (
+    "a trial in the baseline, slower": (
         HALF,
         "fail",
-        PASSES[HALF],
-        tried(FP32, AMP["slower"]),
+        AUTOCAST,
+        tried(FULL, AMP["slower"]),
         "autocast_bf16 was tried: slower, ",
     ),
+    "two runs and no trial": (HALF, "unknown", AUTOCAST, FULL, "was not tried"),
     "fp32 where AMP was faster": (
         HALF,
         "pass",
@@ -421,13 +465,6 @@ SAYS: dict[str, tuple[str, str, Planted, Planted | None, str]] = {
         tried(FULL, CHANGED),
         None,
         "loss 2.5 without and 3.5 with it",
-    ),
-    "a baseline of half the batch": (
-        HALF,
-        "unknown",
-        PASSES[HALF],
-        replace(FP32, config={"precision": "32-true", "batch_size": 4}),
-        "is of another model or batch",
     ),
     # A finding about launches gives way to what was measured of its advice.
     "fusing was faster": (
@@ -487,14 +524,6 @@ def test_a_check_says_what_it_stands_on(what: str, tmp_path: Path) -> None:
     assert words in "\n".join(found.evidence)
 
 
-def test_a_check_gives_the_finding_of_its_rule(tmp_path: Path) -> None:
-    """With its numbers, its line and its remedy: nothing is decided twice."""
-    found = checked("layouts", tmp_path, FAILS["layouts"])
-
-    assert found.evidence[0].startswith("copies to another memory layout take ")
-    assert "(model.py:9)" in found.evidence[0]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_without_a_step_is_no_error(name: str, tmp_path: Path) -> None:
     """The first batch raised."""
@@ -504,53 +533,6 @@ def test_a_run_without_a_step_is_no_error(name: str, tmp_path: Path) -> None:
         "dynamic_shapes",
         "throughput_unit",
     }
-
-
-def test_a_trace_that_contradicts_the_records_decides_nothing_else(tmp_path: Path) -> None:
-    """A step of 50 ms by the records, and of 80 in the trace."""
-    steps = make_steps(200, **HEALTHY_MS)
-    traced = [TraceStep(step=number, step_s=0.080, gpu_busy_s=0.04) for number in (100, 101, 102)]
-    capture = make_capture(TRACED)
-    rank = msgspec.structs.replace(capture.ranks[0], steps=tuple(traced))
-    capture = msgspec.structs.replace(capture, ranks=(rank,))
-    found = checked("profiler_evidence", tmp_path, replace(GPU, steps=steps, capture=capture))
-
-    assert found.status == "fail"
-    assert "in the records and 80.0 ms in the trace" in found.evidence[0]
-
-
-def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: Path) -> None:
-    """Batches of many small tensors: the device waits whatever the finding is called."""
-    anatomy = LoaderAnatomy(
-        batches=20,
-        workers=0,
-        kind="map",
-        samples=8.0,
-        tensors=400.0,
-        batch_bytes=400_000.0,
-        getitem=Spread(mean_s=0.020, p95_s=0.025),
-        collate=Spread(mean_s=0.004, p95_s=0.005),
-        transport=None,
-        pinning=None,
-        packing_s=None,
-        receiving_s=None,
-        start_s=0.1,
-        tensor_s=5e-6,
-    )
-    small = replace(WAITING, documents=(anatomy,))
-    found = checked("loader", tmp_path, small)
-
-    assert found.status == "fail"
-    assert "400 small tensors" in found.evidence[0]
-
-
-def test_a_first_step_among_the_steady_ones_fails(tmp_path: Path) -> None:
-    """Nothing was tagged as warm-up: compilation and allocation are in the figures."""
-    steps = make_steps(200, warmup=0, **HEALTHY_MS)
-    found = checked("steady_state", tmp_path, replace(PLAIN, steps=steps))
-
-    assert found.status == "fail"
-    assert found.evidence == ("all 200 steps count, the first one too",)
 
 
 def test_the_way_to_look_is_that_of_the_loop(tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """The doctor on real fits: nothing of it is planted on disk."""
 
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from faults.base import train
 from faults.models import WIDTH, Classifier
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from trainperf.analysis.doctor import Case, Outcome, examined
@@ -16,18 +15,6 @@ from trainperf.analysis.summarize import examine
 
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
-
-
-class Sleepy(Dataset[tuple[Tensor, Tensor]]):
-    """Samples that take a while to make."""
-
-    def __len__(self) -> int:
-        return 60 * 16
-
-    def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
-        """Fifty milliseconds a batch: also on a busy machine a notable part of the step."""
-        time.sleep(0.003)
-        return torch.ones(WIDTH), torch.tensor(place % 10)
 
 
 class AtHand(Dataset[tuple[Tensor, Tensor]]):
@@ -49,19 +36,6 @@ class AtHand(Dataset[tuple[Tensor, Tensor]]):
 def as_it_is(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Nothing to collate."""
     return batch
-
-
-class Peeking(nn.Module):
-    """A body that looks at its own output."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.own = nn.Linear(WIDTH, 10)
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """Reads one value a step."""
-        scores: Tensor = self.own(rows)
-        return scores * 0.5 if scores.mean().item() > 1e9 else scores
 
 
 def checks_of(out: Path) -> dict[str, Outcome]:
@@ -89,14 +63,3 @@ def test_a_fit_that_is_in_order_fails_nothing_that_was_looked_at(tmp_path: Path)
     assert checks["peak_memory"].status == "unknown"  # too short to tell a leak from a warm-up
     assert checks["pinned_transfer"].status == "not_applicable"
     assert checks["compile_split"].status == "not_applicable"
-
-
-@pytest.mark.real_clock
-def test_a_slow_loader_and_a_read_value_fail_their_checks(tmp_path: Path) -> None:
-    """With the line that reads it."""
-    train(tmp_path, Classifier(Peeking()), DataLoader(Sleepy(), batch_size=16))
-    checks = checks_of(tmp_path)
-
-    assert checks["loader"].status == "fail"
-    assert checks["hot_path"].status == "fail"
-    assert "test_fits.py:" in checks["hot_path"].evidence[0]

@@ -1,6 +1,7 @@
 """What would need less memory: reckoned by hand beside what is reckoned."""
 
 import msgspec
+import pytest
 
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.core.artifacts.memory import MemoryLedger, ModuleActivations
@@ -29,50 +30,54 @@ def activations(**sizes: int) -> tuple[ModuleActivations, ...]:
     )
 
 
-def test_checkpointing_leaves_the_activations_of_one_block() -> None:
-    """The largest; what is outside of the blocks stays."""
-    kept = activations(Net_blocks_0_a=30, Net_blocks_0_b=10, Net_blocks_1=50, Net_head=99)
-
-    found = savings(ledger(activations=kept))
-
-    assert found["activation checkpointing of Net.blocks"] == (40 + 50 - 50) * MIB
+BLOCKS = "activation checkpointing of"
+HALF = "half the micro-batch, twice as many of them"
+SHARDED = "an optimizer sharded over {} ranks (ZeRO-1)"
+MASTERED = dict.fromkeys(("exp_avg", "exp_avg_sq", "master weights"), 4 * 10**6)
 
 
-def test_blocks_within_blocks_count_for_the_outer_ones() -> None:
-    """Two of two layers each: one of the two is left."""
-    kept = activations(N_b_0_l_0=10, N_b_0_l_1=10, N_b_1_l_0=10, N_b_1_l_1=10)
-
-    assert savings(ledger(activations=kept))["activation checkpointing of N.b"] == 20 * MIB
-
-
-def test_one_block_alone_saves_nothing() -> None:
-    """Its activations are needed all at once."""
-    kept = activations(Net_blocks_0=30)
-
-    assert savings(ledger(activations=kept)) == {}
-
-
-def test_half_the_micro_batch_halves_the_activations() -> None:
-    """With twice as many of them in a step."""
-    found = savings(ledger(activations_bytes=64 * MIB, micro_batches=3))
-
-    assert found == {"half the micro-batch, twice as many of them": 32 * MIB}
-
-
-def test_a_sharded_optimizer_is_divided_by_the_ranks_there_are() -> None:
-    """Master weights are shared out too; of one rank nothing is."""
-    state = dict.fromkeys(("exp_avg", "exp_avg_sq", "master weights"), 4 * 10**6)
-
-    four = savings(ledger(world_size=4, optimizer_state_bytes=state))
-
-    assert four == {"an optimizer sharded over 4 ranks (ZeRO-1)": 9 * 10**6}
-    assert savings(ledger()) == {}
-
-
-def test_savings_come_the_largest_first_and_never_of_nothing() -> None:
-    """SGD without momentum has no state to share out."""
-    plain = ledger(optimizer_state_bytes={})
-    several = savings(ledger(activations_bytes=64 * MIB, world_size=8))
-
-    assert savings(plain) == {}
-    assert list(several.values()) == [32 * MIB, 7 * 10**6]
+@pytest.mark.parametrize(
+    ("changes", "saved"),
+    [
+        # The largest block; what is outside of the blocks stays.
+        (
+            {
+                "activations": activations(
+                    Net_blocks_0_a=30, Net_blocks_0_b=10, Net_blocks_1=50, Net_head=99
+                )
+            },
+            {f"{BLOCKS} Net.blocks": (40 + 50 - 50) * MIB},
+        ),
+        # Two of two layers each: one of the two is left.
+        (
+            {"activations": activations(N_b_0_l_0=10, N_b_0_l_1=10, N_b_1_l_0=10, N_b_1_l_1=10)},
+            {f"{BLOCKS} N.b": 20 * MIB},
+        ),
+        # Its activations are needed all at once.
+        ({"activations": activations(Net_blocks_0=30)}, {}),
+        ({"activations_bytes": 64 * MIB, "micro_batches": 3}, {HALF: 32 * MIB}),
+        # Master weights are shared out too; of one rank nothing is, nor without a state.
+        ({"world_size": 4, "optimizer_state_bytes": MASTERED}, {SHARDED.format(4): 9 * 10**6}),
+        ({}, {}),
+        ({"world_size": 4, "optimizer_state_bytes": {}}, {}),
+        (
+            {"activations_bytes": 64 * MIB, "world_size": 8},
+            {HALF: 32 * MIB, SHARDED.format(8): 7 * 10**6},
+        ),
+    ],
+    ids=[
+        "checkpointing leaves the activations of one block",
+        "blocks within blocks count for the outer ones",
+        "one block alone",
+        "half the micro-batch halves the activations",
+        "a sharded optimizer",
+        "one rank",
+        "SGD without momentum",
+        "the largest first",
+    ],
+)
+def test_a_ledger_tells_what_would_need_less(
+    changes: dict[str, object], saved: dict[str, int]
+) -> None:
+    """In bytes of each rank, the largest first and never of nothing."""
+    assert [*savings(ledger(**changes)).items()] == [*saved.items()]

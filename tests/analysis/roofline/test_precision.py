@@ -25,32 +25,27 @@ def product(part: str = "backward", precision: str = "fp32") -> OperatorUse:
     return msgspec.structs.replace(use, part=part, shapes=((1000, 1000), (1000, 1000)))
 
 
-def test_arithmetic_gets_faster_as_the_peaks_are() -> None:
-    """Of 8 ms in fp32 a quarter is left."""
-    products = Products(chip=CHIP, on_host=True)
-
-    assert products.saved_s(product(), 8e-3, "bf16") == pytest.approx(6e-3)
-
-
-def test_a_wider_precision_takes_longer() -> None:
-    """Without autocast a product of bf16 takes four times as long."""
-    products = Products(chip=CHIP, on_host=False)
-
-    assert products.saved_s(product(precision="bf16"), 2e-3, "fp32") == pytest.approx(-6e-3)
-
-
-def test_conversions_of_a_forward_count_against_bf16_and_not_against_tf32() -> None:
-    """Two million elements of six bytes there and back, at 1 GB/s, take 24 ms."""
-    products, use = Products(chip=CHIP, on_host=False), product("forward")
-
-    saved_s = [products.saved_s(use, 8e-3, precision) for precision in ("bf16", "tf32")]
-
-    assert saved_s == pytest.approx([6e-3 - 24e-3, 6e-3])
-
-
-def test_a_precision_without_a_known_peak_saves_nothing() -> None:
-    """It is not guessed."""
-    assert Products(chip=CHIP, on_host=False).saved_s(product(), 8e-3, "fp16") == 0.0
+@pytest.mark.parametrize(
+    ("use", "compute_s", "precision", "saved_s"),
+    [
+        # Of 8 ms in fp32 a quarter is left.
+        (product(), 8e-3, "bf16", 6e-3),
+        # Without autocast a product of bf16 takes four times as long.
+        (product(precision="bf16"), 2e-3, "fp32", -6e-3),
+        # Two million elements of six bytes there and back, at 1 GB/s, take 24 ms.
+        (product("forward"), 8e-3, "bf16", 6e-3 - 24e-3),
+        (product("forward"), 8e-3, "tf32", 6e-3),
+        # Its peak is not guessed.
+        (product(), 8e-3, "fp16", 0.0),
+    ],
+)
+def test_arithmetic_gets_faster_as_the_peaks_are_and_conversions_count(
+    use: OperatorUse, compute_s: float, precision: str, saved_s: float
+) -> None:
+    """On a host as on a device."""
+    for on_host in (True, False):
+        products = Products(chip=CHIP, on_host=on_host)
+        assert products.saved_s(use, compute_s, precision) == pytest.approx(saved_s)
 
 
 @pytest.mark.parametrize(

@@ -39,39 +39,52 @@ TRACE = TraceTotals(
 """A tenth of exposed communication and a twentieth of copies."""
 
 
-def shares(**known: Any) -> dict[str, float]:
-    """By name."""
+OUTSIDE = {"transfer": 0.05, "synchronisation": 0.13, "other": 0.22}
+"""What is no work of operators."""
+IN_TRACE = {"launch": 0.20, "transfer": 0.05, "synchronisation": 0.15, "other": 0.10}
+
+
+def spent(compute: float, memory: float, launch: float = 0.0) -> dict[str, float]:
+    """Milliseconds of operators."""
+    return {"compute": compute / 1e3, "memory": memory / 1e3, "launch": launch / 1e3}
+
+
+@pytest.mark.parametrize(
+    ("known", "expected", "basis"),
+    [
+        # Nothing says how the work divides, and a guess would be a number.
+        ({}, {**OUTSIDE, "undivided": 0.60}, "phases"),
+        # Sixty milliseconds, half compute and half memory.
+        (
+            {"spent_s": spent(30, 30)},
+            {**OUTSIDE, "compute": 0.30, "memory": 0.30, "launch": 0.0},
+            "audit",
+        ),
+        # Operators of more than the work are scaled to it.
+        (
+            {"spent_s": spent(60, 60)},
+            {**OUTSIDE, "compute": 0.30, "memory": 0.30, "launch": 0.0},
+            "audit",
+        ),
+        # Launching is measured there: idle time in which the host had launched nothing.
+        ({"trace": TRACE}, {**IN_TRACE, "undivided": 0.50}, "trace"),
+        # Three quarters of the kernels' time are memory.
+        (
+            {"trace": TRACE, "spent_s": spent(10, 30, 20)},
+            {**IN_TRACE, "compute": 0.125, "memory": 0.375},
+            "trace and audit",
+        ),
+    ],
+)
+def test_a_step_is_divided_by_what_is_known_of_it(
+    known: dict[str, Any], expected: dict[str, float], basis: str
+) -> None:
+    """Shares that nobody measured are not there."""
     found = dimensions(PHASES, WAITS, **known)
-    assert found is not None
-    return found.shares
-
-
-def test_without_audit_and_trace_the_work_is_one_share() -> None:
-    """Nothing says how it divides, and a guess would be a number."""
-    found = dimensions(PHASES, WAITS)
 
     assert found is not None
-    assert (found.compute, found.memory, found.launch) == (None, None, None)
-    assert found.shares == pytest.approx(
-        {"transfer": 0.05, "synchronisation": 0.13, "undivided": 0.60, "other": 0.22}
-    )
-    assert found.basis == "phases"
-
-
-def test_operators_divide_the_work_by_what_they_spend_it_on() -> None:
-    """Sixty milliseconds, half compute and half memory."""
-    split = shares(spent_s={"compute": 0.03, "memory": 0.03, "launch": 0.0})
-
-    assert split == pytest.approx(
-        {
-            "compute": 0.30,
-            "memory": 0.30,
-            "launch": 0.0,
-            "transfer": 0.05,
-            "synchronisation": 0.13,
-            "other": 0.22,
-        }
-    )
+    assert found.shares == pytest.approx(expected)
+    assert found.basis == basis
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -79,48 +92,13 @@ def test_where_no_operator_runs_the_host_launches(
     ahead: bool,  # noqa: FBT001 pytest passes it by name
 ) -> None:
     """15 ms computing, 30 moving and 5 launching leave 10 of 60: a device does not launch."""
-    spent_s = {"compute": 0.015, "memory": 0.030, "launch": 0.005}
-
-    split = shares(spent_s=spent_s, ahead=ahead)
+    found = dimensions(PHASES, WAITS, spent_s=spent(15, 30, 5), ahead=ahead)
+    assert found is not None
+    split = found.shares
 
     work = split["compute"] + split["memory"] + split["launch"]
     assert split["memory"] == pytest.approx(2 * split["compute"])
     assert split["launch"] / work == pytest.approx(0.005 / 0.050 if ahead else 0.015 / 0.060)
-
-
-def test_operators_of_more_than_the_work_are_scaled_to_it() -> None:
-    """No launching is left, and shares stay one."""
-    split = shares(spent_s={"compute": 0.060, "memory": 0.060, "launch": 0.0})
-
-    assert split["compute"] == pytest.approx(0.30)
-    assert sum(split.values()) == pytest.approx(1.0)
-
-
-def test_a_trace_says_what_the_device_did() -> None:
-    """Launching is measured there: idle time in which the host had launched nothing."""
-    found = dimensions(PHASES, WAITS, trace=TRACE)
-
-    assert found is not None
-    assert found.shares == pytest.approx(
-        {
-            "launch": 0.20,
-            "transfer": 0.05,
-            "synchronisation": 0.15,
-            "undivided": 0.50,
-            "other": 0.10,
-        }
-    )
-    assert found.basis == "trace"
-
-
-def test_an_audit_divides_the_kernels_of_a_trace() -> None:
-    """Three quarters of their time are memory; launching is measured."""
-    spent_s = {"compute": 0.01, "memory": 0.03, "launch": 0.02}
-    found = dimensions(PHASES, WAITS, spent_s=spent_s, trace=TRACE)
-
-    assert found is not None
-    assert (found.compute, found.memory) == (pytest.approx(0.125), pytest.approx(0.375))
-    assert (found.launch, found.undivided, found.basis) == (0.20, None, "trace and audit")
 
 
 def test_what_no_phase_brackets_is_not_zero() -> None:
@@ -141,7 +119,7 @@ _SECONDS = st.floats(min_value=0.0, max_value=1e3)
     phases=st.fixed_dictionaries(dict.fromkeys(PHASES, _SECONDS)),
     tail_s=_SECONDS,
     loop_wait_s=_SECONDS,
-    spent=st.none() | st.fixed_dictionaries(dict.fromkeys(MODELLED, _SECONDS)),
+    audited=st.none() | st.fixed_dictionaries(dict.fromkeys(MODELLED, _SECONDS)),
     ahead=st.booleans(),
     traced=st.lists(_SECONDS, min_size=6, max_size=6).filter(lambda parts: sum(parts) > 1e-6),
     with_trace=st.booleans(),
@@ -151,7 +129,7 @@ def test_the_shares_always_sum_to_one_and_none_is_negative(
     phases: dict[str, float],
     tail_s: float,
     loop_wait_s: float,
-    spent: dict[str, float] | None,
+    audited: dict[str, float] | None,
     ahead: bool,
     traced: list[float],
     with_trace: bool,
@@ -171,7 +149,7 @@ def test_the_shares_always_sum_to_one_and_none_is_negative(
     found = dimensions(
         phases,
         {"backward": tail_s, "loop": loop_wait_s},
-        spent_s=spent,
+        spent_s=audited,
         ahead=ahead,
         trace=totals if with_trace else None,
     )

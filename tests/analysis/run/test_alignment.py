@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from support.late import latest, named
-from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
+from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step, rounded
 
 from trainperf.analysis.run import replay
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import FEW_RANKS
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import Totals
 
@@ -70,22 +68,6 @@ JOBS = {
 }
 
 
-def rounded(value: object) -> object:
-    """The same to seven digits: blocks of another size sum floats in another order."""
-    if isinstance(value, float):
-        return float(f"{value:.6e}")
-    if isinstance(value, dict):
-        return {key: rounded(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [rounded(inner) for inner in value]
-    return value
-
-
-def plain(summary: Summary) -> object:
-    """As it is written."""
-    return rounded(msgspec.json.decode(encode_summary(summary)))
-
-
 @pytest.mark.parametrize("job", JOBS)
 def test_how_many_steps_are_in_memory_does_not_show(
     job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,7 +78,7 @@ def test_how_many_steps_are_in_memory_does_not_show(
     whole = summarize(run, now_s=0.0)
     monkeypatch.setattr(replay, "BLOCK_STEPS", 14)
 
-    assert plain(summarize(run, now_s=0.0)) == plain(whole)
+    assert rounded(summarize(run, now_s=0.0), 7) == rounded(whole, 7)
 
 
 def test_the_late_rank_of_many_is_named(tmp_path: Path) -> None:

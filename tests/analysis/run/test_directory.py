@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import RankSpec, encode_rank, make_info, make_run_dir, make_steps
 
 from trainperf.analysis.run.directory import Run
 from trainperf.core.errors import RunError
@@ -26,21 +26,6 @@ def test_a_run_directory_is_opened(tmp_path: Path) -> None:
     assert run.info.rank == 0
     assert run.name == "gpt2"
     assert run.warnings == ()
-
-
-def test_a_run_directory_of_its_own_name_keeps_it(tmp_path: Path) -> None:
-    """Only a plain `trainperf` says nothing."""
-    assert Run.open(make_run_dir(tmp_path / "baseline", [spec()])).name == "baseline"
-
-
-def test_a_later_run_of_the_same_place_is_named_with_it(tmp_path: Path) -> None:
-    """`trainperf-1` says nothing of which training it was; a directory of the user's own does."""
-    names = [
-        Run.open(make_run_dir(tmp_path / "gpt2" / name, [spec()])).name
-        for name in ("trainperf-1", "trainperf-bf16")
-    ]
-
-    assert names == ["gpt2/trainperf-1", "trainperf-bf16"]
 
 
 @pytest.mark.parametrize("place", ["trainperf", "version_0/trainperf", "logs/version_3/trainperf"])
@@ -70,49 +55,6 @@ def test_a_record_file_stands_for_its_directory(tmp_path: Path) -> None:
     assert Run.open(directory / "steps-rank0.jsonl").path == directory
 
 
-def test_a_missing_path_is_said_in_one_line(tmp_path: Path) -> None:
-    """With the path that was given."""
-    with pytest.raises(RunError, match="no such file or directory") as caught:
-        Run.open(tmp_path / "nowhere")
-
-    assert "\n" not in str(caught.value)
-
-
-def test_a_directory_without_records_is_not_a_run(tmp_path: Path) -> None:
-    """The reader is told what was looked for."""
-    (tmp_path / "steps-rank.jsonl").write_text("{}")
-
-    with pytest.raises(RunError, match=r"not a run directory: no steps-rank\*\.jsonl"):
-        Run.open(tmp_path)
-
-
-def test_another_file_is_not_a_run(tmp_path: Path) -> None:
-    """A checkpoint, say."""
-    path = tmp_path / "last.ckpt"
-    path.write_bytes(b"PK")
-
-    with pytest.raises(RunError, match="not a run directory"):
-        Run.open(path)
-
-
-def test_an_unknown_schema_is_refused_with_both_versions(tmp_path: Path) -> None:
-    """Never half understood."""
-    info = msgspec.structs.replace(RunInfo(), schema=SCHEMA_VERSION + 1)
-    make_run_dir(tmp_path / "a", [RankSpec(steps=[], info=info)])
-
-    with pytest.raises(RunError, match=f"version {SCHEMA_VERSION + 1}"):
-        Run.open(tmp_path / "a")
-
-
-@pytest.mark.parametrize("content", [b"", b'{"kind":"run","schema":1', b"\x00" * 100, b"[]\n"])
-def test_a_file_without_a_header_is_refused(tmp_path: Path, content: bytes) -> None:
-    """Killed before the first line was out, or not ours."""
-    (tmp_path / "steps-rank0.jsonl").write_bytes(content)
-
-    with pytest.raises(RunError, match=r"steps-rank0\.jsonl"):
-        Run.open(tmp_path)
-
-
 def test_a_rank_with_a_damaged_header_is_left_out_and_named(tmp_path: Path) -> None:
     """The others are still worth reading."""
     directory = make_run_dir(tmp_path / "a", [spec(0), spec(1)])
@@ -131,11 +73,46 @@ def test_attempts_come_in_order(tmp_path: Path) -> None:
     assert [files[0].attempt for files in Run.open(directory).attempts] == [0, 2, 10]
 
 
-def test_a_later_fit_is_named_with_the_directory_that_it_is_in(tmp_path: Path) -> None:
-    """`trainperf-1 against trainperf-1` says nothing; other directories have names of their own."""
-    names = {}
-    for below in ("a/trainperf", "a/trainperf-1", "b/trainperf-1", "c/trainperf-x", "7"):
-        make_run_dir(tmp_path / below, [spec(started_at="2026-11-01T00:00:00+00:00")])
-        names[below] = Run.open(tmp_path / below).name
+@pytest.mark.parametrize(
+    ("below", "name"),
+    [
+        ("a/trainperf", "a"),
+        ("a/trainperf-1", "a/trainperf-1"),
+        ("a/trainperf-bf16", "trainperf-bf16"),
+        ("7", "7"),
+    ],
+)
+def test_a_run_has_the_name_of_its_directory(tmp_path: Path, below: str, name: str) -> None:
+    """A plain `trainperf`, and `trainperf-1`, say nothing of which training it was."""
+    assert Run.open(make_run_dir(tmp_path / below, [spec()])).name == name
 
-    assert list(names.values()) == ["a", "a/trainperf-1", "b/trainperf-1", "trainperf-x", "7"]
+
+NEWER = encode_rank(RankSpec(steps=[], info=RunInfo(schema=SCHEMA_VERSION + 1)))
+RECORDS = "steps-rank0.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "given", "says"),
+    [
+        ("other", b"", "nowhere", "no such file or directory"),
+        ("steps-rank.jsonl", b"{}", "", r"not a run directory: no steps-rank\*\.jsonl"),
+        ("last.ckpt", b"PK", "last.ckpt", "not a run directory"),
+        # Never half understood.
+        (RECORDS, NEWER, "", f"version {SCHEMA_VERSION + 1}"),
+        # Killed before the first line was out, or not ours.
+        *(
+            (RECORDS, content, "", r"steps-rank0\.jsonl")
+            for content in (b"", b'{"kind":"run","schema":1', b"\x00" * 100, b"[]\n")
+        ),
+    ],
+)
+def test_what_is_no_run_is_said_in_one_line(
+    file: str, content: bytes, given: str, says: str, tmp_path: Path
+) -> None:
+    """With what was looked for."""
+    (tmp_path / file).write_bytes(content)
+
+    with pytest.raises(RunError, match=says) as caught:
+        Run.open(tmp_path / given)
+
+    assert "\n" not in str(caught.value)

@@ -66,27 +66,53 @@ def test_gaps_between_steps_do_not_break_up_the_blocks(tmp_path: Path) -> None:
     assert {gap: len(of) for gap, of in replay.journals[0].pauses.items()} == {"validation": 1000}
 
 
-def test_only_steps_of_every_rank_are_read_together(tmp_path: Path) -> None:
-    """The others are left out and counted."""
-    ranks = [of_rank(0, [0, 1, 2, 4, 5]), of_rank(1, [1, 2, 3, 4])]
+EVERY = list(range(9000))
+LACKING = [step for step in EVERY if step not in {5, 4096, 8999}]
 
+
+def anew(rank: int, *, world_size: int = 2) -> RankSpec:
+    """A second attempt of a rank, of two steps."""
+    info = make_info(rank=rank, world_size=world_size)
+    return RankSpec(steps=make_steps(2, forward=1), info=info, attempt=1)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected", "left_out"),
+    [
+        ([of_rank(0, [0, 1, 2, 4, 5]), of_rank(1, [1, 2, 3, 4])], ([1, 2, 4],) * 2, 3),
+        ([of_rank(0, EVERY), of_rank(1, LACKING)], (LACKING,) * 2, 3),
+        ([of_rank(0, [0, 1, 2]), anew(0, world_size=1)], ([0, 1, 2, 3, 4],), 0),
+        (
+            [of_rank(0, [0, 1, 2]), of_rank(1, [0, 1]), anew(0), anew(1)],
+            ([0, 1, 3, 4],) * 2,
+            1,
+        ),
+        (
+            [of_rank(0, [0, 1, 2]), of_rank(1, [0, 1, 2]), anew(0, world_size=1)],
+            ([0, 1, 2, 3, 4], [0, 1, 2]),
+            0,
+        ),
+    ],
+    ids=[
+        "the others are left out and counted",
+        "aligned in every later block",
+        "a later attempt counts on",
+        "attempts are aligned one by one",
+        "an attempt with fewer ranks keeps its steps",
+    ],
+)
+def test_only_steps_of_every_rank_are_read_together(
+    ranks: list[RankSpec], expected: tuple[list[int], ...], left_out: int, tmp_path: Path
+) -> None:
+    """Each is numbered on from the attempt before."""
     replay, blocks = replayed(tmp_path, ranks)
 
-    assert numbers(blocks, 0) == numbers(blocks, 1) == [1, 2, 4]
-    assert replay.left_out == 3
-    assert [replay.journals[rank].steps for rank in (0, 1)] == [5, 4]
-
-
-def test_ranks_are_aligned_across_blocks(tmp_path: Path) -> None:
-    """A rank that lacks one early step is shifted against the others in every later block."""
-    every = list(range(9000))
-    ranks = [of_rank(0, every), of_rank(1, [i for i in every if i not in {5, 4096, 8999}])]
-
-    replay, blocks = replayed(tmp_path, ranks)
-
-    assert numbers(blocks, 0) == numbers(blocks, 1)
-    assert len(numbers(blocks)) == 8997
-    assert replay.left_out == 3
+    assert tuple(numbers(blocks, place) for place in range(len(expected))) == expected
+    assert replay.left_out == left_out
+    recorded = {spec.info.rank: 0 for spec in ranks}
+    for spec in ranks:
+        recorded[spec.info.rank] += len(spec.steps)
+    assert {rank: of.steps for rank, of in replay.journals.items()} == recorded
 
 
 def test_a_step_that_is_unusual_on_one_rank_is_unusual(tmp_path: Path) -> None:
@@ -97,47 +123,6 @@ def test_a_step_that_is_unusual_on_one_rank_is_unusual(tmp_path: Path) -> None:
     ((first, second),) = list(replay.blocks())
 
     assert first.tags.tolist() == second.tags.tolist() == [int(Tag.GC)] * 2
-
-
-def test_a_later_attempt_counts_on(tmp_path: Path) -> None:
-    """Its own numbers begin at 0 again."""
-    ranks = [
-        RankSpec(steps=make_steps(5, forward=10), end=None),
-        RankSpec(steps=make_steps(3, forward=10), attempt=1),
-    ]
-
-    _, blocks = replayed(tmp_path, ranks)
-
-    assert numbers(blocks) == [0, 1, 2, 3, 4, 5, 6, 7]
-
-
-def test_attempts_are_aligned_one_by_one(tmp_path: Path) -> None:
-    """Ranks that were cut off at different steps agree again after the restart."""
-    ranks = [
-        of_rank(0, [0, 1, 2]),
-        of_rank(1, [0, 1]),
-        RankSpec(steps=make_steps(2, forward=1), info=make_info(rank=0, world_size=2), attempt=1),
-        RankSpec(steps=make_steps(2, forward=1), info=make_info(rank=1, world_size=2), attempt=1),
-    ]
-
-    replay, blocks = replayed(tmp_path, ranks)
-
-    assert numbers(blocks, 0) == numbers(blocks, 1) == [0, 1, 3, 4]
-    assert replay.left_out == 1
-
-
-def test_an_attempt_with_fewer_ranks_keeps_its_steps(tmp_path: Path) -> None:
-    """An elastic restart without rank 1: its block is empty, and no step is left out."""
-    ranks = [
-        of_rank(0, [0, 1, 2]),
-        of_rank(1, [0, 1, 2]),
-        RankSpec(steps=make_steps(2, forward=1), info=make_info(rank=0), attempt=1),
-    ]
-
-    replay, blocks = replayed(tmp_path, ranks)
-
-    assert blocks == [([0, 1, 2], [0, 1, 2]), ([3, 4], [])]
-    assert replay.left_out == 0
 
 
 def test_totals_of_attempts_add_up_and_the_last_of_each_holds(tmp_path: Path) -> None:

@@ -82,41 +82,12 @@ def test_a_window_of_time_counts_from_the_end_of_the_run(tmp_path: Path) -> None
     assert (early[0], early[-1]) == (12_000, 12_200)
 
 
-def test_a_window_without_a_step_is_refused(tmp_path: Path) -> None:
-    """With the steps that there are."""
-    with pytest.raises(RunError, match="the run has steps 0 to 19,999"):
-        Run.open(days(tmp_path, ranks=1), RunWindow(first=20_000))
-
-
 def test_a_window_reaches_into_a_later_attempt(tmp_path: Path) -> None:
     """Steps go on being numbered there, whatever is read of the attempt before."""
     days(tmp_path, ranks=1)
     run = days(tmp_path, ranks=1, attempt=1)
     assert steps_of(Run.open(run, RunWindow(first=19_990, last=20_009))) == [*range(19_990, 20_010)]
     assert steps_of(Run.open(run, RunWindow(first=25_000, last=25_003))) == [*range(25_000, 25_004)]
-
-
-def test_a_run_without_a_step_says_so_whatever_the_window(tmp_path: Path) -> None:
-    """It has no steps *0 to -1*."""
-    (tmp_path / "steps-rank0.jsonl").write_bytes(encode_rank(RankSpec(steps=[], info=make_info())))
-
-    with pytest.raises(RunError, match=r"no step in this window: the run has no step at all"):
-        Run.open(tmp_path, RunWindow(first=0, last=10))
-
-
-def test_a_window_without_a_step_is_told_when_the_run_was(tmp_path: Path) -> None:
-    """Whoever asks by time cannot do anything with the numbers of steps."""
-    spec = RankSpec(steps=make_steps(100, forward=10), info=make_info())
-    (tmp_path / "steps-rank0.jsonl").write_bytes(encode_rank(spec))
-    there = "the run has steps 0 to 99, and began at 2026-11-01T12:00:00"
-
-    for window in (
-        RunWindow(first=100),
-        RunWindow(since=datetime(2027, 1, 1, tzinfo=timezone.utc)),
-        RunWindow(since=timedelta(seconds=0.1), until=timedelta(seconds=0.5)),
-    ):
-        with pytest.raises(RunError, match=f"no step in this window: {there}"):
-            Run.open(tmp_path, window)
 
 
 def test_a_rank_whose_first_packed_part_is_damaged_is_left_out_and_named(tmp_path: Path) -> None:
@@ -135,3 +106,28 @@ def test_a_rank_whose_first_packed_part_is_damaged_is_left_out_and_named(tmp_pat
     (run / "steps-rank0.packed").write_bytes(damaged.read_bytes())
     with pytest.raises(RunError, match="damaged index"):
         Run.open(run)
+
+
+THERE = "the run has steps 0 to 99, and began at 2026-11-01T12:00:00"
+
+
+@pytest.mark.parametrize(
+    ("number", "window", "says"),
+    [
+        (100, RunWindow(first=100), THERE),
+        # Whoever asks by time cannot do anything with the numbers of steps.
+        (100, RunWindow(since=datetime(2027, 1, 1, tzinfo=timezone.utc)), THERE),
+        (100, RunWindow(since=timedelta(seconds=0.1), until=timedelta(seconds=0.5)), THERE),
+        # It has no steps *0 to -1*.
+        (0, RunWindow(first=0, last=10), "the run has no step at all"),
+    ],
+)
+def test_a_window_without_a_step_is_refused(
+    number: int, window: RunWindow, says: str, tmp_path: Path
+) -> None:
+    """With the steps that there are, and when the run was."""
+    spec = RankSpec(steps=make_steps(number, forward=10), info=make_info())
+    (tmp_path / "steps-rank0.jsonl").write_bytes(encode_rank(spec))
+
+    with pytest.raises(RunError, match=f"no step in this window: {says}"):
+        Run.open(tmp_path, window)

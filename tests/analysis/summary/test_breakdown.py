@@ -39,15 +39,69 @@ TRACED = TraceTotals(
 )
 
 
-def test_a_run_without_more_says_what_the_phases_say(tmp_path: Path) -> None:
-    """In summary.json, with what it stands on."""
-    summary = PLAIN.evidence(tmp_path).summary
-    written = json.loads(encode_summary(summary))["dimensions"]
+ON_DEVICE = replace(
+    AUDITED,
+    device="cuda",
+    documents=(msgspec.structs.replace(AUDIT, device="cuda"), MeasuredChip(chip=CHIP)),
+)
 
-    assert written["undivided"] == pytest.approx(0.9)
-    assert written["other"] == pytest.approx(0.1)
-    assert written["compute"] is None
-    assert written["basis"] == "phases"
+RUNS: dict[str, tuple[Planted, dict[str, object], list[object] | None]] = {
+    "phases alone": (
+        PLAIN,
+        {"undivided": 0.9, "other": 0.1, "compute": None, "basis": "phases"},
+        None,
+    ),
+    # The host's time there is that of launching; the whole step is the device's too.
+    "phases of a device have no measured time": (
+        ON_DEVICE,
+        {"basis": "audit"},
+        [pytest.approx(0.1), None, None, None],
+    ),
+    # A fifth of the time is exposed communication, a twentieth other work beside computing.
+    "a trace on disk is what counts": (
+        replace(PLAIN, capture=make_capture(TRACED)),
+        {
+            "launch": 0.15,
+            "transfer": 0.05,
+            "synchronisation": 0.25,
+            "undivided": 0.50,
+            "other": 0.05,
+            "compute": None,
+            "memory": None,
+        },
+        None,
+    ),
+    # A CPU's trace has operators, and no idle time to tell apart.
+    "a trace without a device divides nothing": (
+        replace(PLAIN, capture=make_capture(TraceTotals(steps=3, step_s=0.1), on_device=False)),
+        {"basis": "phases"},
+        None,
+    ),
+    # Over all steps: better than nothing, but a warm-up shows no speed of light.
+    "a run that never settled": (
+        replace(AUDITED, steps=STEPS[:9]),
+        {"other": 0.1},
+        [None, None, None, None],
+    ),
+}
+
+
+@pytest.mark.parametrize(("planted", "shares", "measured"), RUNS.values(), ids=RUNS)
+def test_a_run_is_divided_by_whatever_it_has(
+    planted: Planted, shares: dict[str, object], measured: list[object] | None, tmp_path: Path
+) -> None:
+    """In summary.json, with what it stands on."""
+    summary = planted.evidence(tmp_path).summary
+    written = json.loads(encode_summary(summary))["dimensions"]
+    light = summary.light
+
+    assert {name: written[name] for name in shares} == {
+        name: pytest.approx(part) if isinstance(part, float) else part
+        for name, part in shares.items()
+    }
+    assert (light and [each.measured_s for each in light.phases]) == measured
+    if light is not None and planted.device == "cuda":
+        assert [each.measured_s for each in light.operators] == [None, None]
 
 
 def test_an_audited_run_divides_the_work_and_has_its_speed_of_light(tmp_path: Path) -> None:
@@ -72,42 +126,6 @@ def test_an_audited_run_divides_the_work_and_has_its_speed_of_light(tmp_path: Pa
     assert summary.readings["mfu"].reason is None
 
 
-def test_phases_of_a_device_have_no_measured_time(tmp_path: Path) -> None:
-    """The host's time there is that of launching; the whole step is the device's too."""
-    audit = msgspec.structs.replace(AUDIT, device="cuda")
-    planted = replace(AUDITED, device="cuda", documents=(audit, MeasuredChip(chip=CHIP)))
-    light = planted.evidence(tmp_path).summary.light
-
-    assert light is not None
-    assert [one.measured_s for one in light.phases] == [pytest.approx(0.1), None, None, None]
-    assert [one.measured_s for one in light.operators] == [None, None]
-
-
-def test_a_trace_on_disk_is_what_counts(tmp_path: Path) -> None:
-    """A fifth of the time is exposed communication, a twentieth other work beside computing."""
-    summary = replace(PLAIN, capture=make_capture(TRACED)).evidence(tmp_path).summary
-
-    assert summary.dimensions is not None
-    assert summary.dimensions.shares == pytest.approx(
-        {
-            "launch": 0.15,
-            "transfer": 0.05,
-            "synchronisation": 0.25,
-            "undivided": 0.50,
-            "other": 0.05,
-        }
-    )
-
-
-def test_a_trace_without_a_device_divides_nothing(tmp_path: Path) -> None:
-    """A CPU's trace has operators, and no idle time to tell apart."""
-    traced = make_capture(TraceTotals(steps=3, step_s=0.1), on_device=False)
-    dimensions = replace(PLAIN, capture=traced).evidence(tmp_path).summary.dimensions
-
-    assert dimensions is not None
-    assert dimensions.basis == "phases"
-
-
 def test_waiting_for_ranks_is_synchronisation(tmp_path: Path) -> None:
     """Means over both ranks of 20 ms at the all-reduce and 10 ms before the fetch, of 100."""
     specs = []
@@ -126,17 +144,6 @@ def test_waiting_for_ranks_is_synchronisation(tmp_path: Path) -> None:
     assert dimensions is not None
     assert dimensions.synchronisation == pytest.approx(0.10 + 0.05)
     assert sum(dimensions.shares.values()) == pytest.approx(1.0)
-
-
-def test_a_run_that_never_settled_is_with_time_split_over_all_steps(tmp_path: Path) -> None:
-    """Better than nothing, and no speed of light: a warm-up says nothing about that."""
-    summary = replace(AUDITED, steps=STEPS[:9]).evidence(tmp_path).summary
-
-    assert summary.run.steady_steps == 0
-    assert summary.dimensions is not None
-    assert summary.dimensions.other == pytest.approx(0.1)
-    assert summary.light is not None
-    assert summary.light.phases[0].measured_s is None
 
 
 @needs_traces

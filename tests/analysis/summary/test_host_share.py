@@ -39,49 +39,46 @@ def share(infos: Sequence[RunInfo]) -> HostShare:
     return result
 
 
-def test_ranks_launched_together_on_some_cpus_share_those() -> None:
-    """Eight ranks under `taskset -c 0-15` on 64 CPUs have two each, not eight."""
-    assert share([header(rank) for rank in range(8)]).cpus_per_rank == 2
+LEAST = [f"{4 * rank}-{4 * rank + 3}" for rank in range(5)] + ["20"]
+"""Five ranks have four CPUs each; rank 5 has one."""
+
+HOSTS: dict[str, tuple[list[RunInfo], dict[str, float]]] = {
+    "`taskset -c 0-15` on 64 CPUs": ([header(rank) for rank in range(8)], {"cpus_per_rank": 2}),
+    "no two ranks on the same CPUs: not divided again": (
+        [header(rank, mask=f"{2 * rank}-{2 * rank + 1}", cpus=2) for rank in range(8)],
+        {"cpus_per_rank": 2},
+    ),
+    "a quota is shared whatever the masks allow": (
+        [header(rank, mask="0-63", cpus=2, every=2) for rank in range(8)],
+        {"cpus_per_rank": 0.25},
+    ),
+    # Spawned ranks have no `LOCAL_WORLD_SIZE`; some left no file, and may be anywhere.
+    "one of eight left a file": ([header(0)], {"ranks": 8}),
+    "two hosts of four": (
+        [header(rank, host=host) for rank, host in enumerate("aaaabbbb")],
+        {"ranks": 4},
+    ),
+    "four of eight left a file, one of them elsewhere": (
+        [header(rank, host=host) for rank, host in enumerate("aaab")],
+        {"ranks": 7},
+    ),
+    "the launcher knows better: two hosts of one name": (
+        [header(rank, here=8, world_size=16, mask="0-63", cpus=64) for rank in range(16)],
+        {"ranks": 8, "cpus_per_rank": 8},
+    ),
+    "the rank that has least is told": (
+        [header(r, mask=mask, cpus=4, world_size=6) for r, mask in enumerate(LEAST)],
+        {"rank": 5, "cpus_per_rank": 1, "threads": 4, "workers": 2, "demand": 6},
+    ),
+}
 
 
-def test_a_share_that_the_launcher_has_bound_is_not_divided_again() -> None:
-    """Two CPUs each, no two ranks on the same."""
-    masks = [f"{2 * rank}-{2 * rank + 1}" for rank in range(8)]
+@pytest.mark.parametrize(("infos", "fields"), HOSTS.values(), ids=HOSTS)
+def test_a_rank_has_a_share_of_its_host(infos: list[RunInfo], fields: dict[str, float]) -> None:
+    """By masks, quotas, names and what a launcher says."""
+    found = share(infos)
 
-    assert share([header(r, mask=mask, cpus=2) for r, mask in enumerate(masks)]).cpus_per_rank == 2
-
-
-def test_a_quota_is_shared_whatever_the_masks_allow() -> None:
-    """A container with two CPUs' time on 64, and eight ranks in it."""
-    ranks = [header(rank, mask="0-63", cpus=2, every=2) for rank in range(8)]
-
-    assert share(ranks).cpus_per_rank == 0.25
-
-
-@pytest.mark.parametrize(("hosts", "here"), [("aaaaaaaa", 8), ("aaaabbbb", 4), ("aaab", 7)])
-def test_without_a_launcher_ranks_share_a_host_by_its_name(hosts: str, here: int) -> None:
-    """Spawned ranks have no `LOCAL_WORLD_SIZE`; four of them left no file, and may be anywhere."""
-    ranks = [header(rank, host=host) for rank, host in enumerate(hosts)]
-
-    assert share(ranks[:1] if here == 8 else ranks).ranks == here
-
-
-def test_the_launcher_knows_better_than_names() -> None:
-    """Of sixteen ranks on two hosts of one name, eight are here."""
-    ranks = [header(rank, here=8, world_size=16, mask="0-63", cpus=64) for rank in range(16)]
-
-    assert share(ranks).ranks == 8
-    assert share(ranks).cpus_per_rank == 8
-
-
-def test_the_rank_that_has_least_is_the_one_that_is_told() -> None:
-    """Seven ranks have four CPUs each; rank 5 has one."""
-    masks = [f"{4 * rank}-{4 * rank + 3}" for rank in range(8)]
-    masks[5] = "20"
-    told = share([header(r, mask=mask, cpus=4) for r, mask in enumerate(masks)])
-
-    assert (told.rank, told.cpus_per_rank) == (5, 1)
-    assert (told.threads, told.workers) == (4, 2)
+    assert {name: getattr(found, name) for name in fields} == fields
 
 
 def test_what_the_kernel_works_is_that_of_the_rank_for_which_it_works_most() -> None:

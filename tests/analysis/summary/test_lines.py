@@ -1,6 +1,6 @@
 """Lines by phase and slow steps that come back, from samples and steps whose truth is planted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -163,24 +163,29 @@ def test_slow_steps_that_only_do_more_of_the_same_name_nothing(tmp_path: Path) -
     assert slow.line is None
 
 
-def test_a_stall_in_an_ordinary_step_does_not_hide_where_slow_steps_are_slow(
-    tmp_path: Path,
-) -> None:
-    """A minute in backward, once: the mean of the ordinary steps is longer than the slow ones."""
-    steps = every_20th()
-    steps[33] = make_step(33, start_ns=steps[33].start_ns, forward=20.0, backward=60_000.0)
-    steps[55] = make_step(55, start_ns=steps[55].start_ns, forward=20.0, other=60_000.0)
-    slow = summary_of(tmp_path, steps).slow_steps
-    assert slow is not None
-    assert (slow.every, slow.phase, slow.phase_fraction) == (20, "other", 1.0)
+def replaced(
+    steps: Sequence[StepRecord], at: Mapping[int, Mapping[str, float]]
+) -> list[StepRecord]:
+    """Some of the steps with other phases."""
+    return [
+        make_step(step.index, start_ns=step.start_ns, **at[place]) if place in at else step
+        for place, step in enumerate(steps)
+    ]
 
 
-def test_slow_steps_that_are_slow_in_a_phase_of_their_own_each_are_not_described(
-    tmp_path: Path,
-) -> None:
-    """Half of them in forward, half in backward, and the rest alike: no phase is the one."""
+def shifted() -> list[StepRecord]:
+    """A loop that counts the batches of its epoch, on a machine with neighbours."""
+    steps = replaced(every_20th(), {n: {"forward": 75.0} for n in (33, 77, 131, 277, 333)})
+    return [
+        msgspec.structs.replace(step, index=number)
+        for number, step in enumerate([*steps[:207], *every_20th(200)[1:]])
+    ]
+
+
+def in_turns() -> list[StepRecord]:
+    """Each slow step is slow in another of four phases."""
     phases = ("forward", "backward", "optimizer", "other")
-    steps = [
+    return [
         make_step(
             i,
             tags=int(Tag.WARMUP) * (i < 12),
@@ -191,7 +196,39 @@ def test_slow_steps_that_are_slow_in_a_phase_of_their_own_each_are_not_described
         )
         for i in range(400)
     ]
-    assert summary_of(tmp_path, steps).slow_steps is None
+
+
+MINUTE = {"forward": 20.0, "backward": 60_000.0}
+AT_NO_DISTANCE = (17, 40, 71, 97, 139, 150, 222, 241, 300, 333, 390)
+
+
+@pytest.mark.parametrize(
+    ("steps", "slow"),
+    [
+        # The mean of the ordinary steps is longer than the slow ones.
+        (replaced(every_20th(), {33: MINUTE, 55: MINUTE}), (20, "other", 1.0)),
+        (shifted(), (20, "other", 1.0)),
+        (in_turns(), None),
+        (replaced(every_20th(other_ms=0.0), {n: {"forward": 90.0} for n in AT_NO_DISTANCE}), None),
+        # Another rule owns these.
+        *((every_20th(tags=int(tag)), None) for tag in (Tag.GC, Tag.TURN_BOUNDARY)),
+    ],
+    ids=[
+        "stalls of a minute in ordinary steps",
+        "shifted by epochs, with steps that are slow by chance",
+        "slow in a phase of their own each",
+        "slow by chance",
+        "the garbage collector",
+        "the edge of a turn",
+    ],
+)
+def test_slow_steps_come_back_at_a_regular_distance(
+    steps: list[StepRecord], slow: tuple[int, str, float] | None, tmp_path: Path
+) -> None:
+    """With the phase in which most of them is, or there are none."""
+    found = summary_of(tmp_path, steps).slow_steps
+
+    assert (found and (found.every, found.phase, found.phase_fraction)) == slow
 
 
 def test_what_slow_steps_spend_in_no_phase_is_not_told_twice(tmp_path: Path) -> None:
@@ -200,45 +237,6 @@ def test_what_slow_steps_spend_in_no_phase_is_not_told_twice(tmp_path: Path) -> 
     assert summary.value("phase_other_s") / summary.value("step_mean_s") > 0.3  # type: ignore[operator]
     assert "unnamed_time" not in ids(summary)
     assert "noisy_run" not in ids(summary)
-
-
-def test_a_period_is_seen_though_epochs_shift_it_and_some_steps_are_slow_by_chance(
-    tmp_path: Path,
-) -> None:
-    """As in a loop that counts the batches of its epoch, on a machine with neighbours."""
-    steps = every_20th()
-    for index in (33, 77, 131, 277, 333):
-        steps[index] = make_step(index, start_ns=steps[index].start_ns, forward=75.0)
-    shifted = [*steps[:207], *every_20th(200)[1:]]
-    moved = [
-        make_step(
-            number,
-            tags=step.tags,
-            start_ns=step.start_ns,
-            forward=step.host_ns[2] / 1e6,
-            other=step.host_ns[7] / 1e6,
-        )
-        for number, step in enumerate(shifted)
-    ]
-    slow = summary_of(tmp_path, moved).slow_steps
-    assert slow is not None
-    assert (slow.every, slow.phase) == (20, "other")
-
-
-def test_steps_that_are_slow_by_chance_have_no_period(tmp_path: Path) -> None:
-    """Eleven of them, at no regular distance."""
-    slow = {17, 40, 71, 97, 139, 150, 222, 241, 300, 333, 390}
-    steps = [
-        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=90.0 if i in slow else 30.0)
-        for i in range(400)
-    ]
-    assert summary_of(tmp_path, steps).slow_steps is None
-
-
-def test_steps_that_another_rule_owns_are_not_slow_steps(tmp_path: Path) -> None:
-    """The garbage collector has a rule of its own."""
-    for tag in (Tag.GC, Tag.TURN_BOUNDARY):
-        assert summary_of(tmp_path / tag.label, every_20th(tags=int(tag))).slow_steps is None
 
 
 STEPS = [
@@ -289,35 +287,7 @@ def test_what_runs_no_operator_can_be_left_to_every_nth_step(tmp_path: Path) -> 
     assert (plain.id, computes.id) == ("python_in_step", "unnamed_time")
     assert plain.advice == "Move what estimate_loss does out of the step"
     assert "every 50th step" in plain.action
-    assert computes.action.startswith("if it changes gradients or weights: one call for all")
-
-
-def test_the_module_that_spends_forward_is_named_there(tmp_path: Path) -> None:
-    """In forward its own lines are asked for."""
-    steps = [make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0) for i in range(100)]
-    samples = [*seen(2, range(12, 60)), *seen(3, range(12, 60))]
-    owner = summary_of(tmp_path, steps, samples).owner("forward")
-    assert owner is not None
-    assert owner.name == "Block.forward (model.py:20)"
-
-
-def test_workers_that_bring_batches_in_turn_are_no_slow_steps(tmp_path: Path) -> None:
-    """A shard that is read every fourth step is one."""
-
-    def waits(workers: int) -> list[str]:
-        steps = [
-            make_step(
-                i, tags=int(Tag.WARMUP) * (i < 12), data_wait=60.0 * (i % 4 == 0), forward=20.0
-            )
-            for i in range(200)
-        ]
-        spec = RankSpec(steps=steps)
-        spec = RankSpec(steps=steps, info=type(spec.info)(config={"num_workers": workers}))
-        directory = make_run_dir(tmp_path / str(workers) / "trainperf", [spec])
-        return ids(summarize(Run.open(directory)))
-
-    assert "slow_steps" in waits(0)
-    assert "slow_steps" not in waits(4)
+    assert computes.action.startswith("train.py:100: if training does not depend on it (printing")
 
 
 @pytest.mark.parametrize(

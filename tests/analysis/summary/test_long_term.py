@@ -83,6 +83,7 @@ def test_a_slow_shard_is_a_change_of_the_data_wait(tmp_path: Path) -> None:
     )
     assert "shard" in shown.action
     assert shown.fraction == pytest.approx(0.009 * 2_000 / summary.run.fit_s, rel=0.1)
+    assert level.lost_s == pytest.approx(2_000 * 9 * MS / 1e9, rel=0.1)
 
 
 def test_a_slow_stretch_has_an_end(tmp_path: Path) -> None:
@@ -107,29 +108,25 @@ PARTS = {"forward": 15.0, "backward": 28.0, "optimizer": 4.0, "data_wait": 2.0, 
 """Of a step, in ms: what a slower machine makes longer is all of them."""
 
 
-def test_steps_that_get_slower_in_all_their_parts_are_the_machines(tmp_path: Path) -> None:
-    """Bit by bit as at once: no list is gone through as a whole in each of them."""
+@pytest.mark.parametrize(
+    ("since", "says"),
+    [(0, r"alike, from 50\.\d+ ms to"), (3000, r"alike, \+[56]\.\d+ ms")],
+    ids=["bit by bit", "at once"],
+)
+def test_steps_that_get_slower_in_all_their_parts_are_the_machines(
+    since: int, says: str, tmp_path: Path
+) -> None:
+    """No list is gone through as a whole in each of them; named is what the step takes longer."""
 
     def slower(index: int) -> Mapping[str, float]:
-        return {name: 0.12 * ms * index / STEPS for name, ms in PARTS.items()}
+        more = float(index >= since) if since else index / STEPS
+        return {name: 0.12 * ms * more for name, ms in PARTS.items()}
 
-    summary = summary_with(tmp_path, steps_with(slower))
-    drift = finding(summary, "slower_since")
+    shown = finding(summary_with(tmp_path, steps_with(slower)), "slower_since")
 
-    assert "forward, backward and optimizer alike, from 50" in drift.title
-    assert drift.advice == "Look at the machine, not at the code"
-    assert "clocks" in drift.action
-
-
-def test_a_level_of_all_parts_names_what_the_step_takes_longer(tmp_path: Path) -> None:
-    """Not the share of the largest of them."""
-
-    def slower(index: int) -> Mapping[str, float]:
-        return {name: 0.12 * ms * (index >= 3000) for name, ms in PARTS.items()}
-
-    since = finding(summary_with(tmp_path, steps_with(slower)), "slower_since")
-
-    assert re.search(r"forward, backward and optimizer alike, \+[56]\.\d+ ms", since.title)
+    assert re.search(f"forward, backward and optimizer {says}", shown.title)
+    assert shown.advice == "Look at the machine, not at the code"
+    assert "clocks" in shown.action
 
 
 def test_the_rank_that_slows_down_is_named(tmp_path: Path) -> None:
@@ -183,13 +180,6 @@ def test_a_machine_that_wanders_gives_no_finding(tmp_path: Path, seed: int) -> N
     assert not LONG_TERM & {each.id for each in summary.findings}
 
 
-def test_time_is_not_counted_twice(tmp_path: Path) -> None:
-    """Milliseconds of a planted change are what is lost, per step."""
-    summary = summary_with(tmp_path, steps_with(lambda i: {"data_wait": 9.0 * (i >= 4_000)}))
-    (level,) = summary.long_term.levels
-    assert level.lost_s == pytest.approx(2_000 * 9 * MS / 1e9, rel=0.1)
-
-
 def test_the_rank_whose_work_drifts_is_named(tmp_path: Path) -> None:
     """Rank 1 reads a file that grows; rank 0 only waits for it in backward."""
     waits = steps_with(lambda i: {"backward": 30.0 * i / STEPS})
@@ -201,43 +191,28 @@ def test_the_rank_whose_work_drifts_is_named(tmp_path: Path) -> None:
     assert "data wait on rank 1 grows from" in finding(summary, "slower_since").title
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "own"),
+    [(1, 5, True), (0.7 * 50, 0.7 * 250, True), (1, 191, False)],
+    ids=["a fiftieth of the step", "most of it all along", "most of what it takes longer"],
+)
 def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_machine(
-    tmp_path: Path,
+    least: float, most: float, *, own: bool, tmp_path: Path
 ) -> None:
-    """It is the same share of the step all along, a fiftieth or most of it.
-
-    Where waiting comes to be most of what the step takes longer, it is.
-    """
+    """It is the same share of the step: only what comes to be most of the growth explains it."""
     summary = summary_with(
-        tmp_path / "own",
+        tmp_path,
         steps_with(
             lambda i: {"forward": 200.0 * i / STEPS},
-            facts=lambda i: {"waited_ns": (1.0 + 4.0 * i / STEPS) * MS},
-        ),
-    )
-    assert summary.long_term.drift is not None
-    assert [moved.fact for moved in summary.long_term.drift.moved] == []
-    assert finding(summary, "slower_since").advice.startswith("Find what forward goes through")
-
-    summary = summary_with(
-        tmp_path / "busy",
-        steps_with(
-            lambda i: {"forward": 200.0 * i / STEPS},
-            facts=lambda i: {"waited_ns": 0.7 * (50.0 + 200.0 * i / STEPS) * MS},
-        ),
-    )
-    assert finding(summary, "slower_since").advice.startswith("Find what forward goes through")
-
-    summary = summary_with(
-        tmp_path / "others",
-        steps_with(
-            lambda i: {"forward": 200.0 * i / STEPS},
-            facts=lambda i: {"waited_ns": (1.0 + 190.0 * i / STEPS) * MS},
+            facts=lambda i: {"waited_ns": (least + (most - least) * i / STEPS) * MS},
         ),
     )
     shown = finding(summary, "slower_since")
-    assert shown.advice == "Look at the machine, not at the code"
-    assert shown.action.startswith("see what else ran there over the run, and the clocks")
+
+    assert summary.long_term.drift is not None
+    assert bool(summary.long_term.drift.moved) is not own
+    assert shown.advice.startswith("Find what forward goes through") is own
+    assert shown.action.startswith("see what else ran there over the run") is not own
 
 
 def test_what_grows_with_the_square_of_the_step_is_told(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from support.runs import RankSpec, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.loss_parity import (
-    TOLERANCE,
     LossCurve,
     compare_losses,
     curve_of,
@@ -36,33 +35,87 @@ def written(path: Path, losses: Sequence[float | None], *, samples: int = 8, ran
     return Run.open(make_run_dir(path, specs))
 
 
-def test_the_same_loss_at_the_same_work_matches() -> None:
-    """In half as many steps of twice the batch."""
-    found = compare_losses([curve(2.0, batch=16, steps=200)], [curve(2.0, batch=8, steps=400)])
-
-    assert found.verdict == "same"
-    assert found.unit == "samples"
-    assert found.work == 3200.0
-    assert found.difference == pytest.approx(0.0, abs=1e-3)
+def noisy(seed: int) -> LossCurve:
+    """A loss that jumps about by most of itself."""
+    jumps = np.random.default_rng(seed).uniform(0.2, 1.8, 400)
+    return replace(curve(2.0), loss=2.0 * jumps)
 
 
-def test_equal_steps_of_unequal_batches_are_not_equal_work() -> None:
-    """The larger batch has seen more after as many steps; that is not compared."""
-    found = compare_losses([curve(2.0, batch=16, steps=400)], [curve(2.0, batch=8, steps=400)])
-
-    assert found.verdict == "same"
-    assert found.work == 3200.0
+def uneven() -> LossCurve:
+    """Sixty steps of which some do ten times the work of others."""
+    work = np.cumsum(np.random.default_rng(3).lognormal(3.0, 0.8, 60))
+    return LossCurve(loss=2.0 + 4.0 * np.exp(-work / 500), work={"samples": work})
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(1.015, "same"), (1.03, "differs")])
-def test_the_tolerance_is_two_per_cent(factor: float, verdict: str) -> None:
-    """Fixed beforehand, and on both sides."""
-    assert TOLERANCE == 0.02
-    up = compare_losses([curve(2.0 * factor, drop=0.0)], [curve(2.0, drop=0.0)])
-    down = compare_losses([curve(2.0 / factor, drop=0.0)], [curve(2.0, drop=0.0)])
+UNEVEN, SILENT = uneven(), replace(curve(2.0), loss=np.full(400, np.nan))
 
-    assert (up.verdict, down.verdict) == (verdict, verdict)
-    assert up.difference == pytest.approx(factor - 1)
+PAIRS: dict[str, tuple[LossCurve, LossCurve, str, str]] = {
+    "half as many steps of twice the batch": (
+        curve(2.0, batch=16, steps=200),
+        curve(2.0, batch=8),
+        "same",
+        "after 3,200 samples",
+    ),
+    "as many steps of twice the batch have seen more": (
+        curve(2.0, batch=16),
+        curve(2.0, batch=8),
+        "same",
+        "after 3,200 samples",
+    ),
+    # The tolerance was fixed beforehand, and on both sides.
+    **{
+        f"{1e2 * (factor - 1):.1f} % {side}": (
+            curve(2.0 * factor**sign, drop=0.0),
+            curve(2.0, drop=0.0),
+            verdict,
+            "",
+        )
+        for factor, verdict in ((1.015, "same"), (1.03, "differs"))
+        for side, sign in (("above", 1), ("below", -1))
+    },
+    "two that jump about": (noisy(0), noisy(1), "unknown", ""),
+    # One part in a million against two: both have learned it.
+    "a loss that has vanished": (
+        curve(2e-6, drop=1.0, steps=4000),
+        curve(1e-6, drop=1.0, steps=4000),
+        "same",
+        "",
+    ),
+    "a loss that is no number any more": (
+        replace(curve(2.0), diverged="NaN since step 3"),
+        curve(2.0),
+        "differs",
+        "NaN since step 3",
+    ),
+    "steps of unlike sizes": (UNEVEN, UNEVEN, "same", ""),
+    **{
+        f"steps of unlike sizes against even ones of {batch}": (
+            UNEVEN,
+            curve(2.0, batch=batch, steps=round(UNEVEN.work["samples"][-1] / batch) + 1),
+            "same",
+            "",
+        )
+        for batch in (8, 16)
+    },
+    # The last half of 36 steps is eighteen.
+    "too few steps": (curve(2.0, steps=36), curve(2.0, steps=36), "unknown", "fewer than 20"),
+    # That there are too few steps would be no help.
+    "loops that are measured from outside": (SILENT, SILENT, "unknown", "end_step(loss)"),
+    "one of them": (curve(2.0), SILENT, "unknown", "fewer than 20 steps"),
+}
+
+
+@pytest.mark.parametrize(("ours", "theirs", "verdict", "says"), PAIRS.values(), ids=PAIRS)
+def test_losses_are_compared_at_equal_work(
+    ours: LossCurve, theirs: LossCurve, verdict: str, says: str
+) -> None:
+    """Or it is said why they are not."""
+    found = compare_losses([ours], [theirs])
+
+    assert (found.verdict, found.tolerance) == (verdict, 0.02)
+    assert says in found.why
+    if "after 3,200 samples" in says:
+        assert found.difference == pytest.approx(0.0, abs=1e-3)
 
 
 @pytest.mark.parametrize(("steps", "every"), [(440, 10), (437, 1), (437, 10)])
@@ -77,18 +130,6 @@ def test_work_without_a_loss_at_an_end_counts_as_none(steps: int, every: int) ->
     assert compare_losses([logged(steps, every)], [logged(437, 10)]).verdict == "same"
     late = compare_losses([logged(440, 1, since=300)], [logged(steps, every)])
     assert late.verdict != "differs"
-
-
-def test_noise_larger_than_the_difference_decides_nothing() -> None:
-    """Two runs that jump about by half their loss."""
-    noisy = [curve(2.0, drop=0.0), curve(2.0, drop=0.0)]
-    generator = np.random.default_rng(0)
-    first, second = (
-        LossCurve(loss=one.loss * generator.uniform(0.2, 1.8, len(one.loss)), work=one.work)
-        for one in noisy
-    )
-
-    assert compare_losses([first], [second]).verdict == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -141,20 +182,6 @@ def test_a_difference_that_one_comparison_in_twenty_shows_is_no_difference() -> 
     assert [answer.verdict for answer in verdicts] == ["unknown", "differs"]
 
 
-def test_a_loss_that_has_vanished_is_compared_with_where_it_began() -> None:
-    """One part in a million against two: both have learned it."""
-    run, baseline = curve(2e-6, drop=1.0, steps=4000), curve(1e-6, drop=1.0, steps=4000)
-
-    assert compare_losses([run], [baseline]).verdict == "same"
-
-
-def test_a_loss_that_is_no_number_any_more_differs() -> None:
-    """Whatever it was before."""
-    broken = LossCurve(loss=curve(2.0).loss, work=curve(2.0).work, diverged="NaN since step 3")
-
-    assert compare_losses([broken], [curve(2.0)]).verdict == "differs"
-
-
 @pytest.mark.parametrize(
     ("steps", "since"),
     [
@@ -170,31 +197,6 @@ def test_what_is_compared_is_the_last_fifth_or_twenty_steps(steps: int, since: f
     found = compare_losses([curve(2.0, steps=steps)], [curve(2.0, steps=steps)])
 
     assert (found.verdict, found.since, found.work) == ("same", pytest.approx(since), 8 * steps)
-
-
-@pytest.mark.parametrize("batch", [8, 16])
-def test_steps_of_unlike_sizes_are_compared_all_the_same(batch: int) -> None:
-    """Sixty steps of which some do ten times the work of others, against ones of even size."""
-    sizes = np.random.default_rng(3).lognormal(3.0, 0.8, 60)
-    work = np.cumsum(sizes)
-    uneven = LossCurve(loss=2.0 + 4.0 * np.exp(-work / 500), work={"samples": work})
-    even = curve(2.0, batch=batch, steps=round(work[-1] / batch) + 1)
-
-    assert compare_losses([uneven], [uneven]).verdict == "same"
-    assert compare_losses([uneven], [even]).verdict == "same"
-
-
-def test_too_few_steps_decide_nothing() -> None:
-    """The last half of 36 steps is eighteen."""
-    assert compare_losses([curve(2.0, steps=36)], [curve(2.0, steps=36)]).verdict == "unknown"
-
-
-def test_runs_without_any_loss_say_how_they_get_one() -> None:
-    """As loops that are measured from outside: that there are too few steps would be no help."""
-    silent = LossCurve(loss=np.full(400, np.nan), work={"samples": np.arange(1.0, 401.0)})
-
-    assert "end_step(loss)" in compare_losses([silent], [silent]).why
-    assert "fewer than 20 steps" in compare_losses([curve(2.0)], [silent]).why
 
 
 def test_the_curve_is_read_from_the_records(tmp_path: Path) -> None:

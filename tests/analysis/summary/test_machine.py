@@ -64,61 +64,117 @@ def cause_of(run: Path, cause: str) -> CauseFacts:
     return next(each for each in machine_of(run).causes if each.cause == cause)
 
 
-def test_a_thermal_stretch_comes_back_with_its_steps_and_its_cost(tmp_path: Path) -> None:
-    """Seconds 60 to 80 of 120, 12 % slower at 1,305 MHz: step numbers to a second's worth."""
-    steps = scattered(120, hot(60, 80))
-    run = run_of(tmp_path, steps)
-    plant_machine(
-        run,
+Plan = Callable[[float], dict[str, float]]
+
+
+def between(low: int, high: int, **values: float) -> Plan:
+    """What was sampled between two seconds."""
+    return lambda second: values if low < second <= high else {}
+
+
+def flickering(second: float) -> dict[str, float]:
+    """Reasons are those of a moment, once a second: what flickers holds all the time."""
+    if not 60 < second <= 80:
+        return {}
+    return {"sm_mhz": 1305, "reasons": 0x20 * bool(second % 3 or second in (63, 78)), "celsius": 88}
+
+
+def nothing(_: float) -> dict[str, float]:
+    """As it always is."""
+    return {}
+
+
+NEITHER = between(30, 60, memory_pressure=0.4), between(80, 110, reasons=0x80)
+"""Two causes at different times."""
+
+PLANTS: dict[
+    str, tuple[int, Callable[[float], float], Plan, Plan, str, tuple[float, ...], dict[str, object]]
+] = {
+    # 12 % slower at 1,305 MHz: 20 of 120 seconds, of which 12 in 112 were lost.
+    "a thermal stretch": (
         120,
-        # Reasons are those of a moment, once a second: what flickers holds all the time.
-        device=lambda s: (
-            {"sm_mhz": 1305, "reasons": 0x20 * bool(s % 3 or s in (63, 78)), "celsius": 88}
-            if 60 < s <= 80
-            else {}
-        ),
+        hot(60, 80),
+        nothing,
+        flickering,
+        "thermal",
+        (60, 80),
+        {
+            "shown": True,
+            "lasted": True,
+            "slower": pytest.approx(0.12, abs=0.01),
+            "fraction": pytest.approx(20 / 120, abs=0.01),
+            "lost_fraction": pytest.approx(20 / 120 * 0.12 / 1.12, abs=0.004),
+        },
+    ),
+    # A neighbour on a host with CPUs to spare costs nothing.
+    "a stretch that is no slower": (
+        120,
+        lambda _: 1.0,
+        between(30, 60, cpu_busy=6.0),
+        nothing,
+        "host shared",
+        (30, 60),
+        {"shown": False, "slower": pytest.approx(0.0, abs=0.01)},
+    ),
+    # Both are compared with the rest, not with each other.
+    **{
+        f"{cause} beside another cause": (
+            150,
+            lambda s: 1.3 if 30 <= s < 60 else 1.1 if 80 <= s < 110 else 1.0,
+            *NEITHER,
+            cause,
+            when,
+            {"slower": pytest.approx(slower, abs=0.02)},
+        )
+        for cause, when, slower in (("memory", (30, 60), 0.30), ("power brake", (80, 110), 0.10))
+    },
+    # A sample speaks of the time since the one before.
+    "two samples": (
+        30,
+        lambda _: 1.0,
+        nothing,
+        between(2, 4, reasons=0x20),
+        "thermal",
+        (2, 4),
+        {"slower": pytest.approx(0.0, abs=0.05)},
+    ),
+}
+"""Seconds, what steps and samples have in them, a cause, when it held, and what it did."""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slower", "host", "device", "cause", "when", "fields"),
+    PLANTS.values(),
+    ids=PLANTS,
+)
+def test_a_stretch_comes_back_with_its_steps_and_its_cost(  # noqa: PLR0913 columns of a table
+    *,
+    seconds: int,
+    slower: Callable[[float], float],
+    host: Plan,
+    device: Plan,
+    cause: str,
+    when: tuple[float, float],
+    fields: dict[str, object],
+    tmp_path: Path,
+) -> None:
+    """Step numbers to a second's worth; clocks in it and outside."""
+    steps = scattered(seconds, slower)
+    run = run_of(tmp_path, steps)
+    plant_machine(run, seconds, host=host, device=device)
+    facts = cause_of(run, cause)
+
+    middles = [step.start_ns + step.wall_ns / 2 for step in steps]
+    inside = [n for n, at in enumerate(middles) if when[0] * S < at <= when[1] * S]
+    assert (facts.first_step, facts.last_step, facts.steps) == (
+        inside[0],
+        inside[-1],
+        len(inside),
     )
-    facts = cause_of(run, "thermal")
-    first = next(step.index for step in steps if step.start_ns >= 60 * S)
-    last = next(step.index for step in steps if step.start_ns >= 80 * S)
-
-    assert facts.first_step == pytest.approx(first, abs=2)
-    assert facts.last_step == pytest.approx(last, abs=2)
-    assert facts.lasted
-    assert facts.values["sm_mhz"] == 1305
-    assert facts.shown
-    assert facts.slower == pytest.approx(0.12, abs=0.01)
-    assert facts.values["outside_sm_mhz"] == pytest.approx(1980, abs=40)
-    # 20 of 120 seconds, of which 12 in 112 were lost.
-    assert facts.fraction == pytest.approx(20 / 120, abs=0.01)
-    assert facts.lost_fraction == pytest.approx(20 / 120 * 0.12 / 1.12, abs=0.004)
-
-
-def test_stretches_that_are_no_slower_are_not_shown_to_be(tmp_path: Path) -> None:
-    """A neighbour on a host with CPUs to spare costs nothing."""
-    run = run_of(tmp_path, scattered(120, lambda _: 1.0))
-    plant_machine(run, 120, host=lambda s: {"cpu_busy": 6.0} if 30 < s <= 60 else {})
-    facts = cause_of(run, "host shared")
-
-    assert not facts.shown
-    assert facts.slower == pytest.approx(0.0, abs=0.01)
-
-
-def test_steps_outside_are_those_that_nothing_disturbed(tmp_path: Path) -> None:
-    """Two causes at different times are both compared with the rest, not with each other."""
-    run = run_of(
-        tmp_path, scattered(150, lambda s: 1.3 if 30 <= s < 60 else 1.1 if 80 <= s < 110 else 1.0)
-    )
-    plant_machine(
-        run,
-        150,
-        host=lambda s: {"memory_pressure": 0.4} if 30 < s <= 60 else {},
-        device=lambda s: {"reasons": 0x80} if 80 < s <= 110 else {},
-    )
-
-    assert cause_of(run, "memory").slower == pytest.approx(0.30, abs=0.02)
-    assert cause_of(run, "power brake").slower == pytest.approx(0.10, abs=0.02)
-    assert [each.cause for each in machine_of(run).causes] == ["memory", "power brake"]
+    assert {name: getattr(facts, name) for name in fields} == fields
+    if device is flickering:
+        assert facts.values["sm_mhz"] == 1305
+        assert facts.values["outside_sm_mhz"] == pytest.approx(1980, abs=40)
 
 
 def test_who_is_named_by_the_time_it_was_there(tmp_path: Path) -> None:
@@ -203,42 +259,29 @@ def test_a_file_of_an_older_version_is_read(tmp_path: Path) -> None:
     assert machine_of(run).hosts[0].means["cpu_own"] == pytest.approx(2.0)
 
 
-def test_a_file_cut_short_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
-    """The machine was killed with the fit."""
-    run = run_of(tmp_path, scattered(30, lambda _: 1.0))
-    path = plant_machine(run, 30)
-    path.write_bytes(path.read_bytes()[:-20])
-    ((series,), problems) = read_machines(Run.open(run))
-
-    assert len(series) == 30
-    assert problems == []
-
-
-def test_a_damaged_file_is_a_warning_and_no_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("edit", "samples"),
+    [
+        (lambda content: content[:-20], 30),  # killed with the fit
+        (lambda content: content.replace(b"],", b"]", 1) + b"[1,2]\n", None),
+    ],
+    ids=["cut short", "damaged"],
+)
+def test_a_file_is_read_up_to_its_last_whole_line_or_is_a_warning(
+    edit: Callable[[bytes], bytes], samples: int | None, tmp_path: Path
+) -> None:
     """A report is not lost for it."""
     run = run_of(tmp_path, scattered(30, lambda _: 1.0))
     path = plant_machine(run, 30)
-    path.write_bytes(path.read_bytes().replace(b"],", b"]", 1) + b"[1,2]\n")
+    path.write_bytes(edit(path.read_bytes()))
     summary = summed_up(run)
+    path.unlink()
 
-    assert summary.machine is None
-    assert any("machine-rank0.jsonl" in warning for warning in summary.warnings)
-
-
-def test_a_run_without_a_machine_has_none(tmp_path: Path) -> None:
-    """As all runs of earlier versions."""
-    assert summed_up(run_of(tmp_path, scattered(10, lambda _: 1.0))).machine is None
-
-
-def test_a_sample_speaks_of_the_time_since_the_one_before(tmp_path: Path) -> None:
-    """Of the samples at seconds 3 and 4, steps between seconds 2 and 4."""
-    steps = scattered(30, lambda _: 1.0)
-    run = run_of(tmp_path, steps)
-    plant_machine(run, 30, device=lambda s: {"reasons": 0x20} if 3 <= s <= 4 else {})
-    facts = cause_of(run, "thermal")
-
-    inside = [s for s in steps if 2 * S < s.start_ns + s.wall_ns / 2 <= 4 * S]
-    assert facts.steps == len(inside)
+    assert (summary.machine and summary.machine.hosts[0].samples) == samples
+    named = any("machine-rank0.jsonl" in warning for warning in summary.warnings)
+    assert named is (samples is None)
+    # As all runs of earlier versions.
+    assert summed_up(run).machine is None
 
 
 def test_a_window_has_the_machine_of_its_own_steps(tmp_path: Path) -> None:

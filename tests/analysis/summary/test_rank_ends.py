@@ -27,8 +27,8 @@ def alive() -> str:
 
 def gone() -> str:
     """One that is seen to be gone: its number belongs to another."""
-    space, pid, started = this_process().rsplit("/", 2)
-    return f"{space}/{pid}/{int(started) - 1}"
+    process, _, started = this_process().rpartition("/")
+    return f"{process}/{int(started or 1) - 1}"
 
 
 def rank(number: int, *, steps: int = 60, end: str | None = None, process: str = "") -> RankSpec:
@@ -47,77 +47,86 @@ def summary(path: Path, ranks: list[RankSpec], silent_s: dict[int, float] | None
     return summarize(Run.open(run), now_s=NOW_S)
 
 
-def test_ranks_that_ended_alike_are_not_told(tmp_path: Path) -> None:
-    """With as many steps each."""
-    of = summary(tmp_path, [rank(r, end="finished") for r in range(RANKS)])
+GONE, ALIVE = gone(), alive()
+SILENT = dict.fromkeys(range(RANKS), 600.0)
 
-    assert of.run.ended_otherwise == ()
-    assert of.warnings == ()
+ENDS: dict[str, tuple[list[RankSpec], dict[int, float], str, list[tuple[int, str]], list[str]]] = {
+    "alike, with as many steps each": (
+        [rank(r, end="finished") for r in range(RANKS)],
+        {},
+        "finished",
+        [],
+        [],
+    ),
+    "killed, by an error, or early in a run that finished": (
+        [
+            rank(0, end="finished"),
+            rank(1, steps=20, process=GONE),
+            rank(2, steps=30, end="ValueError"),
+            rank(3, steps=40, end="finished"),
+        ],
+        {},
+        "finished",
+        [(1, "killed"), (2, "failed"), (3, "finished")],
+        [
+            "rank 1 (on a): gone without an end (killed?), after 20 of 60 steps",
+            "rank 2 (on b): ended by ValueError, after 30 of 60 steps",
+            "rank 3 (on b): ended, after 40 of 60 steps",
+        ],
+    ),
+    # The run goes on as long as one rank does.
+    "a process that is gone though the others run": (
+        [rank(0, steps=20, process=GONE), *(rank(r, process=ALIVE) for r in (1, 2, 3))],
+        {},
+        "running",
+        [(0, "killed")],
+        ["rank 0 (on a): gone without an end (killed?), after 20 of 60 steps"],
+    ),
+    # It is not killed, however long ago it wrote.
+    "a process that lives and writes nothing": (
+        [rank(r, process=ALIVE) for r in range(RANKS)],
+        {2: 600.0},
+        "running",
+        [(2, "silent")],
+        ["rank 2 (on b): silent for 10.0 min, waiting or stopped, after 60 of 60 steps"],
+    ),
+    # How far each had flushed is chance.
+    "all gone": (
+        [rank(r, steps=60 + r, process=GONE) for r in range(RANKS)],
+        {},
+        "killed",
+        [],
+        ["3 steps excluded: not every rank recorded them"],
+    ),
+    # On another host a rank may wait for a file system.
+    "silent out of sight": (
+        [rank(r) for r in range(RANKS)],
+        {3: 600.0},
+        "running",
+        [(3, "silent")],
+        ["rank 3 (on b): silent for 10.0 min, waiting or stopped, after 60 of 60 steps"],
+    ),
+    "all silent out of sight": ([rank(r) for r in range(RANKS)], SILENT, "killed", [], []),
+}
+"""What ranks wrote, how long ago, how the run ended, and which ranks did otherwise."""
 
 
 @linux
-def test_a_killed_rank_of_a_finished_run_is_named_with_its_steps(tmp_path: Path) -> None:
-    """Also a rank that ended early, by an error of its own or not."""
-    ranks = [
-        rank(0, end="finished"),
-        rank(1, steps=20, process=gone()),
-        rank(2, steps=30, end="ValueError"),
-        rank(3, steps=40, end="finished"),
-    ]
-    of = summary(tmp_path, ranks)
+@pytest.mark.parametrize(("ranks", "silent_s", "state", "ends", "says"), ENDS.values(), ids=ENDS)
+def test_ranks_that_ended_otherwise_than_the_run_are_told(
+    ranks: list[RankSpec],
+    silent_s: dict[int, float],
+    state: str,
+    ends: list[tuple[int, str]],
+    says: list[str],
+    tmp_path: Path,
+) -> None:
+    """With their hosts and their steps."""
+    of = summary(tmp_path, ranks, silent_s)
 
-    assert of.run.state == "finished"
-    assert [(end.rank, end.state, end.steps) for end in of.run.ended_otherwise] == [
-        (1, "killed", 20),
-        (2, "failed", 30),
-        (3, "finished", 40),
-    ]
-    assert of.warnings[:3] == (
-        "rank 1 (on a): gone without an end (killed?), after 20 of 60 steps",
-        "rank 2 (on b): ended by ValueError, after 30 of 60 steps",
-        "rank 3 (on b): ended, after 40 of 60 steps",
-    )
-
-
-@linux
-def test_a_rank_whose_process_is_gone_is_not_running_though_the_others_are(tmp_path: Path) -> None:
-    """Rank 0 too: the run goes on as long as one rank does."""
-    ranks = [rank(0, steps=20, process=gone()), *(rank(r, process=alive()) for r in (1, 2, 3))]
-    of = summary(tmp_path, ranks)
-
-    assert of.run.state == "running"
-    assert [(end.rank, end.state) for end in of.run.ended_otherwise] == [(0, "killed")]
-
-
-@linux
-def test_a_process_that_lives_and_writes_nothing_is_stopped_or_waits(tmp_path: Path) -> None:
-    """It is not killed, however long ago it wrote."""
-    ranks = [rank(r, process=alive()) for r in range(RANKS)]
-    of = summary(tmp_path, ranks, silent_s={2: 600.0})
-
-    assert of.run.state == "running"
-    assert of.warnings[0] == (
-        "rank 2 (on b): silent for 10.0 min, waiting or stopped, after 60 of 60 steps"
-    )
-
-
-@linux
-def test_a_run_whose_ranks_are_all_gone_was_killed(tmp_path: Path) -> None:
-    """No rank ended otherwise than it, and how far each had flushed is chance."""
-    of = summary(tmp_path, [rank(r, steps=60 + r, process=gone()) for r in range(RANKS)])
-
-    assert (of.run.state, of.run.ended_otherwise) == ("killed", ())
-
-
-def test_out_of_sight_a_silent_rank_was_killed_only_if_nobody_writes(tmp_path: Path) -> None:
-    """On another host a rank may wait for a file system."""
-    ranks = [rank(r) for r in range(RANKS)]
-    some = summary(tmp_path / "some", ranks, silent_s={3: 600.0})
-    all_silent = summary(tmp_path / "all", ranks, silent_s=dict.fromkeys(range(RANKS), 600.0))
-
-    assert some.run.state == "running"
-    assert [(end.rank, end.state) for end in some.run.ended_otherwise] == [(3, "silent")]
-    assert (all_silent.run.state, all_silent.run.ended_otherwise) == ("killed", ())
+    assert of.run.state == state
+    assert [(end.rank, end.state) for end in of.run.ended_otherwise] == ends
+    assert list(of.warnings[: len(says) or 9]) == says
 
 
 def test_many_ranks_that_ended_alike_are_one_sentence(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import msgspec
@@ -24,7 +23,6 @@ from trainperf.analysis.summarize import save_summary, summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
-from trainperf.core.machine.processes import this_process
 from trainperf.core.phases import PHASES, Gap, Tag
 from trainperf.core.steps.records import Totals
 
@@ -62,49 +60,27 @@ def pair(slow_ms: float = 0.0) -> list[RankSpec]:
     return specs
 
 
-def test_every_reading_of_the_contract_is_there(tmp_path: Path) -> None:
-    """With a value, or with the reason why not; `null` is never silent."""
-    summary = summary_of(tmp_path, [plain()])
-
-    names = [*CONTRACT.split(), *(f"phase_{phase.label}_s" for phase in PHASES)]
-    assert set(names) <= set(summary.readings)
-    assert all(r.value is not None or r.reason for r in summary.readings.values())
-
-
-def test_it_is_json_with_the_keys_of_the_contract(tmp_path: Path) -> None:
-    """What other programs read."""
+def test_it_is_json_with_all_that_the_contract_promises(tmp_path: Path) -> None:
+    """What other programs read, whole, in place of an old one: a value, or the reason why not."""
     directory = make_run_dir(tmp_path / "run", [plain(data_wait=20, forward=30)])
+    (directory / "summary.json").write_text("old")
 
-    write_summary(directory)
+    summary = write_summary(directory)
 
-    data = json.loads((directory / "summary.json").read_text())
+    written = (directory / "summary.json").read_bytes()
+    data = json.loads(written)
+    assert msgspec.json.decode(written, type=Summary) == summary
+    assert [path.name for path in directory.glob("*.*")] == ["steps-rank0.jsonl", "summary.json"]
     assert {"schema", "run", "readings", "ledger_s", "findings", "excluded"} <= set(data)
+    assert {*CONTRACT.split(), *(f"phase_{phase.label}_s" for phase in PHASES)} <= {
+        name
+        for name, reading in data["readings"].items()
+        if reading["value"] is not None or reading["reason"]
+    }
     assert data["readings"]["data_wait_fraction"] == {"value": 0.4, "unit": "1", "n": 188}
     assert data["readings"]["overflow_rate"]["value"] is None
     assert data["findings"][0]["id"] == "data_wait"
     assert data["excluded"] == {"warmup": 12}
-
-
-def test_it_survives_json(tmp_path: Path) -> None:
-    """Written, read and equal."""
-    directory = make_run_dir(tmp_path / "run", pair(20))
-
-    summary = write_summary(directory)
-
-    assert msgspec.json.decode((directory / "summary.json").read_bytes(), type=Summary) == summary
-
-
-def test_writing_leaves_nothing_but_the_whole_file(tmp_path: Path) -> None:
-    """No draft stays behind, and an old summary is replaced."""
-    directory = make_run_dir(tmp_path / "run", [plain()])
-    (directory / "summary.json").write_text("old")
-
-    write_summary(directory)
-
-    assert sorted(path.name for path in directory.iterdir()) == [
-        "steps-rank0.jsonl",
-        "summary.json",
-    ]
 
 
 def test_a_foreign_directory_is_not_written_to(tmp_path: Path) -> None:
@@ -156,13 +132,6 @@ def test_the_late_rank_is_named_and_the_skew_is_a_reading(tmp_path: Path) -> Non
         pytest.approx(0.021, rel=0.002),
         pytest.approx(0.001, rel=0.002),
     )
-
-
-def test_one_rank_has_no_skew_and_says_why(tmp_path: Path) -> None:
-    """Not zero: not applicable."""
-    reading = summary_of(tmp_path, [plain()]).readings["allreduce_skew_s"]
-
-    assert (reading.value, reading.reason) == (None, "one rank: no other rank to wait for")
 
 
 def test_an_elastic_restart_with_fewer_ranks_is_read_whole(tmp_path: Path) -> None:
@@ -227,6 +196,7 @@ SHORT = make_steps(30, forward=1)
             [RankSpec(steps=make_steps(20, forward=50), fit_ns=1100 * MS)],
             ("100 ms of the fit are not covered by any record",),
         ),
+        ([RankSpec(steps=make_steps(20, forward=50), fit_ns=1005 * MS)], ()),
     ],
 )
 def test_what_is_missing_is_a_warning(
@@ -288,84 +258,6 @@ def test_how_the_fit_ended_is_said(
     assert (run.state, run.end_reason) == (state, reason)
 
 
-@pytest.mark.parametrize(("silent_s", "state"), [(5.0, "running"), (2 * SILENT_S, "killed")])
-def test_a_run_that_stopped_writing_was_killed(tmp_path: Path, silent_s: float, state: str) -> None:
-    """Without an end mark the last write decides."""
-    directory = make_run_dir(
-        tmp_path / "run", [RankSpec(steps=make_steps(30, forward=1), end=None)]
-    )
-    os.utime(directory / "steps-rank0.jsonl", (1000.0, 1000.0))
-
-    assert write_summary(directory, now_s=1000.0 + silent_s).run.state == state
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are seen in /proc")
-@pytest.mark.parametrize(("gone", "state"), [(False, "running"), (True, "killed")])
-def test_a_run_whose_process_is_gone_is_not_running(
-    tmp_path: Path, state: str, *, gone: bool
-) -> None:
-    """However short ago it wrote; the number may belong to another process by now."""
-    space, pid, started = this_process().rsplit("/", 2)
-    process = f"{space}/{pid}/{int(started) - gone}"
-    info = msgspec.structs.replace(make_info(), process=process)
-    spec = RankSpec(steps=make_steps(30, forward=1), info=info, end=None)
-
-    assert summary_of(tmp_path, [spec]).run.state == state
-
-
-def test_slow_steps_may_be_silent_for_longer(tmp_path: Path) -> None:
-    """Steps of 10 s are written in groups: five minutes of silence are nothing."""
-    directory = make_run_dir(
-        tmp_path / "run", [RankSpec(steps=make_steps(30, forward=10_000), end=None)]
-    )
-    os.utime(directory / "steps-rank0.jsonl", (1000.0, 1000.0))
-
-    assert write_summary(directory, now_s=1300.0).run.state == "running"
-
-
-def test_reasons_and_notes_learned_while_training_complete_the_header(tmp_path: Path) -> None:
-    """Which mask was used is known after the first batch."""
-    totals = Totals(
-        at_step=1,
-        notes={"tokens": "attention_mask"},
-        reasons={"tokens_effective": "the batch has no mask"},
-    )
-
-    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(30, forward=1), totals=totals)])
-
-    assert summary.run.notes == {"tokens": "attention_mask"}
-    assert summary.readings["effective_tokens_per_s"].reason == "the batch has no mask"
-
-
-def test_hooks_are_listed_with_their_cost_a_step_the_largest_first(tmp_path: Path) -> None:
-    """On the rank where each is largest."""
-    specs = []
-    for rank, spent in ((0, 100), (1, 400)):
-        totals = Totals(at_step=9, actions_ns={"A.x": 300 * MS, "B.y": spent * MS})
-        info = make_info(rank=rank, world_size=2)
-        specs.append(RankSpec(steps=make_steps(100, callbacks=9), info=info, totals=totals))
-
-    actions = summary_of(tmp_path, specs).actions_s
-
-    assert list(actions.items()) == [("B.y", 0.004), ("A.x", 0.003)]
-
-
-def test_sequence_lengths_of_all_ranks_are_one_histogram(tmp_path: Path) -> None:
-    """In the order of lengths."""
-    specs = [
-        RankSpec(
-            steps=make_steps(20, forward=1),
-            info=make_info(rank=rank, world_size=2),
-            totals=Totals(at_step=1, sequence_lengths={256: 1, 128: rank}),
-        )
-        for rank in (0, 1)
-    ]
-
-    lengths = summary_of(tmp_path, specs).sequence_lengths
-
-    assert list(lengths.items()) == [(128, 1), (256, 2)]
-
-
 def test_a_run_without_a_step_is_summarized_all_the_same(tmp_path: Path) -> None:
     """An exception in the first batch."""
     spec = RankSpec(steps=[], gaps=[make_gap(Gap.STARTUP, 400)], end="ValueError")
@@ -377,38 +269,83 @@ def test_a_run_without_a_step_is_summarized_all_the_same(tmp_path: Path) -> None
     assert summary.findings == ()
 
 
-def test_a_run_is_alive_as_long_as_one_rank_writes(tmp_path: Path) -> None:
-    """The other may be waiting for a file system."""
+BARE = [
+    RankSpec(steps=make_steps(40, forward=1), info=make_info(rank=rank, world_size=2))
+    for rank in (0, 1)
+]
+
+
+@pytest.mark.parametrize(
+    ("specs", "reason"),
+    [
+        (pair(20), None),
+        ([plain()], "one rank: no other rank to wait for"),
+        (BARE, "not measured: needs the all-reduce tail of at least two ranks"),
+        (
+            [RankSpec(steps=spec.steps[:5], info=spec.info) for spec in pair(20)],
+            "no steady state",
+        ),
+    ],
+    ids=["two ranks", "one rank", "another strategy than DDP", "a few steps"],
+)
+def test_the_skew_has_an_interval_or_a_reason(
+    specs: list[RankSpec], reason: str | None, tmp_path: Path
+) -> None:
+    """Not zero: not applicable."""
+    reading = summary_of(tmp_path, specs).readings["allreduce_skew_s"]
+
+    assert (reading.value is None) is (reading.low is None) is (reason is not None)
+    assert (reason or "") in (reading.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "step_ms", "silent_s", "state"),
+    [
+        (1, 1, 5.0, "running"),
+        (1, 1, 2 * SILENT_S, "killed"),
+        # Steps of 10 s are written in groups: five minutes of silence are nothing.
+        (1, 10_000, 300.0, "running"),
+        # The other rank writes; this one may be waiting for a file system.
+        (2, 1, 8000.0, "running"),
+    ],
+)
+def test_a_run_that_stopped_writing_was_killed(
+    ranks: int, step_ms: float, silent_s: float, state: str, tmp_path: Path
+) -> None:
+    """Without an end mark the last write decides."""
+    steps = make_steps(30, forward=step_ms)
     specs = [
-        RankSpec(steps=make_steps(30, forward=1), info=make_info(rank=r, world_size=2), end=None)
-        for r in (0, 1)
+        RankSpec(steps=steps, info=make_info(rank=rank, world_size=ranks), end=None)
+        for rank in range(ranks)
     ]
     directory = make_run_dir(tmp_path / "run", specs)
-    os.utime(directory / "steps-rank0.jsonl", (1000.0, 1000.0))
-    os.utime(directory / "steps-rank1.jsonl", (9000.0, 9000.0))
+    for rank in range(ranks):
+        written_s = 9000.0 - silent_s * (rank == 0)
+        os.utime(directory / f"steps-rank{rank}.jsonl", (written_s, written_s))
 
-    assert write_summary(directory, now_s=9001.0).run.state == "running"
+    assert write_summary(directory, now_s=9000.0).run.state == state
 
 
-def test_the_skew_has_an_interval_and_without_a_tail_a_reason(tmp_path: Path) -> None:
-    """Several ranks under another strategy than DDP record no tail."""
-    known = summary_of(tmp_path / "a", pair(20)).readings["allreduce_skew_s"]
-    bare = [
-        RankSpec(steps=make_steps(steps, forward=1), info=make_info(rank=rank, world_size=2))
-        for rank, steps in ((0, 40), (1, 40))
+def test_what_ranks_counted_and_learned_is_the_runs(tmp_path: Path) -> None:
+    """Hooks on the rank where each costs most, lengths of all of them, the mask that was used."""
+    specs = [
+        RankSpec(
+            steps=make_steps(100, callbacks=9),
+            info=make_info(rank=rank, world_size=2),
+            totals=Totals(
+                at_step=9,
+                actions_ns={"A.x": 300 * MS, "B.y": spent * MS},
+                sequence_lengths={256: 1, 128: rank},
+                notes={"tokens": "attention_mask"},
+                reasons={"tokens_effective": "the batch has no mask"},
+            ),
+        )
+        for rank, spent in ((0, 100), (1, 400))
     ]
-    unknown = summary_of(tmp_path / "b", bare).readings["allreduce_skew_s"]
-    short = [RankSpec(steps=spec.steps[:5], info=spec.info) for spec in pair(20)]
-    unsettled = summary_of(tmp_path / "c", short).readings["allreduce_skew_s"]
 
-    assert known.low is not None
-    assert known.n == 188
-    assert unknown.reason == "not measured: needs the all-reduce tail of at least two ranks"
-    assert "no steady state" in (unsettled.reason or "")
+    summary = summary_of(tmp_path, specs)
 
-
-def test_half_a_per_cent_in_no_record_is_no_warning(tmp_path: Path) -> None:
-    """The residual that may be is 1 %."""
-    spec = RankSpec(steps=make_steps(20, forward=50), fit_ns=1005 * MS)
-
-    assert summary_of(tmp_path, [spec]).warnings == ()
+    assert list(summary.actions_s.items()) == [("B.y", 0.004), ("A.x", 0.003)]
+    assert list(summary.sequence_lengths.items()) == [(128, 1), (256, 2)]
+    assert summary.run.notes == {"tokens": "attention_mask"}
+    assert summary.readings["effective_tokens_per_s"].reason == "the batch has no mask"

@@ -1,6 +1,5 @@
 """What a step would be without its delays, and where the time of all devices went."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -9,7 +8,7 @@ from support.runs import MS, RankSpec, make_gap, make_info, make_steps, summary_
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Gap
-from trainperf.core.steps.records import Scalar, Totals
+from trainperf.core.steps.records import Totals
 from trainperf.reports.layout.text import as_text
 from trainperf.reports.run.document import run_document
 from trainperf.reports.run.ranks import ranks_lost
@@ -17,54 +16,23 @@ from trainperf.reports.run.tables import split_line
 from trainperf.reports.run.text import lines, render
 
 
-def job(
-    path: Path,
-    *,
-    device: str = "cpu",
-    steps: int = 100,
-    hardware: Mapping[str, Scalar] | None = None,
-) -> Summary:
+def job(path: Path) -> Summary:
     """Four ranks, steps of 100 ms: rank 3 waits 25 ms longer for data than the others' 5."""
     specs = []
     for rank in range(4):
         late = 25.0 * (rank == 3)
         tail = 30.0 - late
         planted = make_steps(
-            steps,
+            100,
             data_wait=5 + late,
             forward=25,
             backward=40 + tail,
             facts={"tail_ns": round(tail * MS)},
         )
-        info = make_info(
-            rank=rank, world_size=4, config={"loop": "plain"}, device=device, hardware=hardware
-        )
+        info = make_info(rank=rank, world_size=4, config={"loop": "plain"})
         gaps = [make_gap(Gap.CHECKPOINT, 2000)]
         specs.append(RankSpec(steps=planted, info=info, gaps=gaps))
     return summary_of(path, specs)
-
-
-def test_without_the_late_rank_a_step_is_what_the_others_need(tmp_path: Path) -> None:
-    """100 ms, of which 25 are lost to rank 3; the reduction itself takes 5."""
-    predicted = job(tmp_path).what_if
-
-    assert predicted is not None
-    assert predicted.ranks == (3,)
-    assert predicted.step_s == pytest.approx(0.100)
-    assert predicted.without_ranks_s == pytest.approx(0.075)
-    assert predicted.even_s == pytest.approx(0.075)
-
-
-def test_the_sentences_name_rank_and_share(tmp_path: Path) -> None:
-    """And the finding says whom to look at, and why."""
-    summary = job(tmp_path)
-    finding = next(each for each in summary.findings if each.id == "straggler")
-
-    assert finding.title == "25 % of the step is lost to stragglers; rank 3, data wait"
-    (step,) = ranks_lost(summary)
-    assert step.startswith(
-        "up to 25.0 ms per step: 75.0 ms instead of 100 ms if rank 3 is as fast as the others"
-    )
 
 
 def test_one_rank_loses_nothing_to_others(tmp_path: Path) -> None:
@@ -98,15 +66,45 @@ def sharded(path: Path, *, collectives: str) -> Summary:
     return summary_of(path, specs)
 
 
+def test_without_the_late_rank_a_step_is_what_the_others_need(tmp_path: Path) -> None:
+    """100 ms, of which 25 are lost to rank 3; the reduction itself takes 5.
+
+    However much there is to say, the prediction is said whole.
+    """
+    summary = job(tmp_path)
+    predicted = summary.what_if
+    crowded = msgspec.structs.replace(summary, warnings=("something to know",) * 12)
+    whole = as_text(run_document(crowded)).splitlines()
+    (step,) = ranks_lost(summary)
+    (cut,) = (line.plain for line in lines(crowded) if "lost  up to 25.0 ms" in line.plain)
+
+    assert predicted is not None
+    assert predicted.ranks == (3,)
+    assert (predicted.step_s, predicted.without_ranks_s, predicted.even_s) == pytest.approx(
+        (0.100, 0.075, 0.075)
+    )
+    assert step.startswith(
+        "up to 25.0 ms per step: 75.0 ms instead of 100 ms if rank 3 is as fast as the others"
+    )
+    assert step in " ".join(" ".join(whole).split())
+    assert cut.endswith("if rank 3 is as fast as the others")
+    assert sum("something to know" in line for line in whole) == 12
+    finding = next(each for each in summary.findings if each.id == "straggler")
+    assert finding.title == "25 % of the step is lost to stragglers; rank 3, data wait"
+
+
 @pytest.mark.parametrize("collectives", ["forward 3", "forward 3, backward 6"])
 def test_without_a_tail_the_late_rank_is_known_all_the_same(
     tmp_path: Path, collectives: str
 ) -> None:
     """What shards wait is no computing: on average over the two ranks 10 of 100 ms.
 
-    Of the 60 ms of backward nothing tells what computes: none of it is a transfer.
+    Of the 60 ms of backward nothing tells what computes: none of it is a transfer.  `other` says
+    nothing to anybody: it is *outside every phase*.
     """
     summary = sharded(tmp_path, collectives=collectives)
+    finding = next(each for each in summary.findings if each.id == "straggler")
+    report = render(summary)
 
     assert summary.what_if is not None
     assert summary.what_if.without_ranks_s == pytest.approx(0.080)
@@ -116,32 +114,7 @@ def test_without_a_tail_the_late_rank_is_known_all_the_same(
     assert split_line(summary).startswith(
         "time spent on compute, memory, launches and communication 80 %"
     )
-
-
-def test_a_rank_that_loses_time_outside_every_phase_is_told_so_in_words(tmp_path: Path) -> None:
-    """`other` says nothing to anybody; and the strategy has its name where a tail would stand."""
-    summary = sharded(tmp_path, collectives="forward 3, backward 6")
-    finding = next(each for each in summary.findings if each.id == "straggler")
-
     assert finding.title.endswith("; rank 1, outside every phase")
     assert finding.action == "find what rank 1 does outside every phase that the others do not"
-    report = render(summary)
     assert "20.0 ms outside every phase" in report
     assert "all-reduce tail not covered: FSDP2 (fully_shard)" in report
-
-
-def test_the_full_report_drops_no_line_and_the_short_one_cuts_none_in_a_word(
-    tmp_path: Path,
-) -> None:
-    """Also where there is more to say than fits: each prediction whole."""
-    summary = job(tmp_path)
-    summary = msgspec.structs.replace(summary, warnings=("something to know",) * 12)
-    short = [line.plain for line in lines(summary)]
-    whole = as_text(run_document(summary)).splitlines()
-
-    text = " ".join(" ".join(whole).split())
-    for sentence in ranks_lost(summary):
-        assert sentence in text
-    assert sum("something to know" in line for line in whole) == 12
-    (cut,) = (line for line in short if "lost  up to 25.0 ms per step" in line)
-    assert cut.endswith("if rank 3 is as fast as the others")

@@ -137,7 +137,7 @@ HOOKS = (
         unnamed(11, **lines("other")),
         0.011,
         "lighten",
-        words=("mostly in on_batch_end", "if it only watches: every n-th step"),
+        words=("mostly in on_batch_end", "hooks.py:3: if training does not depend on it"),
         shows={"where": "hooks.py:3", "confidence": "high"},
     ),
     Case(

@@ -14,10 +14,6 @@ from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE
 from trainperf.core.steps.records import Scalar
 
 
-CPUS_8: dict[str, object] = {"cpus": 8.0}
-DATA_5 = DeviceAccount(data_s=0.005, host_bound=0.0)
-
-
 def waits(
     wait: float,
     rest: float,

@@ -176,10 +176,10 @@ class StepAccount:
         return {"step": self.step_s, "fit": self.fit_s, "script": script_s}[claim.scope]
 
     def part_of(self, claim: "Claim") -> float:
-        """Share of the step, or of the fit, that a claim removes."""
-        if claim.pauses_s:
-            return self.share_of_fit(sum(claim.pauses_s.values()))
-        return self.share(claim.removes_s)
+        """Share of the step, the fit or the script that a claim removes, at most all of it."""
+        removes_s = sum(claim.pauses_s.values()) or max(claim.removes_s, 0.0)
+        whole_s = self.whole_s(claim)
+        return min(removes_s / whole_s, 1.0) if whole_s else 0.0
 
     def share_of_fit(self, seconds: float) -> float:
         """Of the fit, at most all of it."""

@@ -1,6 +1,5 @@
 """Findings: causes in words, each with its changes and one gain, in one order."""
 
-import math
 from collections.abc import Sequence
 
 import msgspec
@@ -108,10 +107,8 @@ def _gain(use: Use, cause: Cause, account: StepAccount, facts: Facts) -> ChangeG
 
 
 def _fraction(claim: Claim, account: StepAccount) -> float:
-    """Share of its scope that would be gone without it."""
-    if claim.pauses_s:
-        return min(1.0, sum(claim.pauses_s.values()) / (account.whole_s(claim) or math.inf))
-    return account.share(gone_s(account, claim))
+    """Share of its scope that would be gone without it, with the threads that it feeds."""
+    return account.part_of(claim) if claim.pauses_s else account.share(gone_s(account, claim))
 
 
 def _resource(claim: Claim) -> str:

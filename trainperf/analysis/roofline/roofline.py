@@ -116,11 +116,10 @@ def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
     if use.place == "host":
         return OperatorFloor(use=use, bound="host", launch_s=launch_s)
     if use.place == "link":
-        link = chip.link_bytes_per_s
         crossed = max(use.read_bytes, use.written_bytes)
-        link_s = crossed / link if link else 0.0
+        s = crossed / chip.link_bytes_per_s if chip.link_bytes_per_s else 0.0
         return OperatorFloor(
-            use=use, bound="transfer", launch_s=launch_s, floor_s=link_s, fused_floor_s=link_s
+            use=use, bound="transfer", launch_s=launch_s, floor_s=s, fused_floor_s=s
         )
     peak = chip.flops_per_s.get(use.precision)
     compute_s = None if peak is None else use.flops / peak

@@ -12,6 +12,7 @@ import msgspec
 from trainperf.analysis.roofline.roofline import OperatorFloor, PhaseFloor, Roofline
 from trainperf.core.artifacts.audit import StepAudit, short_name
 from trainperf.traces.capture_files import CaptureReport
+from trainperf.traces.results import RankTrace
 
 
 MOST_OPERATORS = 12
@@ -106,17 +107,20 @@ def _operators(light: Roofline, *, timed: bool) -> tuple[OperatorSpeed, ...]:
 
 
 def traced_operators(captures: Sequence[CaptureReport]) -> dict[str, float]:
-    """Families of operators to their seconds of a step, in the latest trace of the lowest rank.
-
-    Of a device they are its own time, else that of the CPU; see `family`.
-    """
+    """Families of operators to their seconds of a step, in the latest trace of the lowest rank."""
     rank = next((report.ranks[0] for report in reversed(captures) if report.ranks), None)
-    if rank is None or not rank.totals.steps:
-        return {}
     spent_s: dict[str, float] = defaultdict(float)
-    for operator in rank.top_operators:
-        self_s = operator.self_device_s if rank.device_worked else operator.self_cpu_s
-        spent_s[family(operator.name)] += (self_s or 0.0) / rank.totals.steps
+    for name, own_s in () if rank is None else operators_s(rank).items():
+        spent_s[family(name)] += own_s
+    return spent_s
+
+
+def operators_s(rank: RankTrace) -> dict[str, float]:
+    """Own seconds of each top operator per step: of a device its own time, else that of the CPU."""
+    spent_s: dict[str, float] = defaultdict(float)
+    for operator in rank.top_operators if rank.steps else ():
+        own_s = operator.self_device_s if rank.device_worked else operator.self_cpu_s
+        spent_s[operator.name] += (own_s or 0.0) / len(rank.steps)
     return spent_s
 
 

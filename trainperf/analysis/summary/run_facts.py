@@ -106,30 +106,31 @@ def run_facts(
 
 def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     """Sentences for people, none when all is well."""
-    warnings = [*run.warnings, *_missing_ranks(run)]
-    most = max(journal.steps for journal in replay.journals.values())
-    warnings += _endings(facts.ended_otherwise, most)
-    warnings += [
-        f"rank {journal.rank}: {plural(journal.damaged_lines, 'damaged line')} skipped"
-        for journal in replay.journals.values()
-        if journal.damaged_lines
-    ]
-    # While a run is being written its ranks have flushed different steps: nothing is wrong.
-    if facts.left_out_steps and facts.state != "running":
-        steps = plural(facts.left_out_steps, "step")
-        warnings.append(f"{steps} excluded: not every rank recorded them")
+    journals, since = replay.journals.values(), diverged(replay)
     unattributed_s = replay.journals[facts.ranks[0]].ledger_s()[UNATTRIBUTED]
-    # By construction it is almost 0.
-    if abs(unattributed_s) > LIMITS.trifle * facts.fit_s:
-        warnings.append(f"{duration(unattributed_s)} of the fit are not covered by any record")
-    if since := diverged(replay):
-        warnings.append(f"the loss is {since}")
-    warnings += [f"{part} was switched off: {error}" for part, error in facts.faults.items()]
-    warnings += [
-        f"{part}: {plural(number, 'measurement')} dropped, a buffer was full"
-        for part, number in facts.dropped.items()
-    ]
-    return tuple(warnings)
+    # While a run is being written its ranks have flushed different steps: nothing is wrong.
+    left_out = 0 if facts.state == "running" else facts.left_out_steps
+    warnings = (
+        *run.warnings,
+        *_missing_ranks(run),
+        *_endings(facts.ended_otherwise, max(journal.steps for journal in journals)),
+        *(
+            f"rank {journal.rank}: {plural(journal.damaged_lines, 'damaged line')} skipped"
+            for journal in journals
+            if journal.damaged_lines
+        ),
+        left_out and f"{plural(left_out, 'step')} excluded: not every rank recorded them",
+        # By construction it is almost 0.
+        abs(unattributed_s) > LIMITS.trifle * facts.fit_s
+        and f"{duration(unattributed_s)} of the fit are not covered by any record",
+        since and f"the loss is {since}",
+        *(f"{part} was switched off: {error}" for part, error in facts.faults.items()),
+        *(
+            f"{part}: {plural(number, 'measurement')} dropped, a buffer was full"
+            for part, number in facts.dropped.items()
+        ),
+    )
+    return tuple(each for each in warnings if isinstance(each, str) and each)
 
 
 def diverged(replay: Replay) -> str:

@@ -105,15 +105,13 @@ def _skew(lateness: LatenessFold, info: RunInfo, fold: Fold) -> Reading:
     if skew is not None:
         low, high = skew.interval() or (None, None)
         return Reading(value=skew.value(), unit="s", n=skew.n, low=low, high=high)
-    if info.world_size == 1:
-        reason = "one rank: no other rank to wait for"
-    elif "tail_ns" in info.reasons:
-        reason = info.reasons["tail_ns"]
-    elif not fold.steady_steps:
-        reason = NO_STEADY_STATE
-    else:
-        reason = "not measured: needs the all-reduce tail of at least two ranks"
-    return Reading(value=None, unit="s", reason=reason)
+    reasons = (
+        "" if info.world_size > 1 else "one rank: no other rank to wait for",
+        info.reasons.get("tail_ns", ""),
+        "" if fold.steady_steps else NO_STEADY_STATE,
+        "not measured: needs the all-reduce tail of at least two ranks",
+    )
+    return Reading(value=None, unit="s", reason=next(filter(None, reasons)))
 
 
 def _own_readings(replay: Replay, taken: Collection[str]) -> dict[str, Reading]:

@@ -143,10 +143,10 @@ CHANGES: tuple[Change, ...] = (
         id="lighten",
         of=("unnamed_time",),
         advice="Lighten {name}",
-        how="if it changes gradients or weights: one call for all (clip_grad_norm_, "
-        "AveragedModel(model, multi_avg_fn=…)); if it only watches: every n-th step; if it makes "
-        "the batch: of whole arrays (torch.from_numpy(np.stack(…)), no lists), or in the loader's "
-        "workers",
+        how="{where}: if training does not depend on it (printing, logging, statistics), run it "
+        "every 50th step; if it does (clipping, averaging weights, building the batch), replace "
+        "the loop there by one call for all tensors: clip_grad_norm_, AveragedModel(model, "
+        "multi_avg_fn=…), torch.from_numpy(np.stack(…))",
         realises=0.8,
         source=TWINS,
         confirm=PHASE,

@@ -230,7 +230,10 @@ def unnamed_time(account: StepAccount, facts: Facts) -> Cause | None:
             *of_evidence(not lines and "no line was seen in most of it"),
             *_meanwhile(account, threads),
         ),
-        changes=tuple(Use(change="lighten", values={"name": x.subject}) for x in lines.values())
+        changes=tuple(
+            Use(change="lighten", values={"name": line.subject, "where": line.where})
+            for line in lines.values()
+        )
         or (Use(change="name_it"),),
         claim=replace(claim, threads=threads),
         where=next((line.where for line in lines.values()), ""),

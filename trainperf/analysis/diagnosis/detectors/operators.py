@@ -5,7 +5,6 @@ removes is a region's seconds beyond its ideal, the roofline of the work that ha
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from trainperf.analysis.diagnosis.account import (
@@ -80,28 +79,23 @@ def attention(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scores:
-    """One shape of attention scores: queries, keys, and elements over all sequences and heads."""
-
-    rows: int
-    columns: int
-    number: int
-
-    def are_in(self, use: OperatorUse) -> bool:
-        return any(map(self.is_shape, use.shapes)) or self.number == _product_elements(use)
-
-    def is_shape(self, shape: Sequence[int]) -> bool:
-        """Whether a tensor of that shape is one of scores, perhaps transposed."""
-        alike = len(shape) >= 3 and prod(shape) == self.number
-        return alike and {shape[-2], shape[-1]} == {self.rows, self.columns}
-
-
 def attention_rows(regions: Iterable[Region]) -> list[Region]:
     """Everything that touches the scores of eager attention, products included."""
     own = [region for region in regions if region.use.part in PASSES]
     kinds = set(_scores([region.use for region in own]))
-    return [region for region in own if any(kind.are_in(region.use) for kind in kinds)]
+    return [region for region in own if any(_touches(region.use, scores) for scores in kinds)]
+
+
+def _touches(use: OperatorUse, scores: Sequence[int]) -> bool:
+    """Whether an operator takes or makes scores of that shape."""
+    taken = any(_are_scores(shape, scores) for shape in use.shapes)
+    return taken or _product_elements(use) == prod(scores)
+
+
+def _are_scores(shape: Sequence[int], scores: Sequence[int]) -> bool:
+    """Whether a tensor of a shape is one of scores, perhaps transposed."""
+    alike = len(shape) >= 3 and prod(shape) == prod(scores)
+    return alike and {*shape[-2:]} == {*scores[-2:]}
 
 
 def _product_elements(use: OperatorUse) -> int | None:
@@ -112,20 +106,19 @@ def _product_elements(use: OperatorUse) -> int | None:
     return left[0] * left[1] * right[2] if len(left) == len(right) == 3 else None
 
 
-def _scores(uses: Sequence[OperatorUse]) -> Iterator[_Scores]:
+def _scores(uses: Sequence[OperatorUse]) -> Iterator[tuple[int, ...]]:
     """Shapes that a product makes, a softmax normalises and another product takes."""
     forward = [use for use in uses if use.part == "forward"]
+    products = [each for each in forward if _product_elements(each) is not None]
     for use in forward:
         if use.short_name not in SOFTMAX or not use.shapes or len(use.shapes[0]) < 3:
             continue
-        shape = use.shapes[0]
-        if min(shape[-2:]) < 32:  # too few queries or keys to matter
+        scores = use.shapes[0]
+        if min(scores[-2:]) < 32:  # too few queries or keys to matter
             continue
-        kind = _Scores(shape[-2], shape[-1], prod(shape))
-        products = [each for each in forward if _product_elements(each) is not None]
-        from_product = any(_product_elements(each) == kind.number for each in products)
-        if from_product and any(kind.is_shape(each.shapes[-2]) for each in products):
-            yield kind
+        from_product = any(_product_elements(each) == prod(scores) for each in products)
+        if from_product and any(_are_scores(each.shapes[-2], scores) for each in products):
+            yield scores
 
 
 def optimizer_not_fused(account: StepAccount, facts: Facts) -> Cause | None:
