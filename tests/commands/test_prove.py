@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from support.docs import SCRIPT
 from support.loops import read
 
 from scripts.render_docs import SCHEMAS
-from trainperf.commands import main
 from trainperf.commands._trainings import end_trainings
 from trainperf.core.interleaving.children import can_be_stopped
 from trainperf.core.phases import Gap, Tag
@@ -96,22 +94,6 @@ def test_a_large_change_ends_the_trainings_early(tmp_path: Path) -> None:
     assert "trainings were ended" in " ".join(ended.stdout.split())
     run = read(tmp_path / "runs/prove/before-1/trainperf/steps-rank0.jsonl")
     assert len(run.steps) < 20_000
-
-
-@pytest.mark.real_clock
-@pytest.mark.slow
-def test_a_regression_fails_the_gate(tmp_path: Path) -> None:
-    """With exit code 1, as `trainperf compare` does."""
-    (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
-
-    ended = prove(
-        tmp_path,
-        *("loop.py 0.005", "loop.py 0.015", "--pairs", "2", "--every", "20"),
-        *("--fail-on-regression", "5%"),
-    )
-
-    assert ended.returncode == 1, ended.stderr
-    assert "regression:" in ended.stdout
 
 
 def test_a_training_that_fails_ends_it_with_its_last_words(tmp_path: Path) -> None:
@@ -282,22 +264,6 @@ def test_ctrl_c_ends_both_trainings(tmp_path: Path) -> None:
         assert proof.wait(30) == 130
 
 
-@pytest.mark.slow
-def test_a_lightning_script_needs_no_change(tmp_path: Path) -> None:
-    """Its Trainer is measured as `trainperf run` does it."""
-    untouched = SCRIPT.replace(", callbacks=[TrainPerf()]", "")
-    (tmp_path / "train.py").write_text(untouched, encoding="utf-8")
-
-    ended = prove(tmp_path, "train.py", "train.py", "--pairs", "2", "--every", "4", "--out", "here")
-
-    assert "did not take turns" not in ended.stderr
-    shown = " ".join(ended.stdout.split())  # too few steps
-    assert "1 pair; more would not make these runs comparable, trainings of more than" in shown
-    for name in ("before-1", "after-1"):
-        run = read(tmp_path / "here" / name / "trainperf/steps-rank0.jsonl")
-        assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 2
-
-
 LIGHTNING_RANKS = """
 import sys, time
 import lightning.pytorch as pl
@@ -335,31 +301,3 @@ def test_ranks_that_a_trainer_launches_take_turns(tmp_path: Path) -> None:
     for rank in (0, 1):
         run = read(tmp_path / f"runs/prove/before-1/trainperf/steps-rank{rank}.jsonl")
         assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("a.py", "b.py", "--pairs", "0"), "--pairs: 0: must be at least 1"),
-        (("a.py", "b.py", "--every", "1"), "--every: 1: must be at least 2"),
-        (("a.py", "b.py"), "a.py: no such file"),
-        (("", "b.py"), "give a training"),
-        (("train.py 'x", "b.py"), "No closing quotation"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_before_anything_runs(
-    arguments: tuple[str, ...],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """In one line, with what to do."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["trainperf", "prove", *arguments])
-
-    assert main() == 2
-    refused = capsys.readouterr().err
-    assert said in refused
-    assert len(refused.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []

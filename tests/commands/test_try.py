@@ -14,7 +14,6 @@ from jsonschema import Draft202012Validator
 
 from scripts.render_docs import SCHEMAS
 from trainperf.commands._attempts import AttemptOptions, try_out
-from trainperf.core.errors import RunError
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
 
 
@@ -221,29 +220,3 @@ def test_an_interrupt_ends_the_script_and_shows_what_is_known(tmp_path: Path) ->
     assert output.startswith("trainperf try · train.py")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text(encoding="utf-8")), 0)
-
-
-def test_what_cannot_be_tried_is_refused_in_one_line(tmp_path: Path) -> None:
-    """Times, names that contradict each other, and scripts that are not there."""
-    refused = [
-        command(tmp_path, "--minutes", "0", written(tmp_path)),
-        command(tmp_path, "--only", "a", "--without", "a", written(tmp_path)),
-        command(tmp_path, "missing.py"),
-    ]
-
-    assert [ended.returncode for ended in refused] == [2, 2, 2]
-    assert [len(ended.stderr.splitlines()) for ended in refused] == [1, 1, 1]
-
-
-def test_nothing_is_left_where_nothing_was_tried(tmp_path: Path) -> None:
-    """The folder for the run goes, too."""
-    with pytest.raises(RunError):
-        try_out(
-            AttemptOptions(
-                words=[sys.executable, "-c", ""],
-                out=tmp_path / "tried",
-                launch=LaunchOptions(),
-                trials=TrialLaunch(),
-            )
-        )
-    assert not (tmp_path / "tried").exists()

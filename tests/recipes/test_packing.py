@@ -11,7 +11,6 @@ from recipes.gpt2.batches import IGNORED, Batch, Document, pack, pad
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import PRESETS, Settings
 from recipes.gpt2.text import END, PAD
-from trainperf.remedies import first_fit, same_document
 
 
 WIDTH = 64
@@ -83,33 +82,6 @@ def test_a_packed_document_gets_the_logits_it_gets_alone(
         assert_reordered(logits[row, columns], alone(network, document), terms=TERMS, scale=scale)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("attention", KINDS)
-def test_one_token_of_a_neighbour_would_be_noticed(
-    attention: str, documents: list[Document], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The comparison above can fail: the last token before a document changes its logits by far."""
-    network = model(attention)
-    batch = pack(documents, WIDTH)
-    right, scale, mask = network.logits(batch), head_scale(network, batch), network._attention_mask
-
-    for row, columns in pieces(batch):
-        start = columns.start
-        if start == 0:
-            continue
-
-        def leaking(batch: Batch, row: int = row, start: int = start) -> torch.Tensor:
-            allowed = mask(batch).clone()
-            # Among booleans 0 forbids; among numbers that are added it allows.
-            allowed[row, 0, start, start - 1] = allowed.dtype == torch.bool
-            return allowed
-
-        monkeypatch.setattr(network, "_attention_mask", leaking)
-        wrong = network.logits(batch)
-        with pytest.raises(AssertionError, match="not close"):
-            assert_reordered(wrong[row, start], right[row, start], terms=TERMS, scale=scale)
-
-
 @pytest.mark.parametrize("attention", KINDS)
 def test_packed_and_padded_have_the_same_loss_and_gradient(
     attention: str, documents: list[Document]
@@ -159,36 +131,9 @@ def test_packing_keeps_every_token(documents: list[Document]) -> None:
     assert bool(((packed["input_ids"] == PAD) == (packed["attention_mask"] == 0)).all())
 
 
-def test_padding_before_and_after_is_what_is_computed_by_hand() -> None:
-    """Lengths 6, 3, 2 and 1 need four rows of 6 padded, and two rows of 6 packed."""
-    documents = [[1] * 6, [2] * 3, [3] * 2, [4]]
-
-    padded, packed = pad(documents)["attention_mask"], pack(documents, 6)["attention_mask"]
-
-    assert tuple(padded.shape) == (4, 6)
-    assert 24 - int(padded.sum()) == 12
-    assert tuple(packed.shape) == (2, 6)
-    assert 12 - int(packed.sum()) == 0
-
-
-def test_rows_are_filled_first_fit_longest_first() -> None:
-    """3, 2 and 1 fit into what 5 and 4 leave of rows of 7: 5+2 and 4+3, then 1 opens a row."""
-    lengths = [1, 5, 2, 4, 3]
-    rows = first_fit(lengths, 7)
-
-    assert [[lengths[number] for number in row] for row in rows] == [[5, 2], [4, 3], [1]]
-
-
 def test_positions_and_document_numbers_start_again() -> None:
     """Positions are counted within the document, documents within the row; padding is -1."""
     batch = pack([[7, 8, 9], [5, 6]], 6)
 
     assert batch["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0]]
     assert batch["document_ids"].tolist() == [[0, 0, 0, 1, 1, -1]]
-
-
-def test_every_token_attends_to_itself_and_back_within_its_document() -> None:
-    """Block-diagonal and causal; padding has a row of its own, since an empty softmax is NaN."""
-    allowed = same_document(torch.tensor([[0, 0, 1, -1]]))
-
-    assert allowed[0, 0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,20 +9,16 @@ import msgspec
 import pytest
 import torch
 from support.tolerance import reordering, terms_of_transformer
-from support.walk import Dull, Dying, Lacking, Slow, packed, small_work, stage
+from support.walk import Lacking, Slow, packed, small_work, stage
 
 from recipes.gpt2.__main__ import main
-from recipes.gpt2.machine import this_machine
-from recipes.gpt2.micro_batch import with_swept_batch
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.outcomes import StageOutcome
 from recipes.gpt2.processes import Planned, Processes
 from recipes.gpt2.stages import FIRST_SCRIPT, STAGES, Settings
 from recipes.gpt2.text import DocumentSpan, find_documents, training_order
-from recipes.gpt2.train import Recipe, free_folder, last_folder, train
+from recipes.gpt2.train import Recipe, train
 from recipes.gpt2.walk import walkthrough
-from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summarize import examine
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import Trials
 
@@ -108,22 +103,6 @@ def test_a_padded_vocabulary_begins_with_the_same_weights() -> None:
     assert models[1].network.lm_head.weight is many
 
 
-@pytest.mark.corpus
-def test_the_larger_micro_batch_is_one_that_a_sweep_has_measured(tmp_path: Path) -> None:
-    """Of 8 documents in 4 micro-batches: two of 4, or one of 8; of two there is one choice only."""
-    work = small_work(tmp_path)
-    order = training_order(find_documents(None, work.preset), work.preset, 1, work.seed)
-    kept = Settings(accumulation=4, packed=True)
-    tried = replace(kept, checkpointing=True, accumulation=2)
-
-    found = with_swept_batch(work, kept, tried, order)
-
-    assert found.accumulation in (1, 2)
-    assert replace(found, accumulation=2) == tried
-    two = replace(kept, accumulation=2)
-    assert with_swept_batch(work, two, replace(two, accumulation=1), order).accumulation == 1
-
-
 @pytest.mark.real_clock
 @pytest.mark.corpus
 def test_a_stage_that_truly_slows_is_rejected(tmp_path: Path) -> None:
@@ -136,19 +115,6 @@ def test_a_stage_that_truly_slows_is_rejected(tmp_path: Path) -> None:
     assert found.speedup is not None
     assert found.speedup.value < 0.75
     assert found.prediction is not None
-
-
-@pytest.mark.corpus
-def test_a_stage_that_breaks_the_loss_is_rejected(tmp_path: Path) -> None:
-    """A learning rate of nothing: whatever the speed, it learns something else."""
-    work = replace(small_work(tmp_path, steps=110), model=Dull)
-    work = replace(work, preset=replace(work.preset, turns=2))
-
-    found = walkthrough(work, [STAGES[0], stage("fused", lambda kept: replace(kept, fused=True))])
-
-    assert found[1].status == "rejected"
-    assert found[1].verdict == "loss differs"
-    assert (tmp_path / "walkthrough.md").exists()
 
 
 @pytest.mark.slow
@@ -170,32 +136,6 @@ def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> N
     assert decoded[1].why.startswith("not comparable: ")
     assert list((tmp_path / "loader/loader-1").glob("events.out.tfevents.*"))
     assert (tmp_path / "loader/loader-1/csv/metrics.csv").exists()
-
-
-@pytest.mark.corpus
-@pytest.mark.skipif(not this_machine("cpu").compiler, reason="there is no compiler")
-def test_repeats_use_what_the_first_run_compiled(tmp_path: Path) -> None:
-    """One graph in the first run of either side, none in the second."""
-    work = small_work(tmp_path, steps=STEPS)
-    order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
-    pairs = [
-        tuple(
-            Planned(
-                settings=Settings(compiled="default"), folder=f"{side}-{number}", profiled=False
-            )
-            for side in ("before", "after")
-        )
-        for number in (1, 2)
-    ]
-
-    deque(Processes().by_turns(work, order, pairs), maxlen=0)
-
-    for side in ("before", "after"):
-        graphs = []
-        for number in (1, 2):
-            summary = examine(Run.open(tmp_path / f"{side}-{number}/trainperf")).summary
-            graphs.append(summary.compilation.graphs if summary.compilation else 0)
-        assert graphs == [1, 0]
 
 
 @pytest.mark.corpus
@@ -222,27 +162,6 @@ def test_a_training_that_lacks_memory_ends_its_stage(tmp_path: Path) -> None:
     found = walkthrough(work, [STAGES[0], stage("packed", packed)])[1]
 
     assert (found.status, found.why) == ("rejected", "failed: out of memory")
-
-
-@pytest.mark.corpus
-def test_a_training_that_dies_ends_the_walkthrough(tmp_path: Path) -> None:
-    """Its exit code is told; the other side is not waited for."""
-    work = replace(small_work(tmp_path), model=Dying)
-
-    with pytest.raises(ChildProcessError, match="exit code 3"):
-        walkthrough(work, [STAGES[0], stage("packed", packed)])
-
-
-def test_a_second_walkthrough_leaves_the_first_one_alone(tmp_path: Path) -> None:
-    """It gets a number; --resume goes on with the last one."""
-    out = tmp_path / "gpt2-tiny"
-    assert (free_folder(out), last_folder(out)) == (out, out)
-
-    out.mkdir()
-    free_folder(out).mkdir()
-
-    assert last_folder(out) == tmp_path / "gpt2-tiny-1"
-    assert free_folder(out) == tmp_path / "gpt2-tiny-2"
 
 
 @pytest.mark.parametrize(

@@ -5,18 +5,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.runs import RankSpec, make_run_dir, make_step
 from support.walk import Planted, packed, sdpa, small_work, stage, workers
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from recipes.gpt2 import bounds
-from recipes.gpt2.advice import Advice
-from recipes.gpt2.machine import Machine
 from recipes.gpt2.outcomes import Prediction, StageOutcome
-from recipes.gpt2.stages import STAGES, Settings, Stage
+from recipes.gpt2.stages import Settings, Stage
 from recipes.gpt2.time_budget import TimeBudget
-from recipes.gpt2.verdicts import baseline
-from recipes.gpt2.walk import Trial, time_share, walkthrough
+from recipes.gpt2.walk import walkthrough
 from trainperf.analysis.run.directory import Run
 from trainperf.core.steps.records import RunInfo
 from trainperf.testing import FakeClock
@@ -73,17 +68,6 @@ def test_a_stage_that_breaks_the_loss_is_rejected_however_fast_it_is(tmp_path: P
 
     assert (found.status, found.verdict) == ("rejected", "loss differs")
     assert found.why.startswith("loss differs, so speed does not count")
-
-
-def test_steps_without_a_loss_leave_the_mean_of_the_others(tmp_path: Path) -> None:
-    """Every fifth step has none, all others 2."""
-    steps = [
-        make_step(index, forward=10, facts={"loss": None if index % 5 == 0 else 2.0})
-        for index in range(100)
-    ]
-    make_run_dir(tmp_path / "run", [RankSpec(steps=steps)])
-
-    assert baseline(BASELINE, Settings(), "run", tmp_path).measured.loss == 2.0
 
 
 def test_a_stage_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
@@ -192,32 +176,6 @@ def test_a_resumed_walkthrough_repeats_nothing_and_edits_no_file(tmp_path: Path)
     assert {path: path.read_bytes() for path in written} == written
 
 
-def test_a_stage_that_was_interrupted_keeps_its_prediction(tmp_path: Path) -> None:
-    """It is run again beside what there is, by what was foretold the first time."""
-
-    def interrupted(settings: Settings) -> float:
-        if settings.packed:
-            raise KeyboardInterrupt
-        return 10.0
-
-    with pytest.raises(KeyboardInterrupt):
-        walked(tmp_path, Planted(step_ms=interrupted), PACKED)
-    foretold = (tmp_path / "packed/predictions.json").read_bytes()
-
-    found = walked(tmp_path, Planted(), PACKED)["packed"]
-
-    assert (tmp_path / "packed/predictions.json").read_bytes() == foretold
-    assert found.before[0] == "packed/baseline-2/trainperf"
-
-
-def test_other_work_is_not_mixed_into_a_walkthrough(tmp_path: Path) -> None:
-    """Another number of steps is another loss: refused, with what to do."""
-    walked(tmp_path, Planted())
-
-    with pytest.raises(ValueError, match="name another folder with --out"):
-        walkthrough(small_work(tmp_path, steps=5), [BASELINE], Planted())
-
-
 def test_a_stage_that_cannot_run_here_says_why_and_is_not_predicted(tmp_path: Path) -> None:
     """Nothing is written for it: on another machine it may run."""
     tf32 = stage("tf32", lambda kept: replace(kept, tf32=True))
@@ -246,39 +204,6 @@ def test_a_stage_that_fails_is_rejected_with_the_first_line_of_the_error(tmp_pat
     assert found["loader"].status == "kept"
 
 
-def test_when_the_time_is_up_the_rest_is_left_to_be_resumed(tmp_path: Path) -> None:
-    """Fewer pairs than prove anything are not begun; nothing is written as an outcome."""
-    found = walked(tmp_path, Planted(), LOADER, minutes=0.0)["loader"]
-
-    assert (found.status, found.why) == (
-        "skipped",
-        "the time is up; continue from here with --resume",
-    )
-    assert not (tmp_path / "loader").exists()
-
-
-@pytest.mark.parametrize(("run_s", "status", "pairs"), [(20, "rejected", 3), (40, "skipped", 2)])
-def test_a_stage_that_the_machine_slows_ends_with_the_time(
-    run_s: int, status: str, pairs: int, tmp_path: Path
-) -> None:
-    """Four pairs were planned in two minutes; so few that they prove nothing are left for later."""
-    work = small_work(tmp_path)
-    clock = FakeClock()
-    pace = TimeBudget(2.0, 3, 4, clock)
-    planted = Planted(passing=lambda: clock.advance(ms=1_000))
-    before = Trial(work, [], planted, pace, 1.0).baseline(BASELINE)
-    planted.trained.clear()
-    advice = Advice(stage=SDPA, words="", low=None, high=None, source="silence")
-    planted.passing = lambda: clock.advance(ms=run_s * 1000)
-
-    found = Trial(work, [], planted, pace, 1.0).stage(advice, before, Machine(cuda=False))
-
-    assert found.status == status
-    assert len(planted.trained) == 2 * pairs
-    assert len(found.runs) == (pairs if status == "rejected" else 0)
-    assert (tmp_path / "sdpa/outcome.json").exists() == (status == "rejected")
-
-
 @pytest.mark.parametrize(
     ("spent_s", "stages", "turns"), [(0, 2, 3), (30, 2, 3), (60, 3, 2), (85, 4, 2), (110, 1, 0)]
 )
@@ -295,18 +220,6 @@ def test_time_is_shared_out_among_the_stages_that_are_left(
     assert pace.turns(1 / stages) == turns
 
 
-def test_stages_that_compile_get_twice_the_time() -> None:
-    """And so do those that come after one; what cannot run here gets none."""
-    plain = [stage for stage in STAGES if stage.name in ("packed", "tf32", "fused")]
-    compiling = [stage for stage in STAGES if stage.name in ("packed", "compile", "fused")]
-    here = Machine(cuda=False, compiler="g++")
-
-    assert time_share(plain, Settings(), here) == 1 / 2
-    assert time_share(compiling, Settings(), here) == 1 / 5
-    assert time_share(compiling[1:], Settings(), here) == 2 / 4
-    assert time_share(compiling, Settings(), Machine(cuda=False)) == 1 / 2
-
-
 def test_the_page_says_the_verdict_first_and_keeps_published_figures_apart(tmp_path: Path) -> None:
     """One file beside the runs, with the commands that say the same."""
     walked(tmp_path, Planted(), LOADER)
@@ -321,13 +234,3 @@ def test_the_page_says_the_verdict_first_and_keeps_published_figures_apart(tmp_p
     )
     assert "500 − 80 is 420" in page
     assert "trainperf compare " in page
-
-
-def test_every_stage_is_a_row_of_tensorboards_hyperparameters(tmp_path: Path) -> None:
-    """Beside the curves of its runs."""
-    walked(tmp_path, Planted(), LOADER)
-
-    logged = EventAccumulator(str(tmp_path / "loader"))
-    logged.Reload()
-    assert logged.Scalars("walkthrough/speedup")[0].value == pytest.approx(1.2, rel=0.01)
-    assert "_hparams_/session_start_info" in logged.PluginTagToContent("hparams")

@@ -5,14 +5,10 @@ import json
 import os
 import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from scripts.gpu.parts import PARTS as CHECK_PARTS
-from scripts.gpu.parts import CheckSetup
 
 
 ROOT = Path(__file__).parents[2]
@@ -139,22 +135,6 @@ def test_the_benches_and_the_walkthrough_give_their_figures(checked: tuple[int, 
     assert sum(parts["accuracy"]["figures"]["verdicts"].values()) > 0
     assert "| stage | change |" in parts["walkthrough"]["table"]
     assert parts["walkthrough"]["runs"]
-
-
-def test_the_recipes_are_whole_on_a_device_but_for_serving_which_is_small() -> None:
-    """Its full size is a minute of load; on a CPU all are small."""
-    place = CheckSetup(scratch=Path("scratch"), cuda=True, trace=Path("trace"))
-    sizes = {}
-    for part in CHECK_PARTS:
-        command = [*part.command(place)]
-        if part.name in ("claims", "inference", "overlap", "serving"):
-            assert command[:2] == ["-m", f"recipes.{part.name}"]
-            assert command[-2:] == ["--json", f"scratch/{part.name}.json"]
-            sizes[part.name] = command[command.index("--size") + 1]
-            on_cpu = part.command(replace(place, cuda=False))
-            assert on_cpu[on_cpu.index("--size") + 1] == "small"
-
-    assert sizes == {"claims": "full", "inference": "full", "overlap": "full", "serving": "small"}
 
 
 @pytest.mark.slow

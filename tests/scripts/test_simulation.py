@@ -11,7 +11,6 @@ from scripts.simulation import records, traces
 from scripts.simulation.arrivals import LEAD, Job, Plant, Simulation, Steps, step_s
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.core.phases import Phase
 from trainperf.traces.job_report import report
 
 
@@ -34,19 +33,6 @@ def test_the_phases_of_each_rank_tile_its_time(loop: str, device: str) -> None:
 
     assert (starts[:-1] + walls[:-1] == starts[1:]).all()
     assert min(int(phase.min()) for chunk in chunks for phase in chunk.phases_ns) >= 0
-
-
-def test_ranks_leave_the_all_reduce_together() -> None:
-    """On a CPU: work up to the last gradient, and the wait, are equally long on all of them."""
-    job = Job(ranks=4, steps=20, leave_ms=0, plants=(Plant(ranks=(2,), piece="h2d", delay_ms=9),))
-
-    for chunk in all_steps(job):
-        before = chunk.tail_ns + sum(
-            chunk.phases_ns[phase] for phase in (Phase.DATA_WAIT, Phase.H2D, Phase.FORWARD)
-        )
-        own_backward = chunk.phases_ns[Phase.BACKWARD] - chunk.tail_ns
-        # Callbacks before and after backward are one phase: they differ by the jitter of both.
-        assert np.ptp(before + own_backward, axis=1).max() < 0.1e6
 
 
 @each_kind
@@ -82,20 +68,6 @@ def test_a_delay_that_queued_work_covers_makes_nobody_wait() -> None:
 
     assert LEAD > 1
     assert step_s(job) == pytest.approx(step_s(job.healthy()), rel=0.001)
-
-
-def test_a_rotating_delay_strikes_each_rank_now_and_then() -> None:
-    """One at a time."""
-    job = Job(
-        ranks=8,
-        steps=200,
-        plants=(Plant(ranks=tuple(range(8)), piece="forward", delay_ms=30, rotates=True),),
-    )
-
-    last = np.concatenate([chunk.tail_ns.argmin(axis=1) for chunk in all_steps(job)])
-
-    assert len(set(last.tolist())) == 8
-    assert np.bincount(last).max() < 60
 
 
 def test_the_files_tell_what_was_planted(tmp_path: Path) -> None:

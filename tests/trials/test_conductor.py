@@ -276,14 +276,6 @@ def test_everything_is_off_and_the_weights_are_as_they_were_at_the_end() -> None
     assert torch.equal(loop.training.module.weight, weights)
 
 
-def test_late_trials_come_after_the_others() -> None:
-    """They may leave something behind."""
-    loop = Loop()
-    loop.run([loop.change("compile", 0.9, run_last=True), loop.change("early", 0.9)])
-
-    assert loop.switched[0] == "early on"
-
-
 def test_the_document_names_the_trial_that_is_running() -> None:
     """If the process dies, the reader knows of what."""
     loop = Loop()

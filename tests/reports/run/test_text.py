@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from support.cases import CASES, Case
+from support.cases import CASES
 from support.golden import summary_of_case
 from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
 
@@ -247,15 +247,6 @@ def test_names_cannot_steer_a_terminal(tmp_path: Path) -> None:
         assert "\nB" not in report
     # Rich's square brackets are letters here.
     assert "[bold]x[/bold]" in text.render(summary)
-
-
-def test_the_last_lines_go_first_when_there_are_too_many(tmp_path: Path) -> None:
-    """Warnings and further findings, never the answer or the phases."""
-    summary = summary_of_case(Case(ranks=CASES["loader_bound"]().ranks), tmp_path)
-    many = text.lines(summary, 100)
-
-    labels = [line.plain[2:11].strip() for line in many]
-    assert labels.index("h2d") == labels.index("data wait") + 1
 
 
 @pytest.mark.parametrize("rank", [0, 1])

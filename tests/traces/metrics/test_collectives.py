@@ -111,19 +111,6 @@ def test_bytes_that_are_not_given_are_not_invented() -> None:
     assert (one.bytes, one.achieved_bytes_per_s, one.bus_bytes_per_s) == (None, None, None)
 
 
-def test_communication_on_two_streams_is_counted_once() -> None:
-    """Time is a union; kinds are sums."""
-    launches = Launches()
-    events = [step_mark(1, 0, 20 * MS)]
-    events += launches("ncclDevKernel_AllGather_RING_LL", MS, 2 * MS, 4 * MS, stream=4)
-    events += launches("ncclDevKernel_AllGather_RING_LL", MS, 3 * MS, 4 * MS, stream=5)
-
-    trace = analyse(table_of(events), "x")
-
-    assert trace.steps[0].comm_s == pytest.approx(0.005)
-    assert trace.collectives[0].total_s == pytest.approx(0.008)
-
-
 def test_collectives_of_the_host_are_those_begun_in_a_step() -> None:
     """Gloo has no kernels: never 0 exposed."""
     events = [

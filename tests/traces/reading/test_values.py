@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.trace_files import (
-    compact,
     kernel,
     labels,
     operator,
@@ -20,7 +19,6 @@ from support.trace_files import (
 )
 
 from trainperf.traces.event_table import NONE, Kind
-from trainperf.traces.reader import read
 
 
 def printed(ns: int) -> str:
@@ -287,21 +285,6 @@ def test_a_parent_stands_before_its_children(tmp_path: Path) -> None:
     assert labels(read_events(tmp_path, events)) == ["parent", "twin", "child"]
 
 
-def test_the_order_of_the_file_does_not_matter(tmp_path: Path) -> None:
-    """A shuffled trace is the same table, but for the order in which names were met."""
-    events = [
-        operator(f"op{row % 50}", row // 3, 1 + row % 4, **{"External id": row + 1})
-        for row in range(300)
-    ]
-    shuffled = [events[row] for row in np.random.default_rng(0).permutation(len(events))]
-
-    straight, mixed = read_events(tmp_path, events), read_events(tmp_path, shuffled)
-
-    assert labels(mixed) == labels(straight)
-    for column in ("start_ns", "duration_ns", "external", "kind"):
-        assert np.array_equal(getattr(mixed, column), getattr(straight, column))
-
-
 def test_what_the_trace_says_of_itself(tmp_path: Path) -> None:
     """Rank, world and groups; the device is the one whose kernels there are."""
     info = read_events(tmp_path, [kernel("gemm", 1), operator("aten::mm", 0)]).info
@@ -327,15 +310,6 @@ def test_a_rank_that_is_no_number_is_no_rank(tmp_path: Path, said: str) -> None:
     assert table.base_ns == 1_000_500
 
 
-def test_a_column_that_nothing_fills_takes_no_memory(tmp_path: Path) -> None:
-    """It reads as `NONE` in every row, and has the memory of one."""
-    table = read_events(tmp_path, operators(100))
-
-    assert table.python_id.tolist() == [NONE] * 100
-    assert table.python_id.strides == (0,)
-    assert not table.python_id.flags.writeable
-
-
 @pytest.mark.parametrize("row", [0, 9_999], ids=["first", "last"])
 def test_a_column_that_one_event_fills_is_none_in_all_others(tmp_path: Path, row: int) -> None:
     """Chunks before and behind that event know nothing of it."""
@@ -346,11 +320,3 @@ def test_a_column_that_one_event_fills_is_none_in_all_others(tmp_path: Path, row
 
     assert np.flatnonzero(table.shapes != NONE).tolist() == [row]
     assert set(table.shapes.tolist()) == {NONE, 0}
-
-
-def test_reading_twice_gives_the_same(tmp_path: Path) -> None:
-    """Nothing is kept from one file to the next."""
-    path = tmp_path / "trace.json"
-    path.write_text(compact(operators(5)))
-
-    assert read(path).names == read(path).names == [f"op{row}" for row in range(5)]
