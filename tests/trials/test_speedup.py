@@ -5,7 +5,8 @@ import random
 import pytest
 
 from trainperf.core.artifacts.trials import NEARLY_NOTHING
-from trainperf.trials.speedup import LOOKS, switched_speedup
+from trainperf.core.stats.verdict import verdict_of
+from trainperf.trials.speedup import LOOKS, is_decided, switched_speedup
 
 
 def blocks(speedup: float, spread: float, pairs: int, seed: int) -> tuple[list[float], list[float]]:
@@ -43,5 +44,5 @@ def test_a_change_gets_as_much_time_as_it_may_gain(
     """More where it is faster and its number rough, none where hardly anything can be gained."""
     look = switched_speedup(*blocks(speedup, spread, pairs, 1))
 
-    assert (look.verdict, look.decided) == (verdict, decided)
+    assert (verdict_of(look.low, look.high), is_decided(look)) == (verdict, decided)
     assert (look.high <= NEARLY_NOTHING) is (decided and verdict != "faster")
