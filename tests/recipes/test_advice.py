@@ -8,17 +8,14 @@ from support.runs import RankSpec, make_info, make_run_dir, make_steps
 from support.walk import Planted, packed, sdpa, small_work, stage, workers
 
 from recipes.gpt2.advice import Advice, MeasuredTrial, next_change
-from recipes.gpt2.noise import least_gain, warning
-from recipes.gpt2.outcomes import StageOutcome
 from recipes.gpt2.processes import Planned
-from recipes.gpt2.stages import STAGES, Settings, Stage
+from recipes.gpt2.stages import STAGES, Stage
 from recipes.gpt2.text import DocumentSpan
 from recipes.gpt2.train import Recipe
 from recipes.gpt2.walk import directory, walkthrough
 from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.comparison.results import Speedup
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.trials import TrialResult, Trials
 
@@ -120,42 +117,6 @@ def test_a_walkthrough_takes_stages_in_the_order_of_the_advice(tmp_path: Path) -
 
     assert orders[0] == orders[1]
     assert report[0].id in (LOADER if orders[0][1] == "loader" else PACKED).findings
-
-
-def outcome(high: float, pairs: int = 1) -> StageOutcome:
-    """A stage that gained 1.5×, with an interval up to *high*."""
-    return StageOutcome(
-        stage="packed",
-        change="",
-        status="kept",
-        why="",
-        settings=Settings(),
-        speedup=Speedup(value=1.5, low=1.5 / high * 1.5, high=high, per_rank=False),
-        noise=0.08,
-        runs=("run",) * pairs,
-    )
-
-
-def test_a_noisy_machine_shows_only_large_gains() -> None:
-    """The wider the interval of the first stage, the larger; more pairs show smaller ones."""
-    quiet, noisy = outcome(high=1.7), outcome(high=6.0)
-
-    few, many = least_gain(noisy, 5), least_gain(noisy, 10)
-
-    assert least_gain(quiet, 5) == 1.04
-    assert few is not None
-    assert many is not None
-    assert 1.1 < many < few
-
-
-def test_a_noisy_machine_is_named_with_what_to_do() -> None:
-    """The noise that was measured, what it allows, and both ways out."""
-    words = warning(outcome(high=3.0), 1.5, 5, (10, 1.2))
-
-    assert "differ by 8.0 %" in words
-    assert "up to 10 pairs" in words
-    assert "1.20× or more" in words
-    assert "--minutes" in words
 
 
 @dataclass(kw_only=True)

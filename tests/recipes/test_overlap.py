@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import torch
 
 from recipes.cases.case import load
@@ -37,20 +36,6 @@ def test_the_thread_is_one_batch_ahead_and_ends_with_a_loop_that_is_left() -> No
 
     assert begun in ([0, 1], [0, 1, 2])
     assert set(threading.enumerate()) <= before
-
-
-def test_an_error_of_the_loader_is_raised_where_its_batch_was_due() -> None:
-    """Batches before it come through."""
-
-    def loader() -> Iterator[int]:
-        yield 1
-        raise OSError("unreadable")
-
-    batches = ahead(loader())
-
-    assert next(batches) == 1
-    with pytest.raises(OSError, match="unreadable"):
-        next(batches)
 
 
 def test_the_recipe_leaves_a_verdict_on_every_claim_its_runs_and_its_page(tmp_path: Path) -> None:

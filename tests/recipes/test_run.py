@@ -9,18 +9,14 @@ import msgspec
 import pytest
 import torch
 from support.tolerance import reordering, terms_of_transformer
-from support.walk import Lacking, Slow, packed, small_work, stage
+from support.walk import Lacking, packed, small_work, stage
 
 from recipes.gpt2.__main__ import main
-from recipes.gpt2.model import GPT2
 from recipes.gpt2.outcomes import StageOutcome
-from recipes.gpt2.processes import Planned, Processes
 from recipes.gpt2.stages import FIRST_SCRIPT, STAGES, Settings
 from recipes.gpt2.text import DocumentSpan, find_documents, training_order
 from recipes.gpt2.train import Recipe, train
 from recipes.gpt2.walk import walkthrough
-from trainperf.core.artifacts import read_document
-from trainperf.core.artifacts.trials import Trials
 
 
 STEPS = 4
@@ -89,34 +85,6 @@ def test_every_stage_learns_the_same(trained: dict[str, Path]) -> None:
     assert all(before > after > 1 for before, after in zip(first, again, strict=True))
 
 
-def test_a_padded_vocabulary_begins_with_the_same_weights() -> None:
-    """Rows that no token uses are added after the others were drawn."""
-    preset = small_work(Path()).preset
-    models = []
-    for multiple in (1, 64):
-        torch.manual_seed(0)
-        models.append(GPT2(preset, Settings(vocabulary_multiple=multiple)))
-    few, many = (model.network.transformer.wte.weight for model in models)
-
-    assert tuple(many.shape) == (320, preset.width)
-    assert torch.equal(few, many[: preset.vocabulary])
-    assert models[1].network.lm_head.weight is many
-
-
-@pytest.mark.real_clock
-@pytest.mark.corpus
-def test_a_stage_that_truly_slows_is_rejected(tmp_path: Path) -> None:
-    """A hundred milliseconds asleep in an update of some ten: far beyond any noise."""
-    work = replace(small_work(tmp_path, steps=60), model=Slow)
-
-    found = walkthrough(work, [STAGES[0], stage("packed", packed)])[1]
-
-    assert found.status == "rejected"
-    assert found.speedup is not None
-    assert found.speedup.value < 0.75
-    assert found.prediction is not None
-
-
 @pytest.mark.slow
 def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> None:
     """A handful of steps proves nothing, and that is what is said."""
@@ -136,22 +104,6 @@ def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> N
     assert decoded[1].why.startswith("not comparable: ")
     assert list((tmp_path / "loader/loader-1").glob("events.out.tfevents.*"))
     assert (tmp_path / "loader/loader-1/csv/metrics.csv").exists()
-
-
-@pytest.mark.corpus
-def test_changes_are_tried_in_a_process_that_ends_with_them(tmp_path: Path) -> None:
-    """Past the end of the recipe's own training; the run directory is that of any other run."""
-    work = replace(small_work(tmp_path, steps=STEPS), trial_minutes=0.01)
-    order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
-    run = Planned(settings=Settings(), folder="trials/baseline", profiled=True, also="trials")
-
-    Processes().alone(work, order, run)
-
-    tried = read_document(Trials, tmp_path / "trials/baseline/trainperf")
-    assert tried is not None
-    assert tried.trying == ""
-    assert any(trial.counts for trial in tried.trials)
-    assert [path.name for path in (tmp_path / "trials/baseline").iterdir()] == ["trainperf"]
 
 
 @pytest.mark.slow

@@ -28,7 +28,6 @@ ROOT = Path(__file__).parents[2]
 OF_LIGHTNING = re.compile(
     r"TrainPerf\(|\bTrainer\(|(?<!Loop)Monitor\(\)|ScheduledProfiler\(|self\.log|accumulate_grad_batches="
 )
-NAMES = re.compile(r"TrainPerf|Trainer|ScheduledProfile")
 ONLY_UNDER_LIGHTNING = {
     "analysis/diagnosis/changes/fit.py": "of several, by the kind of loop",
     "analysis/diagnosis/changes/host.py": "of several, by the kind of loop",
@@ -79,14 +78,6 @@ def test_advice_asks_the_loop_what_things_are_called() -> None:
     }
 
     assert named == set(ONLY_UNDER_LIGHTNING)
-
-
-def test_the_tab_types_no_call_of_lightning() -> None:
-    """Its scripts show what the server sends, which asks the loop."""
-    scripts = list((ROOT / "trainperf" / "tensorboard" / "static").glob("*.js"))
-
-    assert scripts
-    assert [path.name for path in scripts if NAMES.search(path.read_text("utf-8"))] == []
 
 
 def _without_docstrings(source: str) -> str:

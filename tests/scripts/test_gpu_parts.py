@@ -7,10 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from scripts.gpu.check import check
-from scripts.gpu.parts import CheckSetup, Outcome, Part, case_results, walkthrough
+from scripts.gpu.parts import CheckSetup, Outcome, Part, case_results
 from scripts.gpu.runs import FinishedRun, run
 from scripts.gpu.trim import trimmed
 
@@ -119,19 +117,6 @@ def test_with_cuda_a_skipped_test_is_a_failure(tmp_path: Path) -> None:
     assert read_tests(place(tmp_path), DONE)["ok"] is False
 
 
-def test_a_walkthrough_that_was_cut_off_keeps_the_runs_that_it_finished(tmp_path: Path) -> None:
-    """Without a table it has failed, and the readings are there all the same."""
-    run_folder = tmp_path / "walkthrough/baseline/trainperf"
-    run_folder.mkdir(parents=True)
-    summary = {"readings": {"step_s": {"value": 0.5, "unit": "s"}, "loss": {"value": 3.0}}}
-    (run_folder / "summary.json").write_text(json.dumps(summary))
-
-    found = walkthrough(place(tmp_path), DONE)
-
-    assert found["ok"] is False
-    assert found["runs"] == {"baseline/trainperf": {"step_s": {"value": 0.5, "unit": "s"}}}
-
-
 def event(name: str, start: float, cat: str = "cpu_op", **arguments: object) -> dict[str, object]:
     """A complete event of a microsecond."""
     return {"ph": "X", "name": name, "cat": cat, "ts": start, "dur": 1, "args": arguments}
@@ -176,11 +161,3 @@ def test_a_trace_that_is_too_large_loses_its_last_step_with_what_that_launched()
     kept = names(trimmed(planted(), most_bytes=whole - 1))
 
     assert kept == ["process_name", "ProfilerStep#7", "launch", "first"]
-
-
-def test_a_trace_of_one_step_that_is_too_large_is_refused() -> None:
-    """Half a step would give wrong figures."""
-    one = {"traceEvents": [e for e in planted()["traceEvents"] if e["name"] != "ProfilerStep#8"]}  # type: ignore[attr-defined]
-
-    with pytest.raises(RuntimeError, match="more than 50: trace a smaller model"):
-        trimmed(one, most_bytes=50)

@@ -8,7 +8,7 @@ from support.late import named
 from support.traces import TRACES, needs_traces
 
 from scripts.simulation import records, traces
-from scripts.simulation.arrivals import LEAD, Job, Plant, Simulation, Steps, step_s
+from scripts.simulation.arrivals import Job, Plant, Simulation, Steps, step_s
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.traces.job_report import report
@@ -56,20 +56,6 @@ def test_what_is_planted_lengthens_the_step_of_all_ranks(
         assert longer_ms > 37
 
 
-def test_a_delay_that_queued_work_covers_makes_nobody_wait() -> None:
-    """A plain loop on a device runs ahead: its loader may take as long as the device works."""
-    job = Job(
-        ranks=4,
-        steps=80,
-        loop="plain",
-        device="cuda",
-        plants=(Plant(ranks=(1,), piece="data_wait", delay_ms=10),),
-    )
-
-    assert LEAD > 1
-    assert step_s(job) == pytest.approx(step_s(job.healthy()), rel=0.001)
-
-
 def test_the_files_tell_what_was_planted(tmp_path: Path) -> None:
     """Read as any run: all steps of all ranks, and the late rank with its cause."""
     job = Job(ranks=9, steps=120, plants=(Plant(ranks=(5,), piece="data_wait", delay_ms=20),))
@@ -82,22 +68,6 @@ def test_the_files_tell_what_was_planted(tmp_path: Path) -> None:
     assert not summary.warnings
     backward = next(point for point in summary.synchronisation if point.point == "backward")
     assert named(backward) == (5, "data_wait")
-
-
-def test_blocks_without_files_are_those_of_the_files(tmp_path: Path) -> None:
-    """Core columns and the tail; so a bench of thousands of ranks needs no disk."""
-    job = Job(ranks=3, steps=40, device="cuda")
-    records.write(job, tmp_path)
-    read = [
-        block
-        for file in Run.open(tmp_path).attempts[0]
-        for block in file.entries()
-        if hasattr(block, "cells")
-    ]
-
-    for written, (simulated,) in zip(read, zip(*records.blocks(job), strict=True), strict=True):
-        assert np.array_equal(written.cells()[:, :12], simulated.cells()[:, :12])
-        assert np.array_equal(written.fact("tail_ns"), simulated.fact("tail_ns"), equal_nan=True)
 
 
 @needs_traces

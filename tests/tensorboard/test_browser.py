@@ -4,14 +4,12 @@ Each test uses runs of its own below one log directory; `opened` fails on any fo
 any error in the console, and so on anything the policy had to forbid.
 """
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from support.browser import Tab
-from support.cases import CASES
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import TRACE, a_report, a_run, steps_of, write_capture
 from support.vivid import vivid_trace
@@ -154,32 +152,6 @@ def test_perfetto_is_opened_on_a_click_and_is_handed_the_trace(
     assert popup.value.evaluate("window.received.title") == TRACE
     assert {address.rstrip("/") for address in tab.abroad()} == {"https://ui.perfetto.dev"}
     tab.asked.clear()
-
-
-def test_runs_appear_and_go_away(logdir: Path, opened: Opened) -> None:
-    """The picker lists a new one; one that cannot be read any more says why."""
-    run = a_run(logdir, "gone")
-    tab = opened()
-    page = tab.open("gone/trainperf")
-    a_run(logdir, "late")
-    page.wait_for_selector("#run option[value='late/trainperf']", state="attached")
-
-    (run / "steps-rank0.jsonl").write_bytes(b'{"kind": "run", "schema": 99}\n')
-    page.wait_for_selector("text=schema version 99")
-    assert page.locator("#report svg").count() == 0
-    # The browser itself reports the refused answer.
-    tab.complaints.clear()
-    shutil.rmtree(run.parent)
-
-
-@pytest.mark.parametrize("width", [400, 1280])
-def test_the_page_is_no_wider_than_the_screen(logdir: Path, opened: Opened, width: int) -> None:
-    """What does not fit scrolls in its own frame."""
-    make_run_dir(logdir / "wide" / "trainperf", CASES["straggler"]().ranks)
-    tab = opened(width=width)
-    page = tab.open("wide/trainperf")
-
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_tab_is_a_tab_of_tensorboard(logdir: Path, opened: Opened) -> None:

@@ -104,17 +104,6 @@ def test_communication_is_told_from_computation_to_the_microsecond(
     assert [round(step.communication - step.overlap) for step in steps] == EXPOSED_US[name]
 
 
-@pytest.mark.slow
-@pytest.mark.beside
-@needs_traces
-def test_a_step_is_there_once(tmp_path: Path) -> None:
-    """The device's copy of its mark is no other step."""
-    trace = TRACES / "ddp_mi300x_rank0of8_rccl.pt.trace.json.gz"
-
-    assert parsed(trace).steps_names == ["15", "16", "15", "17", "16", "17"]
-    assert parsed(copied(trace, tmp_path)).steps_names == ["15", "16", "17"]
-
-
 class Sleepy(Dataset[torch.Tensor]):
     """Takes 10 ms an item."""
 

@@ -370,15 +370,3 @@ def test_the_first_of_several_loaders_counts() -> None:
     several = {"a": [DataLoader(Rows(width=2), batch_size=1)], "b": DataLoader(Rows(width=8))}
 
     assert loader_anatomy(several, batches=2).batch_bytes == 2 * 4
-
-
-@pytest.mark.real_clock
-@pytest.mark.slow
-def test_workers_that_are_spawned_are_timed_too() -> None:
-    """They start anew, and everything is sent to them."""
-    nap = Naps(0.005)
-    loader = DataLoader(
-        Rows(nap), batch_size=4, num_workers=1, multiprocessing_context="spawn", shuffle=True
-    )
-
-    close(loader_anatomy(loader, batches=8).getitem, 4 * nap.mean_s)

@@ -10,7 +10,7 @@ import torch
 from recipes.cases.case import Case, load
 from recipes.claims import NAMES
 from recipes.claims.__main__ import main
-from recipes.claims.bench import ClaimBench, same, sgd
+from recipes.claims.bench import ClaimBench
 from recipes.claims.im2col import direct, lowered
 from recipes.claims.library_sort import bitonic
 
@@ -68,19 +68,6 @@ def test_the_hand_written_versions_are_right() -> None:
     torch.testing.assert_close(lowered(images, weight), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_gradients_of_micro_batches_add_up_to_those_of_the_batch(tmp_path: Path) -> None:
-    """So that the claims about batches compare the same update."""
-    rows = (torch.randn(8, 4),)
-    single, parts = (
-        sgd(same(lambda: torch.nn.Linear(4, 1)), lambda m, b: m(b[0]).square().mean())
-        for _ in range(2)
-    )
-    whole, added = single.step(rows), parts.accumulated(rows, 4)
-
-    torch.testing.assert_close(whole, added)
-    torch.testing.assert_close(single.model.weight, parts.model.weight)
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_the_runner_leaves_what_was_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -97,21 +84,3 @@ def test_the_runner_leaves_what_was_asked_for(
     assert kept.cases[1].command == "python -m recipes.claims empty_cache"
     assert "2 claims, " in capsys.readouterr().out
     assert (tmp_path / "claims.html").is_file()
-
-
-def test_an_unknown_claim_is_an_error_that_names_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Before anything is loaded or run."""
-    with pytest.raises(SystemExit):
-        main(["fused_chian", "--out", str(tmp_path)])
-
-    assert "there are fused_chain, fusing_hurts" in capsys.readouterr().err
-
-
-def test_every_claim_has_its_file_and_every_file_its_line() -> None:
-    """One file and one line, as for every family."""
-    folder = Path(importlib.import_module("recipes.claims").__file__ or "").parent
-    helpers = {"__init__", "__main__", "bench", "published"}
-
-    assert {path.stem for path in folder.glob("*.py")} - helpers == set(NAMES)

@@ -226,17 +226,6 @@ def test_with_everything_to_say_it_is_still_short(tmp_path: Path) -> None:
     assert any(line.startswith("  note  64 of 70 ranks read") for line in lines)
 
 
-def test_of_few_steps_it_is_not_said_that_nothing_stands_out(tmp_path: Path) -> None:
-    """60 % of 14 steps is data wait: nothing was looked for in so few, here as on the page."""
-    info = make_info(config={"num_workers": 0})
-    steps = make_steps(14, warmup=0, data_wait=60, forward=40)
-    summary = summary_of(tmp_path, [RankSpec(steps=steps, info=info)])
-    too_few = "Too few steady steps to say what to change: 14 of at least 20."
-
-    assert summary.run.steady_steps == 14
-    assert as_markdown(run_document(summary)).count(too_few) == 2
-
-
 def test_names_cannot_steer_a_terminal(tmp_path: Path) -> None:
     """No escape, no bell, no reversed text, no line of their own."""
     summary = summary_of_case(CASES["hostile"](), tmp_path)
@@ -288,27 +277,3 @@ def test_notes_give_way_to_everything_else(tmp_path: Path) -> None:
     assert any(line.startswith("  next") for line in lines)
     assert "  note  said 0" in lines
     assert "  note  said 39" not in lines
-
-
-def test_a_long_note_is_broken_and_one_that_is_cut_says_so(tmp_path: Path) -> None:
-    """Every word of what is shown can be read, and what is not shown is seen to be missing."""
-    long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-    spec = RankSpec(
-        steps=make_steps(50, forward=50),
-        totals=Totals(at_step=1, notes={"captures": long}),
-    )
-    many = RankSpec(
-        steps=make_steps(50, forward=50),
-        totals=Totals(at_step=1, notes={str(n): f"{n} {long}" for n in range(9)}),
-    )
-
-    whole = [line.plain for line in text.lines(summary_of(tmp_path / "a", [spec]), 60)]
-    cut = [line.plain for line in text.lines(summary_of(tmp_path / "b", [many]), 60)]
-
-    start = next(n for n, line in enumerate(whole) if line.startswith("  note"))
-    note = whole[start:]
-    assert " ".join(line[8:].strip() for line in note).endswith(long)
-    assert len(note) > 1
-    assert all(line.startswith("        ") for line in note[1:])
-    assert len(cut) == text.MOST_LINES
-    assert cut[-1].endswith("…") == (not cut[-1].endswith("fourteen"))
