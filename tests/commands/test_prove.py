@@ -101,8 +101,7 @@ FAILED = {
     "at once": (
         {"loop.py": LOOP, "fails.py": "raise ValueError('no such learning rate')"},
         ("loop.py 60", "fails.py"),
-        "trainperf: runs/prove/after-1: the training ended with exit code 1: "
-        "ValueError: no such learning rate (File ",
+        "runs/prove/after-1: the training ended with exit code 1: ValueError: no such learning",
     ),
     # In its second turn; the other one had minutes to go.
     "inside its fit": (
