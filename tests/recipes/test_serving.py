@@ -52,11 +52,7 @@ async def nothing() -> None:
 
 def test_an_open_loop_sends_on_schedule_whatever_the_server_does() -> None:
     """The second request waits for the first, and that counts."""
-
-    async def scenario() -> LoadResult:
-        return await open_loop(server(), ARRIVALS_S, nothing)
-
-    result = run_virtually(scenario())
+    result = run_virtually(open_loop(server(), ARRIVALS_S, nothing))
 
     assert result.latencies_s == pytest.approx([1.0, 1.75, 2.5])
     assert result.late_s == pytest.approx([0.0, 0.0, 0.0])
@@ -66,11 +62,7 @@ def test_an_open_loop_sends_on_schedule_whatever_the_server_does() -> None:
 
 def test_a_client_that_waits_sees_none_of_the_queue_that_its_own_waiting_hides() -> None:
     """The same schedule and server: coordinated omission."""
-
-    async def scenario() -> LoadResult:
-        return await waiting_client(server(), ARRIVALS_S)
-
-    result = run_virtually(scenario())
+    result = run_virtually(waiting_client(server(), ARRIVALS_S))
 
     assert result.as_client_s == pytest.approx([1.0, 1.0, 1.0])
     assert result.latencies_s == pytest.approx([1.0, 1.75, 2.5])
@@ -79,11 +71,7 @@ def test_a_client_that_waits_sees_none_of_the_queue_that_its_own_waiting_hides()
 
 def test_a_request_that_is_turned_away_is_counted_and_has_no_latency() -> None:
     """A queue that refuses would look fast otherwise."""
-
-    async def scenario() -> LoadResult:
-        return await open_loop(server(places=2), ARRIVALS_S, nothing)
-
-    result = run_virtually(scenario())
+    result = run_virtually(open_loop(server(places=2), ARRIVALS_S, nothing))
 
     assert (result.sent, result.refused) == (3, 1)
     assert result.latencies_s == pytest.approx([1.0, 1.75])
@@ -91,11 +79,9 @@ def test_a_request_that_is_turned_away_is_counted_and_has_no_latency() -> None:
 
 def test_a_saturated_server_answers_as_fast_as_it_can() -> None:
     """However many callers there are."""
+    per_s = run_virtually(saturated(server(took_s=0.25), callers=4, seconds=10.0))
 
-    async def scenario() -> float:
-        return await saturated(server(took_s=0.25), callers=4, seconds=10.0)
-
-    assert run_virtually(scenario()) == pytest.approx(4.0)
+    assert per_s == pytest.approx(4.0)
 
 
 def test_poisson_arrivals_have_their_rate_and_the_gaps_of_a_memoryless_process() -> None:

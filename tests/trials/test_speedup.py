@@ -34,6 +34,7 @@ def test_the_interval_contains_the_planted_speedup_at_every_look_together() -> N
         (2.0, 0.15, 8, "faster", False),  # known only roughly
         (2.0, 0.02, 16, "faster", True),
         (0.8, 0.02, 16, "slower", True),
+        (1.0, 0.15, 8, "undecided", False),  # much may be gained yet
         (0.97, 0.02, 16, "undecided", True),
         (1.0, 0.02, 16, "undecided", True),  # nobody would keep it, so nobody needs the number
     ],
