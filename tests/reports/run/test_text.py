@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from support.cases import CASES
@@ -17,6 +18,7 @@ from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text
 from trainperf.reports.run import text
 from trainperf.reports.run.document import run_document
+from trainperf.reports.run.rows import script_sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +226,22 @@ def test_with_everything_to_say_it_is_still_short(tmp_path: Path) -> None:
     assert len(lines) <= text.MOST_LINES
     assert any(line.startswith("  next") for line in lines)
     assert any(line.startswith("  note  64 of 70 ranks read") for line in lines)
+
+
+def test_a_script_that_works_before_its_fit_has_a_sum_of_its_own(tmp_path: Path) -> None:
+    """One that only loads modules has none."""
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, forward=50))])
+
+    def sum_of(**before_s: float) -> list[str]:
+        run = msgspec.structs.replace(summary.run, before_s=before_s, fit_s=5.0)
+        return script_sum(msgspec.structs.replace(summary, run=run))
+
+    assert sum_of(before_fit=10.0, imports=2.0) == [
+        "script 17.0 s = before the fit 10.0",
+        "loading modules 2.0",
+        "fit 5.0",
+    ]
+    assert sum_of(before_fit=0.1, imports=2.0) == []
 
 
 def test_names_cannot_steer_a_terminal(tmp_path: Path) -> None:
