@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 
 from support.browser import browser, picture
+from support.commands import command
 
 
-__all__ = ["browser", "picture"]
+__all__ = ["browser", "command", "picture"]
 
 pytest_plugins = ["support.retries"]
 

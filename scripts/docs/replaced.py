@@ -1,7 +1,7 @@
 """What is put into other people's objects while a fit goes on: one row each, with its reason.
 
-`tests/contracts/test_replaced.py` looks at each place before, in and after a fit, and after one
-that raised.
+`tests/contracts/test_replaced.py` names the test that looks at each place before, in and after a
+fit, and after one that raised.
 """
 
 from dataclasses import dataclass

@@ -99,12 +99,3 @@ def test_operators_of_logging_are_told_apart(tmp_path: Path) -> None:
     assert "test_between.py" in str(lines.pop())
     assert sum(use.calls for use in logging) >= 10
     assert not any(use.logs for use in named(audit, "mm"))
-
-
-def test_forward_inside_the_optimizers_step_is_forward_without_gradients_too(
-    tmp_path: Path,
-) -> None:
-    """Lightning runs the closure in there."""
-    audit = fitted(tmp_path, Logging())
-
-    assert [use.part for use in named(audit, "argmax")] == ["forward"]

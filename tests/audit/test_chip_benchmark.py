@@ -59,19 +59,6 @@ def test_a_large_product_runs_at_half_its_speed_of_light_or_better() -> None:
     assert 0.8 <= ratio <= 2.0
 
 
-@pytest.mark.real_clock
-def test_a_training_step_is_slower_than_its_speed_of_light() -> None:
-    """Its traffic fits in the cache in part: only what does not is in the floor."""
-    net = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.LayerNorm(1024))
-    given = torch.ones(128, 256)
-
-    def step() -> None:
-        net.zero_grad()
-        net(given).square().mean().backward()
-
-    assert over_floor(step, lambda ratio: ratio >= 1.0) >= 1.0
-
-
 def test_the_probe_measures_every_precision_and_says_so() -> None:
     """No figure of it is from a table."""
     chip = probe(CPU, budget_s=0.2)

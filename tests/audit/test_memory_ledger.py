@@ -70,6 +70,9 @@ def test_what_is_there_without_a_step_is_counted_from_the_tensors() -> None:
     assert before.optimizer_state_bytes == {}
     assert before.activations_bytes is None
     assert "no step was audited" in before.reasons["activations_bytes"]
+    unlearned = memory_ledger(model, step=lambda: model(torch.ones(ROWS, WIDTH)))
+    assert unlearned.activations_bytes is None
+    assert "no backward" in unlearned.reasons["activations_bytes"]
     assert after.gradients_bytes == 6 * WEIGHTS
     assert after.optimizer_state_bytes == {
         "step": 12 * 4,
@@ -137,15 +140,9 @@ def test_activations_are_what_autograd_saved_and_the_loss() -> None:
     assert ledger.activations_bytes is not None
     assert saved_by_autograd(model) == 9 * WIDE
     assert ledger.activations_bytes == 9 * WIDE + WIDE + 4
-
-
-def test_activations_are_told_by_module() -> None:
-    """Each layer returns one; the rows are made outside of all modules."""
-    ledger = stepped(Blocks())
+    # Each layer returns one; the rows are made outside of all modules.
     sizes = {one.module: one.size_bytes for one in ledger.activations}
-
-    assert sizes["Blocks.blocks.0.0"] == WIDE
-    assert sizes["Blocks.blocks.2.1"] == WIDE
+    assert sizes["Blocks.blocks.0.0"] == sizes["Blocks.blocks.2.1"] == WIDE
     assert sum(sizes.values()) == ledger.activations_bytes
 
 
@@ -214,16 +211,6 @@ def test_accumulation_keeps_the_activations_of_one_micro_batch() -> None:
     assert four.activations_bytes == one.activations_bytes
     # Zeroed after the update, they were there when it ran.
     assert four.gradients_bytes == 6 * WEIGHTS
-
-
-def test_a_step_without_backward_has_no_activations() -> None:
-    """Not measured, and not nothing."""
-    model = Blocks()
-
-    ledger = memory_ledger(model, step=lambda: model(torch.ones(ROWS, WIDTH)))
-
-    assert ledger.activations_bytes is None
-    assert "no backward" in ledger.reasons["activations_bytes"]
 
 
 def test_following_storages_changes_nothing_and_keeps_nothing_alive() -> None:

@@ -4,7 +4,6 @@ import gc
 import time
 from collections.abc import Callable
 
-import msgspec
 import pytest
 import torch
 
@@ -15,7 +14,7 @@ from trainperf.benchmark import (
     benchmark_step,
     compare,
 )
-from trainperf.benchmark.calls import measurement, peak_memory, result_of, seconds_of, seeded
+from trainperf.benchmark.calls import peak_memory, result_of, seconds_of
 from trainperf.benchmark.steps import Versus, ratio_interval, verdict_of
 from trainperf.core.errors import ConfigError
 
@@ -36,17 +35,6 @@ def test_the_first_calls_stand_apart_from_those_that_count() -> None:
     assert called == ["batch"] * (3 + 7 + 1)  # the last call is the one whose memory is looked at
 
 
-@pytest.mark.real_clock
-def test_a_slow_first_call_is_not_in_the_steady_ones() -> None:
-    """Compilation is what cold shows and the median does not."""
-    pauses = iter([0.05])
-
-    measured = benchmark_step(lambda batch: time.sleep(next(pauses, 0.0)), None, 1, 6)
-
-    assert measured.warmup_s[0] >= 0.05
-    assert measured.median_s < 0.05
-
-
 def test_a_duration_is_the_mean_of_the_calls_between_two_readings() -> None:
     """Four calls that take two seconds each on the clock take two seconds each."""
     now = [0.0]
@@ -55,28 +43,6 @@ def test_a_duration_is_the_mean_of_the_calls_between_two_readings() -> None:
         now[0] += 2.0
 
     assert seconds_of(call, 4, lambda: now[0]) == 2.0
-
-
-def test_median_and_iqr_are_those_of_torch() -> None:
-    """Of 1 to 5: median 3, quartiles 2 and 4."""
-    measured = measurement((5.0, 1.0, 4.0, 2.0, 3.0))
-
-    assert (measured.median, measured.iqr) == (3.0, 2.0)
-
-
-@pytest.mark.real_clock
-def test_a_noisy_measurement_says_so() -> None:
-    """Every other call sleeps: IQR is far more than 10 % of the median."""
-    turn = [0]
-
-    def uneven(batch: None) -> None:
-        turn[0] += 1
-        time.sleep(0.004 if turn[0] % 2 else 0.0005)
-
-    measured = benchmark_step(uneven, None, 1, 8)
-
-    assert [warning.split(":")[0] for warning in measured.warnings] == ["noisy"]
-    assert "uneven: noisy: IQR is" in str(measured)
 
 
 def test_a_call_shorter_than_the_clock_can_tell_says_so() -> None:
@@ -255,18 +221,6 @@ def test_memory_that_the_call_takes_is_seen() -> None:
     assert memory.peak_bytes > memory.above_start_bytes
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA's allocator has its own")
-def test_a_peak_is_that_of_the_call_alone() -> None:
-    """What an earlier one took is not in it, however short the call is."""
-    held = torch.ones(64 << 20)
-    del held
-
-    memory = peak_memory(lambda: None)
-
-    assert memory.above_start_bytes is not None
-    assert memory.above_start_bytes < 8 << 20
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [((0, 30), "warmup=0"), ((1, 5), "repeat=5"), ((1, 30, 0), "calls=0")],
@@ -320,33 +274,3 @@ def test_a_comparison_reads_as_a_table_and_a_sentence() -> None:
         "",
         "Peak memory: resident set, one call after the timed ones.",
     ]
-
-
-def test_results_are_plain_data() -> None:
-    """They survive JSON."""
-    step = made("plain", 0.05)
-
-    assert msgspec.json.decode(msgspec.json.encode(step), type=StepBenchmark) == step
-
-
-def test_seeded_restores_all_three_generators() -> None:
-    """Python, NumPy and torch go on as if nothing had been drawn."""
-    import random
-
-    import numpy as np
-
-    def draw() -> tuple[float, float, float]:
-        return random.random(), float(np.random.rand()), float(torch.rand(1))  # noqa: NPY002, S311
-
-    def reset() -> None:
-        random.seed(3)
-        np.random.seed(3)  # noqa: NPY002
-        torch.manual_seed(3)
-
-    reset()
-    expected = draw()
-    reset()
-    with seeded(1):
-        draw()
-
-    assert draw() == expected

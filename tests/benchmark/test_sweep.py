@@ -70,14 +70,6 @@ def test_a_knee_on_a_noisy_time_says_so() -> None:
     assert "(noisy: measure again)" in str(found).splitlines()[0]
 
 
-def test_where_nothing_fits_there_is_no_knee() -> None:
-    """`None`, and the text says it."""
-    found = swept(point(4, None))
-
-    assert found.knee() is None
-    assert str(found).startswith("Batch sizes that were tried do not fit.\n")
-
-
 def test_a_sweep_reads_as_an_answer_and_a_table() -> None:
     """Every number with its unit; where memory ended stands in its row."""
     found = swept(point(8, 0.1, 128), point(16, 0.195, 128), point(24, None, 128))
@@ -95,13 +87,6 @@ def test_a_sweep_reads_as_an_answer_and_a_table() -> None:
         f"   128     24{'–':>8}{'–':>9}{'–':>8}{'–':>10}{'–':>13}  does not fit: out of memory",
     ]
     assert notes == "Peak memory: CUDA allocator."
-
-
-def test_results_are_plain_data() -> None:
-    """They survive JSON."""
-    found = swept(point(8, 0.1, 128), point(24, None, 128))
-
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Sweep) == found
 
 
 class Hungry:

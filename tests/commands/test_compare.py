@@ -1,31 +1,11 @@
 """`trainperf compare` as a user runs it."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.commands import Command
 from support.doctor import Planted
-
-from trainperf.commands import main
-
-
-Said = tuple[int, str, str]
-Command = Callable[..., Said]
-
-
-@pytest.fixture
-def compare(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """The command in this process: exit code, stdout, stderr."""
-
-    def run_command(*arguments: str | Path) -> Said:
-        monkeypatch.setattr(sys, "argv", ["trainperf", "compare", *map(str, arguments)])
-        code = main()
-        said = capfd.readouterr()
-        return code, said.out, said.err
-
-    return run_command
 
 
 def run(path: Path, forward_ms: float, **config: str | int) -> Path:
@@ -36,35 +16,24 @@ def run(path: Path, forward_ms: float, **config: str | int) -> Path:
     return path
 
 
-def test_the_first_line_is_the_answer(compare: Command, tmp_path: Path) -> None:
+def test_the_first_line_is_the_answer(command: Command, tmp_path: Path) -> None:
     """With how much, how sure, and what was changed."""
     before, after = run(tmp_path / "a", 30, num_workers=0), run(tmp_path / "b", 20, num_workers=2)
-    code, out, err = compare(before, after)
+    code, out, err = command("compare", before, after)
 
     assert (code, err) == (0, "")
     assert out.startswith("  b against a: faster, the fit 1.49× as fast (")
     assert "one change: num_workers: 0 → 2" in out
     assert "one run each: run-to-run noise 2.0 %, assumed" in out
+    repeats = ",".join(map(str, (before, run(tmp_path / "c", 30))))
+    assert "(4 runs, " in command("compare", repeats, repeats).out
 
 
-def test_repeats_are_joined_by_commas(compare: Command, tmp_path: Path) -> None:
-    """Then the noise is theirs."""
-    sides = [
-        ",".join(str(run(tmp_path / f"{name}{number}", ms)) for number in range(2))
-        for name, ms in (("a", 30.0), ("b", 29.0))
-    ]
-    code, out, _ = compare(*sides)
-
-    assert code == 0
-    assert "run-to-run noise" in out
-    assert "(4 runs, " in out
-
-
-def test_json_and_markdown_say_the_same(compare: Command, tmp_path: Path) -> None:
+def test_json_and_markdown_say_the_same(command: Command, tmp_path: Path) -> None:
     """A list for programs, a table for a pull request."""
     before, after = run(tmp_path / "a", 30), run(tmp_path / "b", 20)
-    (found,) = json.loads(compare(before, after, "--format", "json")[1])
-    markdown = compare(before, after, "--format", "markdown")[1]
+    (found,) = json.loads(command("compare", before, after, "--format", "json")[1])
+    markdown = command("compare", before, after, "--format", "markdown")[1]
 
     assert (found["verdict"], found["primary"]) == ("faster", "fit_step_s")
     assert markdown.startswith("**b against a: faster")
@@ -90,55 +59,30 @@ def test_the_gate_has_three_exits(
     options: tuple[str, ...],
     code: int,
     said: str,
-    compare: Command,
+    command: Command,
     tmp_path: Path,
 ) -> None:
     """0 excludes a slowdown beyond the limit, 1 shows one, 3 is neither."""
     before, after = run(tmp_path / "a", 20), run(tmp_path / "b", after_ms)
-    exit_code, out, _ = compare(before, after, "--fail-on-regression", limit, *options)
+    exit_code, out, _ = command("compare", before, after, "--fail-on-regression", limit, *options)
 
     assert exit_code == code
     assert said in out
     assert ("regression: " in out) == (code == 1)
 
 
-def test_the_margin_decides_what_is_equal(compare: Command, tmp_path: Path) -> None:
+def test_the_margin_decides_what_is_equal(command: Command, tmp_path: Path) -> None:
     """Identical runs at an assumed noise of 0.5 %: equal within 2 %, undecided within 1 %."""
     before, after = run(tmp_path / "a", 20), run(tmp_path / "b", 20)
-    wide = compare(before, after, "--noise", "0.5%")[1]
+    wide = command("compare", before, after, "--noise", "0.5%")[1]
     # Lines are as wide as COLUMNS says, which is another test's choice.
-    narrow = " ".join(compare(before, after, "--noise", "0.5%", "--margin", "1%")[1].split())
+    narrow = " ".join(
+        command("compare", before, after, "--noise", "0.5%", "--margin", "1%")[1].split()
+    )
 
     assert "b against a: equal (within 2.0 %)" in wide
     assert "b against a: undecided" in narrow
     assert "to decide at a margin of 1.0 %: `trainperf prove`" in narrow
-
-
-def test_under_a_gate_what_cannot_be_compared_is_unusable(compare: Command, tmp_path: Path) -> None:
-    """Exit code 2 and one line."""
-    before, after = run(tmp_path / "a", 20, model="A"), run(tmp_path / "b", 20, model="B")
-    code, out, err = compare(before, after, "--fail-on-regression", "5%")
-
-    assert (code, out) == (2, "")
-    assert err == "trainperf: b against a: not comparable: the model differs: A and B.\n"
-    assert compare(before, after)[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["only"], "one RUN"),
-        (["a", "b", "--noise", "300"], "give a share, as in 5% or 0.05"),
-        (["nowhere", "b"], "nowhere: no such file"),
-    ],
-)
-def test_nonsense_is_refused_in_one_line(arguments: list[str], said: str, compare: Command) -> None:
-    """With what to give."""
-    code, out, err = compare(*arguments)
-
-    assert (code, out) == (2, "")
-    assert said in err
-    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -154,7 +98,7 @@ def test_nonsense_is_refused_in_one_line(arguments: list[str], said: str, compar
     ],
 )
 def test_the_exit_code_is_that_of_the_decision(
-    compare: Command,
+    command: Command,
     tmp_path: Path,
     after_ms: float,
     options: tuple[str, ...],
@@ -164,23 +108,42 @@ def test_the_exit_code_is_that_of_the_decision(
     """Keep what is faster, or passes the gate; discard what is slower, or equal."""
     before, after = run(tmp_path / "a", 30), run(tmp_path / "b", after_ms)
 
-    said = compare(before, after, "--decide", "--format", "json", *options)
+    said = command("compare", before, after, "--decide", "--format", "json", *options)
     (document,) = json.loads(said[1])
 
     assert (document["decision"], said[0]) == (decision, code)
-    shown = " ".join(compare(before, after, "--decide", *options)[1].split())
+    shown = " ".join(command("compare", before, after, "--decide", *options)[1].split())
     assert f"{decision}: b against a" in shown
     # What is kept unseen is said to be: these runs have no loss.
     assert ("Its loss not compared" in shown.rpartition(f"{decision}: ")[2]) == (decision == "keep")
 
 
-def test_runs_that_cannot_be_compared_are_not_decided(compare: Command, tmp_path: Path) -> None:
-    """Exit code 2, and the document says why; without `--decide` the same runs exit with 0."""
-    before, after = run(tmp_path / "a", 30, model="A"), run(tmp_path / "b", 20, model="B")
+@pytest.mark.parametrize("gate", [("--fail-on-regression", "5%"), ("--decide",)])
+@pytest.mark.parametrize("order", [("slow", "same"), ("same", "slow")])
+def test_one_slow_run_of_several_fails_the_gate(
+    gate: tuple[str, ...], order: tuple[str, ...], command: Command, tmp_path: Path
+) -> None:
+    """Wherever it stands among them; `--undecided` forgives no regression."""
+    before = run(tmp_path / "before", 20)
+    after = [run(tmp_path / name, 45 if name == "slow" else 20) for name in order]
 
-    code, out, _ = compare(before, after, "--decide", "--format", "json")
-    (document,) = json.loads(out)
+    ended = command("compare", before, *after, *gate, "--undecided", "pass")
 
-    assert (code, document["decision"], document["verdict"]) == (2, "cannot tell", "not comparable")
+    assert ended.code == 1
+    assert "slow against before: " in ended.out
+
+
+def test_what_cannot_be_compared_is_unusable_under_a_gate_and_not_decided(
+    command: Command, tmp_path: Path
+) -> None:
+    """Exit code 2: one line, or the document that says why; without either the code is 0."""
+    sides = run(tmp_path / "a", 20, model="A"), run(tmp_path / "b", 20, model="B")
+    gated = command("compare", *sides, "--fail-on-regression", "5%")
+    decided = command("compare", *sides, "--decide", "--format", "json")
+    (document,) = json.loads(decided.out)
+
+    why = "trainperf: b against a: not comparable: the model differs: A and B.\n"
+    assert gated == (2, "", why)
+    assert (decided.code, document["decision"]) == (2, "cannot tell")
     assert document["reason"]
-    assert compare(before, after)[0] == 0
+    assert command("compare", *sides).code == 0

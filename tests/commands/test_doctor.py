@@ -1,19 +1,13 @@
 """`trainperf doctor` as a user runs it."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from support.commands import Command
 from support.doctor import NAMES, Planted
 
 from trainperf.analysis.doctor import CHECKS
-from trainperf.commands import main
 
-
-Said = tuple[int, str, str]
-Command = Callable[..., Said]
 
 SLOW = Planted(
     phases_ms={"data_wait": 20.0, "forward": 30.0},
@@ -23,24 +17,10 @@ SLOW = Planted(
 SOUND = Planted(phases_ms={"data_wait": 0.5, "forward": 30.0}, facts={"samples": 8})
 
 
-@pytest.fixture
-def doctor(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """The command in this process: exit code, stdout, stderr, those of its children included."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-
-    def run_command(*arguments: str | Path) -> Said:
-        monkeypatch.setattr(sys, "argv", ["trainperf", "doctor", *map(str, arguments)])
-        code = main()
-        said = capfd.readouterr()
-        return code, said.out, said.err
-
-    return run_command
-
-
-def test_it_says_in_one_line_what_failed(doctor: Command, tmp_path: Path) -> None:
+def test_it_says_in_one_line_what_failed(command: Command, tmp_path: Path) -> None:
     """Then check by check."""
     SLOW.write(tmp_path / "gpt2" / "trainperf")
-    code, out, err = doctor(tmp_path)
+    code, out, err = command("doctor", tmp_path)
 
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -51,10 +31,10 @@ def test_it_says_in_one_line_what_failed(doctor: Command, tmp_path: Path) -> Non
     assert "     next DataLoader(num_workers=1, persistent_workers=True)" in lines
 
 
-def test_json_is_the_contract(doctor: Command, tmp_path: Path) -> None:
+def test_json_is_the_contract(command: Command, tmp_path: Path) -> None:
     """Every check with five fields, and nothing else."""
     SLOW.write(tmp_path / "run")
-    found = json.loads(doctor(tmp_path / "run", "--format", "json")[1])
+    found = json.loads(command("doctor", tmp_path / "run", "--format", "json")[1])
 
     assert list(found) == ["schema", "checks"]
     assert [check["id"] for check in found["checks"]] == list(NAMES)
@@ -63,52 +43,38 @@ def test_json_is_the_contract(doctor: Command, tmp_path: Path) -> None:
         assert check["status"] in {"pass", "fail", "not_applicable", "unknown"}
 
 
-def test_markdown_has_an_item_for_every_check(doctor: Command, tmp_path: Path) -> None:
+def test_markdown_has_an_item_for_every_check(command: Command, tmp_path: Path) -> None:
     """For a pull request."""
     SLOW.write(tmp_path / "run")
-    out = doctor(tmp_path / "run", "--format", "markdown")[1]
+    out = command("doctor", tmp_path / "run", "--format", "markdown").out
 
     rows = [line for line in out.splitlines() if line.startswith("- ")]
     assert len([row for row in rows if "next:" not in row]) == len(CHECKS)
     assert f"- FAIL  4: {CHECKS[3].title}" in out
 
 
-def test_strict_is_a_gate(doctor: Command, tmp_path: Path) -> None:
+def test_strict_is_a_gate(command: Command, tmp_path: Path) -> None:
     """1 where a check failed, 0 where none did; the report is the same."""
     SLOW.write(tmp_path / "slow")
     SOUND.write(tmp_path / "sound")
 
-    assert doctor(tmp_path / "slow", "--strict")[:2] == (1, doctor(tmp_path / "slow")[1])
-    assert doctor(tmp_path / "sound", "--strict")[0] == 0
+    assert command("doctor", tmp_path / "slow", "--strict")[:2] == (
+        1,
+        command("doctor", tmp_path / "slow")[1],
+    )
+    assert command("doctor", tmp_path / "sound", "--strict")[0] == 0
 
 
-def test_a_baseline_decides_on_the_loss(doctor: Command, tmp_path: Path) -> None:
+def test_a_baseline_decides_on_the_loss(command: Command, tmp_path: Path) -> None:
     """Of the same work."""
     facts = {"samples": 8, "loss": 2.0}
     Planted(facts=facts).write(tmp_path / "a")
     Planted(facts={**facts, "loss": 3.0}).write(tmp_path / "b")
-    same = json.loads(doctor(tmp_path / "a", "--baseline", tmp_path / "a", "--format=json")[1])
-    other = json.loads(doctor(tmp_path / "b", "--baseline", tmp_path / "a", "--format=json")[1])
+    same = json.loads(
+        command("doctor", tmp_path / "a", "--baseline", tmp_path / "a", "--format=json")[1]
+    )
+    other = json.loads(
+        command("doctor", tmp_path / "b", "--baseline", tmp_path / "a", "--format=json")[1]
+    )
 
     assert [found["checks"][-1]["status"] for found in (same, other)] == ["pass", "fail"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((), "required: RUN"),
-        (("{tmp}/nowhere",), "nowhere: no such file or directory"),
-        (("{tmp}/run", "--baseline", "{tmp}/nowhere"), "nowhere: no such file or directory"),
-        (("--script", "train.py"), "--script is gone: trainperf run --out runs/a train.py, then"),
-    ],
-)
-def test_unusable_input_is_said_in_one_line(
-    doctor: Command, arguments: tuple[str, ...], said: str, tmp_path: Path
-) -> None:
-    """Exit code 2, and nothing on stdout."""
-    SOUND.write(tmp_path / "run")
-    code, out, err = doctor(*(one.format(tmp=tmp_path) for one in arguments))
-
-    assert (code, out) == (2, "")
-    assert said in err
-    assert err.count("\n") == 1

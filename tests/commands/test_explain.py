@@ -1,13 +1,11 @@
 """`trainperf explain`: what a name means, from the text of the reference."""
 
 import json
-import sys
 from pathlib import Path
 
-import pytest
+from support.commands import Command
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.commands import main
 from trainperf.core.docstrings import documented
 from trainperf.reports.explanations import explained, explanations
 
@@ -15,23 +13,17 @@ from trainperf.reports.explanations import explained, explanations
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What it prints."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["trainperf", "explain", *arguments])
-        assert main() == 0
-    return capsys.readouterr().out
-
-
 def test_a_name_is_explained_for_everything_that_bears_it(
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
 ) -> None:
     """`data_wait` is a finding, of a run as of a trace, and a phase."""
-    entries = json.loads(explain(capsys, "data_wait", "--format", "json"))
+    entries = json.loads(command("explain", "data_wait", "--format", "json").out)
 
     assert [entry["kind"] for entry in entries] == ["finding", "phase"]
     assert all(entry["means"] and entry["wrong"] and entry["confirm"] for entry in entries)
     assert "free_loader" in entries[0]["trials"]
+    schema = command("explain", "--schema", "finding").out
+    assert json.loads(schema)["$id"].startswith("urn:trainperf:")
 
 
 def test_every_finding_reading_check_phase_and_gap_says_what_it_owes() -> None:
@@ -57,44 +49,20 @@ def test_the_words_are_those_of_the_reference() -> None:
             assert text.replace("|", "\\|") in page, (entry.kind, entry.id)
 
 
-def test_an_unknown_name_gets_the_nearest_ones(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In one line on stderr, with exit code 2."""
-    monkeypatch.setattr(sys, "argv", ["trainperf", "explain", "datawait"])
-
-    assert main() == 2
-    refused = capsys.readouterr()
-    assert refused.out == ""
-    assert "did you mean data_wait" in refused.err
-    assert len(refused.err.splitlines()) == 1
-
-
-def test_a_name_of_a_family_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_of_a_family_is_explained(command: Command) -> None:
     """Reports name `workers_2`; the list has `workers_N`."""
     (entry,) = explained("workers_2")
 
     assert (entry.kind, entry.id, entry.rules) == ("trial", "workers_N", ("data_wait",))
-    assert "other numbers of loader workers" in explain(capsys, "workers_2")
+    assert "other numbers of loader workers" in command("explain", "workers_2").out
 
 
-def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_name_all_are_listed(command: Command) -> None:
     """By kind, and no line is wider than a report's."""
-    shown = explain(capsys)
+    shown = command("explain").out
 
     assert all(entry.id in shown for entry in explanations())
     assert max(map(len, shown.splitlines())) <= 100
-
-
-def test_a_schema_is_printed_as_it_is_shipped(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And a document that there is none of is refused with those that there are."""
-    assert json.loads(explain(capsys, "--schema", "finding"))["$id"].startswith("urn:trainperf:")
-
-    monkeypatch.setattr(sys, "argv", ["trainperf", "explain", "--schema", "poem"])
-    assert main() == 2
-    assert "comparison, doctor" in capsys.readouterr().err
 
 
 def test_a_docstring_is_read_in_its_parts() -> None:
@@ -119,43 +87,27 @@ def test_a_docstring_is_read_in_its_parts() -> None:
     assert documented(None).prose == ""
 
 
-def test_a_finding_of_a_run_answers_six_questions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finding_of_a_run_answers_six_questions(tmp_path: Path, command: Command) -> None:
     """Those of all its findings without a name; what it does not have says so."""
     info = make_info(config={"num_workers": 0})
     steps = make_steps(200, data_wait=20, forward=30)
     run = str(make_run_dir(tmp_path / "gpt2", [RankSpec(steps=steps, info=info)]))
-    every = json.loads(explain(capsys, "--run", run, "--format", "json"))
-    (absent,) = json.loads(explain(capsys, "attention", "--run", run, "--format", "json"))
+    every = json.loads(command("explain", "--run", run, "--format", "json").out)
+    (absent,) = json.loads(command("explain", "attention", "--run", run, "--format", "json").out)
     labels = [label for label, _ in every[0]["answers"]]
 
     assert every[0]["id"] == "data_wait"
     assert labels == ["gain", "effort", "return", "better", "ceiling", "how far"]
     assert absent["answers"] == [["in this run", "not found"]]
     assert every[0]["answers"][0][1].startswith("about ")
-    assert "saves" in explain(capsys, "data_wait", "--run", run)
+    assert "saves" in command("explain", "data_wait", "--run", run).out
 
 
-def test_a_run_without_a_finding_is_explained_by_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_without_a_finding_is_explained_by_none(tmp_path: Path, command: Command) -> None:
     """Nothing to do is an answer, and no fault of the call: an empty list."""
     steps = make_steps(200, data_wait=1, forward=60, backward=39)
     run = str(make_run_dir(tmp_path / "well", [RankSpec(steps=steps)]))
 
-    assert json.loads(explain(capsys, "--run", run, "--format", "json")) == []
-    assert ": no finding; " in explain(capsys, "--run", run)
-    assert ": no finding; " in explain(capsys, "--run", run, "--format", "markdown")
-
-
-def test_a_ceiling_is_not_to_be_made() -> None:
-    """It is confirmed by a change that removes a part of it: batches from memory train nothing."""
-    trials = {entry.id: entry for entry in explanations() if entry.kind == "trial"}
-
-    assert trials["compile"].confirm.startswith("make the change")
-    assert all(
-        not entry.confirm.startswith("make the change")
-        for entry in trials.values()
-        if "no change to keep" in entry.means
-    )
+    assert json.loads(command("explain", "--run", run, "--format", "json").out) == []
+    assert ": no finding; " in command("explain", "--run", run).out
+    assert ": no finding; " in command("explain", "--run", run, "--format", "markdown").out

@@ -1,14 +1,13 @@
 """`trainperf merge`: what each machine's ranks left, joined and read as one run."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import Command
 from support.object_store import ObjectStore, object_store
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.commands import main
 from trainperf.core.paths import listed
 
 
@@ -23,21 +22,14 @@ def part(path: Path, rank: int, *, forward: float = 30, world_size: int = 2, siz
     return make_run_dir(path / f"machine{rank}" / "trainperf", [RankSpec(steps=steps, info=info)])
 
 
-def merged(monkeypatch: pytest.MonkeyPatch, *arguments: Path | str) -> int:
-    """Exit code of the command."""
-    monkeypatch.setattr(sys, "argv", ["trainperf", "merge", *map(str, arguments)])
-    return main()
-
-
 def test_samples_are_summed_and_the_slowest_rank_is_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command: Command
 ) -> None:
     """Two ranks of 8 samples a step, the slower one at 40 ms: 400 a second."""
     parts = [part(tmp_path, 0), part(tmp_path, 1, forward=40)]
 
-    code = merged(monkeypatch, *parts, "--out", tmp_path / "both")
+    code, said, _ = command("merge", *parts, "--out", tmp_path / "both")
 
-    said = capsys.readouterr().out
     assert code == 0
     assert "2 ranks" in said
     assert "400 samples/s" in said
@@ -47,7 +39,7 @@ def test_samples_are_summed_and_the_slowest_rank_is_the_time(
 
 
 def test_what_was_looked_at_once_comes_along_and_the_lowest_rank_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, command: Command
 ) -> None:
     """The summary of a part is none of the whole."""
     parts = [part(tmp_path, 0), part(tmp_path, 1)]
@@ -57,7 +49,7 @@ def test_what_was_looked_at_once_comes_along_and_the_lowest_rank_holds(
         (path / "note.txt").write_text(f"rank {rank}")
         (path / "summary.json").write_text("of a part")
 
-    merged(monkeypatch, *reversed(parts), "--out", tmp_path / "both")
+    command("merge", *reversed(parts), "--out", tmp_path / "both")
 
     traces = sorted(path.name for path in (tmp_path / "both" / "traces").iterdir())
     assert traces == ["of-rank0.gz", "of-rank1.gz"]
@@ -77,32 +69,17 @@ def test_parts_of_different_runs_are_refused_before_anything_is_copied(
     other: dict[str, int],
     said: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
 ) -> None:
     """In one line, with exit code 2."""
     parts = [part(tmp_path / "a", 0), part(tmp_path / "b", **other)]
 
-    code = merged(monkeypatch, *parts, "--out", tmp_path / "both")
+    code, _, error = command("merge", *parts, "--out", tmp_path / "both")
 
-    error = capsys.readouterr().err
     assert code == 2
     assert said in error
     assert error.count("\n") == 1
     assert not (tmp_path / "both").exists()
-
-
-def test_a_directory_that_exists_is_not_written_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Not even an empty one: it may be somebody's."""
-    (tmp_path / "there").mkdir()
-
-    code = merged(monkeypatch, part(tmp_path, 0), "--out", tmp_path / "there")
-
-    assert code == 2
-    assert "exists already" in capsys.readouterr().err
-    assert list((tmp_path / "there").iterdir()) == []
 
 
 def readings(run: Path) -> object:
@@ -113,22 +90,21 @@ def readings(run: Path) -> object:
 def test_ranks_are_merged_in_object_storage(
     tmp_path: Path,
     object_store: ObjectStore,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    command: Command,
 ) -> None:
     """From this machine into a bucket, and from a bucket into it."""
     parts = [part(tmp_path, rank) for rank in range(2)]
     urls = [object_store.bucket / f"machine{rank}" for rank in range(2)]
 
-    codes = [
-        merged(monkeypatch, *parts, "--out", tmp_path / "local"),
-        *(merged(monkeypatch, parts[rank], "--out", urls[rank]) for rank in range(2)),
-        merged(monkeypatch, *urls, "--out", object_store.bucket / "both"),
-        merged(monkeypatch, *urls, "--out", object_store.bucket / "both"),
+    ended = [
+        command("merge", *parts, "--out", tmp_path / "local"),
+        *(command("merge", parts[rank], "--out", urls[rank]) for rank in range(2)),
+        command("merge", *urls, "--out", object_store.bucket / "both"),
+        command("merge", *urls, "--out", object_store.bucket / "both"),
     ]
 
-    assert codes == [0, 0, 0, 0, 2]
-    assert "exists already" in capsys.readouterr().err
+    assert [each.code for each in ended] == [0, 0, 0, 0, 2]
+    assert "exists already" in ended[-1].err
     names = [file.path.name for file in listed(object_store.bucket / "both")]
     records = ["steps-rank0.jsonl", "steps-rank1.jsonl"]
     assert names == ["report.html", *records, "summary.json"]

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from support.docs import SCRIPT
 from support.loops import read
 
 from scripts.render_docs import SCHEMAS
-from trainperf.commands import main
 from trainperf.commands._trainings import end_trainings
 from trainperf.core.interleaving.children import can_be_stopped
 from trainperf.core.phases import Gap, Tag
@@ -98,43 +96,48 @@ def test_a_large_change_ends_the_trainings_early(tmp_path: Path) -> None:
     assert len(run.steps) < 20_000
 
 
-@pytest.mark.real_clock
-@pytest.mark.slow
-def test_a_regression_fails_the_gate(tmp_path: Path) -> None:
-    """With exit code 1, as `trainperf compare` does."""
-    (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
+FAILED = {
+    # The other one is not waited for.
+    "at once": (
+        {"loop.py": LOOP, "fails.py": "raise ValueError('no such learning rate')"},
+        ("loop.py 60", "fails.py"),
+        "runs/prove/after-1: the training ended with exit code 1: ValueError: no such learning",
+    ),
+    # In its second turn; the other one had minutes to go.
+    "inside its fit": (
+        {"loop.py": LOOP},
+        ("loop.py 1.0", "loop.py 0.001 3", "--every", "2"),
+        "exit code 1: ValueError: no memory (File ",
+    ),
+    "nothing trains": (
+        {"nothing.py": "print('done')"},
+        ("nothing.py", "nothing.py"),
+        "did not take turns: no process of the script loaded PyTorch",
+    ),
+    "fewer steps than a turn": (
+        {"loop.py": LOOP.replace("* 80", "* 3")},
+        ("loop.py 0.001", "loop.py 0.001"),
+        "was over within its first turn of 10 steps; train for more of them, or give --every",
+    ),
+}
+"""Scripts, what is typed, and what is told last."""
 
-    ended = prove(
-        tmp_path,
-        *("loop.py 0.005", "loop.py 0.015", "--pairs", "2", "--every", "20"),
-        *("--fail-on-regression", "5%"),
-    )
 
-    assert ended.returncode == 1, ended.stderr
-    assert "regression:" in ended.stdout
+@pytest.mark.parametrize("case", FAILED)
+def test_a_training_that_fails_or_takes_no_turns_ends_it_with_the_reason(
+    case: str, tmp_path: Path
+) -> None:
+    """Quoted from what it printed, with where all of that is."""
+    scripts, typed, words = FAILED[case]
+    for name, script in scripts.items():
+        (tmp_path / name).write_text(script, encoding="utf-8")
 
+    ended = prove(tmp_path, *typed)
 
-def test_a_training_that_fails_ends_it_with_its_last_words(tmp_path: Path) -> None:
-    """The other one is not waited for."""
-    (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
-    (tmp_path / "fails.py").write_text("raise ValueError('no such learning rate')")
-
-    ended = prove(tmp_path, "loop.py 60", "fails.py")
-
-    assert ended.returncode == 2
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith("trainperf: runs/prove/after-1: the training ended with exit code 1: ")
-    assert "ValueError: no such learning rate (File " in last
-    assert last.endswith("; see runs/prove/after-1/output.txt")
-
-
-def test_a_training_that_fails_inside_its_fit_is_told_at_once(tmp_path: Path) -> None:
-    """In its second turn; the other one had minutes to go."""
-    (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
-    ended = prove(tmp_path, "loop.py 1.0", "loop.py 0.001 3", "--every", "2")
-
     assert ended.returncode == 2
-    assert "exit code 1: ValueError: no memory (File " in ended.stderr.splitlines()[-1]
+    assert words in last
+    assert last.endswith("-1/output.txt") is ("exit code" in last)
 
 
 WITH_CHILD = """
@@ -177,27 +180,6 @@ def test_a_process_group_is_signalled_only_while_it_is_known_to_be_ours(
     assert groups == [training.pid] * signalled
 
 
-def test_trainings_that_measure_nothing_are_told_so(tmp_path: Path) -> None:
-    """Nothing trains: no turns, and why."""
-    (tmp_path / "nothing.py").write_text("print('done')")
-
-    ended = prove(tmp_path, "nothing.py", "nothing.py")
-
-    assert ended.returncode == 2
-    assert "did not take turns: no process of the script loaded PyTorch" in ended.stderr
-
-
-def test_trainings_of_fewer_steps_than_a_turn_are_told_so(tmp_path: Path) -> None:
-    """They are recorded, and had no second turn; the message says what to do."""
-    (tmp_path / "loop.py").write_text(LOOP.replace("* 80", "* 3"), encoding="utf-8")
-
-    ended = prove(tmp_path, "loop.py 0.001", "loop.py 0.001")
-
-    assert ended.returncode == 2
-    assert "was over within its first turn of 10 steps" in ended.stderr
-    assert "--every" in ended.stderr
-
-
 EPISODES = """
 import sys, time
 import torch
@@ -230,42 +212,6 @@ def test_validation_less_often_is_found_by_the_fit(tmp_path: Path) -> None:
     assert found["speedup"]["value"] == pytest.approx(12.8 / 5.6, rel=0.15)
 
 
-RANKS = """
-import sys, time
-import torch
-import torch.distributed as dist
-from trainperf.loop import LoopMonitor
-
-dist.init_process_group("gloo")
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
-monitor = LoopMonitor("unused", report=False).watch(model)
-for batch in monitor.batches([torch.ones(2, 4)] * 60):
-    model(batch).sum().backward()
-    time.sleep(float(sys.argv[1]))
-    monitor.end_step()
-monitor.close()
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.real_clock
-@pytest.mark.slow
-def test_two_ranks_of_either_side_take_turns(tmp_path: Path) -> None:
-    """Both trainings meet at ports of their own, and each waits with all of its ranks."""
-    (tmp_path / "ranks.py").write_text(RANKS, encoding="utf-8")
-    launch = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 ranks.py"
-
-    ended = prove(tmp_path, f"{launch} 0.01", f"{launch} 0.03", "--to-the-end", "--format", "json")
-
-    assert ended.returncode == 0, ended.stderr
-    (found,) = json.loads(ended.stdout)
-    assert found["verdict"] == "slower"
-    assert found["before"]["world_size"] == 2
-    for rank in (0, 1):
-        run = read(tmp_path / f"runs/prove/before-1/trainperf/steps-rank{rank}.jsonl")
-        assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 5
-
-
 @pytest.mark.slow
 def test_ctrl_c_ends_both_trainings(tmp_path: Path) -> None:
     """Nothing is left running; before the first turn there is nothing to say."""
@@ -280,22 +226,6 @@ def test_ctrl_c_ends_both_trainings(tmp_path: Path) -> None:
         assert "pair 1" in proof.stderr.readline()
         proof.send_signal(signal.SIGINT)
         assert proof.wait(30) == 130
-
-
-@pytest.mark.slow
-def test_a_lightning_script_needs_no_change(tmp_path: Path) -> None:
-    """Its Trainer is measured as `trainperf run` does it."""
-    untouched = SCRIPT.replace(", callbacks=[TrainPerf()]", "")
-    (tmp_path / "train.py").write_text(untouched, encoding="utf-8")
-
-    ended = prove(tmp_path, "train.py", "train.py", "--pairs", "2", "--every", "4", "--out", "here")
-
-    assert "did not take turns" not in ended.stderr
-    shown = " ".join(ended.stdout.split())  # too few steps
-    assert "1 pair; more would not make these runs comparable, trainings of more than" in shown
-    for name in ("before-1", "after-1"):
-        run = read(tmp_path / "here" / name / "trainperf/steps-rank0.jsonl")
-        assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 2
 
 
 LIGHTNING_RANKS = """
@@ -335,31 +265,3 @@ def test_ranks_that_a_trainer_launches_take_turns(tmp_path: Path) -> None:
     for rank in (0, 1):
         run = read(tmp_path / f"runs/prove/before-1/trainperf/steps-rank{rank}.jsonl")
         assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("a.py", "b.py", "--pairs", "0"), "--pairs: 0: must be at least 1"),
-        (("a.py", "b.py", "--every", "1"), "--every: 1: must be at least 2"),
-        (("a.py", "b.py"), "a.py: no such file"),
-        (("", "b.py"), "give a training"),
-        (("train.py 'x", "b.py"), "No closing quotation"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_before_anything_runs(
-    arguments: tuple[str, ...],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """In one line, with what to do."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["trainperf", "prove", *arguments])
-
-    assert main() == 2
-    refused = capsys.readouterr().err
-    assert said in refused
-    assert len(refused.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []

@@ -119,21 +119,6 @@ def test_signals_of_a_scheduler_reach_the_script(name: str, tmp_path: Path) -> N
         assert process.wait(30) == 7
 
 
-def test_what_is_no_script_is_refused_in_one_line(tmp_path: Path) -> None:
-    """A file and a command that are not there, a step below zero, a step and none."""
-    refused = [
-        run(tmp_path, "missing.py"),
-        run(tmp_path, "no-such-command"),
-        run(tmp_path, "--audit-at", "-1", written("", tmp_path)),
-        run(tmp_path, "--audit-at", "3", "--no-audit", written("", tmp_path)),
-    ]
-
-    assert [ended.returncode for ended in refused] == [2, 2, 2, 2]
-    said = [ended.stderr.splitlines() for ended in refused]
-    assert [len(lines) for lines in said] == [1, 1, 1, 1]
-    assert said[0] == ["trainperf: missing.py: no such file; give the script that trains"]
-
-
 @pytest.mark.parametrize(
     ("given", "audited"),
     [((), (None, True)), (("--no-audit",), (None, False)), (("--audit-at", "3"), (3, True))],

@@ -1,19 +1,12 @@
 """`trainperf trace`: the answer on stdout, one line on stderr for what cannot be used."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.commands import Command
 from support.planted import planted_steps
 from support.traces import MS, TRACES, Launches, event, needs_traces, step_mark, write_trace
-
-
-def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own."""
-    command = [sys.executable, "-m", "trainperf", "trace", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, encoding="utf-8")
 
 
 @pytest.fixture
@@ -22,12 +15,12 @@ def planted(tmp_path: Path) -> Path:
     return write_trace(tmp_path / "planted.json.gz", planted_steps(6), rank=0, world_size=2)
 
 
-def test_the_text_begins_with_the_answer_and_ends_with_what_is_next(planted: Path) -> None:
+def test_the_text_is_the_answer_and_what_is_next(command: Command, planted: Path) -> None:
     """Title, answer, where the step goes, notes, next."""
-    result = run(planted)
-    lines = result.stdout.splitlines()
+    result = command("trace", planted)
+    lines = result.out.splitlines()
 
-    assert result.returncode == 0
+    assert result.code == 0
     assert lines[0] == "trainperf trace · planted.json.gz · rank 0 · Planted GPU · 6 steps (1–6)"
     # Of 559 ms: 300 busy, 101 without a launch, 100 in the loader.
     assert " ".join(" ".join(lines[2:4]).split()).startswith(
@@ -40,9 +33,9 @@ def test_the_text_begins_with_the_answer_and_ends_with_what_is_next(planted: Pat
     assert max(map(len, lines)) <= 100
 
 
-def test_json_is_the_data(planted: Path) -> None:
+def test_json_is_the_data(command: Command, planted: Path) -> None:
     """The fields that the issue names, in SI units; lanes only when asked for."""
-    found = json.loads(run(planted, "--format", "json").stdout)
+    found = json.loads(command("trace", planted, "--format", "json").out)
     (rank,) = found["ranks"]
 
     assert set(found) >= {"ranks", "stragglers", "warnings", "findings", "answer"}
@@ -51,41 +44,18 @@ def test_json_is_the_data(planted: Path) -> None:
     assert rank["steps"][0]["allreduce_tail_s"] == pytest.approx(0.008)
     assert rank["steps"][0]["data_wait_exposed_s"] == pytest.approx(0.020)
     assert rank["lanes"] == []
-    with_lanes = json.loads(run(planted, "--format", "json", "--lanes").stdout)
+    with_lanes = json.loads(command("trace", planted, "--format", "json", "--lanes").out)
     assert with_lanes["ranks"][0]["lanes"][0]["name"] == "steps"
 
 
-def test_markdown_has_the_same_answer(planted: Path) -> None:
-    """Tables, and the findings as a list."""
-    said = run(planted, "--format", "markdown").stdout
-
-    assert "| GPU busy | 53.7 % |" in said
-    assert "1. **" in said
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["missing.json"], ["--format", "html", "missing.json"], []],
-    ids=["no such file", "no such format", "no path"],
-)
-def test_what_cannot_be_used_is_said_in_one_line(arguments: list[str], tmp_path: Path) -> None:
-    """Exit code 2, no traceback."""
-    result = run(*arguments)
-
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("trainperf: ")
-    assert result.stderr.count("\n") == 1
-
-
-def test_names_of_a_trace_are_not_obeyed(tmp_path: Path) -> None:
+def test_names_of_a_trace_are_not_obeyed(command: Command, tmp_path: Path) -> None:
     """Neither by a terminal nor by markdown."""
     evil = "\x1b[31mred<script>alert(1)</script>|`x`"
     events = [step_mark(1, 0, 20 * MS), event(evil, MS, 5 * MS)]
     events += Launches()(evil, 2 * MS, 3 * MS, MS)
     path = write_trace(tmp_path / "evil.json", events)
 
-    text, said = run(path).stdout, run(path, "--format", "markdown").stdout
+    text, said = command("trace", path).out, command("trace", path, "--format", "markdown").out
 
     assert "\x1b" not in text + said
     assert "red<script>" in text
@@ -93,9 +63,11 @@ def test_names_of_a_trace_are_not_obeyed(tmp_path: Path) -> None:
 
 
 @needs_traces
-def test_the_answer_for_a_loader_that_is_too_slow() -> None:
+def test_the_answer_for_a_loader_that_is_too_slow(command: Command) -> None:
     """A real job without workers."""
-    said = " ".join(run(TRACES / "resnet50_v100_workers0.pt.trace.json.gz").stdout.split())
+    said = " ".join(
+        command("trace", TRACES / "resnet50_v100_workers0.pt.trace.json.gz").out.split()
+    )
 
     assert "The GPU is idle 39 % of its recorded span, 29 % because it waits for the Data" in said
     assert "waits 69.3 ms for data, 59.3 ms of it with the GPU idle" in said

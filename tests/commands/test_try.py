@@ -14,7 +14,6 @@ from jsonschema import Draft202012Validator
 
 from scripts.render_docs import SCHEMAS
 from trainperf.commands._attempts import AttemptOptions, try_out
-from trainperf.core.errors import RunError
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
 
 
@@ -142,23 +141,28 @@ def test_trackers_that_can_be_silenced_leave_no_run(tmp_path: Path) -> None:
     assert "disabled 1\n" in (tmp_path / "runs/try/output.txt").read_text(encoding="utf-8")
 
 
-def test_a_script_that_never_trains_is_told_so(tmp_path: Path) -> None:
-    """The remedy is named, and nothing is left."""
-    (tmp_path / "train.py").write_text("print('done')", encoding="utf-8")
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("print('done')", "nothing was tried: no process of the script loaded PyTorch"),
+        (
+            LOOP.format(within="assert step < 2, 'no third step'"),
+            "ended before anything was tried: AssertionError: no third step",
+        ),
+    ],
+    ids=["never trains", "fails"],
+)
+def test_a_script_without_a_trial_says_why_and_leaves_nothing(
+    script: str, why: str, tmp_path: Path
+) -> None:
+    """In the words of its own exception."""
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
 
     ended = command(tmp_path, "train.py")
 
     assert ended.returncode == 2
-    assert "nothing was tried: no process of the script loaded PyTorch" in ended.stderr
+    assert why in ended.stderr
     assert not (tmp_path / "runs/try").exists()
-
-
-def test_a_script_that_fails_before_its_first_trial_says_how(tmp_path: Path) -> None:
-    """In the words of its own exception."""
-    ended = command(tmp_path, written(tmp_path, "assert step < 2, 'no third step'"))
-
-    assert ended.returncode == 2
-    assert "ended before anything was tried: AssertionError: no third step" in ended.stderr
 
 
 def test_a_script_that_stops_early_is_no_fault_of_a_trial(tmp_path: Path) -> None:
@@ -221,29 +225,3 @@ def test_an_interrupt_ends_the_script_and_shows_what_is_known(tmp_path: Path) ->
     assert output.startswith("trainperf try · train.py")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text(encoding="utf-8")), 0)
-
-
-def test_what_cannot_be_tried_is_refused_in_one_line(tmp_path: Path) -> None:
-    """Times, names that contradict each other, and scripts that are not there."""
-    refused = [
-        command(tmp_path, "--minutes", "0", written(tmp_path)),
-        command(tmp_path, "--only", "a", "--without", "a", written(tmp_path)),
-        command(tmp_path, "missing.py"),
-    ]
-
-    assert [ended.returncode for ended in refused] == [2, 2, 2]
-    assert [len(ended.stderr.splitlines()) for ended in refused] == [1, 1, 1]
-
-
-def test_nothing_is_left_where_nothing_was_tried(tmp_path: Path) -> None:
-    """The folder for the run goes, too."""
-    with pytest.raises(RunError):
-        try_out(
-            AttemptOptions(
-                words=[sys.executable, "-c", ""],
-                out=tmp_path / "tried",
-                launch=LaunchOptions(),
-                trials=TrialLaunch(),
-            )
-        )
-    assert not (tmp_path / "tried").exists()

@@ -28,21 +28,6 @@ def loaded_by(statement: str) -> set[str]:
     return set(json.loads(result.stdout.splitlines()[-1]))
 
 
-def test_the_import_contracts_of_pyproject_hold() -> None:
-    """Base, live and offline tower, and the layers of the latter."""
-    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-
-    result = subprocess.run(
-        [sys.executable, "-c", program, "--no-logo", "--no-cache"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
 def test_every_part_has_a_place_in_the_contracts() -> None:
     """A new module is placed when it is written: one that no contract names may import anything."""
     contracts = (

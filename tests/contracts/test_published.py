@@ -1,7 +1,6 @@
 """What programs may rely on: JSON Schemas that outputs keep to, and names that never change."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 from support.cases import CASES
+from support.commands import Command
 from support.planted import planted_steps
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 from support.traces import write_trace
@@ -16,7 +16,6 @@ from support.tried import AUTOCAST, FUSED, tried
 
 from scripts.docs.schemas import IDS, PUBLISHED, schemas
 from scripts.render_docs import SCHEMAS
-from trainperf.commands import main
 from trainperf.core.artifacts import write_document
 from trainperf.reports.explanations import explanations
 
@@ -25,16 +24,6 @@ def schema(name: str) -> dict[str, Any]:
     """One as it is shipped."""
     shipped: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
     return shipped
-
-
-def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
-    """What a command prints, as a program reads it; nothing else is on stdout."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["trainperf", *map(str, arguments)])
-        code = main()
-    shown = capsys.readouterr()
-    assert code == 0, shown.err
-    return json.loads(shown.out)
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +78,12 @@ def test_what_a_command_prints_keeps_to_its_schema(
     name: str,
     arguments: tuple[str, ...],
     world: Path,
+    command: Command,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """And names only fields that the schema describes, so that it cannot lag behind."""
     monkeypatch.chdir(world)
-    document = printed(capsys, *arguments)
+    document = json.loads(command(*arguments).out)
 
     Draft202012Validator(schema(name)).validate(document)
     strict = json.loads(json.dumps(schema(name)))
@@ -105,11 +94,11 @@ def test_what_a_command_prints_keeps_to_its_schema(
 
 
 def test_a_finding_and_trials_keep_to_theirs(
-    world: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each finding of a summary by itself, and `trials.json` as it lies in a run."""
     monkeypatch.chdir(world)
-    summary = printed(capsys, "report", "a", "--format", "json")
+    summary = json.loads(command("report", "a", "--format", "json").out)
 
     assert summary["findings"]
     for finding in summary["findings"]:

@@ -1,32 +1,23 @@
 """The tool chooses what comes next: measured before guessed, then by the report's order."""
 
-import math
-import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
 import pytest
-from support.runs import MS, RankSpec, make_info, make_run_dir, make_step, make_steps
+from support.runs import RankSpec, make_info, make_run_dir, make_steps
 from support.walk import Planted, packed, sdpa, small_work, stage, workers
 
 from recipes.gpt2.advice import Advice, MeasuredTrial, next_change
-from recipes.gpt2.noise import as_measured, least_gain, pair_spread, warning
-from recipes.gpt2.outcomes import StageOutcome
 from recipes.gpt2.processes import Planned
-from recipes.gpt2.stages import STAGES, Settings, Stage
+from recipes.gpt2.stages import STAGES, Stage
 from recipes.gpt2.text import DocumentSpan
 from recipes.gpt2.train import Recipe
 from recipes.gpt2.walk import directory, walkthrough
 from trainperf.analysis.diagnosis.of_run import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.comparison.results import Speedup
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.trials import TrialResult, Trials
-from trainperf.core.stats.bootstrap import Estimate
-from trainperf.core.stats.sequential import ASSUMED_SPREAD, Looks, sequential_interval
-from trainperf.core.steps.records import Totals
 
 
 LOADER = stage("loader", workers, findings=("data_wait",), words="num_workers=")
@@ -64,13 +55,6 @@ def test_the_first_finding_that_applies_comes_next(evidence: Evidence) -> None:
     assert advice.source == "report"
 
 
-def test_a_finding_asks_only_for_the_change_that_it_words(evidence: Evidence) -> None:
-    """None of its changes, workers or a cheaper sample, is a faster disk."""
-    faster_disk = stage("disk", workers, findings=("data_wait",), words="disk")
-
-    assert chosen(evidence, faster_disk) is None
-
-
 def test_from_a_third_of_what_is_lost_to_the_bound_is_expected(evidence: Evidence) -> None:
     """As much as 19 of 20 changes of the corpus saved, to the most that the report says."""
     padding = next(each for each in evidence.summary.findings if each.id == "padding")
@@ -81,35 +65,6 @@ def test_from_a_third_of_what_is_lost_to_the_bound_is_expected(evidence: Evidenc
     assert advice is not None
     assert advice.low == pytest.approx(1 / (1 - padding.fraction / 3))
     assert advice.high == padding.gain_upper_bound
-
-
-def test_packing_the_same_documents_spares_forward_and_backward_only(tmp_path: Path) -> None:
-    """Half of the tokens are padding, and half of the step is callbacks, which stay."""
-    facts = {"tokens_effective": 50, "tokens_padded": 100}
-    steps = make_steps(200, callbacks=10, forward=10, facts=facts)
-    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps)])
-
-    advice = chosen(examine(Run.open(run)), PACKED)
-
-    assert advice is not None
-    assert advice.low == pytest.approx(1 / (1 - 0.25 / 3))
-    # Of attention three quarters go, and nobody looked at what attends; 2 ms of 20 for warm caches.
-    assert advice.high == pytest.approx(1 / (1 - 0.75 / 2 - 0.1))
-
-
-def test_what_callbacks_hand_to_a_thread_is_expected_to_go_with_them(tmp_path: Path) -> None:
-    """A quarter of the step and the thread's fifth: a third of that at least, at most all of it."""
-    totals = Totals(at_step=199, threads_ns={"tensorboard": 200 * 20 * MS})
-    run = make_run_dir(
-        tmp_path / "run", [RankSpec(steps=make_steps(200, callbacks=25, forward=75), totals=totals)]
-    )
-    histograms = stage("histograms", packed, findings=("callbacks",))
-
-    advice = chosen(examine(Run.open(run)), histograms)
-
-    assert advice is not None
-    assert advice.low == pytest.approx(1 / (1 - 0.45 / 3))
-    assert advice.high == pytest.approx(1 / (1 - 0.25 - 0.30 - 0.02))
 
 
 def test_a_trial_outranks_every_finding(evidence: Evidence) -> None:
@@ -162,94 +117,6 @@ def test_a_walkthrough_takes_stages_in_the_order_of_the_advice(tmp_path: Path) -
 
     assert orders[0] == orders[1]
     assert report[0].id in (LOADER if orders[0][1] == "loader" else PACKED).findings
-
-
-def measured(gain: float, spread: float, looks: Looks, chance: random.Random) -> float:
-    """What a stage reads: pairs of planted runs until it is decided."""
-    before, after = [], []
-    for _ in range(looks.most):
-        before.append(Estimate(log=0.0, sampling=0.0, drift=0.0))
-        after.append(Estimate(log=chance.gauss(math.log(gain), spread), sampling=0.0, drift=0.0))
-        interval = sequential_interval(before, after, looks)
-        if interval.low > 1:
-            break
-    return interval.ratio
-
-
-@pytest.mark.parametrize("gain", [1.02, 1.1, 2.5])
-def test_most_measurements_of_a_gain_are_where_they_are_foretold(gain: float) -> None:
-    """Though a stage ends with the pair that decides it, which a lucky one does sooner."""
-    chance, looks = random.Random(3), Looks(most=6)  # noqa: S311 noise, no secret
-    low, high = as_measured(gain, 0.05, looks)
-
-    reads = [measured(gain, 0.05, looks, chance) for _ in range(150)]
-
-    assert sum(low <= read <= high for read in reads) >= 0.85 * len(reads)
-    assert math.log(high / low) <= 4 * 0.05, "no wider than one pair"
-
-
-def test_pairs_scatter_as_in_the_stages_so_far(tmp_path: Path) -> None:
-    """A pair of runs by the square root of two more than a run; pooled over the stages."""
-    assert pair_spread([outcome(high=1.7)], tmp_path) == pytest.approx(0.08 * math.sqrt(2))
-
-
-def test_before_the_first_stage_the_scatter_of_processes_is_assumed(tmp_path: Path) -> None:
-    """And what the steps of the baseline scatter comes on top."""
-    chance = random.Random(1)  # noqa: S311 noise, no secret
-    steady, uneven = [
-        [make_step(index, forward=ms, start_ns=index * 20 * MS) for index, ms in enumerate(times)]
-        for times in ([10.0] * 100, [chance.uniform(1.0, 19.0) for _ in range(100)])
-    ]
-    spreads = []
-    for name, steps in (("steady", steady), ("uneven", uneven)):
-        make_run_dir(tmp_path / name, [RankSpec(steps=steps)])
-        begun = msgspec.structs.replace(outcome(high=2.0), status="baseline", noise=None)
-        begun = msgspec.structs.replace(begun, runs=(name,))
-        spreads.append(pair_spread([begun], tmp_path))
-
-    assert spreads[0] == pytest.approx(ASSUMED_SPREAD, rel=0.05)
-    assert spreads[1] > 1.2 * ASSUMED_SPREAD
-
-
-def outcome(high: float, pairs: int = 1) -> StageOutcome:
-    """A stage that gained 1.5×, with an interval up to *high*."""
-    return StageOutcome(
-        stage="packed",
-        change="",
-        status="kept",
-        why="",
-        settings=Settings(),
-        speedup=Speedup(value=1.5, low=1.5 / high * 1.5, high=high, per_rank=False),
-        noise=0.08,
-        runs=("run",) * pairs,
-    )
-
-
-def test_a_noisy_machine_shows_only_large_gains() -> None:
-    """The wider the interval of the first stage, the larger; more pairs show smaller ones."""
-    quiet, noisy = outcome(high=1.7), outcome(high=6.0)
-
-    few, many = least_gain(noisy, 5), least_gain(noisy, 10)
-
-    assert least_gain(quiet, 5) == 1.04
-    assert few is not None
-    assert many is not None
-    assert 1.1 < many < few
-
-
-def test_the_reach_of_the_last_pair_is_what_it_has() -> None:
-    """All pairs planned were run: their own interval says it."""
-    assert least_gain(outcome(high=1.65, pairs=3), 3) == pytest.approx(1.1)
-
-
-def test_a_noisy_machine_is_named_with_what_to_do() -> None:
-    """The noise that was measured, what it allows, and both ways out."""
-    words = warning(outcome(high=3.0), 1.5, 5, (10, 1.2))
-
-    assert "differ by 8.0 %" in words
-    assert "up to 10 pairs" in words
-    assert "1.20× or more" in words
-    assert "--minutes" in words
 
 
 @dataclass(kw_only=True)

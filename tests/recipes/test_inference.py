@@ -107,25 +107,3 @@ def test_everything_is_left_behind(out: Path, left: RecipeRun) -> None:
     assert len(table(left, "A scheduled profile").rows) == 3
     assert (out / "inference.html").is_file()
     assert unprinted(left, page_of(left, "inference.json")) == set()
-
-
-def test_the_sweep_over_batch_sizes_is_shown_as_it_was_printed(left: RecipeRun) -> None:
-    """With its notes."""
-    before = case(left, "batching").before
-
-    assert any("samples/s, " in line for line in before)
-    assert any(line.startswith("Peak memory: ") for line in before)
-
-
-def test_what_a_cpu_cannot_show_says_so(left: RecipeRun) -> None:
-    """Where there is no device to wait for."""
-    verdicts = {each.verdict for each in left.cases}
-
-    assert verdicts <= {
-        "holds",
-        "does not hold here",
-        "no difference",
-        "cannot tell",
-        "needs CUDA",
-    }
-    assert case(left, "clock_without_waiting").measured

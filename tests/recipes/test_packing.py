@@ -4,21 +4,13 @@ import random
 
 import pytest
 import torch
-from support.tolerance import assert_reordered, terms_of_transformer
-from torch.nn.functional import cross_entropy
 
 from recipes.gpt2.batches import IGNORED, Batch, Document, pack, pad
-from recipes.gpt2.model import GPT2
-from recipes.gpt2.stages import PRESETS, Settings
 from recipes.gpt2.text import END, PAD
-from trainperf.remedies import first_fit, same_document
 
 
 WIDTH = 64
 LENGTHS = (64, 40, 23, 17, 9, 2, 1, 50)
-KINDS = ("eager", "sdpa")
-TINY = PRESETS["tiny"]
-TERMS = terms_of_transformer(layers=TINY.layers, width=TINY.width, heads=TINY.heads, tokens=WIDTH)
 
 
 @pytest.fixture
@@ -26,31 +18,6 @@ def documents() -> list[Document]:
     """Documents of every kind: as long as a row, of one token, and some that share rows."""
     draw = random.Random(0)  # noqa: S311 - planted tokens, not secrets
     return [[*(draw.randrange(256) for _ in range(length - 1)), END] for length in LENGTHS]
-
-
-def model(attention: str) -> GPT2:
-    """A model whose attention matters: with GPT-2's small initial weights it hardly would."""
-    torch.manual_seed(0)
-    network = GPT2(TINY, Settings(attention=attention)).eval()
-    with torch.no_grad():
-        for weight in network.parameters():
-            weight.mul_(5)
-    return network
-
-
-def alone(network: GPT2, document: Document) -> torch.Tensor:
-    """Logits of a document that has a batch to itself."""
-    return network.logits(pad([document]))[0]
-
-
-def head_scale(network: GPT2, batch: Batch) -> torch.Tensor:
-    """Σ|x||y| of each logit: the magnitudes that the last matrix sums."""
-    states = network.network.transformer(
-        input_ids=batch["input_ids"],
-        attention_mask=network._attention_mask(batch),
-        position_ids=batch.get("position_ids"),
-    ).last_hidden_state
-    return states.abs() @ network.network.lm_head.weight.abs().T
 
 
 def pieces(batch: Batch) -> list[tuple[int, slice]]:
@@ -61,75 +28,6 @@ def pieces(batch: Batch) -> list[tuple[int, slice]]:
             columns = (ids == number).nonzero().flatten()
             places.append((row, slice(int(columns[0]), int(columns[-1]) + 1)))
     return places
-
-
-@pytest.mark.parametrize("attention", KINDS)
-@torch.no_grad()
-def test_a_packed_document_gets_the_logits_it_gets_alone(
-    attention: str, documents: list[Document]
-) -> None:
-    """No token sees another document, and positions start again at 0."""
-    network = model(attention)
-    batch = pack(documents, WIDTH)
-    logits = network.logits(batch)
-
-    places = pieces(batch)
-
-    assert len(places) == len(documents)
-    assert len(places) > len(logits), "nothing shares a row: the test would prove nothing"
-    scale = head_scale(network, batch)
-    for row, columns in places:
-        document = batch["input_ids"][row, columns].tolist()
-        assert_reordered(logits[row, columns], alone(network, document), terms=TERMS, scale=scale)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("attention", KINDS)
-def test_one_token_of_a_neighbour_would_be_noticed(
-    attention: str, documents: list[Document], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The comparison above can fail: the last token before a document changes its logits by far."""
-    network = model(attention)
-    batch = pack(documents, WIDTH)
-    right, scale, mask = network.logits(batch), head_scale(network, batch), network._attention_mask
-
-    for row, columns in pieces(batch):
-        start = columns.start
-        if start == 0:
-            continue
-
-        def leaking(batch: Batch, row: int = row, start: int = start) -> torch.Tensor:
-            allowed = mask(batch).clone()
-            # Among booleans 0 forbids; among numbers that are added it allows.
-            allowed[row, 0, start, start - 1] = allowed.dtype == torch.bool
-            return allowed
-
-        monkeypatch.setattr(network, "_attention_mask", leaking)
-        wrong = network.logits(batch)
-        with pytest.raises(AssertionError, match="not close"):
-            assert_reordered(wrong[row, start], right[row, start], terms=TERMS, scale=scale)
-
-
-@pytest.mark.parametrize("attention", KINDS)
-def test_packed_and_padded_have_the_same_loss_and_gradient(
-    attention: str, documents: list[Document]
-) -> None:
-    """The same documents in a step give the same update, so the stages' losses can be compared."""
-    results = []
-    for batch in (pad(documents), pack(documents, WIDTH)):
-        network = model(attention)
-        logits = network.logits(batch).flatten(0, 1)
-        loss = cross_entropy(logits, batch["labels"].flatten(), ignore_index=IGNORED)
-        loss.backward()
-        results.append((loss.detach(), network.network.transformer.wte.weight.grad))
-
-    (padded_loss, padded_gradient), (packed_loss, packed_gradient) = results
-    tokens = sum(LENGTHS)
-
-    assert_reordered(packed_loss, padded_loss, terms=TERMS + tokens, scale=padded_loss)
-    assert_reordered(
-        packed_gradient, padded_gradient, terms=2 * TERMS + tokens, scale=padded_gradient
-    )
 
 
 @pytest.mark.parametrize("build", [pad, lambda documents: pack(documents, WIDTH)])
@@ -159,36 +57,9 @@ def test_packing_keeps_every_token(documents: list[Document]) -> None:
     assert bool(((packed["input_ids"] == PAD) == (packed["attention_mask"] == 0)).all())
 
 
-def test_padding_before_and_after_is_what_is_computed_by_hand() -> None:
-    """Lengths 6, 3, 2 and 1 need four rows of 6 padded, and two rows of 6 packed."""
-    documents = [[1] * 6, [2] * 3, [3] * 2, [4]]
-
-    padded, packed = pad(documents)["attention_mask"], pack(documents, 6)["attention_mask"]
-
-    assert tuple(padded.shape) == (4, 6)
-    assert 24 - int(padded.sum()) == 12
-    assert tuple(packed.shape) == (2, 6)
-    assert 12 - int(packed.sum()) == 0
-
-
-def test_rows_are_filled_first_fit_longest_first() -> None:
-    """3, 2 and 1 fit into what 5 and 4 leave of rows of 7: 5+2 and 4+3, then 1 opens a row."""
-    lengths = [1, 5, 2, 4, 3]
-    rows = first_fit(lengths, 7)
-
-    assert [[lengths[number] for number in row] for row in rows] == [[5, 2], [4, 3], [1]]
-
-
 def test_positions_and_document_numbers_start_again() -> None:
     """Positions are counted within the document, documents within the row; padding is -1."""
     batch = pack([[7, 8, 9], [5, 6]], 6)
 
     assert batch["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0]]
     assert batch["document_ids"].tolist() == [[0, 0, 0, 1, 1, -1]]
-
-
-def test_every_token_attends_to_itself_and_back_within_its_document() -> None:
-    """Block-diagonal and causal; padding has a row of its own, since an empty softmax is NaN."""
-    allowed = same_document(torch.tensor([[0, 0, 1, -1]]))
-
-    assert allowed[0, 0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,22 +9,14 @@ import msgspec
 import pytest
 import torch
 from support.tolerance import reordering, terms_of_transformer
-from support.walk import Dull, Dying, Lacking, Slow, packed, small_work, stage
+from support.walk import Lacking, packed, small_work, stage
 
 from recipes.gpt2.__main__ import main
-from recipes.gpt2.machine import this_machine
-from recipes.gpt2.micro_batch import with_swept_batch
-from recipes.gpt2.model import GPT2
 from recipes.gpt2.outcomes import StageOutcome
-from recipes.gpt2.processes import Planned, Processes
 from recipes.gpt2.stages import FIRST_SCRIPT, STAGES, Settings
 from recipes.gpt2.text import DocumentSpan, find_documents, training_order
-from recipes.gpt2.train import Recipe, free_folder, last_folder, train
+from recipes.gpt2.train import Recipe, train
 from recipes.gpt2.walk import walkthrough
-from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summarize import examine
-from trainperf.core.artifacts import read_document
-from trainperf.core.artifacts.trials import Trials
 
 
 STEPS = 4
@@ -94,63 +85,6 @@ def test_every_stage_learns_the_same(trained: dict[str, Path]) -> None:
     assert all(before > after > 1 for before, after in zip(first, again, strict=True))
 
 
-def test_a_padded_vocabulary_begins_with_the_same_weights() -> None:
-    """Rows that no token uses are added after the others were drawn."""
-    preset = small_work(Path()).preset
-    models = []
-    for multiple in (1, 64):
-        torch.manual_seed(0)
-        models.append(GPT2(preset, Settings(vocabulary_multiple=multiple)))
-    few, many = (model.network.transformer.wte.weight for model in models)
-
-    assert tuple(many.shape) == (320, preset.width)
-    assert torch.equal(few, many[: preset.vocabulary])
-    assert models[1].network.lm_head.weight is many
-
-
-@pytest.mark.corpus
-def test_the_larger_micro_batch_is_one_that_a_sweep_has_measured(tmp_path: Path) -> None:
-    """Of 8 documents in 4 micro-batches: two of 4, or one of 8; of two there is one choice only."""
-    work = small_work(tmp_path)
-    order = training_order(find_documents(None, work.preset), work.preset, 1, work.seed)
-    kept = Settings(accumulation=4, packed=True)
-    tried = replace(kept, checkpointing=True, accumulation=2)
-
-    found = with_swept_batch(work, kept, tried, order)
-
-    assert found.accumulation in (1, 2)
-    assert replace(found, accumulation=2) == tried
-    two = replace(kept, accumulation=2)
-    assert with_swept_batch(work, two, replace(two, accumulation=1), order).accumulation == 1
-
-
-@pytest.mark.real_clock
-@pytest.mark.corpus
-def test_a_stage_that_truly_slows_is_rejected(tmp_path: Path) -> None:
-    """A hundred milliseconds asleep in an update of some ten: far beyond any noise."""
-    work = replace(small_work(tmp_path, steps=60), model=Slow)
-
-    found = walkthrough(work, [STAGES[0], stage("packed", packed)])[1]
-
-    assert found.status == "rejected"
-    assert found.speedup is not None
-    assert found.speedup.value < 0.75
-    assert found.prediction is not None
-
-
-@pytest.mark.corpus
-def test_a_stage_that_breaks_the_loss_is_rejected(tmp_path: Path) -> None:
-    """A learning rate of nothing: whatever the speed, it learns something else."""
-    work = replace(small_work(tmp_path, steps=110), model=Dull)
-    work = replace(work, preset=replace(work.preset, turns=2))
-
-    found = walkthrough(work, [STAGES[0], stage("fused", lambda kept: replace(kept, fused=True))])
-
-    assert found[1].status == "rejected"
-    assert found[1].verdict == "loss differs"
-    assert (tmp_path / "walkthrough.md").exists()
-
-
 @pytest.mark.slow
 def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> None:
     """A handful of steps proves nothing, and that is what is said."""
@@ -172,48 +106,6 @@ def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> N
     assert (tmp_path / "loader/loader-1/csv/metrics.csv").exists()
 
 
-@pytest.mark.corpus
-@pytest.mark.skipif(not this_machine("cpu").compiler, reason="there is no compiler")
-def test_repeats_use_what_the_first_run_compiled(tmp_path: Path) -> None:
-    """One graph in the first run of either side, none in the second."""
-    work = small_work(tmp_path, steps=STEPS)
-    order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
-    pairs = [
-        tuple(
-            Planned(
-                settings=Settings(compiled="default"), folder=f"{side}-{number}", profiled=False
-            )
-            for side in ("before", "after")
-        )
-        for number in (1, 2)
-    ]
-
-    deque(Processes().by_turns(work, order, pairs), maxlen=0)
-
-    for side in ("before", "after"):
-        graphs = []
-        for number in (1, 2):
-            summary = examine(Run.open(tmp_path / f"{side}-{number}/trainperf")).summary
-            graphs.append(summary.compilation.graphs if summary.compilation else 0)
-        assert graphs == [1, 0]
-
-
-@pytest.mark.corpus
-def test_changes_are_tried_in_a_process_that_ends_with_them(tmp_path: Path) -> None:
-    """Past the end of the recipe's own training; the run directory is that of any other run."""
-    work = replace(small_work(tmp_path, steps=STEPS), trial_minutes=0.01)
-    order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
-    run = Planned(settings=Settings(), folder="trials/baseline", profiled=True, also="trials")
-
-    Processes().alone(work, order, run)
-
-    tried = read_document(Trials, tmp_path / "trials/baseline/trainperf")
-    assert tried is not None
-    assert tried.trying == ""
-    assert any(trial.counts for trial in tried.trials)
-    assert [path.name for path in (tmp_path / "trials/baseline").iterdir()] == ["trainperf"]
-
-
 @pytest.mark.slow
 def test_a_training_that_lacks_memory_ends_its_stage(tmp_path: Path) -> None:
     """Before it has begun its fit, while the other side waits for it."""
@@ -222,27 +114,6 @@ def test_a_training_that_lacks_memory_ends_its_stage(tmp_path: Path) -> None:
     found = walkthrough(work, [STAGES[0], stage("packed", packed)])[1]
 
     assert (found.status, found.why) == ("rejected", "failed: out of memory")
-
-
-@pytest.mark.corpus
-def test_a_training_that_dies_ends_the_walkthrough(tmp_path: Path) -> None:
-    """Its exit code is told; the other side is not waited for."""
-    work = replace(small_work(tmp_path), model=Dying)
-
-    with pytest.raises(ChildProcessError, match="exit code 3"):
-        walkthrough(work, [STAGES[0], stage("packed", packed)])
-
-
-def test_a_second_walkthrough_leaves_the_first_one_alone(tmp_path: Path) -> None:
-    """It gets a number; --resume goes on with the last one."""
-    out = tmp_path / "gpt2-tiny"
-    assert (free_folder(out), last_folder(out)) == (out, out)
-
-    out.mkdir()
-    free_folder(out).mkdir()
-
-    assert last_folder(out) == tmp_path / "gpt2-tiny-1"
-    assert free_folder(out) == tmp_path / "gpt2-tiny-2"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The serving recipe: latencies count from the intended arrival, and answers are right."""
 
 import asyncio
-import weakref
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -53,11 +52,7 @@ async def nothing() -> None:
 
 def test_an_open_loop_sends_on_schedule_whatever_the_server_does() -> None:
     """The second request waits for the first, and that counts."""
-
-    async def scenario() -> LoadResult:
-        return await open_loop(server(), ARRIVALS_S, nothing)
-
-    result = run_virtually(scenario())
+    result = run_virtually(open_loop(server(), ARRIVALS_S, nothing))
 
     assert result.latencies_s == pytest.approx([1.0, 1.75, 2.5])
     assert result.late_s == pytest.approx([0.0, 0.0, 0.0])
@@ -67,11 +62,7 @@ def test_an_open_loop_sends_on_schedule_whatever_the_server_does() -> None:
 
 def test_a_client_that_waits_sees_none_of_the_queue_that_its_own_waiting_hides() -> None:
     """The same schedule and server: coordinated omission."""
-
-    async def scenario() -> LoadResult:
-        return await waiting_client(server(), ARRIVALS_S)
-
-    result = run_virtually(scenario())
+    result = run_virtually(waiting_client(server(), ARRIVALS_S))
 
     assert result.as_client_s == pytest.approx([1.0, 1.0, 1.0])
     assert result.latencies_s == pytest.approx([1.0, 1.75, 2.5])
@@ -80,78 +71,17 @@ def test_a_client_that_waits_sees_none_of_the_queue_that_its_own_waiting_hides()
 
 def test_a_request_that_is_turned_away_is_counted_and_has_no_latency() -> None:
     """A queue that refuses would look fast otherwise."""
-
-    async def scenario() -> LoadResult:
-        return await open_loop(server(places=2), ARRIVALS_S, nothing)
-
-    result = run_virtually(scenario())
+    result = run_virtually(open_loop(server(places=2), ARRIVALS_S, nothing))
 
     assert (result.sent, result.refused) == (3, 1)
     assert result.latencies_s == pytest.approx([1.0, 1.75])
 
 
-def test_calls_that_have_ended_are_let_go() -> None:
-    """Kept, they bring on collections of Python's garbage, which the latencies then show."""
-    tasks: list[weakref.ref[asyncio.Task[object]]] = []
-
-    async def scenario() -> LoadResult:
-        serve = server(took_s=0.1)
-
-        async def send(number: int) -> object:
-            task = asyncio.current_task()
-            assert task is not None
-            tasks.append(weakref.ref(task))
-            return await serve(number)
-
-        async def finish() -> None:
-            assert [task() is None for task in tasks] == [True, True, False]
-
-        return await open_loop(send, ARRIVALS_S, finish)
-
-    assert run_virtually(scenario()).sent == 3
-
-
-def test_an_error_of_a_call_that_has_long_ended_is_raised() -> None:
-    """No percentile is of requests that failed."""
-
-    async def scenario() -> LoadResult:
-        async def send(number: int) -> None:
-            if number == 0:
-                raise OSError("no such model")
-
-        return await open_loop(send, ARRIVALS_S, nothing)
-
-    with pytest.raises(OSError, match="no such model"):
-        run_virtually(scenario())
-
-
-def test_what_waits_for_a_full_batch_is_let_go_when_the_last_request_was_sent() -> None:
-    """Or the last ones would wait for ever."""
-    full = []
-
-    async def scenario() -> LoadResult:
-        everything = asyncio.Event()
-
-        async def send(number: int) -> None:
-            full.append(number)
-            await everything.wait()
-
-        async def finish() -> None:
-            assert full == [0, 1, 2]
-            everything.set()
-
-        return await open_loop(send, ARRIVALS_S, finish)
-
-    assert run_virtually(scenario()).latencies_s == pytest.approx([0.5, 0.25, 0.0])
-
-
 def test_a_saturated_server_answers_as_fast_as_it_can() -> None:
     """However many callers there are."""
+    per_s = run_virtually(saturated(server(took_s=0.25), callers=4, seconds=10.0))
 
-    async def scenario() -> float:
-        return await saturated(server(took_s=0.25), callers=4, seconds=10.0)
-
-    assert run_virtually(scenario()) == pytest.approx(4.0)
+    assert per_s == pytest.approx(4.0)
 
 
 def test_poisson_arrivals_have_their_rate_and_the_gaps_of_a_memoryless_process() -> None:
@@ -218,11 +148,3 @@ def test_the_recipe_leaves_its_cases_its_tables_and_its_page(
     assert "coordinated omission" in capsys.readouterr().out
     assert "<svg" in (tmp_path / "serving.html").read_text(encoding="utf-8")
     assert torch.get_num_threads() == threads
-
-
-def test_help_needs_no_torch(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is there at once."""
-    with pytest.raises(SystemExit):
-        main(["--help"])
-
-    assert "open-loop" in capsys.readouterr().out

@@ -44,43 +44,11 @@ def test_a_stage_leaves_what_was_kept_before(stage: Stage) -> None:
     assert set(differing(kept, found)) <= own
 
 
-def test_the_baseline_is_what_a_first_script_does() -> None:
-    """The defaults, unchanged."""
-    assert STAGES[0].apply(Settings()) == Settings()
-
-
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
 def test_every_update_is_cut_evenly_into_micro_batches(preset: Preset) -> None:
     """Before and after the micro-batch is doubled."""
     assert preset.documents % preset.start.accumulation == 0
     assert KEPT["checkpoint"].accumulation * 2 == Settings().accumulation
-
-
-def test_stages_have_their_own_names_and_say_what_and_why() -> None:
-    """A name is a folder and a word on the command line; change and reason are printed."""
-    names = [stage.name for stage in STAGES]
-
-    assert len(names) == len(set(names))
-    assert all(name.isidentifier() and name != "all" for name in names)
-    assert all(stage.change and stage.reason for stage in STAGES)
-
-
-def test_the_small_model_starts_from_a_beginners_script() -> None:
-    """Every stage that this machine has to offer changes one of its habits."""
-    start = PRESETS["tiny"].start
-
-    habits = ("histograms", "cached", "packed", "sdpa", "metrics", "logging", "fused", "compile")
-    assert start == FIRST_SCRIPT
-    assert all(stage.apply(start) != start for stage in STAGES if stage.name in habits)
-
-
-def test_the_large_model_keeps_every_stage_of_the_published_ladder() -> None:
-    """Whether or not the report asks for it."""
-    names = {stage.name for stage in STAGES}
-
-    assert PRESETS["small"].every
-    assert names >= {"loader", "packed", "sdpa", "tf32", "fp16", "bf16", "checkpoint", "compile"}
-    assert names >= {"fused", "vocabulary", "graphs"}
 
 
 def test_stages_are_chosen_by_name_in_the_order_of_the_table() -> None:
@@ -96,17 +64,6 @@ def test_a_stage_that_does_not_exist_is_refused_with_those_that_do(names: str) -
     """The message names the value and the remedy."""
     with pytest.raises(ValueError, match="choose from all, baseline, histograms, cached"):
         chosen(names)
-
-
-def test_small_is_the_124_million_model() -> None:
-    """12 layers, 12 heads, 768 wide, 50,257 tokens, 1,024 positions: 124,439,808 parameters."""
-    preset = PRESETS["small"]
-    width, layers = preset.width, preset.layers
-    embeddings = (preset.vocabulary + preset.context) * width
-    block = 12 * width * width + 13 * width
-
-    assert embeddings + layers * block + 2 * width == 124_439_808
-    assert preset.heads == 12
 
 
 @pytest.mark.parametrize(

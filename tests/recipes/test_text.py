@@ -10,7 +10,6 @@ from recipes.gpt2.text import (
     END,
     DocumentDataset,
     find_documents,
-    standard_library,
     training_order,
 )
 
@@ -64,13 +63,6 @@ def test_text_tokenised_once_gives_the_same_documents(tmp_path: Path) -> None:
     assert list(DocumentDataset(places, cached=True)) == list(DocumentDataset(places))
 
 
-def test_a_single_file_is_a_text(tmp_path: Path) -> None:
-    """`--text book.txt` reads that file and not the folder around it."""
-    folder = write(tmp_path, a=b"one", b=b"two")
-
-    assert read(find_documents(folder / "b.txt", PRESET)) == [b"two"]
-
-
 def test_files_that_are_not_text_are_passed_over(tmp_path: Path) -> None:
     """A null byte and a name that begins with a dot mark what nobody means to train on."""
     folder = write(tmp_path, a=b"text", picture=b"\x89PNG\0\0")
@@ -98,14 +90,3 @@ def test_the_order_is_the_seeds_and_repeats_a_short_text(tmp_path: Path) -> None
     assert order == training_order(places, PRESET, steps=4, seed=1)
     assert set(places) == set(order[:3]) == set(order[3:6])
     assert order != training_order(places, PRESET, steps=4, seed=2)
-
-
-def test_the_standard_library_gives_documents_of_very_different_length() -> None:
-    """The default text exists wherever Python does, and is worth packing."""
-    places = find_documents(None, PRESETS["tiny"])
-    lengths = sorted(place.tokens for place in places)
-
-    assert len(places) > 5_000
-    assert lengths[-1] == PRESETS["tiny"].context
-    assert lengths[len(lengths) // 4] < lengths[-1] / 2
-    assert {standard_library()} == {place.path.parent for place in places}

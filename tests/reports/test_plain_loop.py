@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.cases import CASES
-from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import make_run_dir
 
 from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.analysis.doctor import Case, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.core.loop_kind import LIGHTNING, PLAIN
+from trainperf.core.loop_kind import PLAIN
 from trainperf.reports.doctor import checkup_document
 from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text
@@ -28,7 +28,6 @@ ROOT = Path(__file__).parents[2]
 OF_LIGHTNING = re.compile(
     r"TrainPerf\(|\bTrainer\(|(?<!Loop)Monitor\(\)|ScheduledProfiler\(|self\.log|accumulate_grad_batches="
 )
-NAMES = re.compile(r"TrainPerf|Trainer|ScheduledProfile")
 ONLY_UNDER_LIGHTNING = {
     "analysis/diagnosis/changes/fit.py": "of several, by the kind of loop",
     "analysis/diagnosis/changes/host.py": "of several, by the kind of loop",
@@ -67,15 +66,6 @@ def test_no_form_names_a_class_of_lightning(case: str, device: str, tmp_path: Pa
     assert not any(named.values()), named
 
 
-def test_lightning_is_still_named_under_lightning(tmp_path: Path) -> None:
-    """The doctor and the page say how to ask for an audit."""
-    specs = [RankSpec(steps=make_steps(100, data_wait=20, forward=30), info=make_info())]
-    shown = dict(shown_of(Run.open(make_run_dir(tmp_path / "gpt2" / "trainperf", specs))))
-
-    assert LIGHTNING.audit in shown["html"]
-    assert LIGHTNING.audit in shown["doctor"]
-
-
 def test_advice_asks_the_loop_what_things_are_called() -> None:
     """No rule, check or report types a Lightning call that a plain loop could be told."""
     assert DETECTORS
@@ -88,14 +78,6 @@ def test_advice_asks_the_loop_what_things_are_called() -> None:
     }
 
     assert named == set(ONLY_UNDER_LIGHTNING)
-
-
-def test_the_tab_types_no_call_of_lightning() -> None:
-    """Its scripts show what the server sends, which asks the loop."""
-    scripts = list((ROOT / "trainperf" / "tensorboard" / "static").glob("*.js"))
-
-    assert scripts
-    assert [path.name for path in scripts if NAMES.search(path.read_text("utf-8"))] == []
 
 
 def _without_docstrings(source: str) -> str:

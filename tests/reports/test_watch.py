@@ -14,7 +14,7 @@ from support.runs import RankSpec, make_run_dir, make_steps
 
 from trainperf.analysis.live import EarlierAttempts, LiveLook, LiveRun
 from trainperf.reports.run.headline import headline
-from trainperf.reports.watch import APART, NO_STEP, Screen, screen, watch
+from trainperf.reports.watch import APART, NO_STEP, screen, watch
 
 
 def looked(tmp_path: Path, *ranks: RankSpec) -> LiveLook:
@@ -73,17 +73,6 @@ def test_a_run_that_is_taken_away_is_named(growing: GrowingRun) -> None:
     _, _, last = shown.partition("no such file")[0].rpartition("reading …")
     assert "no such file" in shown
     assert "100 steps" in last
-
-
-def test_a_terminal_of_another_size_is_filled_anew(tmp_path: Path) -> None:
-    """The same look, at the width that there is when it is drawn."""
-    shown = Screen()
-    shown.look = looked(tmp_path, *even_ranks(3, 200))
-    for width in (60, 80, 140):
-        console = Console(file=io.StringIO(), force_terminal=True, width=width, height=24)
-        lines = console.render_lines(shown)
-        assert max(sum(part.cell_length for part in line) for line in lines) <= width
-        assert len(lines) <= 24
 
 
 def test_the_first_line_says_how_far_it_came(tmp_path: Path) -> None:

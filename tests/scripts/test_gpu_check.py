@@ -1,18 +1,12 @@
 """The check of a GPU, on machines without one: what it says, writes and returns."""
 
-import gzip
 import json
 import os
-import re
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from scripts.gpu.parts import PARTS as CHECK_PARTS
-from scripts.gpu.parts import CheckSetup
 
 
 ROOT = Path(__file__).parents[2]
@@ -98,82 +92,3 @@ def test_on_a_cpu_that_is_allowed_what_needs_cuda_is_skipped(checked: tuple[int,
     assert len(cases) > 25
     assert "failed" not in {case["outcome"] for case in cases}
     assert "needs a CUDA device" in skipped
-
-
-@pytest.mark.slow
-@pytest.mark.beside
-def test_the_roofline_has_ceilings_floors_and_the_textbooks_flops(
-    checked: tuple[int, Path],
-) -> None:
-    """Of both variants of the step; the table has no row for a CPU."""
-    figures = written(checked[1])["parts"]["roofline"]["figures"]
-    assert figures["ceilings"]["table"] is None
-    assert min(figures["ceilings"]["measured"]["flops_per_s"].values()) > 0
-    assert [step["flops_ratio"] for step in figures["steps"]] == [1.0, 1.0]
-    assert [step["uncounted"] for step in figures["steps"]] == [[], []]
-    assert all(step["floors"]["measured"]["step_s"] > 0 for step in figures["steps"])
-
-
-@pytest.mark.slow
-@pytest.mark.beside
-def test_the_trace_is_kept_small_beside_the_figures_that_were_read_from_it(
-    checked: tuple[int, Path],
-) -> None:
-    """Three steps, analysed as they are in the file that comes back."""
-    out = checked[1]
-    figures = written(out)["parts"]["trace"]["figures"]
-    kept = out.with_suffix(".trace.json.gz")
-    assert kept.stat().st_size == figures["trace"]["bytes"] <= 1_000_000
-    assert "traceEvents" in json.loads(gzip.decompress(kept.read_bytes()))
-    (rank,) = figures["trace"]["report"]["ranks"]
-    assert rank["totals"]["steps"] == 3
-    assert (figures["steps"], figures["faults"]) == (16, {})
-
-
-@pytest.mark.slow
-@pytest.mark.beside
-def test_the_benches_and_the_walkthrough_give_their_figures(checked: tuple[int, Path]) -> None:
-    """Rows of the overhead, verdicts of the accuracy, the walkthrough's table and runs."""
-    parts = written(checked[1])["parts"]
-    assert {row["setting"] for row in parts["overhead"]["figures"]["rows"]} == {"plain"}
-    assert sum(parts["accuracy"]["figures"]["verdicts"].values()) > 0
-    assert "| stage | change |" in parts["walkthrough"]["table"]
-    assert parts["walkthrough"]["runs"]
-
-
-def test_the_recipes_are_whole_on_a_device_but_for_serving_which_is_small() -> None:
-    """Its full size is a minute of load; on a CPU all are small."""
-    place = CheckSetup(scratch=Path("scratch"), cuda=True, trace=Path("trace"))
-    sizes = {}
-    for part in CHECK_PARTS:
-        command = [*part.command(place)]
-        if part.name in ("claims", "inference", "overlap", "serving"):
-            assert command[:2] == ["-m", f"recipes.{part.name}"]
-            assert command[-2:] == ["--json", f"scratch/{part.name}.json"]
-            sizes[part.name] = command[command.index("--size") + 1]
-            on_cpu = part.command(replace(place, cuda=False))
-            assert on_cpu[on_cpu.index("--size") + 1] == "small"
-
-    assert sizes == {"claims": "full", "inference": "full", "overlap": "full", "serving": "small"}
-
-
-@pytest.mark.slow
-@pytest.mark.beside
-def test_the_recipes_leave_their_cases(checked: tuple[int, Path]) -> None:
-    """Each has a verdict, whatever it is worth at that size."""
-    parts = written(checked[1])["parts"]
-    for name in ("claims", "inference", "overlap", "serving"):
-        assert parts[name]["ok"], parts[name]
-        assert parts[name]["figures"]["recipe"] == name
-        assert all(case["verdict"] for case in parts[name]["figures"]["cases"])
-
-
-@pytest.mark.slow
-@pytest.mark.beside
-def test_the_page_says_what_failed_and_loads_nothing(checked: tuple[int, Path]) -> None:
-    """One file, with a section for each part."""
-    page = checked[1].with_suffix(".html").read_text()
-    assert "failed: wheels" in page
-    assert all(f"<h2>{name}</h2>" in page for name in PARTS)
-    # Addresses are named, and the namespace of pictures is one; nothing is fetched from any.
-    assert not re.search(r"<(script|link|img|iframe)\b|\bsrc=|@import|url\(", page)

@@ -1,22 +1,14 @@
 """What becomes of a part that fails, overruns or is cut short: nothing else is lost."""
 
-import ast
 import gzip
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import pytest
-from support.tab import a_report
-
 from scripts.gpu.check import check
-from scripts.gpu.page import page_of
-from scripts.gpu.parts import CheckSetup, Outcome, Part, case_results, walkthrough
+from scripts.gpu.parts import CheckSetup, Outcome, Part, case_results
 from scripts.gpu.runs import FinishedRun, run
 from scripts.gpu.trim import trimmed
 
@@ -125,19 +117,6 @@ def test_with_cuda_a_skipped_test_is_a_failure(tmp_path: Path) -> None:
     assert read_tests(place(tmp_path), DONE)["ok"] is False
 
 
-def test_a_walkthrough_that_was_cut_off_keeps_the_runs_that_it_finished(tmp_path: Path) -> None:
-    """Without a table it has failed, and the readings are there all the same."""
-    run_folder = tmp_path / "walkthrough/baseline/trainperf"
-    run_folder.mkdir(parents=True)
-    summary = {"readings": {"step_s": {"value": 0.5, "unit": "s"}, "loss": {"value": 3.0}}}
-    (run_folder / "summary.json").write_text(json.dumps(summary))
-
-    found = walkthrough(place(tmp_path), DONE)
-
-    assert found["ok"] is False
-    assert found["runs"] == {"baseline/trainperf": {"step_s": {"value": 0.5, "unit": "s"}}}
-
-
 def event(name: str, start: float, cat: str = "cpu_op", **arguments: object) -> dict[str, object]:
     """A complete event of a microsecond."""
     return {"ph": "X", "name": name, "cat": cat, "ts": start, "dur": 1, "args": arguments}
@@ -182,53 +161,3 @@ def test_a_trace_that_is_too_large_loses_its_last_step_with_what_that_launched()
     kept = names(trimmed(planted(), most_bytes=whole - 1))
 
     assert kept == ["process_name", "ProfilerStep#7", "launch", "first"]
-
-
-def test_what_travels_as_wheels_is_imported_by_the_parts_only() -> None:
-    """The check itself runs before they are unpacked."""
-    asked = "import scripts.gpu.check, sys; print([name.split('.')[0] for name in sys.modules])"
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", asked], cwd=root, capture_output=True, text=True, check=True
-    )
-
-    loaded = set(ast.literal_eval(done.stdout))
-    assert loaded & {"trainperf", "msgspec", "torch", "lightning", "rich"} == set()
-
-
-def test_a_trace_of_one_step_that_is_too_large_is_refused() -> None:
-    """Half a step would give wrong figures."""
-    one = {"traceEvents": [e for e in planted()["traceEvents"] if e["name"] != "ProfilerStep#8"]}  # type: ignore[attr-defined]
-
-    with pytest.raises(RuntimeError, match="more than 50: trace a smaller model"):
-        trimmed(one, most_bytes=50)
-
-
-def test_the_page_is_made_of_whatever_there_is(tmp_path: Path) -> None:
-    """Also of parts that wrote nothing; what they said is escaped."""
-    failed = {**DONE.outcome(), "ok": False, "stderr": "Trace\n<b>no</b>", "exit_code": 1}
-    parts = {
-        "machine": DONE.outcome(),
-        "tests": {**failed, "counts": {}, "cases": []},
-        "roofline": {**failed, "figures": None},
-        "trace": {**failed, "figures": None},
-        "overhead": {**failed, "figures": None},
-        "accuracy": {**failed, "figures": None},
-        "walkthrough": {"ok": False, "not_run": "no time left: 3 s"},
-    }
-
-    page = page_of({"hardware": "H", "took_s": 61.0, "failed": ["tests"], "parts": parts})
-
-    assert page.count("&lt;b&gt;no&lt;/b&gt;") == 5
-    assert "not run: no time left: 3 s" in page
-
-
-def test_the_page_names_the_findings_of_a_trace() -> None:
-    """As `trainperf trace --format json` has them."""
-    trace = {"report": msgspec.to_builtins(a_report()), "bytes": 1, "events": 2}
-    ended = {"ok": True, "timed_out": False, "took_s": 1.0, "stderr": ""}
-    parts = {"trace": {**ended, "figures": {"trace": trace}}}
-
-    page = page_of({"hardware": "H", "took_s": 1.0, "failed": [], "parts": parts})
-
-    assert "the device waits for data: 33 ms of 100 ms" in page

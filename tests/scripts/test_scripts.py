@@ -76,21 +76,6 @@ def test_the_newest_python_that_really_runs_is_taken(clone: Path, tmp_path: Path
     assert found.stdout.strip() == str(pythons / "python3.12")
 
 
-def test_a_python_named_by_the_user_is_the_only_one_tried(clone: Path, tmp_path: Path) -> None:
-    """Also one with a space in its path; one that cannot be used is refused with the remedy."""
-    command = "source scripts/_env.sh; find_python"
-    good = stub(tmp_path / "my pythons/python", f'exec "{sys.executable}" "$@"')
-    bad = stub(tmp_path / "old", "exit 1")
-
-    taken = bash(clone, command, PYTHON=str(good))
-    refused = bash(clone, command, PYTHON=str(bad))
-
-    assert taken.stdout.strip() == str(good)
-    assert refused.returncode == 1
-    assert refused.stderr.startswith(f"{bad}: no Python >= 3.10")
-    assert "PYTHON=/path/to/python" in refused.stderr
-
-
 def test_an_environment_with_the_present_pins_is_reused_silently(installed: Path) -> None:
     """Nothing is called and nothing printed; what the tests need contains what a run needs."""
     for purpose in ("test", "run"):
@@ -179,14 +164,3 @@ def test_continuous_integration_runs_everything(installed: Path, tmp_path: Path)
         "pytest -m slow and not beside and not corpus",
     ]
     assert "apt-get" not in calls(installed)
-
-
-def test_the_walkthrough_passes_its_arguments_on_and_stays_where_it_was_called(
-    installed: Path, tmp_path: Path
-) -> None:
-    """`--text notes` is a folder of the caller, not of the clone."""
-    stub(installed / ".venv/bin/python", 'echo "$PWD: $*"')
-
-    found = bash(tmp_path, f"bash {installed}/scripts/walkthrough --preset tiny --text notes")
-
-    assert found.stdout.strip() == f"{tmp_path}: -m recipes.gpt2 --preset tiny --text notes"

@@ -8,10 +8,9 @@ from support.late import named
 from support.traces import TRACES, needs_traces
 
 from scripts.simulation import records, traces
-from scripts.simulation.arrivals import LEAD, Job, Plant, Simulation, Steps, step_s
+from scripts.simulation.arrivals import Job, Plant, Simulation, Steps, step_s
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.core.phases import Phase
 from trainperf.traces.job_report import report
 
 
@@ -36,19 +35,6 @@ def test_the_phases_of_each_rank_tile_its_time(loop: str, device: str) -> None:
     assert min(int(phase.min()) for chunk in chunks for phase in chunk.phases_ns) >= 0
 
 
-def test_ranks_leave_the_all_reduce_together() -> None:
-    """On a CPU: work up to the last gradient, and the wait, are equally long on all of them."""
-    job = Job(ranks=4, steps=20, leave_ms=0, plants=(Plant(ranks=(2,), piece="h2d", delay_ms=9),))
-
-    for chunk in all_steps(job):
-        before = chunk.tail_ns + sum(
-            chunk.phases_ns[phase] for phase in (Phase.DATA_WAIT, Phase.H2D, Phase.FORWARD)
-        )
-        own_backward = chunk.phases_ns[Phase.BACKWARD] - chunk.tail_ns
-        # Callbacks before and after backward are one phase: they differ by the jitter of both.
-        assert np.ptp(before + own_backward, axis=1).max() < 0.1e6
-
-
 @each_kind
 @pytest.mark.parametrize("piece", ["forward", "callbacks_end"])
 def test_what_is_planted_lengthens_the_step_of_all_ranks(
@@ -70,34 +56,6 @@ def test_what_is_planted_lengthens_the_step_of_all_ranks(
         assert longer_ms > 37
 
 
-def test_a_delay_that_queued_work_covers_makes_nobody_wait() -> None:
-    """A plain loop on a device runs ahead: its loader may take as long as the device works."""
-    job = Job(
-        ranks=4,
-        steps=80,
-        loop="plain",
-        device="cuda",
-        plants=(Plant(ranks=(1,), piece="data_wait", delay_ms=10),),
-    )
-
-    assert LEAD > 1
-    assert step_s(job) == pytest.approx(step_s(job.healthy()), rel=0.001)
-
-
-def test_a_rotating_delay_strikes_each_rank_now_and_then() -> None:
-    """One at a time."""
-    job = Job(
-        ranks=8,
-        steps=200,
-        plants=(Plant(ranks=tuple(range(8)), piece="forward", delay_ms=30, rotates=True),),
-    )
-
-    last = np.concatenate([chunk.tail_ns.argmin(axis=1) for chunk in all_steps(job)])
-
-    assert len(set(last.tolist())) == 8
-    assert np.bincount(last).max() < 60
-
-
 def test_the_files_tell_what_was_planted(tmp_path: Path) -> None:
     """Read as any run: all steps of all ranks, and the late rank with its cause."""
     job = Job(ranks=9, steps=120, plants=(Plant(ranks=(5,), piece="data_wait", delay_ms=20),))
@@ -110,22 +68,6 @@ def test_the_files_tell_what_was_planted(tmp_path: Path) -> None:
     assert not summary.warnings
     backward = next(point for point in summary.synchronisation if point.point == "backward")
     assert named(backward) == (5, "data_wait")
-
-
-def test_blocks_without_files_are_those_of_the_files(tmp_path: Path) -> None:
-    """Core columns and the tail; so a bench of thousands of ranks needs no disk."""
-    job = Job(ranks=3, steps=40, device="cuda")
-    records.write(job, tmp_path)
-    read = [
-        block
-        for file in Run.open(tmp_path).attempts[0]
-        for block in file.entries()
-        if hasattr(block, "cells")
-    ]
-
-    for written, (simulated,) in zip(read, zip(*records.blocks(job), strict=True), strict=True):
-        assert np.array_equal(written.cells()[:, :12], simulated.cells()[:, :12])
-        assert np.array_equal(written.fact("tail_ns"), simulated.fact("tail_ns"), equal_nan=True)
 
 
 @needs_traces

@@ -1,8 +1,6 @@
 """Walkthroughs of planted runs: what a stage takes and learns is written, not trained."""
 
-import os
 import random
-import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -10,9 +8,7 @@ from pathlib import Path
 
 import torch
 from support.runs import RankSpec, make_info, make_run_dir, make_step
-from torch import Tensor
 
-from recipes.gpt2.batches import Batch
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.processes import Planned
 from recipes.gpt2.stages import PRESETS, Settings, Stage
@@ -31,8 +27,6 @@ class Planted:
 
     step_ms: Callable[[Settings], float] = lambda settings: 10.0
     loss: Callable[[Settings], float] = lambda settings: 2.0
-    passing: Callable[[], object] = list
-    """Called in every run, to let its time pass."""
     trained: list[tuple[str, Settings]] = field(default_factory=list)
     """What was run, in its order."""
     _last: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
@@ -50,7 +44,6 @@ class Planted:
         """Leave the run directory."""
         del order
         settings = run.settings
-        self.passing()
         self.trained.append((run.folder, settings))
         # Runs that take turns are told apart by when they began, in milliseconds.
         self._last = max(datetime.now(timezone.utc), self._last + timedelta(milliseconds=2))
@@ -134,24 +127,6 @@ def sdpa(kept: Settings) -> Settings:
     return replace(kept, attention="sdpa")
 
 
-class Slow(GPT2):
-    """Takes its time where documents are packed."""
-
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Fifty milliseconds later."""
-        time.sleep(0.05 if self.settings.packed else 0.0)
-        return super().training_step(batch, batch_idx)
-
-
-class Dull(GPT2):
-    """Learns nothing where the update is fused."""
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """With a step of nothing."""
-        rate = 0.0 if self.settings.fused else self.preset.learning_rate
-        return torch.optim.AdamW(self.parameters(), lr=rate)
-
-
 class Lacking(GPT2):
     """Has no memory for its optimizer where documents are packed."""
 
@@ -159,14 +134,4 @@ class Lacking(GPT2):
         """Raises what torch raises."""
         if self.settings.packed:
             raise RuntimeError("out of memory\nand where")
-        return super().configure_optimizers()
-
-
-class Dying(GPT2):
-    """Is gone where documents are packed."""
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """As if the system had ended it."""
-        if self.settings.packed:
-            os._exit(3)
         return super().configure_optimizers()

@@ -4,20 +4,15 @@ Each test uses runs of its own below one log directory; `opened` fails on any fo
 any error in the console, and so on anything the policy had to forbid.
 """
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from support.browser import Tab
-from support.cases import CASES
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import TRACE, a_report, a_run, steps_of, write_capture
 from support.vivid import vivid_trace
-
-from trainperf.tensorboard.data import ATTACH
 
 
 if TYPE_CHECKING:
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.beside]
 
 Opened = Callable[..., Tab]
-EVIL = "<img src=x onerror=document.title='gone'>"
 
 
 def words(tab: Tab, part: str = "#report") -> str:
@@ -106,43 +100,6 @@ def test_a_part_of_a_long_run_shows_single_steps_and_stays_while_it_grows(
     assert window(tab)[0] == 0
 
 
-def test_the_phases_of_one_rank_can_be_chosen(logdir: Path, opened: Opened) -> None:
-    """Rank 2 has a slow loader; a run of one rank has nothing to choose."""
-    make_run_dir(logdir / "ranks" / "trainperf", CASES["straggler"]().ranks)
-    a_run(logdir, "alone")
-    tab = opened()
-    page = tab.open("ranks/trainperf")
-    hints = "document.querySelectorAll('#report rect.hover title')[20].textContent"
-    assert "data wait 26.0 ms" not in page.evaluate(hints)
-    page.select_option("#rank", label="rank 2")
-
-    tab.wait_for(f"{hints}.includes('data wait 26.0 ms')")
-    page.select_option("#run", label="alone")
-    tab.wait_for("document.getElementById('rank').parentElement.hidden")
-
-
-def test_names_that_are_markup_are_shown_as_text(logdir: Path, opened: Opened) -> None:
-    """A run, a lane, an operator and a warning that would like to be elements."""
-    run = a_run(logdir, EVIL)
-    report = a_report(name=EVIL)
-    text = "<b>bold</b><a href='https://example.com'>x</a>"
-    lane = msgspec.structs.replace(report.ranks[0].lanes[1], name=text)
-    rank = msgspec.structs.replace(report.ranks[0], lanes=(lane,))
-    write_capture(run, msgspec.structs.replace(report, ranks=(rank,), warnings=(EVIL,)))
-    tab = opened()
-    page = tab.open()
-    page.select_option("#run", label=EVIL)
-    page.wait_for_selector(".capture .up span")
-
-    assert EVIL in page.locator("#report header").inner_text()
-    assert EVIL in page.locator(".capture").inner_text()
-    assert page.locator(".capture .up span").first.inner_text() == text
-    assert page.locator("#page img").count() == 0
-    assert page.locator(".capture [data-first] a").count() == 0
-    assert page.title() == "trainperf"
-    shutil.rmtree(logdir / EVIL)
-
-
 def test_a_capture_is_summed_up_drawn_and_can_be_downloaded(logdir: Path, opened: Opened) -> None:
     """The figures, the slices of its lanes, a part of them, and the very bytes of the trace."""
     run = a_run(logdir, "captured")
@@ -195,48 +152,6 @@ def test_perfetto_is_opened_on_a_click_and_is_handed_the_trace(
     assert popup.value.evaluate("window.received.title") == TRACE
     assert {address.rstrip("/") for address in tab.abroad()} == {"https://ui.perfetto.dev"}
     tab.asked.clear()
-
-
-def test_runs_appear_and_go_away(logdir: Path, opened: Opened) -> None:
-    """The picker lists a new one; one that cannot be read any more says why."""
-    run = a_run(logdir, "gone")
-    tab = opened()
-    page = tab.open("gone/trainperf")
-    a_run(logdir, "late")
-    page.wait_for_selector("#run option[value='late/trainperf']", state="attached")
-
-    (run / "steps-rank0.jsonl").write_bytes(b'{"kind": "run", "schema": 99}\n')
-    page.wait_for_selector("text=schema version 99")
-    assert page.locator("#report svg").count() == 0
-    # The browser itself reports the refused answer.
-    tab.complaints.clear()
-    shutil.rmtree(run.parent)
-
-
-def test_a_log_directory_without_a_run_says_how_to_have_one(opened: Opened) -> None:
-    """Shown with the answer that an empty directory gets."""
-    tab = opened()
-    none = {
-        "runs": [],
-        "where": ["lightning_logs"],
-        "attach": ATTACH,
-    }
-    tab.page.route("**/runs?*", lambda route: route.fulfill(json=none))
-    page = tab.open()
-    page.wait_for_selector("text=No run here yet")
-
-    shown = page.locator("pre:visible").all_inner_texts()
-    assert [lines["value"].strip() for lines in ATTACH] == [text.strip() for text in shown]
-
-
-@pytest.mark.parametrize("width", [400, 1280])
-def test_the_page_is_no_wider_than_the_screen(logdir: Path, opened: Opened, width: int) -> None:
-    """What does not fit scrolls in its own frame."""
-    make_run_dir(logdir / "wide" / "trainperf", CASES["straggler"]().ranks)
-    tab = opened(width=width)
-    page = tab.open("wide/trainperf")
-
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_tab_is_a_tab_of_tensorboard(logdir: Path, opened: Opened) -> None:

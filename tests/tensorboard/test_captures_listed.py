@@ -101,21 +101,6 @@ def test_an_analysis_by_an_earlier_version_is_shown(tmp_path: Path) -> None:
     assert "more workers" not in shown
 
 
-def test_an_analysis_that_changes_is_read_again(tmp_path: Path) -> None:
-    """The numbers on the page are those on the disk."""
-    run = a_run(tmp_path)
-    write_capture(run, a_report(name="aten::old"))
-    tab = store(tmp_path)
-    key = "rank0-step000120-3steps.analysis.json"
-    before, first = tab.run(RUN, View()), tab.capture(RUN, key)
-
-    write_capture(run, a_report(name="aten::newer"))
-
-    assert b"aten::old" in first
-    assert b"aten::newer" in tab.capture(RUN, key)
-    assert tab.run(RUN, View()) != before
-
-
 @pytest.mark.parametrize(
     "name",
     ["../steps-rank0.jsonl", "/etc/passwd", "..", "", ".", "traces", "x\0y", "nothing.trace.json"],

@@ -16,7 +16,7 @@ from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
 
 from trainperf.tensorboard.data import READER
-from trainperf.tensorboard.plugin import STATIC, TrainPerfPlugin, log_directories
+from trainperf.tensorboard.plugin import STATIC, TrainPerfPlugin
 
 
 QUERY = {"run": "first/trainperf"}
@@ -174,15 +174,6 @@ def test_the_lists_of_runs_and_directories_are_json(root: Path) -> None:
 
     assert answer["runs"] == [{"id": "first/trainperf", "name": "first"}]
     assert answer["where"] == [str(root)]
-
-
-def test_log_directories_of_a_specification(tmp_path: Path) -> None:
-    """`--logdir_spec a:/x,/y`."""
-    flags = argparse.Namespace(logdir_spec=f"a:{tmp_path}/x,{tmp_path}/y")
-
-    found = log_directories(TBContext(logdir="", flags=flags))
-
-    assert found == [tmp_path / "x", tmp_path / "y"]
 
 
 def test_loading_the_plugin_loads_no_torch() -> None:

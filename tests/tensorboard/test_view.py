@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.tab import a_run
 
-from trainperf.commands.view import _log_directory
+from trainperf.commands._tab import log_directory
 
 
 COMMAND = (sys.executable, "-m", "trainperf", "view")
@@ -55,18 +55,7 @@ def test_the_log_directory_is_what_holds_the_run(tmp_path: Path) -> None:
     """A run is seen beside its neighbours; one above runs is taken as it is."""
     run = a_run(tmp_path / "a" / "b" / "c", "version_0")
 
-    assert _log_directory(run) == run.parent
-    assert _log_directory(run / "steps-rank0.jsonl") == run.parent
-    assert _log_directory(run.parent) == run.parent
-    assert _log_directory(tmp_path) == tmp_path
-
-
-def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path) -> None:
-    """Before TensorBoard is loaded."""
-    result = subprocess.run(
-        [*COMMAND, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
-    )
-
-    assert result.returncode == 2
-    assert result.stderr.startswith(f"trainperf: {tmp_path}: not a run directory")
-    assert len(result.stderr.splitlines()) == 1
+    assert log_directory(run) == run.parent
+    assert log_directory(run / "steps-rank0.jsonl") == run.parent
+    assert log_directory(run.parent) == run.parent
+    assert log_directory(tmp_path) == tmp_path

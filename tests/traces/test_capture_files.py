@@ -1,9 +1,7 @@
 """Analyses of captures on disk, as they are written today and as earlier runs hold them."""
 
-import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from trainperf.core.run_directory import ANALYSIS_SUFFIX
@@ -28,20 +26,6 @@ def test_an_analysis_is_read_as_it_was_written(tmp_path: Path, analysis: Path) -
     """Word for word."""
     write(report(), analysis)
     assert read_all(tmp_path) == [report()]
-
-
-def test_an_analysis_with_findings_of_an_earlier_version_is_read(
-    tmp_path: Path, analysis: Path
-) -> None:
-    """With its answer and its steps; findings are made anew by whoever shows it."""
-    document = json.loads(msgspec.json.encode(report()))
-    earlier = {"rule": "data_wait", "what": "waits", "evidence": "2 ms", "action": "more workers"}
-    document["findings"] = [{**earlier, "gain_at_most": 1.25}, {**earlier, "gain_at_most": None}]
-    analysis.write_text(json.dumps(document))
-
-    (read,) = read_all(tmp_path)
-
-    assert read == report()
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"findings": [{"rule": 1}]}'])

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from support.planted import planted_steps
 from support.traces import MS, Launches, event, step_mark, write_trace
@@ -11,7 +10,7 @@ from support.traces import MS, Launches, event, step_mark, write_trace
 from trainperf.core.errors import TraceError
 from trainperf.traces import job_report
 from trainperf.traces.job_report import report, trace_files
-from trainperf.traces.results import AnalysisOptions, TraceReport
+from trainperf.traces.results import AnalysisOptions
 
 
 ENGINE = ("1", "2")
@@ -164,19 +163,6 @@ def test_the_traces_of_a_run_directory_are_found(tmp_path: Path) -> None:
     assert found.warnings == ()
 
 
-def test_what_is_no_trace_is_left_out_of_a_directory_and_refused_by_name(tmp_path: Path) -> None:
-    """In one line, whichever way."""
-    write_trace(tmp_path / "rank0.json", planted_steps(), rank=0)
-    (tmp_path / "notes.json").write_text('{"a": 1}')
-
-    found = report([tmp_path], FEWER)
-
-    assert [trace.file for trace in found.ranks] == ["rank0.json"]
-    assert any(said.startswith("skipped: ") for said in found.warnings)
-    with pytest.raises(TraceError, match=r"notes\.json"):
-        report([tmp_path / "notes.json"], FEWER)
-
-
 def test_a_directory_without_traces_is_refused(tmp_path: Path) -> None:
     """With what was looked for."""
     with pytest.raises(TraceError, match=r"no trace in this directory \(\*\.json, \*\.json\.gz\)"):
@@ -217,13 +203,6 @@ def test_what_is_no_trace_is_left_out_wherever_it_is_read(
     assert [said.split(": ")[1] for said in left_out] == [str(job / "a.json"), str(job / "z.json")]
     with pytest.raises(TraceError, match=r"/(a|z)\.json: it holds no events"):
         report([job / "a.json", job / "z.json", job / "rank0.json"], FEWER)
-
-
-def test_a_report_survives_being_written_and_read(tmp_path: Path) -> None:
-    """As the run directory keeps it."""
-    found = report([ranks(tmp_path / "job", [0, 6])])
-
-    assert msgspec.json.decode(msgspec.json.encode(found), type=TraceReport) == found
 
 
 def test_of_a_run_of_days_the_capture_of_a_window_is_read(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Which traces of a folder are of one job: those are averaged, others have reports of their own."""
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -76,32 +75,6 @@ def test_what_two_traces_of_one_job_have_in_common(other: RankAnalysis, number: 
 def test_jobs_of_one_rank_are_never_one() -> None:
     """Two trainings on one GPU each."""
     assert len(jobs([traced(0, world_size=1), traced(0, world_size=1)])) == 2
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_trace_joins_the_first_job_all_of_whose_traces_it_goes_with(seed: int) -> None:
-    """As if each were compared with each, which a job of thousands cannot be."""
-    draw = random.Random(seed)  # noqa: S311 no secret
-    every = [
-        traced(
-            draw.choice([None, *range(6)]),
-            NOW_NS + draw.choice([0, APART_NS // 2, APART_NS, 2 * APART_NS, -NOW_NS + 5]),
-            world_size=draw.choice([None, 1, 2, 2, 2]),
-            device=draw.choice([None, "GPU", "GPU", "another"]),
-            step_source=draw.choice(["none", "ProfilerStep", "ProfilerStep"]),
-            steps=tuple(
-                TraceStep(step=step, step_s=0.1) for step in draw.choice([(7, 8), (8, 9), (9,)])
-            ),
-        )
-        for _ in range(40)
-    ]
-
-    expected: list[list[RankAnalysis]] = []
-    for each in every:
-        fitting = (job for job in expected if all(len(jobs([member, each])) == 1 for member in job))
-        job = next(fitting, None)
-        expected.append([each]) if job is None else job.append(each)
-    assert [list(map(id, job)) for job in jobs(every)] == [list(map(id, job)) for job in expected]
 
 
 def test_every_unrelated_trace_of_a_folder_has_a_report_of_its_own(tmp_path: Path) -> None:

@@ -61,19 +61,3 @@ def test_a_lane_of_many_keeps_its_longest_and_loses_no_kind() -> None:
     alone = len(slices) - len(named)
     assert sum(int(one.name.partition(" × ")[0]) for one in named) + alone == 30_001
     assert [one.start_s for one in slices] == sorted(one.start_s for one in slices)
-
-
-def test_times_are_from_the_first_step() -> None:
-    """What came before it is at negative times."""
-    launches = Launches()
-    before = [*launches("before", 0, MS, MS)]
-    events = [*before, step_mark(1, 5 * MS, 10 * MS), *launches("in", 6 * MS, 7 * MS, MS)]
-
-    found = analyse(table_of(events), "x").lanes
-
-    assert [one.start_s for one in lane(found, "stream 7").slices] == [-0.004, 0.002]
-
-
-def test_lanes_are_made_only_when_wanted() -> None:
-    """A report in words needs none."""
-    assert analyse(table_of(planted_steps(1)), "x", lanes=False).lanes == ()

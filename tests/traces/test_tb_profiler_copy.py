@@ -104,53 +104,6 @@ def test_communication_is_told_from_computation_to_the_microsecond(
     assert [round(step.communication - step.overlap) for step in steps] == EXPOSED_US[name]
 
 
-@pytest.mark.slow
-@pytest.mark.beside
-@needs_traces
-def test_runtime_and_device_time_of_operators_are_there(tmp_path: Path) -> None:
-    """Both are 0 of the raw trace, whose communication is booked as computation."""
-    trace = TRACES / "ddp_a100_rank0of2.pt.trace.json.gz"
-    raw, found = parsed(trace), parsed(copied(trace, tmp_path))
-
-    first = raw.comm_overlap_costs[0]
-    assert first.communication - first.overlap < EXPOSED_US["ddp_a100_rank0of2"][0] / 5
-    assert raw.avg_costs.costs[ProfileRole.Runtime] == 0
-    assert found.avg_costs.costs[ProfileRole.Runtime] == pytest.approx(10_156, abs=1)
-    assert sum(op.self_device_duration for op in raw.op_list_groupby_name) == 0
-    assert sum(op.self_device_duration for op in found.op_list_groupby_name) > 100_000
-
-
-@pytest.mark.slow
-@pytest.mark.beside
-@needs_traces
-def test_a_step_is_there_once(tmp_path: Path) -> None:
-    """The device's copy of its mark is no other step."""
-    trace = TRACES / "ddp_mi300x_rank0of8_rccl.pt.trace.json.gz"
-
-    assert parsed(trace).steps_names == ["15", "16", "15", "17", "16", "17"]
-    assert parsed(copied(trace, tmp_path)).steps_names == ["15", "16", "17"]
-
-
-@needs_traces
-@pytest.mark.slow
-@pytest.mark.beside
-def test_a_trace_of_2021_says_what_it_said(tmp_path: Path) -> None:
-    """Its categories are the ones the plugin knows."""
-    trace = TRACES / "resnet50_v100_workers0.pt.trace.json.gz"
-
-    assert parsed(copied(trace, tmp_path)).avg_costs.costs == parsed(trace).avg_costs.costs
-
-
-@needs_traces
-@pytest.mark.slow
-@pytest.mark.beside
-def test_a_list_for_a_root_becomes_an_object(tmp_path: Path) -> None:
-    """The plugin reads objects only; the loader's part of it is a reference value."""
-    found = parsed(copied(TRACES / "list_root_2021.pt.trace.json.gz", tmp_path))
-
-    assert found.avg_costs.costs[ProfileRole.DataLoader] > 40_000
-
-
 class Sleepy(Dataset[torch.Tensor]):
     """Takes 10 ms an item."""
 

@@ -1,13 +1,11 @@
 """Batches are held, replayed and rearranged, and the loop's loader keeps its position."""
 
-from collections.abc import Iterator
 from itertools import islice
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
-from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialsOver
 from trainperf.trials.batch_source import BatchSource
 
@@ -20,13 +18,6 @@ def loader(samples: int = 12, **settings: object) -> "DataLoader[tuple[torch.Ten
 def values(batches: object) -> list[list[int]]:
     """The numbers in each batch."""
     return [batch[0].tolist() for batch in batches]  # type: ignore[attr-defined]
-
-
-def test_it_hands_on_what_comes_and_ends_with_what_cannot_be_begun_anew() -> None:
-    """While nothing is tried nobody notices it."""
-    source = BatchSource()
-
-    assert list(source.over(iter([1, 2, 3]))) == [1, 2, 3]
 
 
 def test_the_last_batches_are_replayed_in_their_order() -> None:
@@ -52,17 +43,6 @@ def test_a_second_pass_has_the_same_batches_and_leaves_the_first_where_it_was() 
     assert values(islice(batches, 7))[-1] == [0, 1]
     source.draw_from(None)
     assert values(islice(batches, 4)) == [[4, 5], [6, 7], [8, 9], [10, 11]]
-
-
-def test_a_stream_of_samples_has_no_second_pass() -> None:
-    """It would take samples from the first."""
-
-    class Stream(IterableDataset[int]):
-        def __iter__(self) -> Iterator[int]:
-            return iter(range(4))
-
-    with pytest.raises(ConfigError, match="would lose the samples"):
-        BatchSource(DataLoader(Stream())).second_pass()
 
 
 def test_batches_are_rearranged_a_pool_at_a_time_and_each_counts_as_work() -> None:

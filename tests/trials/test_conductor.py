@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,12 +12,13 @@ import torch
 from torch.distributed import HashStore
 
 from trainperf.core.artifacts.trials import TrialResult, Trials
+from trainperf.core.launch_environment import TrialLaunch
 from trainperf.recording.guard import Guard
 from trainperf.trials import conductor as conductor_module
 from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.conductor import Conductor
-from trainperf.trials.results import EarlierAttempt, Ran
+from trainperf.trials.results import Ran
 from trainperf.trials.speedup import LOOKS
 from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
@@ -56,15 +57,21 @@ class Loop:
         self.factors[name] = factor
         return Trial(name, on=self._switch(name), off=self._switch(name, on=False), **fields)  # type: ignore[arg-type]
 
-    def run(self, trials: list[Trial], minutes: float = 10.0, **options: object) -> Trials:
+    def run(
+        self,
+        trials: list[Trial],
+        minutes: float = 10.0,
+        earlier: Sequence[TrialResult] = (),
+        ended_by: dict[str, str] | None = None,
+    ) -> Trials:
         """Carry out the plan, and what it came to."""
         conductor = Conductor(
             self.training,
             trials,
-            round(minutes * 60e9),
+            TrialLaunch(minutes=minutes, ended_by=ended_by or {}),
             self.told.append,
             Guard(),
-            **options,  # type: ignore[arg-type]
+            earlier,
         )
         plan = conductor.plan()
         steps = next(plan)
@@ -251,9 +258,8 @@ def test_what_ended_an_earlier_attempt_is_not_tried_again_and_the_rest_is_kept()
     """Neither is what was measured already."""
     loop = Loop()
     before = TrialResult(id="first", kind="change", title="", verdict="equal", speedup=1.0)
-    earlier = EarlierAttempt(results=(before,), ended_by={"second": "out of memory"})
     trials = [loop.change(name, 0.8) for name in ("first", "second", "third")]
-    results = by_id(loop.run(trials, earlier=earlier))
+    results = by_id(loop.run(trials, earlier=[before], ended_by={"second": "out of memory"}))
 
     assert results["first"] == before
     assert (results["second"].verdict, results["second"].reason) == ("failed", "out of memory")
@@ -274,14 +280,6 @@ def test_everything_is_off_and_the_weights_are_as_they_were_at_the_end() -> None
 
     assert not loop.on
     assert torch.equal(loop.training.module.weight, weights)
-
-
-def test_late_trials_come_after_the_others() -> None:
-    """They may leave something behind."""
-    loop = Loop()
-    loop.run([loop.change("compile", 0.9, run_last=True), loop.change("early", 0.9)])
-
-    assert loop.switched[0] == "early on"
 
 
 def test_the_document_names_the_trial_that_is_running() -> None:

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from trainperf.core.artifacts.trials import NEARLY_NOTHING
-from trainperf.trials.speedup import LOOKS, switched_speedup
+from trainperf.core.stats.verdict import verdict_of
+from trainperf.trials.speedup import LOOKS, is_decided, switched_speedup
 
 
 def blocks(speedup: float, spread: float, pairs: int, seed: int) -> tuple[list[float], list[float]]:
@@ -33,6 +34,7 @@ def test_the_interval_contains_the_planted_speedup_at_every_look_together() -> N
         (2.0, 0.15, 8, "faster", False),  # known only roughly
         (2.0, 0.02, 16, "faster", True),
         (0.8, 0.02, 16, "slower", True),
+        (1.0, 0.15, 8, "undecided", False),  # much may be gained yet
         (0.97, 0.02, 16, "undecided", True),
         (1.0, 0.02, 16, "undecided", True),  # nobody would keep it, so nobody needs the number
     ],
@@ -43,5 +45,5 @@ def test_a_change_gets_as_much_time_as_it_may_gain(
     """More where it is faster and its number rough, none where hardly anything can be gained."""
     look = switched_speedup(*blocks(speedup, spread, pairs, 1))
 
-    assert (look.verdict, look.decided) == (verdict, decided)
+    assert (verdict_of(look.low, look.high), is_decided(look)) == (verdict, decided)
     assert (look.high <= NEARLY_NOTHING) is (decided and verdict != "faster")

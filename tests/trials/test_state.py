@@ -36,6 +36,7 @@ def test_a_training_goes_on_as_if_nothing_had_been() -> None:
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
     train(module, optimizer, 3)
     snapshot = Snapshot(module, [optimizer], [scheduler])
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     expected = train(module, optimizer, 4)
 
     for _ in range(2):
@@ -46,6 +47,10 @@ def test_a_training_goes_on_as_if_nothing_had_been() -> None:
         train(module, optimizer, 5)
         snapshot.restore()
         assert scheduler.last_epoch == 0
+        # Losses of training do not show running statistics, those of evaluation do.
+        assert len(buffers) == 3
+        for name, buffer in module.named_buffers():
+            assert torch.equal(buffer, buffers[name]), name
         assert train(module, optimizer, 4) == expected
 
 

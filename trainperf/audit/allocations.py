@@ -56,8 +56,8 @@ class Allocations:
     def __init__(self) -> None:
         self._allocated: list[Allocation] = []
         """By number."""
-        self._events: list[int] = []
-        """In order: *n* for storage *n* allocated, *-n - 1* for the same freed."""
+        self._events: list[tuple[int, int]] = []
+        """In order: number of a storage, and the bytes that it takes, below zero as it is freed."""
         self._backwards: list[int] = []
         """Indices into the events at which a backward began."""
         self._gradients: set[int] = set()
@@ -85,14 +85,14 @@ class Allocations:
                 self._allocated.append(
                     Allocation(size_bytes=size, part=part, module=module, line=line)
                 )
-                self._events.append(number)
+                self._events.append((number, size))
                 freed = partial(self._freed, key, number)
                 self._alive[key] = (number, weakref.ref(local.untyped_storage(), freed))
             numbers.add(self._alive[key][0])
         return numbers
 
     def _freed(self, key: int, number: int, _: object) -> None:
-        self._events.append(-number - 1)
+        self._events.append((number, -self._allocated[number].size_bytes))
         self._alive.pop(key, None)
 
     def line_of(self, storage: int) -> str | None:
@@ -129,7 +129,7 @@ class Allocations:
         by_module: Counter[str | None] = Counter()
         for number in left:
             by_module[self._allocated[number].module] += self._allocated[number].size_bytes
-        held = [0, *accumulate(map(self._change, self._events))]
+        held = [0, *accumulate(size for _, size in self._events)]
         at_peak: Counter[Category] = Counter()
         for number in self._alive_after(held.index(max(held))):
             at_peak[self._category(number, kept)] += self._allocated[number].size_bytes
@@ -142,21 +142,8 @@ class Allocations:
         )
 
     def _alive_after(self, events: int) -> set[int]:
-        alive: set[int] = set()
-        for event in self._events[:events]:
-            if event >= 0:
-                alive.add(event)
-            else:
-                alive.discard(-event - 1)
-        return alive
-
-    def _change(self, event: int) -> int:
-        """Bytes that an event takes, below zero where it frees them."""
-        return (
-            self._allocated[event].size_bytes
-            if event >= 0
-            else -self._allocated[-event - 1].size_bytes
-        )
+        times = Counter(number for number, _ in self._events[:events])
+        return {number for number, heard in times.items() if heard == 1}
 
     def _size_bytes(self, numbers: Collection[int]) -> int:
         return sum(self._allocated[number].size_bytes for number in numbers)

@@ -12,6 +12,7 @@ import msgspec
 
 from trainperf.analysis.run.directory import Run
 from trainperf.commands._last_words import last_words
+from trainperf.commands._launching import POLL_S, why_unrecorded
 from trainperf.commands._trainings import (
     OUTPUT,
     Training,
@@ -23,7 +24,6 @@ from trainperf.commands._trainings import (
     unused_folder,
 )
 from trainperf.commands.cli import say
-from trainperf.commands.run import POLL_S, why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.trials import TrialResult, Trials, in_order

@@ -66,7 +66,9 @@ class ComparisonOptions:
     """A sentence for people: how many pairs it took, and why it ended."""
 
 
-def options_of(given: argparse.Namespace, noise: float | None = None) -> ComparisonOptions:
+def options_of(
+    given: argparse.Namespace, noise: float | None = None, window: RunWindow | None = None
+) -> ComparisonOptions:
     """The options that every comparison has, as given."""
     shares = {"noise": noise, "margin": given.margin, "loss_tolerance": given.loss_tolerance}
     return ComparisonOptions(
@@ -75,6 +77,7 @@ def options_of(given: argparse.Namespace, noise: float | None = None) -> Compari
         most_slower=given.fail_on_regression,
         undecided=given.undecided,
         decide=given.decide,
+        window=window,
     )
 
 

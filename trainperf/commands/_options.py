@@ -4,9 +4,6 @@ import argparse
 import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta, timezone
-
-from trainperf.core.window import RunWindow
 
 
 _FORMATS = {
@@ -137,11 +134,11 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def window_of(given: argparse.Namespace) -> RunWindow | None:
-    """What was asked for; `None` for the whole run."""
-    first, last = given.steps or (None, None)
-    window = RunWindow(first=first, last=last, since=given.since, until=given.until)
-    return None if window == RunWindow() else window
+def location(text: str) -> object:
+    """The path or URL that somebody wrote, as a type of an argument: see `path_of`."""
+    from trainperf.core.paths import path_of
+
+    return path_of(text)
 
 
 def _steps(text: str) -> tuple[int | None, int | None]:
@@ -154,7 +151,9 @@ def _steps(text: str) -> tuple[int | None, int | None]:
     return first, last
 
 
-def _when(text: str) -> timedelta | datetime:
+def _when(text: str) -> object:
+    from datetime import datetime, timedelta, timezone
+
     number, unit = text[:-1], text[-1:]
     if unit in _UNITS and number.replace(".", "", 1).isdecimal():
         return timedelta(seconds=float(number) * _UNITS[unit])

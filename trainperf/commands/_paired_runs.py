@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from trainperf.commands._last_words import last_words
+from trainperf.commands._launching import POLL_S, why_unrecorded
 from trainperf.commands._trainings import (
     OUTPUT,
     Training,
@@ -24,7 +25,6 @@ from trainperf.commands._trainings import (
     unused_folder,
 )
 from trainperf.commands.cli import say
-from trainperf.commands.run import POLL_S, why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.errors import RunError
 from trainperf.core.interleaving import Participant, Referee, TurnsSoFar, new_address

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from trainperf.analysis.run.parts import EDGE_BYTES
-from trainperf.commands.run import command_of
+from trainperf.commands._launching import command_of
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 

@@ -5,15 +5,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from keyword import iskeyword
-from typing import NoReturn
+from types import MappingProxyType
+from typing import NamedTuple, NoReturn
 
 from trainperf import __version__
 from trainperf.core.errors import ConfigError, TrainPerfError
 from trainperf.core.families import load_members
 from trainperf.core.formatting.escape import encodable, plain
-from trainperf.core.paths import storage_errors
 
 
 UNUSABLE = 2
@@ -27,8 +26,7 @@ Where every millisecond of a PyTorch training step goes, and what to change firs
 to begin: trainperf run train.py"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandResult:
+class CommandResult(NamedTuple):
     """Output of a command that can be a gate."""
 
     text: str
@@ -36,9 +34,8 @@ class CommandResult:
     """Exit code: 0, or that of a gate that was asked for: 1 failed, 3 undecided."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A subcommand; its file is loaded for every `--help`, so heavy imports belong into `run`."""
+class Command(NamedTuple):
+    """A subcommand; its file is loaded for every `--help`, so all imports belong into `run`."""
 
     name: str
     """That of its file, which ends in `_` where it would be a keyword of Python: `try_.py`."""
@@ -53,7 +50,7 @@ class Command:
     """Whether everything after its first positional argument belongs to another program."""
     takes_command: bool = False
     """Whether what follows `--` is another program's command line: its argument `command`."""
-    gone: Mapping[str, str] = field(default_factory=dict)
+    gone: Mapping[str, str] = MappingProxyType({})
     """Options of earlier versions to what takes their place."""
 
 
@@ -97,12 +94,19 @@ def dispatch(package: str, names: Sequence[str]) -> int:
     return code
 
 
-@storage_errors()
 def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> CommandResult:
     # Help and errors list all commands; nothing else needs more than the one that runs.
     commands = load(package, arguments[:1] if arguments[0] in names else names)
     name = _top_parser(commands).parse_args(arguments[:1]).command
     command = next(command for command in commands if command.name == name)
+    from trainperf.core.paths import storage_errors
+
+    with storage_errors():
+        result = command.run(_parsed(command, arguments))
+    return CommandResult(text=result, code=0) if isinstance(result, str) else result
+
+
+def _parsed(command: Command, arguments: Sequence[str]) -> argparse.Namespace:
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for option in {argument.partition("=")[0] for argument in ours} & command.gone.keys():
         raise ConfigError(f"{option} is gone: {command.gone[option]}")
@@ -112,16 +116,11 @@ def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> Com
         place = arguments.index("--")
         given = parser.parse_intermixed_args(arguments[1:place])
         given.command = [*given.command, *arguments[place + 1 :]]
-        return _output_of(command, given)
+        return given
     # Options may stand between paths; the parser that allows it takes no `--`.
     in_order = "--" in arguments or command.forwards_arguments
     parse = parser.parse_args if in_order else parser.parse_intermixed_args
-    return _output_of(command, parse(arguments[1:]))
-
-
-def _output_of(command: Command, given: argparse.Namespace) -> CommandResult:
-    result = command.run(given)
-    return CommandResult(text=result, code=0) if isinstance(result, str) else result
+    return parse(arguments[1:])
 
 
 class _Parser(argparse.ArgumentParser):

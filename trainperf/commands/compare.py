@@ -1,17 +1,14 @@
 """`trainperf compare A B [C …]`: whether a change made training faster."""
 
 import argparse
-from dataclasses import replace
 
 from trainperf.commands._options import (
     add_engine_option,
     add_format_option,
     add_window_options,
-    window_of,
 )
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
-from trainperf.core.paths import path_of
 from trainperf.reports import PAGES
 
 
@@ -75,14 +72,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> str | CommandResult:
     from trainperf.commands._comparison import compare_sides, options_of
+    from trainperf.core.paths import path_of
+    from trainperf.core.window import window_of
 
     if len(given.runs) < 2:
         raise ConfigError(
             "one RUN: give at least two, the run before the change and the run after it"
         )
     sides = tuple(tuple(map(path_of, filter(None, run.split(",")))) for run in given.runs)
-    options = replace(options_of(given, given.noise), window=window_of(given))
-    return compare_sides(sides, options, given.engine)
+    return compare_sides(sides, options_of(given, given.noise, window_of(given)), given.engine)
 
 
 def share_of(text: str) -> float:

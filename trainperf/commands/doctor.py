@@ -2,11 +2,9 @@
 
 import argparse
 import sys
-from datetime import datetime, timezone
 
-from trainperf.commands._options import add_format_option
+from trainperf.commands._options import add_format_option, location
 from trainperf.commands.cli import Command, CommandResult
-from trainperf.core.paths import path_of
 from trainperf.reports import NAMES
 
 
@@ -14,13 +12,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        type=path_of,
+        type=location,
         help="run directory, or a directory above it, by path or URL",
     )
     parser.add_argument(
         "--baseline",
         metavar="RUN",
-        type=path_of,
+        type=location,
         help="earlier run to compare precision and loss with (default: neither is compared)",
     )
     parser.add_argument(
@@ -30,6 +28,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
+    from datetime import datetime, timezone
+
     from trainperf.analysis.doctor import Case, examined
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import examine

@@ -2,16 +2,11 @@
 
 import argparse
 import sys
-from importlib.resources import files
 
-from trainperf.commands._options import add_format_option
+from trainperf.commands._options import add_format_option, location
 from trainperf.commands.cli import Command
 from trainperf.core.errors import ConfigError
-from trainperf.core.paths import path_of
 from trainperf.reports import NAMES
-
-
-_SCHEMAS = files("trainperf") / "schemas"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +19,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run",
         metavar="RUN",
-        type=path_of,
+        type=location,
         help="of findings, answers for this run: what the change gains, the days it takes, their "
         "ratio, what would be better, the ceiling and how far it is; without a name of all "
         "findings that the run has (default: no run)",
@@ -40,7 +35,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(given: argparse.Namespace) -> str:
     if given.schema is not None:
-        return _schema(given.schema)
+        shipped = schemas()
+        if given.schema not in shipped:
+            names = ", ".join(shipped)
+            raise ConfigError(f"--schema {given.schema}: no such document; there are {names}")
+        return shipped[given.schema]
     from trainperf.reports.explanations import (
         explained,
         explained_in_run,
@@ -66,17 +65,12 @@ def _run(given: argparse.Namespace) -> str:
     return rendered(parts, shown, given.format, sys.stdout)
 
 
-def _schema(name: str) -> str:
-    """A schema as it is shipped."""
-    names = documents()
-    if name not in names:
-        raise ConfigError(f"--schema {name}: no such document; there are {', '.join(names)}")
-    return (_SCHEMAS / f"{name}.json").read_text(encoding="utf-8")
+def schemas() -> dict[str, str]:
+    """Each document of which a schema is shipped, with it."""
+    from importlib.resources import files
 
-
-def documents() -> list[str]:
-    """Of which a schema is shipped."""
-    return sorted(file.name.removesuffix(".json") for file in _SCHEMAS.iterdir())
+    shipped = sorted((files("trainperf") / "schemas").iterdir(), key=lambda file: file.name)
+    return {file.name.removesuffix(".json"): file.read_text(encoding="utf-8") for file in shipped}
 
 
 COMMAND = Command(

@@ -2,15 +2,16 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from trainperf.commands.cli import Command
 
 
-_FOLDER = Path("imported")
+_FOLDER = "imported"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    from pathlib import Path
+
     from trainperf.importers import FORMATS
 
     parser.add_argument(
@@ -34,6 +35,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
+    from pathlib import Path
+
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import save_summary
     from trainperf.importers import recognise
@@ -42,7 +45,7 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.reports.run.text import rendered
 
     kind = recognise(given.files, given.format)
-    base = given.out or _FOLDER / Path(given.files[0].name.removesuffix(".gz")).stem
+    base = given.out or Path(_FOLDER) / Path(given.files[0].name.removesuffix(".gz")).stem
     run = Run.open(write_run(kind, given.files, base))
     data = load_page_data(run)
     save_summary(data.summary, run.path)

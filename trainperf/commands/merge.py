@@ -3,8 +3,8 @@
 import argparse
 import sys
 
+from trainperf.commands._options import location
 from trainperf.commands.cli import Command
-from trainperf.core.paths import path_of
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,13 +12,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "parts",
         metavar="DIR",
         nargs="+",
-        type=path_of,
+        type=location,
         help="run directory from one machine, by path or URL",
     )
     parser.add_argument(
         "--out",
         metavar="DIR",
-        type=path_of,
+        type=location,
         required=True,
         help="run directory to make, by path or URL (required)",
     )

@@ -5,7 +5,6 @@ import argparse
 from trainperf.commands._options import add_turn_options
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.commands.compare import add_comparison_options
-from trainperf.core.paths import local_path
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +26,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._comparison import options_of
     from trainperf.commands._looks import prove
     from trainperf.commands._paired_runs import ProofOptions
+    from trainperf.core.paths import local_path
 
     return prove(
         (given.before, given.after),

@@ -3,9 +3,8 @@
 import argparse
 import sys
 
-from trainperf.commands._options import add_format_option, add_window_options, window_of
+from trainperf.commands._options import add_format_option, add_window_options, location
 from trainperf.commands.cli import Command
-from trainperf.core.paths import path_of
 from trainperf.reports import PAGES
 
 
@@ -14,7 +13,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs",
         metavar="RUN",
         nargs="+",
-        type=path_of,
+        type=location,
         help="run directory, or a directory above it, by path or URL; several are the restarts of "
         "one job, and are read as one run",
     )
@@ -33,6 +32,7 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import joined
     from trainperf.analysis.summarize import summarize
+    from trainperf.core.window import window_of
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     window = window_of(given)

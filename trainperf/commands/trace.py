@@ -3,9 +3,13 @@
 import argparse
 import sys
 
-from trainperf.commands._options import add_engine_option, add_format_option, add_steps_option
+from trainperf.commands._options import (
+    add_engine_option,
+    add_format_option,
+    add_steps_option,
+    location,
+)
 from trainperf.commands.cli import Command
-from trainperf.core.paths import path_of
 from trainperf.reports import NAMES
 
 
@@ -14,7 +18,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         metavar="PATH",
         nargs="+",
-        type=path_of,
+        type=location,
         help="trace file (.json, .json.gz), or a directory with one per rank, by path or URL; each "
         "job is reported on its own",
     )

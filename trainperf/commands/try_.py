@@ -1,15 +1,11 @@
 """`trainperf try SCRIPT …`: measurement of what changes would bring, before anybody makes them."""
 
 import argparse
-import shlex
 import sys
-from pathlib import Path
 
 from trainperf.commands._options import above_zero, add_format_option, add_launch_options
 from trainperf.commands.cli import INTERRUPTED, Command, CommandResult, say
-from trainperf.commands.run import command_of
 from trainperf.core.errors import ConfigError
-from trainperf.core.paths import local_path
 from trainperf.reports import NAMES
 
 
@@ -59,8 +55,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
+    import shlex
+
     from trainperf.commands._attempts import AttemptOptions, try_out
+    from trainperf.commands._launching import command_of
     from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
+    from trainperf.core.paths import local_path
     from trainperf.reports.layout.forms import rendered
     from trainperf.reports.trials import trials_document
 
@@ -106,6 +106,8 @@ COMMAND = Command(
 
 def _listed(given: argparse.Namespace) -> str:
     """What can be tried, and what did not apply when it was tried in a run."""
+    from pathlib import Path
+
     from trainperf.analysis.diagnosis.offers import offered_trials
     from trainperf.analysis.run.directory import Run
     from trainperf.core.artifacts import read_document

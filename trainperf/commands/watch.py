@@ -1,21 +1,18 @@
 """`trainperf watch RUN`: a run in the terminal, refreshed while it trains."""
 
 import argparse
-import contextlib
 import sys
-import time
 
-from trainperf.commands._options import above_zero
+from trainperf.commands._options import above_zero, location
 from trainperf.commands.cli import Command
 from trainperf.core.errors import ConfigError
-from trainperf.core.paths import path_of
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        type=path_of,
+        type=location,
         help="run directory, or a directory above it, by path or URL",
     )
     parser.add_argument(
@@ -28,6 +25,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
+    import contextlib
+    import time
     from datetime import datetime, timezone
 
     from trainperf.analysis.live import LiveRun

@@ -14,13 +14,14 @@ from typing import TypeVar
 import msgspec
 
 from trainperf.core.artifacts import trials as document
+from trainperf.core.launch_environment import TrialLaunch
 from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.stats.verdict import verdict_of
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.compilation import graphs_built
 from trainperf.trials.results import (
     LEAST_GAIN,
     Blocks,
-    EarlierAttempt,
     RaisedError,
     Ran,
     alike,
@@ -29,7 +30,7 @@ from trainperf.trials.results import (
     most_promising,
     result_of,
 )
-from trainperf.trials.speedup import LOOKS
+from trainperf.trials.speedup import LOOKS, is_decided
 from trainperf.trials.state import RESTORED, Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together
@@ -63,10 +64,9 @@ class Conductor:
     Args:
         training: That is tried.
         trials: What is tried in it; those that come late are put behind the others.
-        total_ns: How long all of it may take, by the host clock.
+        launch: How long all of it may take, by the host clock, and what ended earlier attempts.
         tell: Hears what is known so far, before and after each trial.
         guard: Under which a trial is switched: one that raises is undone, and said so.
-        script: What is tried, in words.
         earlier: What an earlier attempt came to.
     """
 
@@ -74,21 +74,18 @@ class Conductor:
         self,
         training: Training,
         trials: Sequence[Trial],
-        total_ns: int,
+        launch: TrialLaunch,
         tell: Callable[[document.Trials], object],
         guard: Guard,
-        *,
-        script: str = "",
-        earlier: EarlierAttempt | None = None,
+        earlier: Sequence[document.TrialResult] = (),
     ) -> None:
         self._training = training
         self._trials = sorted(trials, key=lambda trial: trial.run_last)
-        self._total_ns = total_ns
+        self._launch = launch
+        self._total_ns = round(launch.minutes * 60e9)
         self._tell = tell
         self._guard = guard
-        self._script = script
-        self._earlier = earlier or EarlierAttempt()
-        self._results = list(self._earlier.results)
+        self._results = list(earlier)
         self._baseline_ns: list[float] = []
         self._began_ns = monotonic_ns()
         self._trying = ""
@@ -123,7 +120,7 @@ class Conductor:
             trials=document.in_order(self._results),
             planned=sum(not self._why_not(trial) for trial in self._trials),
             trying=self._trying,
-            script=self._script,
+            script=self._launch.script,
             restored=RESTORED,
             took_s=self._spent_ns() / 1e9,
         )
@@ -155,7 +152,7 @@ class Conductor:
         why = self._why_not(trial)
         if self._training.agree(float(bool(why))):
             why = why or "it does not apply on another rank"
-            failed = trial.id in self._earlier.ended_by
+            failed = trial.id in self._launch.ended_by
             self._note(trial, verdict="failed" if failed else "not applicable", reason=why)
             return
         # Sets have their turn in a short run too.
@@ -193,11 +190,11 @@ class Conductor:
         differs = self._training.agree(float(differs)) > 0  # or ranks would put together other sets
         return result_of(
             trial,
-            verdict="loss differs" if differs else speedup.verdict,
-            speedup=speedup.speedup,
+            verdict="loss differs" if differs else verdict_of(speedup.low, speedup.high),
+            speedup=speedup.ratio,
             low=speedup.low,
             high=speedup.high,
-            pairs=speedup.pairs,
+            pairs=blocks.pairs,
             loss_before=losses and losses[0],
             loss_after=losses and losses[1],
             memory_before=blocks.off.peak_bytes(without=snapshot.device_bytes),
@@ -245,7 +242,7 @@ class Conductor:
             turns = (False, True) if blocks.pairs % 2 == 0 else (True, False)
             for on in turns:
                 yield from self._block(trial, blocks, steps, on=on)
-            if blocks.pairs in LOOKS and blocks.speedup().decided:
+            if blocks.pairs in LOOKS and is_decided(blocks.speedup()):
                 break
             over = self._training.agree(monotonic_ns() - until_ns) > 0
             if over and blocks.pairs >= LOOKS[0]:
@@ -286,8 +283,8 @@ class Conductor:
                 return
             tried = [*chosen, trial]
             both = together(tried)
-            if both.id in self._earlier.ended_by:
-                self._note(both, verdict="failed", reason=self._earlier.ended_by[both.id])
+            if both.id in self._launch.ended_by:
+                self._note(both, verdict="failed", reason=self._launch.ended_by[both.id])
                 continue
             self._announce(both)
             result = yield from self._measured(both, min(remaining / (len(best) - place), TRIAL_NS))
@@ -322,7 +319,7 @@ class Conductor:
             raise RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
-        ended = self._earlier.ended_by.get(trial.id, "")
+        ended = self._launch.ended_by.get(trial.id, "")
         return trial.why_not() or ended or bound_of(trial, self._results)
 
     def _announce(self, trial: Trial) -> None:

@@ -1,7 +1,7 @@
 """Batches of padded sequences: where their text ends, rows cut to it, rows put together anew.
 
 A batch is a mapping; its columns are the tensors whose shape begins with (rows, width), as that of
-the attention mask.  What else has an item per row goes by row; the rest is left as it is.
+the attention mask.  Other tensors go by row; the rest is left as it is.
 """
 
 import copy
@@ -99,9 +99,10 @@ def by_length(batches: Sequence[Any]) -> list[Any]:
     # Never more batches than there were: the last one of an epoch may be short.
     rows, tokens = max(mask_of(batch).shape[0] for batch in batches), lengths(pooled)
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
+    groups = [order[first : first + rows] for first in range(0, len(order), rows)]
     return [
-        trimmed(_rows(batches[0], pooled, order[first : first + rows]))
-        for first in range(0, len(order), rows)
+        trimmed(like(batches[0], {name: column[group] for name, column in pooled.items()}))
+        for group in groups
     ]
 
 
@@ -111,41 +112,28 @@ def _span(mask: Tensor) -> tuple[int, int]:
     return (columns[0], columns[-1] + 1) if columns else (0, 1)
 
 
-def _pooled(batches: Sequence[Batch]) -> dict[str, Any]:
+def _pooled(batches: Sequence[Batch]) -> dict[str, Tensor]:
     """All rows of all batches, as wide as the widest; padded where those of its batch were."""
     masks = [mask_of(batch) for batch in batches]
     return {name: _joined(name, [batch[name] for batch in batches], masks) for name in batches[0]}
 
 
-def _joined(name: str, values: list[Any], masks: list[Tensor]) -> Any:  # noqa: ANN401
+def _joined(name: str, values: list[Any], masks: list[Tensor]) -> Tensor:
     pairs = list(zip(values, masks, strict=True))
     if all(_is_column(value, mask.shape) for value, mask in pairs):
         left = any(bool((mask[:, -1:] & ~mask[:, :1]).any()) for mask in masks)
         rows = [row for value in values for row in value]
         side = "left" if left else "right"
         return pad_sequence(rows, True, _padding(name, pairs), side)
-    if all(_goes_by_row(value, mask.shape[0]) for value, mask in pairs):
-        if isinstance(values[0], Tensor):
-            return torch.cat(values)
-        return [item for value in values for item in value]
-    if all(type(value) in (str, int, float, bool, type(None)) for value in values):
-        return values[0]
-    raise ConfigError(f"{name!r} of its batches does not go by row, so rows cannot be exchanged")
+    if all(_is_column(value, mask.shape[:1]) for value, mask in pairs):
+        return torch.cat(values)
+    raise ConfigError(f"{name!r} of its batches is no tensor of rows, so they cannot be exchanged")
 
 
 def _padding(name: str, pairs: list[tuple[Tensor, Tensor]]) -> float:
     """What stands where there is no text; by the name where there is text everywhere."""
     empty = torch.cat([value[~mask].flatten() for value, mask in pairs])
     return float(empty[0]) if empty.numel() else IGNORED if name == LABELS else 0
-
-
-def _rows(batch: Batch, pooled: Mapping[str, Any], numbers: list[int]) -> Any:  # noqa: ANN401
-    def chosen(value: Any) -> Any:  # noqa: ANN401 a column, or a list with an item for each row
-        if isinstance(value, Tensor):
-            return value[numbers]
-        return [value[number] for number in numbers] if isinstance(value, list) else value
-
-    return like(batch, {name: chosen(value) for name, value in pooled.items()})
 
 
 def like(batch: Batch, values: dict[str, Any]) -> Any:  # noqa: ANN401 of the user's type
@@ -158,10 +146,4 @@ def like(batch: Batch, values: dict[str, Any]) -> Any:  # noqa: ANN401 of the us
 
 
 def _is_column(value: object, shape: torch.Size) -> bool:
-    return isinstance(value, Tensor) and value.shape[:2] == shape
-
-
-def _goes_by_row(value: object, rows: int) -> bool:
-    if isinstance(value, Tensor):
-        return value.ndim > 0 and value.shape[0] == rows
-    return isinstance(value, list | tuple) and len(value) == rows
+    return isinstance(value, Tensor) and value.shape[: len(shape)] == shape

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from trainperf.core.artifacts import trials as document
-from trainperf.trials.speedup import SwitchedSpeedup, switched_speedup
+from trainperf.core.stats.bootstrap import RatioInterval
+from trainperf.trials.speedup import switched_speedup
 from trainperf.trials.trial import Trial
 
 
@@ -25,15 +26,6 @@ class Ran:
     """Batches of the user's loader in it."""
     loss: float | None = None
     """`None` unless `Conductor.reads_loss`, or where the loop tells none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierAttempt:
-    """What an attempt came to that a trial ended, with the script it was tried in."""
-
-    results: tuple[document.TrialResult, ...] = ()
-    ended_by: dict[str, str] = field(default_factory=dict)
-    """Ids of trials that are not tried again, each with what happened."""
 
 
 @dataclass(slots=True)
@@ -64,7 +56,7 @@ class Blocks:
         """Blocks with the change that have one without it beside them."""
         return min(len(self.off.ns), len(self.on.ns))
 
-    def speedup(self) -> SwitchedSpeedup:
+    def speedup(self) -> RatioInterval:
         """By all pairs so far."""
         return switched_speedup(self.off.ns, self.on.ns)
 

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trainperf.core.artifacts.trials import NEARLY_NOTHING
-from trainperf.core.stats.bootstrap import Estimate
+from trainperf.core.stats.bootstrap import Estimate, RatioInterval
 from trainperf.core.stats.sequential import Looks, sequential_interval
-from trainperf.core.stats.verdict import SpeedVerdict, verdict_of
+from trainperf.core.stats.verdict import verdict_of
 
 
 PLAN = Looks(most=128, every=8, instance=0.005, assumed=0)
@@ -21,33 +20,7 @@ PRECISE = 0.04
 """Half the width of an interval, as a logarithm, that is good enough once the verdict is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchedSpeedup:
-    """A speed-up with its interval."""
-
-    speedup: float
-    low: float
-    high: float
-    pairs: int
-
-    @property
-    def verdict(self) -> SpeedVerdict:
-        """Faster, slower, equal or undecided."""
-        return verdict_of(self.low, self.high)
-
-    @property
-    def decided(self) -> bool:
-        """Whether more pairs would change nothing that matters.
-
-        Either hardly anything can be gained, be it slower or undecided; or it is faster, and the
-        number is good enough.
-        """
-        if self.high <= NEARLY_NOTHING:
-            return True
-        return self.verdict == "faster" and math.log(self.high / self.low) <= 2 * PRECISE
-
-
-def switched_speedup(off_ns: Sequence[float], on_ns: Sequence[float]) -> SwitchedSpeedup:
+def switched_speedup(off_ns: Sequence[float], on_ns: Sequence[float]) -> RatioInterval:
     """Speed-up from the time per unit of work in each block, in pairs of neighbours.
 
     Args:
@@ -58,7 +31,16 @@ def switched_speedup(off_ns: Sequence[float], on_ns: Sequence[float]) -> Switche
         [Estimate(log=math.log(ns), sampling=0.0, drift=0.0) for ns in blocks]
         for blocks in (off_ns, on_ns)
     )
-    interval = sequential_interval(on, off, PLAN)
-    return SwitchedSpeedup(
-        speedup=interval.ratio, low=interval.low, high=interval.high, pairs=len(off)
-    )
+    return sequential_interval(on, off, PLAN)
+
+
+def is_decided(speedup: RatioInterval) -> bool:
+    """Whether more pairs would change nothing that matters.
+
+    Either hardly anything can be gained, be it slower or undecided; or it is faster, and the number
+    is good enough.
+    """
+    if speedup.high <= NEARLY_NOTHING:
+        return True
+    precise = math.log(speedup.high / speedup.low) <= 2 * PRECISE
+    return precise and verdict_of(speedup.low, speedup.high) == "faster"

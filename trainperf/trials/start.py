@@ -13,7 +13,6 @@ from trainperf.recording.guard import Guard
 from trainperf.trials.builtin import builtin_trials
 from trainperf.trials.conductor import Conductor
 from trainperf.trials.probe import TrialsProbe
-from trainperf.trials.results import EarlierAttempt
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
 
@@ -58,15 +57,11 @@ class TrialOptions:
             if run is not None:
                 write_document(trials, run)
 
-        conductor = Conductor(
-            training,
-            self._chosen(training),
-            round(self.launch.minutes * 60e9),
-            tell,
-            guard,
-            script=self.launch.script,
-            earlier=self._earlier(),
-        )
+        path = self.launch.earlier
+        before = None if path is None else read_document(Trials, Path(path))
+        earlier = [] if before is None else [trial for trial in before.trials if not trial.parts]
+        chosen = self._chosen(training)
+        conductor = Conductor(training, chosen, self.launch, tell, guard, earlier)
         # The training has no end of its own any more.
         guard.when_faulty(TrialsProbe.name, training.decide_alone)
         guard.when_faulty(TrialsProbe.name, training.end)
@@ -74,21 +69,11 @@ class TrialOptions:
 
     def _chosen(self, training: Training) -> list[Trial]:
         launch = self.launch
-        own = {trial.id for trial in self.own}
-        builtin = [trial for trial in builtin_trials(training) if trial.id not in own]
-        offered = [*self.own, *builtin]
+        # The user's come first, and take the place of built-in ones of their names.
+        several = (*self.own, *builtin_trials(training), *self.own)
         return [
             trial
-            for trial in offered
+            for trial in {trial.id: trial for trial in several}.values()
             if (not launch.only or selects(launch.only, trial.id))
             and not selects(launch.without, trial.id)
         ]
-
-    def _earlier(self) -> EarlierAttempt:
-        if self.launch.earlier is None:
-            return EarlierAttempt()
-        before = read_document(Trials, Path(self.launch.earlier))
-        return EarlierAttempt(
-            results=() if before is None else tuple(t for t in before.trials if not t.parts),
-            ended_by=dict(self.launch.ended_by),
-        )

@@ -111,20 +111,6 @@ def test_transport_is_packing_the_queue_and_unpacking() -> None:
     assert found.worker_s == found.packing_s
 
 
-@pytest.mark.real_clock
-def test_large_batches_take_the_time_of_their_copy() -> None:
-    """A hundred times the bytes that are not in shared memory yet, many times the packing."""
-    costs = []
-    for width in (1_000, 2_000_000):
-        loader = DataLoader(Rows(width=width), batch_size=None, num_workers=1)
-        found = loader_anatomy(loader, batches=10)
-        assert found.batch_bytes == 4 * width
-        assert found.packing_s is not None
-        costs.append(found.packing_s)
-
-    assert costs[1] > 3 * costs[0]
-
-
 def test_arrays_and_bytes_in_a_batch_take_room_too() -> None:
     """Beside the tensors, wherever they are."""
     loader = DataLoader(Rows(), batch_size=2, collate_fn=_mixed)
@@ -384,26 +370,3 @@ def test_the_first_of_several_loaders_counts() -> None:
     several = {"a": [DataLoader(Rows(width=2), batch_size=1)], "b": DataLoader(Rows(width=8))}
 
     assert loader_anatomy(several, batches=2).batch_bytes == 2 * 4
-
-
-def test_an_error_of_the_dataset_is_the_users() -> None:
-    """As training would have met it."""
-
-    class Broken(Rows):
-        def __getitem__(self, key: int) -> torch.Tensor:
-            raise KeyError("no such row")
-
-    with pytest.raises(KeyError, match="no such row"):
-        loader_anatomy(DataLoader(Broken(), batch_size=2))
-
-
-@pytest.mark.real_clock
-@pytest.mark.slow
-def test_workers_that_are_spawned_are_timed_too() -> None:
-    """They start anew, and everything is sent to them."""
-    nap = Naps(0.005)
-    loader = DataLoader(
-        Rows(nap), batch_size=4, num_workers=1, multiprocessing_context="spawn", shuffle=True
-    )
-
-    close(loader_anatomy(loader, batches=8).getitem, 4 * nap.mean_s)

@@ -20,7 +20,7 @@ from recipes.cases.case import (
 )
 from recipes.cases.outputs import leave
 from recipes.cases.page import page_of
-from recipes.cases.text import AT_MOST, UNPUBLISHED, facts, run_text, shown, tally
+from recipes.cases.text import shown, tally
 from recipes.cases.verdicts import needs_cuda, verdict
 from scripts import render_recipes
 from trainperf.core.formatting.table import Table
@@ -126,42 +126,6 @@ def test_the_pages_show_only_figures_that_were_printed(left: RecipeRun) -> None:
     assert markdown.unprinted(altered, markdown.page_of(altered, "x")) == {"7.77"}
 
 
-def test_a_case_is_called_by_its_title_and_says_how_it_is_run_alone(left: RecipeRun) -> None:
-    """Its name is for files and the command line; without a title it is both."""
-    text, pages = "\n".join(left.printed), (markdown.page_of(left, "x"), page_of(left))
-
-    assert "Several streams: Streams overlap." in text
-    assert "\nstreams" not in text
-    assert "## Several streams" in pages[0]
-    assert all("fused" in each and "python -m recipes.demo streams" in each for each in pages)
-
-
-def test_no_place_is_left_empty(left: RecipeRun) -> None:
-    """Where nothing was said or published, the text and both pages say so."""
-    for text in ("\n".join(left.printed), markdown.page_of(left, "x"), page_of(left)):
-        assert "no finding is about" in text
-        assert text.count(UNPUBLISHED) == 1
-
-
-def test_a_bound_is_explained_where_there_is_one(left: RecipeRun) -> None:
-    """Also where its line was broken; elsewhere nobody has to read it."""
-    case, *others = left.cases
-    bound = msgspec.structs.replace(case, before=("1. a chain: at most", "   3.38× faster"))
-    bounded = msgspec.structs.replace(left, cases=(bound, *others))
-
-    assert AT_MOST in facts(bounded)
-    assert AT_MOST not in facts(left)
-
-
-def test_a_note_on_the_run_is_next_to_where_it_was_made(tmp_path: Path) -> None:
-    """For a reader of any of its forms: figures that other work disturbed are not for comparing."""
-    noted = leave(made(), tmp_path, note="Other work ran beside it.")
-
-    assert load(tmp_path / "demo.json").note == "Other work ran beside it."
-    assert facts(noted).endswith("Note: Other work ran beside it.")
-    assert "Note: Other work ran beside it." in page_of(noted)
-
-
 def test_words_of_a_case_are_no_markup(left: RecipeRun) -> None:
     """Except for code between backticks."""
     page, text = page_of(left), markdown.page_of(left, "docs/demo.json")
@@ -170,26 +134,6 @@ def test_words_of_a_case_are_no_markup(left: RecipeRun) -> None:
     assert "**A `chain` is &lt;faster&gt; compiled.**" in text
     loaded = re.sub(r"http://www.w3.org/2000/svg|https://example.org/a", "", page)
     assert "://" not in loaded
-
-
-def test_every_picture_that_a_page_shows_is_drawn(left: RecipeRun) -> None:
-    """And none else; each stands by itself."""
-    pictures = markdown.pictures(left)
-    named = re.findall(r"\]\((\S+\.svg)\)", markdown.page_of(left, "docs/demo.json"))
-
-    assert sorted(named) == sorted(pictures)
-    assert len(pictures) == 3
-    assert all(svg.startswith("<svg xmlns=") for svg in pictures.values())
-    assert "does not hold" not in pictures["demo.svg"]
-
-
-def test_a_run_without_cases_or_measurements_has_no_picture_of_verdicts() -> None:
-    """Nothing is drawn of nothing."""
-    bare = msgspec.structs.replace(made(), cases=made().cases[1:], timelines=())
-
-    assert markdown.pictures(bare) == {}
-    assert "svg" not in markdown.page_of(bare, "x")
-    assert "Verdicts" in run_text(bare)
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,14 @@ import pytest
 import torch
 
 from recipes.cases.case import Case, load
-from recipes.cases.measuring import paired
 from recipes.claims import NAMES
 from recipes.claims.__main__ import main
-from recipes.claims.bench import ClaimBench, same, sgd
+from recipes.claims.bench import ClaimBench
 from recipes.claims.im2col import direct, lowered
 from recipes.claims.library_sort import bitonic
 
 
 ON_A_GPU = {"occupancy", "pinned_copies", "fragmentation", "empty_cache"}
-COMPILES = {"fused_chain", "fusing_hurts"}
 QUICK = {"padded_matmul", "library_sort", "im2col", "small_kernels", "item_every_step"}
 """The others start processes, compile, or train for seconds."""
 
@@ -59,30 +57,6 @@ def test_a_claim_is_run_measured_and_judged(name: str, tmp_path: Path) -> None:
     assert case.reason.startswith(f"{deciding.what}: ")
 
 
-@pytest.mark.corpus
-@pytest.mark.parametrize("name", sorted(COMPILES))
-@pytest.mark.filterwarnings("ignore")
-def test_without_a_compiler_a_claim_says_so_or_does_without(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is a fused kernel in the library; of small tensors nothing is left to be measured."""
-    monkeypatch.setenv("PATH", "")
-    case = run(name, tmp_path)
-
-    answer = (case.verdict, case.reason)
-    assert answer == ("cannot tell", "no C++ compiler here") or case.decided_by == "library"
-
-
-def test_the_bytes_of_a_chain_are_predicted_as_they_are_counted(tmp_path: Path) -> None:
-    """Two inputs or one, and one result, of each operator: what the audit sees pass."""
-    fused_chain = importlib.import_module("recipes.claims.fused_chain")
-    x = torch.randn(10_000)
-    predicted, fused, audited = fused_chain._traffic(x, compiled=False)
-
-    assert predicted.value == audited.value == 18 * 40_000
-    assert fused.ratio == 9.0
-
-
 def test_the_hand_written_versions_are_right() -> None:
     """A sort sorts, and both convolutions are the library's."""
     x = torch.randn(256)
@@ -92,19 +66,6 @@ def test_the_hand_written_versions_are_right() -> None:
     assert torch.equal(bitonic(x), x.sort().values)
     torch.testing.assert_close(direct(images, weight), expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(lowered(images, weight), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_gradients_of_micro_batches_add_up_to_those_of_the_batch(tmp_path: Path) -> None:
-    """So that the claims about batches compare the same update."""
-    rows = (torch.randn(8, 4),)
-    single, parts = (
-        sgd(same(lambda: torch.nn.Linear(4, 1)), lambda m, b: m(b[0]).square().mean())
-        for _ in range(2)
-    )
-    whole, added = single.step(rows), parts.accumulated(rows, 4)
-
-    torch.testing.assert_close(whole, added)
-    torch.testing.assert_close(single.model.weight, parts.model.weight)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -123,41 +84,3 @@ def test_the_runner_leaves_what_was_asked_for(
     assert kept.cases[1].command == "python -m recipes.claims empty_cache"
     assert "2 claims, " in capsys.readouterr().out
     assert (tmp_path / "claims.html").is_file()
-
-
-def test_an_unknown_claim_is_an_error_that_names_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Before anything is loaded or run."""
-    with pytest.raises(SystemExit):
-        main(["fused_chian", "--out", str(tmp_path)])
-
-    assert "there are fused_chain, fusing_hurts" in capsys.readouterr().err
-
-
-def test_every_claim_has_its_file_and_every_file_its_line() -> None:
-    """One file and one line, as for every family."""
-    folder = Path(importlib.import_module("recipes.claims").__file__ or "").parent
-    helpers = {"__init__", "__main__", "bench", "published"}
-
-    assert {path.stem for path in folder.glob("*.py")} - helpers == set(NAMES)
-
-
-def test_replicas_whose_gradients_are_not_averaged_give_another_result(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Or the comparison of threads with ranks could not fail."""
-    data_parallel = importlib.import_module("recipes.claims.data_parallel")
-    right, also, alone, added = (data_parallel._Threads(4) for _ in range(4))
-    alone._rows = [alone._rows[0]] * 2  # the other replica's rows are lost
-
-    def sum_of(rows: int) -> torch.Tensor:
-        with monkeypatch.context() as patched:
-            patched.setattr(data_parallel, "REPLICAS", 1)
-            return added.step(rows)
-
-    versions = {"right": right.step, "also": also.step, "alone": alone.step, "added": sum_of}
-    _, again, *wrong = paired(versions, 8, seconds=0.0)
-
-    assert again.differs == ""
-    assert all(row.differs for row in wrong)

@@ -1,6 +1,5 @@
 """The pages in a browser: what is on the disk is what is drawn, and nothing is asked for."""
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from support.runs import make_run_dir
 from support.tab import a_run, steps_of
 
 from trainperf.analysis.run.directory import Run
-from trainperf.commands._comparison import ComparisonOptions, compare_sides
 from trainperf.reports.run.page import load_page_data, render
 
 
@@ -86,18 +84,6 @@ def test_what_is_on_the_disk_is_what_is_drawn(
     assert first_bar(tab) == pytest.approx(data_wait_ms / (data_wait_ms + 31), abs=0.005)
 
 
-def test_a_slow_step_is_where_it_was(tmp_path: Path, opened: Opened) -> None:
-    """The line of the slowest steps rises at its place, in the picture over the fit."""
-    steps = steps_of(1000)
-    steps[700] = steps_of(1, first=700, data_wait=45.0)[0]
-    tab = opened(render(load_page_data(Run.open(a_run(tmp_path, steps=steps)))))
-
-    line = tab.locator("path.slowest").first.get_attribute("d") or ""
-    points = [tuple(map(float, pair.split())) for pair in re.split("[ML]", line) if pair]
-    highest = min(points, key=lambda point: point[1])
-    assert highest[0] == pytest.approx(700, abs=5)
-
-
 @pytest.mark.parametrize("width", [480, 1280])
 @pytest.mark.parametrize("case", ["straggler", "hostile", "no_step"])
 def test_no_page_is_wider_than_the_screen(
@@ -121,27 +107,3 @@ def test_it_is_dark_where_the_reader_is_and_white_on_paper(tmp_path: Path, opene
     dark.emulate_media(media="print")
     assert dark.evaluate(ground) == WHITE
     assert dark.evaluate(ink) == "rgb(0, 0, 0)"
-
-
-def test_names_are_words(tmp_path: Path, opened: Opened) -> None:
-    """A directory that is called like markup is read as it is called."""
-    run = a_run(tmp_path, "<img src=x onerror=document.title='gone'>")
-    tab = opened(render(load_page_data(Run.open(run))))
-
-    assert "<img src=x" in tab.title()
-    assert tab.locator("img").count() == 0
-
-
-def test_a_comparison_shows_both_runs_to_one_scale(tmp_path: Path, opened: Opened) -> None:
-    """A step that takes half the time has a bar of half the width."""
-    slow = a_run(tmp_path, "slow", steps_of(100, data_wait=62.0))
-    fast = a_run(tmp_path, "fast", steps_of(100, data_wait=15.5))
-    tab = opened(compare_sides([[slow], [fast]], ComparisonOptions(form="html")).text)
-
-    wide = tab.evaluate(
-        """() => [...document.querySelectorAll(".plot.bare svg")].map((bar) =>
-            [...bar.querySelectorAll("rect")].reduce((sum, part) =>
-                sum + part.getBoundingClientRect().width, 0))"""
-    )
-    assert wide[1] / wide[0] == pytest.approx(46.5 / 93, abs=0.01)
-    assert tab.locator("h1").inner_text().startswith("fast against slow: ")

@@ -122,14 +122,3 @@ def test_several_runs_are_listed_above_their_comparisons(tmp_path: Path) -> None
         "b against a: faster",
         "c against a: slower",
     ]
-
-
-def test_a_gate_that_fails_leaves_the_page_a_page(tmp_path: Path) -> None:
-    """Nothing is written behind its end."""
-    before = Learned(forward_ms=10).write(tmp_path / "a")
-    after = Learned(forward_ms=40).write(tmp_path / "b")
-
-    said = compare_sides([[before], [after]], ComparisonOptions(form="html", most_slower=0.05))
-
-    assert said.code == 1
-    assert said.text.endswith("</html>\n")

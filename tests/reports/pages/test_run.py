@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from support.cases import CASES
+from support.commands import Command
 from support.pages import ELEMENTS, Page, asks_for_something
 from support.runs import make_run_dir
 
 from trainperf.analysis.run.directory import Run
-from trainperf.commands import main
 from trainperf.core.formatting.escape import plain
 from trainperf.core.run_directory import REPORT
 from trainperf.loop.report import close_run
@@ -53,14 +53,10 @@ def test_the_end_of_a_fit_leaves_the_page_in_the_run_directory(tmp_path: Path) -
     ]
 
 
-def test_the_command_prints_the_page_in_any_encoding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_page_in_any_encoding(tmp_path: Path, command: Command) -> None:
     """`trainperf report RUN --format html > page.html` is right also where `·` is another byte."""
     run = make_run_dir(tmp_path / "gpt2" / "trainperf", CASES["loader_bound"]().ranks)
-    monkeypatch.setattr("sys.argv", ["trainperf", "report", str(run), "--format", "html"])
+    page = command("report", run, "--format", "html").out
 
-    assert main() == 0
-    page = capfd.readouterr().out
     assert page.isascii()
     assert Page(page).words == Page(render(load_page_data(Run.open(run)))).words

@@ -11,7 +11,7 @@ from trainperf.analysis.diagnosis.decisions import decisions
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding, MeasuredGain, amdahl
+from trainperf.core.findings import Finding, amdahl
 from trainperf.reports.run.effort import answers
 
 
@@ -81,12 +81,3 @@ def test_an_audit_says_how_far_the_floor_is(tmp_path: Path) -> None:
     summary = summarize(Run.open(run))
 
     assert six(summary, 0)["how far"].endswith("the step takes 50× its speed of light, 1.00 ms")
-
-
-def test_what_was_tried_is_told_from_what_the_law_says(tmp_path: Path) -> None:
-    """The measured factor is the gain, and its row says so."""
-    measured = MeasuredGain(trial="t", verdict="faster", speedup=1.2, low=1.1, high=1.3)
-    found = msgspec.structs.replace(finding("best", 0.4), gain=1.2, measured_gain=measured)
-    summary = planted(tmp_path, found)
-
-    assert six(summary, 0)["gain"].endswith(", as tried")

@@ -1,6 +1,5 @@
 """The machine in reports: its table, and its tracks under the timeline."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ from analysis.summary.test_machine import hot, run_of, scattered, summed_up
 from support.machines import H200, plant_machine
 
 from trainperf.analysis.run.directory import Run
-from trainperf.commands import main
 from trainperf.reports.charts.series import SERIES, chart_of
 from trainperf.reports.run.machine import of_machine
 from trainperf.reports.run.page import load_page_data, render
@@ -48,21 +46,6 @@ def test_a_run_without_a_machine_has_no_table(tmp_path: Path) -> None:
     summary = summed_up(run_of(tmp_path, scattered(20, lambda _: 1.0)))
 
     assert of_machine(summary) == []
-
-
-@pytest.fixture
-def report(
-    hot_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
-    """What the command says of that run."""
-
-    def printed(*options: str) -> str:
-        monkeypatch.setattr("sys.argv", ["trainperf", "report", str(hot_run), *options])
-        main()
-        captured = capsys.readouterr()
-        return " ".join((captured.out + captured.err).split())
-
-    return printed
 
 
 def test_clock_and_load_are_drawn_under_the_timeline(hot_run: Path) -> None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.cells import cell_len
-from support.cases import CASES, Case
+from support.cases import CASES
 from support.golden import summary_of_case
 from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
 
@@ -17,6 +18,7 @@ from trainperf.reports.layout.markdown import as_markdown
 from trainperf.reports.layout.text import as_text
 from trainperf.reports.run import text
 from trainperf.reports.run.document import run_document
+from trainperf.reports.run.rows import script_sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,15 +228,20 @@ def test_with_everything_to_say_it_is_still_short(tmp_path: Path) -> None:
     assert any(line.startswith("  note  64 of 70 ranks read") for line in lines)
 
 
-def test_of_few_steps_it_is_not_said_that_nothing_stands_out(tmp_path: Path) -> None:
-    """60 % of 14 steps is data wait: nothing was looked for in so few, here as on the page."""
-    info = make_info(config={"num_workers": 0})
-    steps = make_steps(14, warmup=0, data_wait=60, forward=40)
-    summary = summary_of(tmp_path, [RankSpec(steps=steps, info=info)])
-    too_few = "Too few steady steps to say what to change: 14 of at least 20."
+def test_a_script_that_works_before_its_fit_has_a_sum_of_its_own(tmp_path: Path) -> None:
+    """One that only loads modules has none."""
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, forward=50))])
 
-    assert summary.run.steady_steps == 14
-    assert as_markdown(run_document(summary)).count(too_few) == 2
+    def sum_of(**before_s: float) -> list[str]:
+        run = msgspec.structs.replace(summary.run, before_s=before_s, fit_s=5.0)
+        return script_sum(msgspec.structs.replace(summary, run=run))
+
+    assert sum_of(before_fit=10.0, imports=2.0) == [
+        "script 17.0 s = before the fit 10.0",
+        "loading modules 2.0",
+        "fit 5.0",
+    ]
+    assert sum_of(before_fit=0.1, imports=2.0) == []
 
 
 def test_names_cannot_steer_a_terminal(tmp_path: Path) -> None:
@@ -247,15 +254,6 @@ def test_names_cannot_steer_a_terminal(tmp_path: Path) -> None:
         assert "\nB" not in report
     # Rich's square brackets are letters here.
     assert "[bold]x[/bold]" in text.render(summary)
-
-
-def test_the_last_lines_go_first_when_there_are_too_many(tmp_path: Path) -> None:
-    """Warnings and further findings, never the answer or the phases."""
-    summary = summary_of_case(Case(ranks=CASES["loader_bound"]().ranks), tmp_path)
-    many = text.lines(summary, 100)
-
-    labels = [line.plain[2:11].strip() for line in many]
-    assert labels.index("h2d") == labels.index("data wait") + 1
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -297,27 +295,3 @@ def test_notes_give_way_to_everything_else(tmp_path: Path) -> None:
     assert any(line.startswith("  next") for line in lines)
     assert "  note  said 0" in lines
     assert "  note  said 39" not in lines
-
-
-def test_a_long_note_is_broken_and_one_that_is_cut_says_so(tmp_path: Path) -> None:
-    """Every word of what is shown can be read, and what is not shown is seen to be missing."""
-    long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-    spec = RankSpec(
-        steps=make_steps(50, forward=50),
-        totals=Totals(at_step=1, notes={"captures": long}),
-    )
-    many = RankSpec(
-        steps=make_steps(50, forward=50),
-        totals=Totals(at_step=1, notes={str(n): f"{n} {long}" for n in range(9)}),
-    )
-
-    whole = [line.plain for line in text.lines(summary_of(tmp_path / "a", [spec]), 60)]
-    cut = [line.plain for line in text.lines(summary_of(tmp_path / "b", [many]), 60)]
-
-    start = next(n for n, line in enumerate(whole) if line.startswith("  note"))
-    note = whole[start:]
-    assert " ".join(line[8:].strip() for line in note).endswith(long)
-    assert len(note) > 1
-    assert all(line.startswith("        ") for line in note[1:])
-    assert len(cut) == text.MOST_LINES
-    assert cut[-1].endswith("…") == (not cut[-1].endswith("fourteen"))

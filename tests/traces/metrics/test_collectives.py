@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.traces import MS, Launches, event, mark, step_mark, table_of
 
-from trainperf.traces.event_table import EventTable, Kind, TraceInfo
+from trainperf.traces.event_table import Kind, TraceInfo
 from trainperf.traces.metrics.collectives import kind_of
 from trainperf.traces.rank_report import analyse
 
@@ -48,37 +48,38 @@ def generic(**given: object) -> list[dict[str, object]]:
     return [step_mark(1, 0, 20 * MS), *events]
 
 
-def kinds(table: EventTable) -> list[str]:
-    """Of the collectives, the longest first."""
-    return [one.kind for one in analyse(table, "x").collectives]
+def ranged(stream: str) -> dict[str, object]:
+    """A broadcast's range on the device."""
+    around = mark("nccl:broadcast", 5 * MS, 3 * MS, thread=("0", stream))
+    return {**around, "kind": Kind.DEVICE_ANNOTATION}
 
 
-def test_a_kernel_s_argument_counts_first() -> None:
-    """Before what is around it."""
-    around = mark("nccl:broadcast", 5 * MS, 3 * MS, thread=("0", "4"))
-    around["kind"] = Kind.DEVICE_ANNOTATION
-
-    assert kinds(table_of([*generic(collective="allreduce"), around])) == ["all_reduce"]
-    assert kinds(table_of([*generic(), around])) == ["broadcast"]
+ABOVE = event("record_param_comms", 2 * MS, 3 * MS, collective="reduce_scatter")
+SENDS = [
+    step_mark(1, 0, 20 * MS),
+    *Launches()("ncclDevKernel_SendRecv", 3 * MS, 5 * MS, 2 * MS, stream=4),
+]
 
 
-def test_the_device_s_range_is_of_the_same_stream() -> None:
-    """One of another stream says nothing."""
-    elsewhere = mark("nccl:broadcast", 5 * MS, 3 * MS, thread=("0", "9"))
-    elsewhere["kind"] = Kind.DEVICE_ANNOTATION
-    above = event("record_param_comms", 2 * MS, 3 * MS, collective="reduce_scatter")
-
-    assert kinds(table_of([*generic(), elsewhere])) == ["other"]
-    assert kinds(table_of([*generic(), elsewhere, above])) == ["reduce_scatter"]
-
-
-def test_an_all_to_all_is_not_called_send_recv() -> None:
-    """NCCL runs both with one kernel; the range above the launch tells."""
-    kernel = Launches()("ncclDevKernel_SendRecv", 3 * MS, 5 * MS, 2 * MS, stream=4)
-    events = [step_mark(1, 0, 20 * MS), *kernel]
-
-    assert kinds(table_of(events)) == ["send_recv"]
-    assert kinds(table_of([*events, mark("nccl:all_to_all", 2 * MS, 3 * MS)])) == ["all_to_all"]
+@pytest.mark.parametrize(
+    ("events", "kind"),
+    [
+        # A kernel's argument counts before what is around it.
+        ([*generic(collective="allreduce"), ranged("4")], "all_reduce"),
+        ([*generic(), ranged("4")], "broadcast"),
+        # A range of another stream says nothing.
+        ([*generic(), ranged("9")], "other"),
+        ([*generic(), ranged("9"), ABOVE], "reduce_scatter"),
+        # NCCL runs both with one kernel; the range above the launch tells.
+        (SENDS, "send_recv"),
+        ([*SENDS, mark("nccl:all_to_all", 2 * MS, 3 * MS)], "all_to_all"),
+    ],
+)
+def test_what_a_kernel_does_not_say_is_told_by_what_is_around_it(
+    events: list[dict[str, object]], kind: str
+) -> None:
+    """Its argument, the range on its stream, the call above its launch, then its name."""
+    assert [one.kind for one in analyse(table_of(events), "x").collectives] == [kind]
 
 
 @pytest.mark.parametrize(
@@ -109,19 +110,6 @@ def test_bytes_that_are_not_given_are_not_invented() -> None:
     (one,) = analyse(table_of(generic(collective="allreduce"), INFO), "x").collectives
 
     assert (one.bytes, one.achieved_bytes_per_s, one.bus_bytes_per_s) == (None, None, None)
-
-
-def test_communication_on_two_streams_is_counted_once() -> None:
-    """Time is a union; kinds are sums."""
-    launches = Launches()
-    events = [step_mark(1, 0, 20 * MS)]
-    events += launches("ncclDevKernel_AllGather_RING_LL", MS, 2 * MS, 4 * MS, stream=4)
-    events += launches("ncclDevKernel_AllGather_RING_LL", MS, 3 * MS, 4 * MS, stream=5)
-
-    trace = analyse(table_of(events), "x")
-
-    assert trace.steps[0].comm_s == pytest.approx(0.005)
-    assert trace.collectives[0].total_s == pytest.approx(0.008)
 
 
 def test_collectives_of_the_host_are_those_begun_in_a_step() -> None:

@@ -16,11 +16,3 @@ def test_the_place_where_a_list_ended_is_exact(behind: str) -> None:
 
     assert at == len(body) - len(behind.lstrip())
     assert len(EventDecoder().many(body[:at])) == 1
-
-
-def test_other_faults_are_at_no_place() -> None:
-    """A list that does not end has no end to tell."""
-    with pytest.raises(FAULTS) as caught:
-        EventDecoder().many(b'[{"ph":"X"}')
-
-    assert trailing(caught.value) is None

@@ -1,7 +1,6 @@
 """Files that are no whole trace: what can be used is used, the rest is refused in one line."""
 
 import gzip
-import json
 import os
 import zlib
 from pathlib import Path
@@ -167,32 +166,23 @@ def test_a_small_file_that_packs_well_is_no_bomb(tmp_path: Path) -> None:
     assert len(read(tmp_path / "trace.json.gz")) == 3
 
 
-def test_the_limit_of_size_can_be_raised(tmp_path: Path) -> None:
-    """What is too large is refused with the limit; whoever has the memory may raise it."""
+@pytest.mark.parametrize(
+    ("limits", "enough", "why"),
+    [
+        ({"unpacked_bytes": 100_000}, {"unpacked_bytes": len(MANY)}, "more than"),
+        ({"events": 4_999}, {"events": 5_000}, "more than 4,999 events"),
+        ({"text_characters": 10_000}, {}, "names"),
+    ],
+)
+def test_what_memory_has_no_room_for_is_refused(
+    tmp_path: Path, limits: dict[str, int], enough: dict[str, int], why: str
+) -> None:
+    """Tiny events by the million fit in a small file; whoever has the memory may raise a limit."""
     path = tmp_path / "trace.json"
     path.write_bytes(MANY)
 
-    assert "more than" in refused(path, ReadLimits(unpacked_bytes=100_000))
-    assert len(read(path, limits=ReadLimits(unpacked_bytes=len(MANY)))) == 5_000
-
-
-def test_more_events_than_memory_has_room_for_are_refused(tmp_path: Path) -> None:
-    """Tiny events by the million fit in a small file; the limit may be raised."""
-    path = tmp_path / "trace.json"
-    path.write_bytes(MANY)
-
-    assert "more than 4,999 events" in refused(path, ReadLimits(events=4_999))
-    assert len(read(path, limits=ReadLimits(events=5_000))) == 5_000
-
-
-def test_texts_without_end_are_refused_before_memory_is_full(tmp_path: Path) -> None:
-    """Names are kept, so their total is bounded; a real trace has a thousandth of it."""
-    events = [{**event, "name": "x" * 1_000 + str(row)} for row, event in enumerate(operators(50))]
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps(events))
-
-    assert "names" in refused(path, ReadLimits(text_characters=40_000))
-    assert len(read(path)) == 50
+    assert why in refused(path, ReadLimits(**limits))
+    assert len(read(path, limits=ReadLimits(**enough))) == 5_000
 
 
 @pytest.mark.slow

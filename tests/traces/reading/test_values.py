@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.trace_files import (
-    compact,
     kernel,
     labels,
     operator,
@@ -20,7 +19,6 @@ from support.trace_files import (
 )
 
 from trainperf.traces.event_table import NONE, Kind
-from trainperf.traces.reader import read
 
 
 def printed(ns: int) -> str:
@@ -81,68 +79,129 @@ def test_a_time_since_1970_late_in_the_file_is_exact(tmp_path: Path) -> None:
     assert int(table.start_ns[-1]) + table.base_ns == 1_720_000_000_123_456_789
 
 
-def test_the_clock_of_the_profiler_is_kept(tmp_path: Path) -> None:
-    """Start and `baseTimeNanoseconds` together align the ranks of one host."""
-    table = read_events(tmp_path, [operator("a", 20.5), operator("b", 10.25)])
-
-    assert table.base_ns == 1_700_000_000_000_000_000 + 10_250
-    assert table.start_ns.tolist() == [0, 10_250]
+def kinds(*categories: str | None) -> list[dict[str, Any]]:
+    """An event of each category, in this order."""
+    return [{**operator("x", place), "cat": each} for place, each in enumerate(categories)]
 
 
-CATEGORIES = {
-    "cpu_op": Kind.CPU_OP,
-    "Operator": Kind.CPU_OP,
-    "user_annotation": Kind.ANNOTATION,
-    "gpu_user_annotation": Kind.DEVICE_ANNOTATION,
-    "cuda_runtime": Kind.RUNTIME,
-    "cuda_driver": Kind.RUNTIME,
-    "hip_runtime": Kind.RUNTIME,
-    "xpu_runtime": Kind.RUNTIME,
-    "Runtime": Kind.RUNTIME,
-    "kernel": Kind.KERNEL,
-    "Kernel": Kind.KERNEL,
-    "gpu_memcpy": Kind.MEMCPY,
-    "Memcpy": Kind.MEMCPY,
-    "gpu_memset": Kind.MEMSET,
-    "Memset": Kind.MEMSET,
-    "cuda_sync": Kind.DEVICE_SYNC,
-    "python_function": Kind.PYTHON,
-    "overhead": Kind.OVERHEAD,
-    "Trace": Kind.OTHER,
-    "something new": Kind.OTHER,
-    None: Kind.OTHER,
-}
+def memory(ts: int, device: int, size: int, total: int, **category: str) -> dict[str, Any]:
+    """The allocator's event; device type 0 is the host."""
+    args = {"Device Type": device, "Device Id": 3, "Bytes": size, "Total Allocated": total}
+    return {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, **category, "args": args}
 
 
-@pytest.mark.parametrize(("category", "kind"), CATEGORIES.items(), ids=map(str, CATEGORIES))
-def test_categories_of_all_years_and_devices_are_one_kind(
-    tmp_path: Path, category: str | None, kind: Kind
-) -> None:
-    """`Kernel` of 2021 and `kernel` of today are the same; what is not known is `OTHER`."""
-    table = read_events(tmp_path, [{**operator("x", 1), "cat": category}])
-
-    assert table.kind.tolist() == [kind]
+def frame(ts: int, number: int, parent: int | None) -> dict[str, Any]:
+    """A call of a Python function."""
+    args = {"Python id": number, "Python parent id": parent}
+    return {**operator("f", ts), "cat": "python_function", "args": args}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ProfilerStep#7",
-        "Optimizer.step#SGD.step",
-        "Optimizer.zero_grad#SGD.zero_grad",
-        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
-        "DistributedDataParallel.forward",
-        "nccl:all_reduce",
-    ],
+RANGES = (
+    "ProfilerStep#7",
+    "Optimizer.step#SGD.step",
+    "Optimizer.zero_grad#SGD.zero_grad",
+    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    "DistributedDataParallel.forward",
+    "nccl:all_reduce",
 )
-@pytest.mark.parametrize("category", ["Operator", "cpu_op", "user_annotation"])
-def test_ranges_that_pytorch_opens_are_annotations_in_all_years(
-    tmp_path: Path, category: str, name: str
-) -> None:
-    """In 2021 one category held both; the name tells."""
-    events = [{**operator(name, 1), "cat": category}, operator("aten::mm", 2)]
+"""What PyTorch opens: in 2021 one category held them and the operators."""
 
-    assert read_events(tmp_path, events).kind.tolist() == [Kind.ANNOTATION, Kind.CPU_OP]
+COLUMNS: dict[str, tuple[list[dict[str, Any]], dict[str, list[Any]]]] = {
+    # `Kernel` of 2021 and `kernel` of today are the same; what is not known is `OTHER`.
+    "categories of operators and ranges": (
+        kinds("cpu_op", "Operator", "user_annotation", "gpu_user_annotation"),
+        {"kind": [Kind.CPU_OP, Kind.CPU_OP, Kind.ANNOTATION, Kind.DEVICE_ANNOTATION]},
+    ),
+    "categories of calls": (
+        kinds("cuda_runtime", "cuda_driver", "hip_runtime", "xpu_runtime", "Runtime"),
+        {"kind": [Kind.RUNTIME] * 5},
+    ),
+    "categories of the device": (
+        kinds("kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset", "cuda_sync"),
+        {
+            "kind": [
+                *(Kind.KERNEL, Kind.KERNEL, Kind.MEMCPY, Kind.MEMCPY),
+                *(Kind.MEMSET, Kind.MEMSET, Kind.DEVICE_SYNC),
+            ]
+        },
+    ),
+    "categories of the rest": (
+        kinds("python_function", "overhead", "Trace", "something new", None),
+        {"kind": [Kind.PYTHON, Kind.OVERHEAD, Kind.OTHER, Kind.OTHER, Kind.OTHER]},
+    ),
+    **{
+        f"ranges in {category}": (
+            [{**operator(name, place), "cat": category} for place, name in enumerate(RANGES)],
+            {"kind": [Kind.ANNOTATION] * len(RANGES)},
+        )
+        for category in ("Operator", "cpu_op", "user_annotation")
+    },
+    # Start and `baseTimeNanoseconds` together align the ranks of one host.
+    "the clock of the profiler": (
+        [operator("a", 20.5), operator("b", 10.25)],
+        {"start_ns": [0, 10_250]},
+    ),
+    # Profilers write 0 where there is nothing to join; two zeros must not join.
+    "an id of zero": (
+        [kernel("k", 1, correlation=0, **{"External id": 0})],
+        {"correlation": [NONE], "external": [NONE]},
+    ),
+    # Years and devices differ in where; a wait for all streams has none.
+    "streams": (
+        [
+            {**kernel("k", 1), "args": {"stream": 20}},
+            {**kernel("k", 2), "args": {}},
+            {**kernel("k", 3), "tid": "stream 7", "args": {}},
+            {**kernel("k", 4), "args": {"stream": 2**32 - 1}},
+            {**kernel("k", 5), "args": {"stream": None}},
+        ],
+        {"stream": [20, 7, 7, NONE, NONE]},
+    ),
+    # Some runtimes write the stream they launched to; that is not where they ran.
+    "events of the host": (
+        [
+            {**operator("hipLaunchKernel", 1, stream=3, device=1), "cat": "cuda_runtime"},
+            operator("aten::mm", 2, stream=3),
+        ],
+        {"stream": [NONE] * 2, "device": [NONE] * 2},
+    ),
+    # Releases are negative; memory of the host is no device's.
+    "memory": (
+        [
+            memory(1, 1, 512, 2**40, cat="cpu_instant_event"),
+            memory(2, 1, -512, 0),
+            memory(3, 0, 4, 4),
+            {"ph": "i", "name": "Iteration Start", "ts": 0},
+        ],
+        {
+            "kind": [Kind.MEMORY] * 3,
+            "bytes": [512, -512, 4],
+            "total_bytes": [2**40, 0, 4],
+            "device": [3, 3, NONE],
+        },
+    ),
+    # The outermost has none: `null` in the file.
+    "frames of Python": (
+        [frame(1, 1, None), frame(2, 2, 1)],
+        {"python_id": [1, 2], "python_parent": [NONE, 1]},
+    ),
+    # Traces of 2021 write both, for one and the same thread.
+    "a thread whose number is a text": (
+        [{**operator("a", 1), "tid": "11"}, {**operator("b", 2), "tid": 11}],
+        {"thread": [0, 0]},
+    ),
+}
+"""Events, and what their columns hold."""
+
+
+@pytest.mark.parametrize("case", COLUMNS)
+def test_an_event_is_read_as_it_was_meant(case: str, tmp_path: Path) -> None:
+    """In whatever year, and on whatever device it was written."""
+    events, expected = COLUMNS[case]
+
+    table = read_events(tmp_path, events)
+
+    assert {name: getattr(table, name).tolist() for name in expected} == expected
 
 
 IDS = [1, 2**30, 2**31 - 2, 2**31, 2**32 - 1, 2**63 + 1, 2**64 - 2]
@@ -169,63 +228,6 @@ def test_correlations_of_any_size_join_what_they_joined(tmp_path: Path) -> None:
     assert min(codes) > NONE
 
 
-def test_an_id_of_zero_is_none(tmp_path: Path) -> None:
-    """Profilers write 0 where there is nothing to join; two zeros must not join."""
-    event = kernel("k", 1, correlation=0) | {}
-    event["args"]["External id"] = 0
-
-    table = read_events(tmp_path, [event])
-
-    assert (table.correlation.tolist(), table.external.tolist()) == ([NONE], [NONE])
-
-
-STREAMS = {
-    "in the arguments": ({"stream": 20}, 7, 20),
-    "as the row it is drawn in": ({}, 7, 7),
-    "as the row of 2021": ({}, "stream 7", 7),
-    "none in particular": ({"stream": 2**32 - 1}, 7, NONE),
-    "null": ({"stream": None}, 7, NONE),
-}
-
-
-@pytest.mark.parametrize(("args", "tid", "stream"), STREAMS.values(), ids=STREAMS.keys())
-def test_the_stream_is_found_where_the_profiler_put_it(
-    tmp_path: Path, args: dict[str, Any], tid: str | int, stream: int
-) -> None:
-    """Years and devices differ in where; a wait for all streams has none."""
-    table = read_events(tmp_path, [{**kernel("k", 1), "tid": tid, "args": args}])
-
-    assert table.stream.tolist() == [stream]
-
-
-def test_events_of_the_host_have_no_stream_and_no_device(tmp_path: Path) -> None:
-    """Some runtimes write the stream they launched to; that is not where they ran."""
-    event = {**operator("hipLaunchKernel", 1, stream=3, device=1), "cat": "cuda_runtime"}
-
-    table = read_events(tmp_path, [event, operator("aten::mm", 2, stream=3)])
-
-    assert (table.stream.tolist(), table.device.tolist()) == ([NONE] * 2, [NONE] * 2)
-
-
-@pytest.mark.parametrize("category", [{"cat": "cpu_instant_event"}, {}], ids=["today", "2021"])
-def test_memory_events_keep_bytes_total_and_device(
-    tmp_path: Path, category: dict[str, str]
-) -> None:
-    """Releases are negative; memory of the host is no device's."""
-    events = [
-        {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, **category,
-         "args": {"Device Type": kind, "Device Id": 3, "Bytes": size, "Total Allocated": total}}
-        for ts, kind, size, total in [(1, 1, 512, 2**40), (2, 1, -512, 0), (3, 0, 4, 4)]
-    ]  # fmt: skip
-
-    table = read_events(tmp_path, [*events, {"ph": "i", "name": "Iteration Start", "ts": 0}])
-
-    assert table.kind.tolist() == [Kind.MEMORY] * 3
-    assert table.bytes.tolist() == [512, -512, 4]
-    assert table.total_bytes.tolist() == [2**40, 0, 4]
-    assert table.device.tolist() == [3, 3, NONE]
-
-
 def test_shapes_are_one_text_however_they_are_printed(tmp_path: Path) -> None:
     """The same shapes are the same code, so that operators can be grouped by them."""
     events = [operator("a", 1, **{"Input Dims": [[32, 3], []]}), operator("b", 2)]
@@ -250,32 +252,6 @@ def test_what_a_collective_says_of_itself_is_kept(tmp_path: Path) -> None:
     assert table.collective[1] == NONE
 
 
-def test_python_frames_keep_their_parents(tmp_path: Path) -> None:
-    """The outermost has none: `null` in the file."""
-    events = [
-        {
-            **operator("f", ts),
-            "cat": "python_function",
-            "args": {"Python id": i, "Python parent id": p},
-        }
-        for ts, i, p in [(1, 1, None), (2, 2, 1)]
-    ]
-
-    table = read_events(tmp_path, events)
-
-    assert (table.python_id.tolist(), table.python_parent.tolist()) == ([1, 2], [NONE, 1])
-
-
-def test_a_thread_is_one_whether_its_number_is_a_text_or_not(tmp_path: Path) -> None:
-    """Traces of 2021 write both, for one and the same thread."""
-    events = [{**operator("a", 1), "tid": "11"}, {**operator("b", 2), "tid": 11}]
-
-    table = read_events(tmp_path, events)
-
-    assert table.threads == [("10", "11")]
-    assert table.thread.tolist() == [0, 0]
-
-
 def test_a_parent_stands_before_its_children(tmp_path: Path) -> None:
     """Of two that start together the longer is first; of two as long, the one opened first."""
     events = [
@@ -285,21 +261,6 @@ def test_a_parent_stands_before_its_children(tmp_path: Path) -> None:
     ]
 
     assert labels(read_events(tmp_path, events)) == ["parent", "twin", "child"]
-
-
-def test_the_order_of_the_file_does_not_matter(tmp_path: Path) -> None:
-    """A shuffled trace is the same table, but for the order in which names were met."""
-    events = [
-        operator(f"op{row % 50}", row // 3, 1 + row % 4, **{"External id": row + 1})
-        for row in range(300)
-    ]
-    shuffled = [events[row] for row in np.random.default_rng(0).permutation(len(events))]
-
-    straight, mixed = read_events(tmp_path, events), read_events(tmp_path, shuffled)
-
-    assert labels(mixed) == labels(straight)
-    for column in ("start_ns", "duration_ns", "external", "kind"):
-        assert np.array_equal(getattr(mixed, column), getattr(straight, column))
 
 
 def test_what_the_trace_says_of_itself(tmp_path: Path) -> None:
@@ -327,15 +288,6 @@ def test_a_rank_that_is_no_number_is_no_rank(tmp_path: Path, said: str) -> None:
     assert table.base_ns == 1_000_500
 
 
-def test_a_column_that_nothing_fills_takes_no_memory(tmp_path: Path) -> None:
-    """It reads as `NONE` in every row, and has the memory of one."""
-    table = read_events(tmp_path, operators(100))
-
-    assert table.python_id.tolist() == [NONE] * 100
-    assert table.python_id.strides == (0,)
-    assert not table.python_id.flags.writeable
-
-
 @pytest.mark.parametrize("row", [0, 9_999], ids=["first", "last"])
 def test_a_column_that_one_event_fills_is_none_in_all_others(tmp_path: Path, row: int) -> None:
     """Chunks before and behind that event know nothing of it."""
@@ -346,11 +298,3 @@ def test_a_column_that_one_event_fills_is_none_in_all_others(tmp_path: Path, row
 
     assert np.flatnonzero(table.shapes != NONE).tolist() == [row]
     assert set(table.shapes.tolist()) == {NONE, 0}
-
-
-def test_reading_twice_gives_the_same(tmp_path: Path) -> None:
-    """Nothing is kept from one file to the next."""
-    path = tmp_path / "trace.json"
-    path.write_text(compact(operators(5)))
-
-    assert read(path).names == read(path).names == [f"op{row}" for row in range(5)]

@@ -8,7 +8,6 @@ from support.toy_training import everything, only, training
 from torch import nn
 
 from trainperf.trials.builtin.attention import attention
-from trainperf.trials.builtin.attention_backend import attention_backend
 from trainperf.trials.builtin.no_checkpointing import no_checkpointing
 
 
@@ -72,24 +71,6 @@ def test_activations_are_computed_once_while_checkpointing_is_off() -> None:
     assert forwards == [2, 1, 2]
     after = [getattr(part, "_gradient_checkpointing_func", None) for part in model.modules()]
     assert after == functions
-
-
-def test_the_order_of_kernels_is_changed_and_put_back() -> None:
-    """It can be set where no GPU is, and is tried only on one."""
-    flags = (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.flash_sdp_enabled)
-    torch.backends.cuda.enable_flash_sdp(False)
-    trial, before = only(attention_backend(training())), [flag() for flag in flags]
-    try:
-        trial.on()
-        during = [flag() for flag in flags]
-        trial.off()
-        after = [flag() for flag in flags]
-    finally:
-        torch.backends.cuda.enable_flash_sdp(True)
-
-    assert during == [True, True]
-    assert after == before
-    assert trial.why_not() == "no cuDNN on cpu"
 
 
 def _operators(module: nn.Module) -> str:

@@ -23,14 +23,13 @@ def batch(*rows: int, width: int = 10, left: bool = False) -> dict[str, Any]:
         "attention_mask": mask.long(),
         "labels": labels,
         "number": torch.tensor(rows),
-        "text": [str(row) for row in rows],
     }
 
 
 @pytest.mark.parametrize("left", [False, True])
 def test_a_batch_is_cut_to_its_longest_row_on_either_side(left: bool) -> None:  # noqa: FBT001 a parameter
     """All columns, and nothing but padding."""
-    cut = trimmed(batch(3, 5, left=left))
+    cut = trimmed({**batch(3, 5, left=left), "text": ["3", "5"]})
 
     assert [cut[name].shape for name in ("input_ids", "attention_mask", "labels")] == [(2, 5)] * 3
     assert lengths(cut) == [3, 5]
@@ -45,12 +44,11 @@ def test_without_a_mask_rows_end_at_their_last_label() -> None:
     assert cut["input_ids"].tolist() == [[0, 1, 2, 3]]
 
 
-def test_sorted_batches_hold_each_row_once_with_its_label_and_text() -> None:
+def test_sorted_batches_hold_each_row_once_with_its_label() -> None:
     """From batches of different widths, each as wide as its longest row."""
     pool = by_length([batch(9, 1, width=9), batch(4, 2, width=4), batch(3, width=3)])
 
     assert [each["number"].tolist() for each in pool] == [[1, 2], [3, 4], [9]]
-    assert [each["text"] for each in pool] == [["1", "2"], ["3", "4"], ["9"]]
     assert [each["input_ids"].shape[1] for each in pool] == [2, 4, 9]
     assert [lengths(each) for each in pool] == [[1, 2], [3, 4], [9]]
     assert all(bool((each["labels"] != 0).all()) for each in pool)
@@ -58,8 +56,8 @@ def test_sorted_batches_hold_each_row_once_with_its_label_and_text() -> None:
 
 def test_what_does_not_go_by_row_keeps_rows_where_they_are() -> None:
     """Sorting would tear a batch apart."""
-    with pytest.raises(ConfigError, match="'scale'"):
-        by_length([{**batch(1, 2), "scale": torch.tensor(2.0)}])
+    with pytest.raises(ConfigError, match="'text' of its batches is no tensor of rows"):
+        by_length([{**batch(1, 2), "text": ["1", "2"]}])
 
 
 @pytest.mark.parametrize("offer", [trimmed_batches, sorted_batches])

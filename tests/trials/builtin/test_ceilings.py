@@ -10,8 +10,7 @@ from trainperf.trials.builtin import builtin_trials
 from trainperf.trials.builtin.free_loader import free_loader
 from trainperf.trials.builtin.logging_interval import logging_interval
 from trainperf.trials.builtin.muted import muted
-from trainperf.trials.builtin.no_reduction import no_reduction
-from trainperf.trials.builtin.no_transfer import no_transfer, on_device
+from trainperf.trials.builtin.no_transfer import on_device
 from trainperf.trials.builtin.no_update import no_update
 from trainperf.trials.training import Mutable, Training
 
@@ -136,14 +135,6 @@ def test_values_that_the_step_logs_are_part_of_all_logging_and_are_logged_more_r
     assert trial.apply == "if batch_idx % 50 == 0: self.log(…)"
 
 
-def test_one_rank_reduces_nothing_and_a_cpu_copies_nothing() -> None:
-    """Each says so."""
-    toy = training(batches=[1])
-
-    assert only(no_reduction(toy)).why_not() == "one rank has nothing to reduce"
-    assert only(no_transfer(toy)).why_not() == "nothing is copied: it trains on the CPU"
-
-
 def test_a_batch_on_the_device_has_its_tensors_there_and_the_rest_as_it_was() -> None:
     """In whatever it comes."""
     batch = {"rows": (torch.zeros(2), [torch.ones(1)]), "name": "x"}
@@ -166,12 +157,3 @@ def test_a_switch_of_any_that_applies_leaves_everything_as_it_was() -> None:
         trial.off()
         trial.finish()
         assert everything(toy) == before, trial.id
-
-
-def test_every_trial_has_a_title_and_a_change_the_line_to_write() -> None:
-    """Ids are unique."""
-    trials = builtin_trials(Talkative("timer"))
-
-    assert len({trial.id for trial in trials}) == len(trials)
-    assert all(trial.title for trial in trials)
-    assert all(trial.apply for trial in trials if trial.kind == "change" and not trial.why_not())

@@ -57,11 +57,6 @@ def test_what_is_compiled_already_is_left_alone() -> None:
     assert "already" in only(compiled(training(whole))).why_not()
 
 
-def test_it_comes_after_the_others() -> None:
-    """Compiling leaves caches behind."""
-    assert only(compiled(training())).run_last
-
-
 def test_where_a_framework_calls_no_forward_the_outermost_layers_are_compiled() -> None:
     """Those in lists too; a loss without parameters is none of them."""
     module = nn.Module()

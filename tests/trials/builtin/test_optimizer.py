@@ -2,26 +2,10 @@
 
 import pytest
 import torch
-from support.toy_training import everything, only, step, training
+from support.toy_training import only, step, training
 from torch import nn
 
 from trainperf.trials.builtin.optimizer import optimizer
-
-
-@pytest.mark.parametrize("name", ["optimizer_fused", "optimizer_foreach"])
-@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD])
-def test_on_and_off_leaves_the_optimizer_as_it_was(
-    name: str, kind: type[torch.optim.Optimizer]
-) -> None:
-    """Options, state, and the very tensors that hold it."""
-    toy = training(optimizer=kind)
-    trial = only(optimizer(toy), name)
-    before = everything(toy)
-    trial.on()
-    assert everything(toy) != before
-    trial.off()
-
-    assert everything(toy) == before
 
 
 @pytest.mark.parametrize("flag", ["fused", "foreach"])
@@ -69,11 +53,3 @@ def test_what_torch_would_refuse_in_the_middle_of_a_step_is_not_tried() -> None:
     assert all("differentiable" in reason for reason in reasons[2])
     assert "sparse" in reasons[3][0]
     assert not reasons[3][1]
-
-
-def test_both_are_bounded_by_what_no_update_brings() -> None:
-    """And exclude each other."""
-    trials = optimizer(training())
-
-    assert {trial.bounded_by for trial in trials} == {"no_update"}
-    assert {trial.group for trial in trials} == {"optimizer"}

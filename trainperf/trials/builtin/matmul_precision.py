@@ -1,7 +1,6 @@
 """Products of fp32 matrices in a shorter format: TF32 on a GPU, bf16 on a CPU that has it."""
 
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -19,23 +18,17 @@ TITLES = {
 def matmul_precision(training: Training) -> list[Trial]:
     """`high` where there is TF32; on a CPU `medium`: oneDNN has nothing shorter there."""
     wanted = "medium" if training.device.type == "cpu" else "high"
-    before, backends = _precision(), _backends()
-
-    def off() -> None:
-        torch.set_float32_matmul_precision(before or "highest")
-        for backend, precision in backends:  # setting the one above has set these as well
-            backend.fp32_precision = precision
-
     return [
         Trial(
             "matmul_precision",
             on=partial(torch.set_float32_matmul_precision, wanted),
-            off=off,
+            # It is tried only from there.
+            off=partial(torch.set_float32_matmul_precision, "highest"),
             title=TITLES[wanted],
             apply=f'torch.set_float32_matmul_precision("{wanted}")',
             where="before the training",
             group="precision",
-            unavailable=_why_not(training, before),
+            unavailable=_why_not(training, _precision()),
         )
     ]
 
@@ -59,10 +52,3 @@ def _why_not(training: Training, precision: str | None) -> dict[str, object]:
         "this CPU has no bf16": on_host and not has_bf16,
         f"{accelerator.name()} has no TF32": not (on_host or accelerator.has_tf32),
     }
-
-
-def _backends() -> list[tuple[Any, str]]:
-    """Newer settings that the older one sets as well, with their values; none before torch 2.9."""
-    onednn = getattr(torch.backends.mkldnn, "matmul", None)
-    backends: list[Any] = [torch.backends.cuda.matmul, onednn]
-    return [(each, each.fp32_precision) for each in backends if hasattr(each, "fp32_precision")]
