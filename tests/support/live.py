@@ -233,9 +233,7 @@ class HostFit:
     @property
     def totals(self) -> Totals:
         """The last cumulative facts that were written."""
-        last = self.entries(Totals)[-1]
-        assert isinstance(last, Totals)
-        return last
+        return self.entries(Totals)[-1]
 
     def entries(self, kind: type[Entry]) -> list[Entry]:
         """All entries of a kind."""

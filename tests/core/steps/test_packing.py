@@ -224,7 +224,6 @@ def test_columns_of_the_earliest_releases_are_read() -> None:
 
     (block,) = contents(io.BytesIO(encode_entry(info) + line + index + columns))
 
-    assert isinstance(block, StepBlock)
     assert block.index.tolist() == [5.0, 6.0, 4.0]
     assert block.micro_batches.tolist() == [7.0] * 3
     assert np.array_equal(block.values("loss"), [0.5, np.nan, 2.0], equal_nan=True)

@@ -49,7 +49,6 @@ def test_only_steps_with_every_asked_fact_are_had() -> None:
 
     both = block.having("samples", "loss")
 
-    assert both is not None
     assert both.index.tolist() == [0, 2]
     assert block.having("gc_ns") is None
 

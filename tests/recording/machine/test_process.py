@@ -73,13 +73,11 @@ def test_it_samples_the_clock_of_the_fit_and_ends_with_it(
     """Times rise and are those since the start of the fit; every line is whole."""
     path = machine_file(tmp_path, 0)
     child = probe.child
-    assert child is not None
     until(lambda: lines(path) >= 5, "no samples")
     probe.detach()
     elapsed_ns = monotonic_ns() - probe.recorder.zero_ns
     written = path.read_bytes().splitlines()
     series = _series([written], 0)
-    assert series is not None
 
     assert gone(child.pid)
     assert path.read_bytes().endswith((b"]\n", b"}\n"))
@@ -107,7 +105,6 @@ def test_one_that_is_stopped_blocks_nothing_and_ends_with_the_fit(
 ) -> None:
     """It is killed, and waited for."""
     child = probe.child
-    assert child is not None
     until(lambda: lines(machine_file(tmp_path, 0)) >= 2, "no samples")
     os.kill(child.pid, signal.SIGSTOP)
     probe.detach()
@@ -123,7 +120,6 @@ def training(run: Path, *thread: str) -> Iterator[tuple["subprocess.Popen[bytes]
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(run), *thread], stdout=subprocess.PIPE, env=environment
     ) as parent:
-        assert parent.stdout is not None
         child = int(parent.stdout.readline())
         until(lambda: lines(machine_file(run, 0)) >= 2, "no samples")
         assert not gone(child)
@@ -165,7 +161,6 @@ def test_a_directory_that_is_taken_away_ends_it_quietly(
 ) -> None:
     """As does a disk that is full: nothing trains less for that."""
     child = probe.child
-    assert child is not None
     until(lambda: lines(machine_file(tmp_path, 0)) >= 2, "no samples")
 
     assert child.poll() is None

@@ -179,7 +179,6 @@ def test_a_turn_does_not_end_inside_a_trace() -> None:
 def test_a_fit_that_failed_waits_for_nobody() -> None:
     """Why it failed is told at once; the connection is closed, which the other one hears."""
     _, probe = ran(3, turn=5)
-    assert isinstance(probe._baton, Waits)
 
     probe.ended("OutOfMemoryError")
     probe.detach()
@@ -210,7 +209,6 @@ def test_steps_ahead_are_what_the_workers_may_have_ready(
     monkeypatch.setattr(interleaving, "can_be_stopped", lambda: False)
     (probe,) = turns_probe(None, RunInfo(config=dict(loader)), micro_batches)
 
-    assert isinstance(probe, TurnsProbe)
     assert probe._ahead == ahead
 
 
@@ -221,7 +219,6 @@ def test_a_period_of_batches_is_told_in_steps(monkeypatch: pytest.MonkeyPatch) -
 
     (probe,) = turns_probe(None, RunInfo(), 2, 500)
 
-    assert isinstance(probe, TurnsProbe)
     assert probe.period == 250
 
 
@@ -238,7 +235,6 @@ def test_nobody_waits_who_was_not_launched_to(monkeypatch: pytest.MonkeyPatch) -
 def test_at_the_end_the_other_fit_is_waited_for() -> None:
     """Outside of the fit's own time."""
     line, probe = ran(3, turn=5)
-    assert isinstance(probe._baton, Waits)
 
     probe.ended("finished")
 

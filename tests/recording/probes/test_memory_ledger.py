@@ -16,9 +16,7 @@ from trainperf.loop import LoopMonitor
 
 def ledger_in(run: Path) -> MemoryLedger:
     """The ledger, which must be there."""
-    found = read_document(MemoryLedger, run)
-    assert found is not None
-    return found
+    return read_document(MemoryLedger, run)
 
 
 def test_an_audited_fit_tells_its_activations_and_its_peak(tmp_path: Path) -> None:
@@ -68,7 +66,6 @@ def test_a_fit_that_ran_out_of_memory_says_where(tmp_path: Path) -> None:
         trainer(tmp_path, TrainPerf(report=False)).fit(Exploding(), Loader(5))
     ended = ledger_in(tmp_path / "trainperf").out_of_memory
 
-    assert ended is not None
     assert ended.during == "forward"
     assert ended.requested_bytes == 2**46 * 2 * 4 * 4
     assert "test_memory_ledger.py" in ended.where
@@ -102,10 +99,8 @@ def test_a_plain_loop_that_ran_out_of_memory_says_where(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="allocate"):
         loop()
-    assert monitor.run is not None
     ended = ledger_in(monitor.run).out_of_memory
 
-    assert ended is not None
     assert ended.requested_bytes == 2**46 * 2 * 4 * 4
 
 
@@ -136,5 +131,4 @@ def test_a_loop_that_never_named_its_model_has_no_ledger(tmp_path: Path) -> None
         for _ in monitor.batches([torch.ones(2)] * 3):
             monitor.end_step()
 
-    assert monitor.run is not None
     assert read_document(MemoryLedger, monitor.run) is None

@@ -12,8 +12,10 @@ from support.profiler import NEVER, Captured, schedule, torch_profiles
 from torch.profiler import ProfilerActivity, profile
 
 from trainperf.core.phases import Gap, Phase
+from trainperf.recording.guard import Guard
 from trainperf.recording.profiling import profiler_probe
-from trainperf.recording.profiling.options import ScheduledProfile
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
+from trainperf.recording.profiling.profiler_probe import capture_probe
 from trainperf.recording.profiling.tracer import Marks, Tracer
 
 
@@ -105,6 +107,9 @@ CASES = {
         # Looked for after step 0, and again after the step in which a second passed.
         traces=(range(7, 10),),
         tagged=tuple(range(5, 11)),
+    ),
+    "a request where that is not wanted": Case(
+        options=NEVER, script="3 request 2 second 10", tagged=(), notes=()
     ),
     "a request during a capture is met when it is over": Case(
         options={"wait": 0, "on_demand": True},
@@ -445,3 +450,13 @@ def test_a_tracer_dropped_at_any_time_leaves_room_for_the_next(tmp_path: Path) -
     assert last.warm_up()
     assert last.start()
     last.stop({})
+
+
+@pytest.mark.parametrize(("ranks", "captures"), [((1,), False), ((0,), True), ((0, 1), True)])
+def test_a_rank_that_is_not_chosen_traces_nothing(
+    tmp_path: Path, ranks: tuple[int, ...], *, captures: bool
+) -> None:
+    """None of its steps is tagged on its account: it has no probe."""
+    place = CaptureRank(run=tmp_path, rank=0, world_size=2, device="cpu")
+
+    assert (capture_probe(schedule(ranks=ranks), place, Guard()) is not None) is captures
