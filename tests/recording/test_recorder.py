@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from support.live import MS, Timeline, assert_tiles, micro_batch_done, phases_ms
+from support.live import MS, Heard, Timeline, assert_tiles, micro_batch_done, phases_ms
 
 from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.recording.timeline import leaving_to
@@ -270,25 +270,6 @@ def test_one_moment_is_read_once() -> None:
     line.end()
 
     assert_tiles(line)
-
-
-class Heard:
-    """Keeps what a listener is told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def entered(self, slot: int) -> None:
-        """A phase or gap began."""
-        self.told.append(f"entered {slot}")
-
-    def left(self) -> None:
-        """The innermost one ended."""
-        self.told.append("left")
-
-    def cleared(self) -> None:
-        """Whatever was open is over."""
-        self.told.append("cleared")
 
 
 def test_a_listener_hears_phases_gaps_and_boundaries() -> None:

@@ -19,9 +19,11 @@ from trainperf.core.interleaving import (
     this_participant,
 )
 from trainperf.core.interleaving.wire import Turn, TurnTime
+from trainperf.recording.schedule import comes_true
 
 
 PATIENCE_S = 20.0
+PATIENCE_NS = 20_000_000_000
 
 TURN = TurnTime(steps=3, steady=3, steady_ns=1.0, whole_ns=1.0)
 
@@ -147,11 +149,8 @@ def test_a_rank_that_does_not_take_turns_is_told(
         target=lambda: baton(address, 0).join(0, rank=0, world_size=2), daemon=True
     )
     waits.start()
-    for _ in range(200):
-        if referee.refused:
-            break
-        time.sleep(0.05)
 
+    assert comes_true(lambda: referee.refused, PATIENCE_NS)
     assert referee.refused[0].startswith("1 of 2 ranks take turns")
 
 
@@ -219,8 +218,8 @@ def test_a_rank_that_leaves_before_the_fit_begins_frees_the_others(
     assert turns == [None]
 
 
-def test_turns_without_a_steady_step_are_left_out_of_both_sides(address: Path) -> None:
-    """The first turns of one side have none: later ones keep their neighbours in time."""
+def test_turns_that_are_neighbours_in_time_count_fit_by_fit(address: Path) -> None:
+    """One side's first turn has no steady step; a second fit, as of another fold, begins anew."""
     turns: list[TurnsSoFar] = []
 
     def enough(given: TurnsSoFar) -> bool:
@@ -228,40 +227,20 @@ def test_turns_without_a_steady_step_are_left_out_of_both_sides(address: Path) -
         return False
 
     def train(side: int) -> None:
-        mine = baton(address, side)
-        mine.join(0)
-        for number in range(4):
-            steady = side == 1 or number > 1
-            mine.pass_on(replace(TURN, whole_ns=number) if steady else None)
-        mine.leave()
-
-    with Referee(address, steps=3, enough=enough):
-        at_once(lambda: train(0), lambda: train(1))
-
-    before, after = turns[-1]
-    assert [turn.whole_ns for turn in before] == [turn.whole_ns for turn in after] == [2, 3]
-
-
-def test_the_second_fits_of_both_sides_begin_without_turns(address: Path) -> None:
-    """Folds of a cross validation are other trainings."""
-    numbers: list[int] = []
-
-    def enough(given: TurnsSoFar) -> bool:
-        numbers.append(len(given[1]))
-        return False
-
-    def train(side: int) -> None:
         for _ in "ab":
             mine = baton(address, side)
             mine.join(0)
-            mine.pass_on(TURN)
-            mine.pass_on(TURN)
+            for number in range(3):
+                steady = side == 1 or number > 0
+                mine.pass_on(replace(TURN, whole_ns=number) if steady else None)
             mine.leave()
 
     with Referee(address, steps=3, enough=enough):
         at_once(lambda: train(0), lambda: train(1))
 
-    assert numbers == [1, 2, 1, 2]
+    assert [len(after) for _, after in turns] == [0, 1, 2] * 2
+    for side in turns[-1]:
+        assert [turn.whole_ns for turn in side] == [1, 2]
 
 
 def test_enough_turns_end_the_pair(address: Path) -> None:
@@ -281,10 +260,7 @@ def test_enough_turns_end_the_pair(address: Path) -> None:
     with Referee(address, steps=3, enough=enough) as referee:
         for side in (0, 1):
             threading.Thread(target=train, args=(side,), daemon=True).start()
-        for _ in range(200):
-            if referee.settled:
-                break
-            time.sleep(0.05)
+        assert comes_true(lambda: referee.settled, PATIENCE_NS)
 
     assert [len(given[0]) for given in turns] == [1, 2]
     assert [turn.steady_ns for turn in turns[-1][1]] == [2.0, 2.0]
@@ -306,31 +282,11 @@ def test_a_fit_inside_of_a_fit_trains_without_turns(address: Path, referee: Refe
     assert inner == [None]
 
 
-def test_a_process_that_ended_is_not_waited_for_though_its_connection_is_open(
-    address: Path, referee: Referee
-) -> None:
-    """A worker that it forked still holds it."""
-    seen: list[int] = []
-    dead = baton(address, 0)
-
-    def dies() -> None:
-        dead.join(0)
-        referee.gone(0)
-
-    at_once(dies, lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
-    dead.close()
-
-    assert seen == [1] * 4
-
-
 def test_a_refusal_reaches_whoever_launched_it(address: Path, referee: Referee) -> None:
     """With its reason."""
     baton(address, 1).refuse("two ranks")
 
-    for _ in range(200):
-        if referee.refused:
-            break
-        time.sleep(0.05)
+    assert comes_true(lambda: referee.refused, PATIENCE_NS)
     assert referee.refused == {1: "two ranks"}
 
 
@@ -347,32 +303,35 @@ def test_turns_are_longer_where_a_loader_works_far_ahead(address: Path, referee:
     assert [(one.steps, one.unlike) for one in firsts if one] == [(10, 5), (10, 5)]
 
 
-def test_a_side_that_ended_before_it_began_is_not_waited_for(
-    address: Path, referee: Referee
+def never_begins(_: Baton, referee: Referee) -> None:
+    """Its process ended before."""
+    referee.gone(0)
+
+
+def leaves_its_connection_open(mine: Baton, referee: Referee) -> None:
+    """A worker that it forked still holds it."""
+    mine.join(0)
+    referee.gone(0)
+
+
+def hangs_up(mine: Baton, _: Referee) -> None:
+    """After a part of its turn."""
+    mine.join(0)
+    mine._connection.close()
+
+
+@pytest.mark.parametrize("ends", [never_begins, leaves_its_connection_open, hangs_up])
+def test_a_side_whose_process_has_ended_is_not_waited_for(
+    ends: Callable[[Baton, Referee], None], address: Path, referee: Referee
 ) -> None:
-    """Its process is gone: the other fit trains alone."""
+    """The other fit trains alone."""
     seen: list[int] = []
-    referee.gone(1)
+    dead = baton(address, 0)
 
-    at_once(lambda: fit(baton(address, 0), 7, lambda: seen.append(0)))
+    at_once(lambda: ends(dead, referee), lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
+    dead.close()
 
-    assert seen == [0] * 7
-    assert referee.passed == [0, 0]
-
-
-def test_a_side_that_dies_in_its_turn_gives_way(address: Path, referee: Referee) -> None:
-    """It hangs up after two steps of three."""
-    seen: list[int] = []
-
-    def dies() -> None:
-        mine = baton(address, 0)
-        mine.join(0)
-        seen.extend([0, 0])
-        mine._connection.close()
-
-    at_once(dies, lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
-
-    assert seen == [0, 0] + [1] * 4
+    assert seen == [1] * 4
     assert referee.passed == [0, 0]
 
 

@@ -50,21 +50,21 @@ def test_growth_under_noise_is_found_within_its_interval() -> None:
     assert inside >= 85
 
 
-def test_what_is_held_now_and_then_is_no_growth() -> None:
-    """Every tenth step something is held on top, ever more of it; what stays is the same."""
-    values = np.full(400, 50.0)
-    values[::10] += np.arange(40) * 100
+STEPS = np.arange(400)
 
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        # What stays is the same; what is on top every tenth step is ever more.
+        pytest.param(50.0 + np.where(STEPS % 10, 0, 10 * STEPS), id="held now and then"),
+        pytest.param(np.minimum(STEPS, 200.0), id="a cache of the first half"),
+        pytest.param(np.where(STEPS < 30, 0.0, 1e9), id="a jump, such as a copy of the weights"),
+    ],
+)
+def test_what_does_not_go_on_has_no_slope(values: npt.NDArray[np.float64]) -> None:
+    """Of the least value in each stretch, over the latter half."""
     assert trend(values).value() == 0.0
-
-
-def test_what_fills_up_and_stops_has_no_slope() -> None:
-    """A cache of the first half of the fit; and a jump, such as a copy of the weights."""
-    filled = np.minimum(np.arange(400), 200.0)
-    jumped = np.where(np.arange(400) < 30, 0.0, 1e9)
-
-    assert trend(filled).value() == 0.0
-    assert trend(jumped).value() == 0.0
 
 
 def test_what_is_emptied_again_and_again_does_not_grow() -> None:

@@ -82,35 +82,20 @@ def test_a_packed_run_reads_like_the_lines_it_was(tmp_path: Path) -> None:
     assert ours.warnings == theirs.warnings == ()
 
 
-def test_a_crash_between_the_two_names_loses_nothing(tmp_path: Path) -> None:
-    """Both are there: the packed one is read, and the next packing takes the other away."""
+def test_nothing_is_missing_or_comes_twice_whatever_happens_meanwhile(tmp_path: Path) -> None:
+    """It is packed under a reader's hands; a crash leaves the lines as well, and half a draft."""
     first = in_parts(tmp_path)
-    before = steps_read(tmp_path)
-    saved = first.read_bytes()
+    before, lines, opened = steps_read(tmp_path), first.read_bytes(), Run.open(tmp_path)
     pack_parts(first)
-    first.write_bytes(saved)
-
-    assert same(steps_read(tmp_path), before)
-    assert pack_parts(first) == 0
-    assert not first.exists()
-
-
-def test_a_draft_that_a_crash_left_is_no_part(tmp_path: Path) -> None:
-    """Half a packed part has another name until it is whole."""
-    in_parts(tmp_path)
-    before = steps_read(tmp_path)
-    (tmp_path / ".steps-rank0.packed-77.tmp").write_bytes(b"half")
-    assert same(steps_read(tmp_path), before)
-
-
-def test_a_part_that_is_packed_while_it_is_read_is_read_all_the_same(tmp_path: Path) -> None:
-    """The reader has opened the run before; no step is missing, none comes twice."""
-    first = in_parts(tmp_path)
-    before, run = steps_read(tmp_path), Run.open(tmp_path)
-    pack_parts(first)
-    entries = run.attempts[0][0].entries()
+    entries = opened.attempts[0][0].entries()
     read = [entry for entry in entries if isinstance(entry, StepBlock)]
     assert same(StepBlock.joined(read), before)
+
+    first.write_bytes(lines)
+    (tmp_path / ".steps-rank0.packed-77.tmp").write_bytes(b"half")
+    assert same(steps_read(tmp_path), before)
+    assert pack_parts(first) == 0, "both are there: the other one is taken away"
+    assert not first.exists()
 
 
 def test_a_damaged_part_stays_as_it_is(tmp_path: Path) -> None:

@@ -155,19 +155,29 @@ def test_what_is_no_mask_of_tokens_is_not_taken_for_one(batch: object) -> None:
     assert fit.monitor.guard.faults == {}
 
 
-def test_labels_stand_in_for_a_mask_that_is_none() -> None:
-    """A 4-D mask says who attends to whom, not which tokens are padding."""
-    labels = torch.tensor([[1, 2, -100]])
-    fit, _ = counted({"attention_mask": torch.ones(1, 1, 3, 3), "labels": labels})
+@pytest.mark.parametrize(
+    ("batch", "tokens"),
+    [
+        # It says who attends to whom, not which tokens are padding: labels stand in.
+        (
+            {
+                "attention_mask": torch.ones(1, 1, 3, 3),
+                "labels": torch.tensor([[1, 2, -100]]),
+            },
+            2,
+        ),
+        # As the `BatchEncoding` of transformers is one.
+        (UserDict(attention_mask=masks(4, 4)), 8),
+        # Learned sparsity: no graph is kept.
+        ({"attention_mask": torch.ones(2, 3, requires_grad=True)}, 6),
+    ],
+    ids=["4-D mask with labels", "no dict", "mask with gradients"],
+)
+def test_a_mask_is_found_in_unusual_batches(batch: object, tokens: int) -> None:
+    """And summed as any other."""
+    fit, _ = counted(batch)
 
-    assert fit.facts("tokens_effective") == [2]
-
-
-def test_a_mapping_that_is_no_dict_is_one_all_the_same() -> None:
-    """The `BatchEncoding` of transformers is a `UserDict`."""
-    fit, _ = counted(UserDict(attention_mask=masks(4, 4)))
-
-    assert fit.facts("tokens_effective") == [8]
+    assert fit.facts("tokens_effective") == [tokens]
 
 
 @KINDS
@@ -219,14 +229,6 @@ def test_very_many_distinct_lengths_are_counted_in_bins(kind: type[TokensProbe])
     _, probe = counted(*batches, {"attention_mask": masks(17, 20, width=32)}, kind=kind)
 
     assert probe.histogram() == {0: 1, 16: 16, 32: 18} | dict.fromkeys(range(48, 513, 16), 16)
-
-
-def test_a_mask_that_needs_gradients_is_only_looked_at() -> None:
-    """Learned sparsity: no graph is kept."""
-    mask = torch.ones(2, 3, requires_grad=True)
-    fit, _ = counted(None, mask=lambda batch: mask)
-
-    assert fit.facts("tokens_effective") == [6]
 
 
 def test_a_mask_function_that_raises_disables_this_meter_only(
