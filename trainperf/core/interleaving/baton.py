@@ -11,14 +11,15 @@ from pathlib import Path
 
 from trainperf.core.interleaving import children
 from trainperf.core.interleaving.wire import (
+    TURNS,
     Hello,
     Participant,
     Refusal,
     Turn,
     TurnOver,
     TurnTime,
+    received,
     send,
-    wait_for_turn,
 )
 
 
@@ -89,7 +90,7 @@ class Baton:
         connection, turn = self._connection, None
         if connection is not None:
             with children.stopped():
-                turn = wait_for_turn(connection) if send(connection, message) else None
+                turn = received(connection, TURNS) if send(connection, message) else None
         if turn is None:
             self.close()
             return None

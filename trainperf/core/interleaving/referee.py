@@ -17,12 +17,13 @@ from types import TracebackType
 from typing_extensions import Self
 
 from trainperf.core.interleaving.wire import (
+    MESSAGES,
     Hello,
     Refusal,
     Turn,
     TurnOver,
     TurnTime,
-    message_of,
+    received,
     send,
 )
 from trainperf.core.machine.clocks import monotonic_ns
@@ -147,7 +148,7 @@ class Referee:
     def _hear(self, connection: Connection) -> None:
         if connection not in self._connections:  # closed with another one that was ready
             return
-        message = message_of(connection)
+        message = received(connection, MESSAGES)
         if message is None:
             self._left(connection)
         elif isinstance(message, Refusal):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -117,8 +118,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
 
 
 Message = Hello | TurnOver | Refusal
-_MESSAGE = msgspec.json.Decoder(Message)
-_TURN = msgspec.json.Decoder(Turn)
+MESSAGES = msgspec.json.Decoder(Message)
+TURNS = msgspec.json.Decoder(Turn)
+
+M = TypeVar("M")
 
 
 def send(connection: Connection, message: Message | Turn) -> bool:
@@ -130,20 +133,9 @@ def send(connection: Connection, message: Message | Turn) -> bool:
     return True
 
 
-def wait_for_turn(connection: Connection) -> Turn | None:
-    """The next turn, which is waited for; `None` if the other end is gone."""
-    content = _received(connection)
-    return None if content is None else _TURN.decode(content)
-
-
-def message_of(connection: Connection) -> Message | None:
+def received(connection: Connection, kind: msgspec.json.Decoder[M]) -> M | None:
     """The next message, which is waited for; `None` if the other end is gone."""
-    content = _received(connection)
-    return None if content is None else _MESSAGE.decode(content)
-
-
-def _received(connection: Connection) -> bytes | None:
     try:
-        return connection.recv_bytes()
+        return kind.decode(connection.recv_bytes())
     except (EOFError, OSError):
         return None
