@@ -138,36 +138,28 @@ class Training:
 
 
 @pytest.mark.parametrize(
-    ("reduce_ms", "step"),
+    ("reduce_ms", "step", "reductions"),
     [
-        pytest.param(5, {}, id="three of four buckets are reduced while others are computed"),
-        pytest.param(0, {}, id="nothing to reduce is zero, a measurement"),
-        pytest.param(5, {"user_hook_ms": 100}, id="what the user does after backward is not in it"),
-        pytest.param(5, {"micro_batches": 3}, id="under no_sync nothing is reduced"),
+        pytest.param(5, {}, 1, id="three of four buckets are reduced while others are computed"),
+        pytest.param(0, {}, 1, id="nothing to reduce is zero, a measurement"),
+        pytest.param(5, {"user_hook_ms": 100}, 1, id="what the user does afterwards is not in it"),
+        pytest.param(5, {"micro_batches": 3}, 1, id="under no_sync nothing is reduced"),
+        pytest.param(5, {"micro_batches": 3, "no_sync": False}, 3, id="each micro-batch reduces"),
     ],
 )
-def test_the_tail_is_what_follows_the_last_gradient(reduce_ms: float, step: dict[str, int]) -> None:
-    """In every step, until backward has returned."""
+def test_the_tail_is_what_follows_the_last_gradient(
+    reduce_ms: float, step: dict[str, int], reductions: int
+) -> None:
+    """In every step, until backward has returned; reductions are counted."""
     training = Training(reduce_ms=reduce_ms)
-    training.on_host()
+    probe = training.on_host()
     for _ in range(5):
         training.step(**step)
 
-    assert training.tails_ms(1) == [reduce_ms] * 6
+    assert training.tails_ms() == [reductions * reduce_ms] * 5
     assert training.reduced >= 4 * 5
-
-
-def test_reductions_are_counted_beside_the_micro_batches() -> None:
-    """Three micro-batches a step: one reduction under `no_sync`, three without it."""
-    sound, missing = Training(), Training()
-    for training, synchronized in ((sound, False), (missing, True)):
-        probe = training.on_host()
-        for _ in range(4):
-            training.step(micro_batches=3, no_sync=not synchronized)
-        training.fit.monitor.finish("finished")
-        found = probe.config()
-        assert found["allreduces_per_step"] == (3 if synchronized else 1)
-        assert found["micro_batches_per_step"] == 3
+    assert probe.config()["allreduces_per_step"] == reductions
+    assert probe.config()["micro_batches_per_step"] == step.get("micro_batches", 1)
 
 
 def test_no_sync_around_backward_alone_holds_nothing_back() -> None:

@@ -16,7 +16,7 @@ from trainperf.recording.guard import Guard
 from trainperf.recording.profiling import profiler_probe
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import capture_probe
-from trainperf.recording.profiling.tracer import Marks, Tracer
+from trainperf.recording.profiling.tracer import Tracer
 
 
 def foreign() -> profile:
@@ -317,35 +317,38 @@ def test_an_error_in_the_middle_of_a_phase_leaves_a_sound_trace(tmp_path: Path) 
     assert run.attributed_ns() == run.fit_ns
 
 
-def test_too_many_traces_are_not_begun_and_it_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+TOO_MANY = (
+    "trainperf: no more captures: max_traces=2 traces are written; raise max_traces to have more"
+)
+TOO_LARGE = (
+    "trainperf: the trace of 3 steps from 7 was thrown away: packed it is larger than "
+    "max_trace_bytes=100; capture fewer steps (active), leave with_stack and record_shapes off, or "
+    "raise max_trace_bytes"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "kept", "said"),
+    [
+        ({"repeat": 0, "max_traces": 2}, 60, 2, TOO_MANY),
+        ({"repeat": 2, "max_trace_bytes": 100}, 30, 0, TOO_LARGE),
+    ],
+    ids=["too many", "too large"],
+)
+def test_what_is_not_kept_is_said_once(
+    options: dict[str, int],
+    steps: int,
+    kept: int,
+    said: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The steps that would have been captured are ordinary ones."""
-    run = Captured(tmp_path, schedule(repeat=0, max_traces=2)).train(60).finish()
+    """With what to do; no more is begun than is kept, but one that is too large is tried again."""
+    run = Captured(tmp_path, schedule(**options)).train(steps).finish()
 
-    assert len(run.names()) == 2
+    assert len(run.names()) == len(list((tmp_path / "traces").iterdir())) == kept
     assert run.profiled() == [*range(5, 11), *range(15, 21)]
-    (said,) = [record.message for record in caplog.records]
-    assert said == (
-        "trainperf: no more captures: max_traces=2 traces are written; raise max_traces to have "
-        "more"
-    )
-
-
-def test_too_large_a_trace_is_thrown_away_and_it_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """With what to do about it; later cycles are tried all the same."""
-    run = Captured(tmp_path, schedule(repeat=2, max_trace_bytes=100)).train(30).finish()
-
-    assert list((tmp_path / "traces").iterdir()) == []
-    assert run.profiled() == [*range(5, 11), *range(15, 21)]
-    (said,) = [record.message for record in caplog.records]
-    assert said == (
-        "trainperf: the trace of 3 steps from 7 was thrown away: packed it is larger than "
-        "max_trace_bytes=100; capture fewer steps (active), leave with_stack and record_shapes "
-        "off, or raise max_trace_bytes"
-    )
+    assert [record.message for record in caplog.records] == [said]
 
 
 def test_a_profiler_that_runs_already_is_left_alone(
@@ -394,26 +397,16 @@ def test_a_profiler_that_came_and_went_before_does_no_harm(tmp_path: Path) -> No
     assert [trace.steps() for trace in run.traces()] == [[7, 8, 9]]
 
 
-class Broken(Marks):
-    """Fails at the second mark."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.marks = 0
-
-    def enter(self, name: str) -> None:
-        """Count, and fail when it is time."""
-        self.marks += 1
-        if self.marks == 2:
-            raise RuntimeError("planted")
-        super().enter(name)
-
-
 def test_a_fault_while_tracing_stops_the_profiler_and_training_goes_on(tmp_path: Path) -> None:
     """The part is switched off, nothing listens any more, and the accounts are right."""
-    run = Captured(tmp_path, schedule(repeat=2))
-    run.probe._marks = Broken()
-    run.train(8)
+
+    def fails(_: str) -> None:
+        raise RuntimeError("planted")
+
+    run = Captured(tmp_path, schedule(repeat=2)).train(7)
+    run.recorder.boundary()
+    run.probe._marks.enter = fails  # the mark of the step is open
+    run.train(1)
     running = torch_profiles()
     run.train(30).finish()
 
