@@ -156,19 +156,23 @@ def test_a_rank_that_does_not_take_turns_is_told(
 
 def test_ranks_that_leave_together_are_not_waited_for(address: Path) -> None:
     """Both connections of a side close before the referee looks: the other side trains on."""
-    looking = threading.Event()
-    going = threading.Event()
+    looking, going = threading.Event(), threading.Event()
+    ranks = [baton(address, 0) for _ in range(2)]
+    alone: list[int] = []
 
     def enough(_: TurnsSoFar) -> bool:
         looking.set()
         return not going.wait(PATIENCE_S)
 
-    ranks = [baton(address, 0) for _ in range(2)]
-    alone: list[int] = []
-
     def rank(number: int) -> None:
         ranks[number].join(0, rank=number, world_size=2)
         ranks[number].pass_on()
+
+    def leave() -> None:
+        assert looking.wait(PATIENCE_S)
+        for mine in ranks:
+            hang_up(mine)
+        going.set()
 
     def other() -> None:
         mine = baton(address, 1)
@@ -179,16 +183,7 @@ def test_ranks_that_leave_together_are_not_waited_for(address: Path) -> None:
         mine.leave()
 
     with Referee(address, steps=3, enough=enough):
-        waiting = [threading.Thread(target=rank, args=(n,), daemon=True) for n in (0, 1)]
-        trains = threading.Thread(target=other, daemon=True)
-        for thread in (*waiting, trains):
-            thread.start()
-        assert looking.wait(PATIENCE_S)
-        for mine in ranks:
-            hang_up(mine)
-        going.set()
-        trains.join(PATIENCE_S)
-        assert not trains.is_alive()
+        at_once(lambda: rank(0), lambda: rank(1), leave, other)
 
     assert alone == [1, 1, 1]
 
@@ -197,23 +192,20 @@ def test_a_rank_that_leaves_before_the_fit_begins_frees_the_others(
     address: Path, referee: Referee
 ) -> None:
     """The rank that is left trains without turns, instead of waiting for ever."""
-    del referee
     gone, left = baton(address, 0), baton(address, 0)
     turns: list[Turn | None] = []
-    joined = threading.Event()
 
-    def leaves() -> None:
-        end = threading.Thread(target=lambda: gone.join(0, rank=1, world_size=3), daemon=True)
-        end.start()
-        joined.wait(PATIENCE_S)
+    def leave() -> None:
+        comes_true(
+            lambda: len(referee._waiting[0]) and len(referee._waiting[0][0].ranks) == 2, PATIENCE_NS
+        )
         hang_up(gone)
-        end.join(PATIENCE_S)
 
-    def stays() -> None:
-        threading.Timer(0.3, joined.set).start()
-        turns.append(left.join(0, rank=0, world_size=3))
-
-    at_once(leaves, stays)
+    at_once(
+        lambda: gone.join(0, rank=1, world_size=3),
+        lambda: turns.append(left.join(0, rank=0, world_size=3)),
+        leave,
+    )
 
     assert turns == [None]
 
@@ -339,17 +331,13 @@ def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
     address: Path, referee: Referee
 ) -> None:
     """The other one is told of every turn once: it stays in step with the referee."""
+    del referee
     turns: list[Turn | None] = []
-    joined = threading.Event()
+    dead, joined = baton(address, 1), threading.Event()
 
     def dies() -> None:
-        mine = baton(address, 1)
-        end = threading.Thread(target=lambda: mine.join(0), daemon=True)
-        end.start()
         joined.wait(PATIENCE_S)
-        hang_up(mine)
-        end.join(PATIENCE_S)
-        mine.leave()
+        hang_up(dead)
 
     def trains() -> None:
         mine = baton(address, 0)
@@ -358,7 +346,7 @@ def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
         turns.extend(mine.pass_on() for _ in range(3))
         mine.leave()
 
-    at_once(dies, trains)
+    at_once(lambda: dead.join(0), dies, trains)
 
     assert None not in turns
     assert len(turns) == 4
@@ -375,23 +363,22 @@ def test_without_a_referee_a_fit_trains_alone(address: Path) -> None:
 def test_when_the_referee_goes_both_fits_go_on(address: Path) -> None:
     """They end their steps; nobody hangs."""
     seen: list[int] = []
-    with Referee(address, steps=1):
-        begun = threading.Event()
-        threads = [
-            threading.Thread(
-                target=fit,
-                args=(baton(address, side), 1000, lambda: (begun.set(), seen.append(1))),
-                daemon=True,
-            )
-            for side in (0, 1)
-        ]
-        for thread in threads:
-            thread.start()
-        assert begun.wait(PATIENCE_S)
-    for thread in threads:
-        thread.join(PATIENCE_S)
+    begun = threading.Event()
 
-    assert not any(thread.is_alive() for thread in threads)
+    def step() -> None:
+        begun.set()
+        seen.append(1)
+
+    def goes() -> None:
+        with Referee(address, steps=1):
+            assert begun.wait(PATIENCE_S)
+
+    def train(side: int) -> None:
+        assert comes_true(address.exists, PATIENCE_NS)
+        fit(baton(address, side), 1000, step)
+
+    at_once(goes, lambda: train(0), lambda: train(1))
+
     assert len(seen) == 2000
 
 
