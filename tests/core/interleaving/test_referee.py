@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from support.waiting import PATIENCE_S, until
 
 from trainperf.core.interleaving import (
     VARIABLE,
@@ -19,11 +20,7 @@ from trainperf.core.interleaving import (
     this_participant,
 )
 from trainperf.core.interleaving.wire import Turn, TurnTime
-from trainperf.recording.schedule import comes_true
 
-
-PATIENCE_S = 20.0
-PATIENCE_NS = 20_000_000_000
 
 TURN = TurnTime(steps=3, steady=3, steady_ns=1.0, whole_ns=1.0)
 
@@ -150,7 +147,7 @@ def test_a_rank_that_does_not_take_turns_is_told(
     )
     waits.start()
 
-    assert comes_true(lambda: referee.refused, PATIENCE_NS)
+    until(lambda: referee.refused)
     assert referee.refused[0].startswith("1 of 2 ranks take turns")
 
 
@@ -196,9 +193,8 @@ def test_a_rank_that_leaves_before_the_fit_begins_frees_the_others(
     turns: list[Turn | None] = []
 
     def leave() -> None:
-        comes_true(
-            lambda: len(referee._waiting[0]) and len(referee._waiting[0][0].ranks) == 2, PATIENCE_NS
-        )
+        waiting = referee._waiting[0]
+        until(lambda: waiting and len(waiting[0].ranks) == 2)
         hang_up(gone)
 
     at_once(
@@ -252,7 +248,7 @@ def test_enough_turns_end_the_pair(address: Path) -> None:
     with Referee(address, steps=3, enough=enough) as referee:
         for side in (0, 1):
             threading.Thread(target=train, args=(side,), daemon=True).start()
-        assert comes_true(lambda: referee.settled, PATIENCE_NS)
+        until(lambda: referee.settled)
 
     assert [len(given[0]) for given in turns] == [1, 2]
     assert [turn.steady_ns for turn in turns[-1][1]] == [2.0, 2.0]
@@ -278,7 +274,7 @@ def test_a_refusal_reaches_whoever_launched_it(address: Path, referee: Referee) 
     """With its reason."""
     baton(address, 1).refuse("two ranks")
 
-    assert comes_true(lambda: referee.refused, PATIENCE_NS)
+    until(lambda: referee.refused)
     assert referee.refused == {1: "two ranks"}
 
 
@@ -374,7 +370,7 @@ def test_when_the_referee_goes_both_fits_go_on(address: Path) -> None:
             assert begun.wait(PATIENCE_S)
 
     def train(side: int) -> None:
-        assert comes_true(address.exists, PATIENCE_NS)
+        until(address.exists)
         fit(baton(address, side), 1000, step)
 
     at_once(goes, lambda: train(0), lambda: train(1))

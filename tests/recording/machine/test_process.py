@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+from support.waiting import PATIENCE_S, until
 
 from trainperf.analysis.run.machine import _series
 from trainperf.core.machine.clocks import monotonic_ns
@@ -37,17 +37,7 @@ else:
 print(probe.child.pid, flush=True)
 time.sleep(600)
 """
-PATIENCE_S = 15.0
-
 linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no kernel ends it")
-
-
-def until(condition: object, what: str) -> None:
-    """Wait for something that must come, for as long as a busy machine may take."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def lines(path: Path) -> int:

@@ -1,6 +1,5 @@
 """The samples of days are written in parts, each packed when it is left."""
 
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from support.machines import plant_machine
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.waiting import until
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.machine import MachineSeries, read_machines
@@ -22,7 +22,6 @@ from trainperf.recording.rotating_file import RotatingFile
 
 
 SECONDS = 300
-PATIENCE_S = 30.0
 
 
 def run_of(path: Path) -> Path:
@@ -123,10 +122,7 @@ def test_the_process_rotates_as_record_files_do(
     run = run_of(tmp_path)
     probe = MachineProbe(run, 0, every_s=0.05)
     probe.attach(Recorder(monotonic_ns))
-    deadline = time.monotonic() + PATIENCE_S
-    while not any(name.endswith(".packed") for name in names(run)):
-        assert time.monotonic() < deadline, "no part was packed"
-        time.sleep(0.02)
+    until(lambda: any(name.endswith(".packed") for name in names(run)), "no part was packed")
     probe.detach()
 
     at_ns = only(run).at_ns
