@@ -90,8 +90,6 @@ class TurnTime(msgspec.Struct, frozen=True, kw_only=True):
 class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """The turn is over."""
 
-    processor: int | None = None
-    """Number of the processor it trained on, where that is known."""
     last: bool = False
     """Whether the fit is over, and waits for that of the other side to be over too."""
     times: TurnTime | None = None
@@ -113,8 +111,6 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     unlike: int
     """How many of the first ones must not be compared: a loader has worked ahead, or the other side
     has ended."""
-    processor: int | None = None
-    """Where the other side trained: processors of one machine may differ in speed."""
 
 
 Message = Hello | TurnOver | Refusal
