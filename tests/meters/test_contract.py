@@ -73,27 +73,16 @@ def reading(folded: Fold) -> Reading:
     return readings([folded], RunInfo(columns=STEPS.schema.columns))[folded.meters[0].name]
 
 
-def test_names_are_unique() -> None:
-    """A reading has one source."""
-    names = [meter.name for meter in METERS]
-
-    assert len(names) == len(set(names))
-
-
 @EACH
 def test_the_name_is_a_key_and_carries_its_unit(meter: Meter) -> None:
-    """`_s`, `bytes` and `_per_s` say what the number is in; `1` needs no suffix."""
-    assert re.fullmatch(r"[a-z][a-z0-9_]*", meter.name)
-    assert meter.unit in UNITS
-    assert meter.unit == "1" or SUFFIXES[meter.unit] in meter.name
-
-
-@EACH
-def test_it_is_documented_and_says_what_is_better(meter: Meter) -> None:
-    """The docstring is the definition that `docs/reference/readings.md` prints."""
+    """`_s`, `bytes` and `_per_s` say what the number is in; a docstring what it is."""
+    assert [other.name for other in METERS].count(meter.name) == 1
     assert len((meter.__doc__ or "").strip()) > 20
     assert meter.better in {"lower", "higher", None}
     assert set(meter.needs) <= set(FACTS)
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", meter.name)
+    assert meter.unit in UNITS
+    assert meter.unit == "1" or SUFFIXES[meter.unit] in meter.name
 
 
 @pytest.mark.parametrize("meter", [m for m in METERS if m.needs], ids=lambda meter: meter.name)

@@ -1,7 +1,6 @@
 """Parts of record files are packed and read back, whatever happens meanwhile."""
 
 import io
-import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -69,8 +68,10 @@ def test_a_packed_run_reads_like_the_lines_it_was(tmp_path: Path) -> None:
     whole.parent.mkdir()
     whole.write_bytes(content())
     first = in_parts(tmp_path / "parts")
+    lines = first.stat().st_size
 
     assert pack_parts(first) == 2
+    assert packed_part(first).stat().st_size < lines / 5, "equal steps take next to nothing"
 
     names = sorted(path.name for path in first.parent.iterdir())
     assert names == ["steps-rank0.packed", "steps-rank0.part1.packed", "steps-rank0.part2.jsonl"]
@@ -130,15 +131,6 @@ def test_a_packed_part_without_its_index_is_skipped_and_said(tmp_path: Path, lin
     run = Run.open(tmp_path)
     assert any("part1.packed" in warning for warning in run.warnings)
     assert len(steps_read(tmp_path)) < 2200
-
-
-def test_packed_steps_take_a_fifth_of_the_lines(tmp_path: Path) -> None:
-    """Equal steps take next to nothing; what real ones take, `scripts/bench/days.py` measures."""
-    first = in_parts(tmp_path)
-    lines = first.stat().st_size
-    shutil.copy(first, tmp_path / "kept")
-    pack_parts(first)
-    assert packed_part(first).stat().st_size < lines / 5
 
 
 def test_the_last_step_is_known_before_totals_that_are_long(tmp_path: Path) -> None:

@@ -41,10 +41,11 @@ def masks(*lengths: int, width: int = 8) -> torch.Tensor:
 def test_the_attention_mask_is_summed(kind: type[TokensProbe]) -> None:
     """Each step has its own tokens, kept and all."""
     batches = [{"attention_mask": masks(3, 8, 1)}, {"attention_mask": masks(2)}]
-    fit, _ = counted(*batches, kind=kind)
+    fit, probe = counted(*batches, kind=kind)
 
     assert fit.facts("tokens_effective") == [12, 2]
     assert fit.facts("tokens_padded") == [24, 8]
+    assert probe.longest_tokens == 3 * 8 + 2, "were each as wide as its longest sequence"
     assert fit.totals.notes == {"tokens": "attention_mask"}
     assert fit.totals.reasons == {}
 
@@ -248,15 +249,6 @@ def test_a_mask_function_that_raises_disables_this_meter_only(
     assert len(caplog.records) == 1
 
 
-def test_masks_of_many_steps_are_summed_in_a_row_and_counted_alike() -> None:
-    """Each step has its own tokens, whether its mask was summed at once or waited."""
-    kept = [1 + step % 7 for step in range(100)]
-
-    fit, _ = counted(*({"attention_mask": masks(length)} for length in kept))
-
-    assert fit.facts("tokens_effective") == kept
-
-
 def test_masks_and_labels_by_turns_leave_out_what_each_leaves_out() -> None:
     """Some batches have no attention mask: their labels say it in another way."""
     batches: list[object] = []
@@ -313,12 +305,3 @@ def test_a_batch_says_that_its_rows_are_packed(
     _, probe = counted({"attention_mask": masks(5), **columns})
 
     assert probe.config().get("packed_rows", False) is packed
-
-
-@KINDS
-def test_the_tokens_of_batches_as_wide_as_their_longest_sequence(kind: type[TokensProbe]) -> None:
-    """Three rows of five, and two of two."""
-    batches = [{"attention_mask": masks(3, 5, 1)}, {"attention_mask": masks(2, 2)}]
-    _, probe = counted(*batches, kind=kind)
-
-    assert probe.longest_tokens == 15 + 4
