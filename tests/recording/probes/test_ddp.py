@@ -113,17 +113,22 @@ class Training:
         self.fit.monitor.micro_batch(None, None, complete=complete)
 
     def step(
-        self, *, micro_batches: int = 1, user_hook_ms: float = 0.0, no_sync: bool = True
+        self, *, micro_batches: int = 1, user_hook_ms: float = 0.0, no_sync: str = "passes"
     ) -> None:
-        """Micro-batches, of which only the last one synchronises under *no_sync*."""
+        """Micro-batches, of which only the last one synchronises under `no_sync()`.
+
+        That is around whole passes, around each `backward` alone, or nowhere.
+        """
+        held = {no_sync: self.module.no_sync}
         for number in range(micro_batches):
             last = number == micro_batches - 1
             with (
                 self.batch(complete=last, user_hook_ms=user_hook_ms),
-                self.module.no_sync() if no_sync and not last else nullcontext(),
+                nullcontext() if last else held.get("passes", nullcontext)(),
             ):
                 loss = self.module(torch.ones(2, 8, requires_grad=self.model.reentrant is True))
-                loss.backward()
+                with held.get("backward", nullcontext)():
+                    loss.backward()
 
     def tails_ms(self, *steps: int, orders: Sequence[Sequence[int]] = ()) -> list[float | None]:
         """Tails of so many steps in each of the orders, by default in the one that is set."""
@@ -144,7 +149,9 @@ class Training:
         pytest.param(0, {}, 1, id="nothing to reduce is zero, a measurement"),
         pytest.param(5, {"user_hook_ms": 100}, 1, id="what the user does afterwards is not in it"),
         pytest.param(5, {"micro_batches": 3}, 1, id="under no_sync nothing is reduced"),
-        pytest.param(5, {"micro_batches": 3, "no_sync": False}, 3, id="each micro-batch reduces"),
+        pytest.param(5, {"micro_batches": 3, "no_sync": "nowhere"}, 3, id="each reduces"),
+        # What forward has prepared happens.
+        pytest.param(5, {"no_sync": "backward"}, 1, id="around backward alone nothing is held"),
     ],
 )
 def test_the_tail_is_what_follows_the_last_gradient(
@@ -160,20 +167,6 @@ def test_the_tail_is_what_follows_the_last_gradient(
     assert training.reduced >= 4 * 5
     assert probe.config()["allreduces_per_step"] == reductions
     assert probe.config()["micro_batches_per_step"] == step.get("micro_batches", 1)
-
-
-def test_no_sync_around_backward_alone_holds_nothing_back() -> None:
-    """DDP prepares the reduction in forward: it happens, and its tail is measured."""
-    training = Training()
-    probe = training.on_host()
-    for _ in range(4):
-        with training.batch():
-            loss = training.module(torch.ones(2, 8))
-            with training.module.no_sync():
-                loss.backward()
-
-    assert training.tails_ms() == [5] * 4
-    assert probe.config()["allreduces_per_step"] == 1
 
 
 def test_ddp_tells_its_buckets_and_what_it_found_unused() -> None:
