@@ -69,7 +69,7 @@ def test_a_record_file_reads_back_whole(tmp_path: Path) -> None:
 
 
 def test_what_was_flushed_is_on_disk(tmp_path: Path) -> None:
-    """A process that is killed now has lost nothing of it, and its header is there before a step."""
+    """A process that is killed now has lost nothing of it; its header is there before a step."""
     file = JsonlSink(tmp_path / "steps-rank3.jsonl")
     fit = HostFit(sinks=[file], log_every=5, parts=RunParts(info=RunInfo(rank=3)))
     (line,) = file.path.read_bytes().splitlines()
