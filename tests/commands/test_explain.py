@@ -84,7 +84,7 @@ def test_a_docstring_is_read_in_its_parts() -> None:
 
     assert (parts.means, parts.measured) == ("The meaning.", "The method, on two lines.")
     assert (parts.wrong, parts.confirm) == ("it is not so: indeed.", "look.")
-    assert documented(None).prose == ""
+    assert documented(None).means == ""
 
 
 def test_a_finding_of_a_run_answers_six_questions(tmp_path: Path, command: Command) -> None:

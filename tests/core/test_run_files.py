@@ -40,7 +40,6 @@ def test_a_trace_and_its_analysis_say_which_steps_of_which_rank(suffix: str) -> 
 def test_the_analysis_of_all_ranks_names_none() -> None:
     """And a restarted job that traced the same steps says so."""
     name = CaptureName.parse("step000040-3steps-2.analysis.json")
-    assert name is not None
     assert (name.rank, name.capture, name.again) == (None, "step000040-3steps-2", 2)
     assert CaptureName.parse("worker.1699999999.pt.trace.json") is None
 

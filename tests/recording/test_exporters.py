@@ -58,7 +58,6 @@ def test_each_metric_says_what_it_is() -> None:
     sink.readings(7, {**READINGS, "ratio": Reading(value=2.0, unit="1", title="my ratio")})
 
     data = reader.get_metrics_data()
-    assert data is not None
     scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
     assert {metric.name: metric.description for scope in scopes for metric in scope.metrics} == {
         "trainperf.steps": "Finished steps",

@@ -2,8 +2,6 @@
 
 import random
 import tempfile
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +11,7 @@ from hypothesis import strategies as some
 from support.memory_sink import MemorySink
 
 from trainperf.core.phases import PHASES, Phase
-from trainperf.core.steps.block import BLOCK_STEPS, StepSchema
+from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.codec import decode_info, decode_steps
 from trainperf.core.steps.records import FACTS, RunInfo
 from trainperf.meters import METERS
@@ -48,23 +46,15 @@ class Random(Probe):
                 draft.facts[fact] = None
 
 
-def chunks(lines: list[bytes]) -> Iterator[list[bytes]]:
-    """Lines as the reader takes them."""
-    source = iter(lines)
-    while chunk := list(islice(source, BLOCK_STEPS)):
-        yield chunk
-
-
 def offline(path: Path) -> Readings:
     """Readings from the file alone."""
     header, *lines = path.read_bytes().splitlines()
     info = decode_info(header)
     schema = StepSchema(info.columns, info.device)
     fold = Fold(METERS)
-    for chunk in chunks([line for line in lines if line.startswith(b"[")]):
-        block, damaged = decode_steps(schema, chunk)
-        assert damaged == 0
-        fold.observe(block)
+    block, damaged = decode_steps(schema, [line for line in lines if line.startswith(b"[")])
+    assert damaged == 0
+    fold.observe(block)
     return readings([fold], info)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.live import DeviceFit, HostFit
+from support.live import HostFit
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trainperf
@@ -136,18 +136,3 @@ def test_values_on_a_device_are_left_there() -> None:
         fit.micro_batch(batch, loss)
 
     assert fit.monitor.guard.faults == {}
-
-
-def test_a_thousand_steps_never_wait_for_the_device() -> None:
-    """Not at the end, either: it is asked how far it is, which costs nothing."""
-    fit = DeviceFit(log_every=7)
-    for number in range(1000):
-        fit.step(device_ms=0.3)
-        if number % 100 == 0:
-            fit.clock.advance(ms=50)
-    assert fit.device.synchronizations == 0
-
-    fit.finish()
-
-    assert fit.device.synchronizations == 0
-    assert set(fit.facts("data_stall_ns")) == {0}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from support.live import MS, Timeline, assert_tiles, micro_batch_done, phases_ms
+from support.live import Heard, Timeline, assert_tiles, micro_batch_done, phases_ms
 
 from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.recording.timeline import leaving_to
@@ -197,38 +197,6 @@ def test_a_wait_is_left_for_a_phase_at_one_moment(around: Phase | Gap | None) ->
     assert_tiles(line)
 
 
-def test_a_step_is_closed_when_the_next_batch_is_asked_for() -> None:
-    """Not when its optimizer was stepped: its logging is its own."""
-    line = Timeline()
-    line.step(1)
-
-    assert line.recorder.awaits_batch
-    line.take()
-    assert line.steps == []
-
-    line.recorder.boundary()
-    line.take()
-    assert [step.index for step in line.steps] == [0]
-    assert not line.recorder.awaits_batch
-
-
-@pytest.mark.parametrize("depth", [0, 1, 3])
-def test_a_fit_can_end_in_any_state(depth: int) -> None:
-    """An exception comes when it comes."""
-    line = Timeline()
-    line.recorder.boundary()
-    for _ in range(depth):
-        line.recorder.enter(Phase.FORWARD)
-        line.wait(1)
-        line.recorder.enter_gap(Gap.CHECKPOINT)
-        line.wait(2)
-    line.end()
-
-    assert line.fit_ns == 3 * depth * MS
-    assert line.steps == []
-    assert_tiles(line)
-
-
 def test_switches_are_counted_for_the_step_they_cost() -> None:
     """What brackets cost is calibrated once and multiplied."""
     line = Timeline()
@@ -254,41 +222,6 @@ def test_a_fit_that_was_stopped_already_stops_once() -> None:
     assert told == [False, True]
     assert line.gaps_ms()[-1] == ("shutdown", 1.0, 4.0, 0)
     assert_tiles(line)
-
-
-def test_one_moment_is_read_once() -> None:
-    """A step begins where the one before ended, also on a clock that moves while it is read."""
-    line = Timeline(tick_ns=7)
-    line.step(1)
-    line.step(1)
-    line.recorder.enter(Phase.FORWARD)
-    line.step(1)
-    line.recorder.rest(Gap.VALIDATION)
-    line.step(1)
-    line.recorder.epoch_ended()
-    line.step(1)
-    line.end()
-
-    assert_tiles(line)
-
-
-class Heard:
-    """Keeps what a listener is told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def entered(self, slot: int) -> None:
-        """A phase or gap began."""
-        self.told.append(f"entered {slot}")
-
-    def left(self) -> None:
-        """The innermost one ended."""
-        self.told.append("left")
-
-    def cleared(self) -> None:
-        """Whatever was open is over."""
-        self.told.append("cleared")
 
 
 def test_a_listener_hears_phases_gaps_and_boundaries() -> None:

@@ -70,7 +70,7 @@ SCRIPT = st.lists(
 def test_any_script_tiles_the_fit(
     script: list[tuple[tuple[str, Operation], int]], tick_ns: int
 ) -> None:
-    """Unbalanced brackets, gaps in gaps, ends in the middle: no nanosecond is lost or doubled."""
+    """Unbalanced brackets, gaps in gaps, ends in the middle; and every tag has a cause."""
     line = Timeline(tick_ns=tick_ns)
     for (_, move), passing_ms in script:
         line.wait(passing_ms)
@@ -79,75 +79,12 @@ def test_any_script_tiles_the_fit(
 
     assert_tiles(line)
     assert all(step.micro_batches for step in line.steps)
-
-
-@settings(max_examples=100, deadline=None)
-@given(script=SCRIPT)
-def test_no_step_follows_a_validation_that_never_was(
-    script: list[tuple[tuple[str, Operation], int]],
-) -> None:
-    """A tag has a cause."""
-    line = Timeline()
-    for (_, move), passing_ms in script:
-        line.wait(passing_ms)
-        move(line)
-    line.end()
-
     for tag, gap in ((Tag.AFTER_VALIDATION, "validation"), (Tag.AFTER_CHECKPOINT, "checkpoint")):
         tagged = [step for step in line.steps if step.tags & tag]
         assert len(tagged) <= sum(record.gap == gap for record in line.gaps)
     partial = [step for step in line.steps if step.tags & Tag.PARTIAL_GROUP]
-    ends = sum(name in {"epoch_ended", "end"} for (name, _), _ in script) + 1
-    assert len(partial) <= ends
+    assert len(partial) <= sum(name in {"epoch_ended", "end"} for (name, _), _ in script) + 1
     assert all(step.tags & Tag.FIRST_IN_EPOCH for step in line.steps[:1])
-
-
-NESTED = st.recursive(
-    st.integers(1, 9).map(lambda ms: [(None, ms)]),
-    lambda inner: st.lists(
-        st.tuples(st.sampled_from(PHASES), inner).map(lambda pair: [pair]), min_size=1, max_size=3
-    ).map(lambda parts: [part for several in parts for part in several]),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(tree=NESTED, in_gap=st.booleans())
-def test_a_bracket_is_enter_and_leave_in_one(tree: list[object], *, in_gap: bool) -> None:
-    """It is written out for speed; the numbers are the same, also inside a gap."""
-    slow, fast = Timeline(tick_ns=1), Timeline(tick_ns=1)
-    for line in (slow, fast):
-        line.recorder.boundary()
-        if in_gap:
-            line.recorder.enter_gap(Gap.CHECKPOINT)
-    _walk_slowly(slow, tree)
-    _walk_in_brackets(fast, tree)
-    for line in (slow, fast):
-        micro_batch_done(line.recorder, complete=True)
-        line.end()
-
-    assert [step.host_ns for step in fast.steps] == [step.host_ns for step in slow.steps]
-    assert [step.switches for step in fast.steps] == [step.switches for step in slow.steps]
-    assert fast.gaps_ms() == slow.gaps_ms()
-
-
-def _walk_slowly(line: Timeline, tree: list[object]) -> None:
-    for phase, inner in tree:  # type: ignore[misc]
-        if phase is None:
-            line.wait(inner)
-            continue
-        line.recorder.enter(phase)
-        _walk_slowly(line, inner)
-        line.recorder.leave()
-
-
-def _walk_in_brackets(line: Timeline, tree: list[object]) -> None:
-    for phase, inner in tree:  # type: ignore[misc]
-        if phase is None:
-            line.wait(inner)
-            continue
-        with HookBracket(line.recorder, phase):
-            _walk_in_brackets(line, inner)
 
 
 def test_the_total_of_a_bracket_leaves_out_what_is_nested() -> None:

@@ -1,71 +1,34 @@
 """When something is due: a few steps or seconds, and never so often that it costs."""
 
+import pytest
+
 from trainperf.recording.schedule import CostLimit, FlushSchedule
 
 
 SECOND = 1_000_000_000
 
 
-def test_a_flush_is_due_every_so_many_steps() -> None:
-    """As many as the points in the logger are apart."""
-    schedule = FlushSchedule(10)
-    schedule.done(0, 0)
+@pytest.mark.parametrize(
+    ("every", "flushed", "early", "late"),
+    [
+        pytest.param(10, (0, 0), (9, SECOND), (10, SECOND), id="as points are apart"),
+        pytest.param(1000, (0, SECOND), (499, SECOND), (500, 1), id="memory is bounded"),
+        pytest.param(1000, (0, 1000), (49, SECOND), (50, 200_000), id="fifty where it is cheap"),
+        pytest.param(50, (SECOND, 0), (1, 6 * SECOND - 1), (1, 6 * SECOND), id="after 5 s"),
+        pytest.param(1, (0, SECOND), (5, 199 * SECOND), (5, 200 * SECOND), id="half a percent"),
+        pytest.param(1, (0, 0), (0, 100 * SECOND), (1, 1), id="every step, and none without one"),
+        pytest.param(-3, (0, 0), (0, 1), (1, 1), id="nothing is less than every step"),
+    ],
+)
+def test_a_flush_is_due_by_steps_and_time_and_what_it_costs(
+    every: int, flushed: tuple[int, int], early: tuple[int, int], late: tuple[int, int]
+) -> None:
+    """With so many steps waiting at such a time, after the last one ended and took so long."""
+    schedule = FlushSchedule(every)
+    schedule.done(*flushed)
 
-    assert not schedule.due(9, SECOND)
-    assert schedule.due(10, SECOND)
-
-
-def test_five_hundred_steps_are_the_most_that_gather() -> None:
-    """Memory is bounded, whatever a flush cost."""
-    schedule = FlushSchedule(1000)
-    schedule.done(0, SECOND)
-
-    assert not schedule.due(499, SECOND)
-    assert schedule.due(500, 1)
-
-
-def test_fifty_steps_are_enough_where_a_flush_costs_little() -> None:
-    """However rarely points are logged."""
-    schedule = FlushSchedule(1000)
-    schedule.done(0, 1000)
-
-    assert not schedule.due(49, SECOND)
-    assert schedule.due(50, 200_000)
-
-
-def test_slow_steps_are_flushed_after_five_seconds() -> None:
-    """A killed run has lost no more than that."""
-    schedule = FlushSchedule(50)
-    schedule.done(SECOND, 0)
-
-    assert not schedule.due(1, 6 * SECOND - 1)
-    assert schedule.due(1, 6 * SECOND)
-
-
-def test_nothing_is_flushed_when_nothing_waits() -> None:
-    """However long it has been."""
-    schedule = FlushSchedule(50)
-    schedule.done(0, 0)
-
-    assert not schedule.due(0, 100 * SECOND)
-
-
-def test_a_flush_that_cost_a_second_is_not_repeated_for_two_hundred() -> None:
-    """Half a percent at most, as long as five hundred steps do not gather."""
-    schedule = FlushSchedule(1)
-    schedule.done(0, SECOND)
-
-    assert not schedule.due(5, 199 * SECOND)
-    assert schedule.due(5, 200 * SECOND)
-
-
-def test_every_step_can_be_asked_for() -> None:
-    """`log_every_n_steps=1`, and nothing smaller."""
-    for every in (1, 0, -3):
-        schedule = FlushSchedule(every)
-        schedule.done(0, 0)
-        assert schedule.due(1, 1)
-        assert not schedule.due(0, 1)
+    assert not schedule.due(*early)
+    assert schedule.due(*late)
 
 
 def test_an_interval_is_due_once_per_interval() -> None:

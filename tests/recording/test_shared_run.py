@@ -59,7 +59,6 @@ def test_a_run_that_has_ended_is_not_joined(
 ) -> None:
     """Rank 0 has had a run that this rank had not: numbering is off, and that is said."""
     first = shared_run_directory(tmp_path, 0, 2)
-    assert first is not None
     record_file(first, 0).write_bytes(b'{"kind":"run"}\n{"kind":"end","steps":3}\n')
 
     assert shared_run_directory(tmp_path, 1, 2) == tmp_path / "trainperf-1"

@@ -13,6 +13,7 @@ from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.codec import decode_entry, decode_info, decode_steps
 from trainperf.core.steps.records import EndMark, RunInfo, Totals
 from trainperf.meters.fold import Reading
+from trainperf.recording.monitor import RunParts
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.recording.sinks.loggers import CurveSink
@@ -23,17 +24,6 @@ READINGS = {
     "overflow_rate": Reading(value=0, unit="1", n=9),
     "mfu": Reading(value=None, unit="1", reason="not measured"),
 }
-
-
-def test_a_rank_that_is_killed_in_its_first_steps_leaves_its_header(tmp_path: Path) -> None:
-    """On disk before there is a step: who it was, where, and by which process."""
-    sink = JsonlSink(tmp_path / "steps-rank3.jsonl")
-    sink.begin(RunInfo(rank=3, world_size=4))
-
-    (line,) = (tmp_path / "steps-rank3.jsonl").read_bytes().splitlines()
-    sink.close()
-
-    assert decode_info(line).rank == 3
 
 
 class Logged:
@@ -79,9 +69,13 @@ def test_a_record_file_reads_back_whole(tmp_path: Path) -> None:
 
 
 def test_what_was_flushed_is_on_disk(tmp_path: Path) -> None:
-    """A process that is killed now has lost nothing of it."""
-    file = JsonlSink(tmp_path / "steps-rank0.jsonl")
-    fit = HostFit(sinks=[file], log_every=5).steps(16)
+    """A process that is killed now has lost nothing of it; its header is there before a step."""
+    file = JsonlSink(tmp_path / "steps-rank3.jsonl")
+    fit = HostFit(sinks=[file], log_every=5, parts=RunParts(info=RunInfo(rank=3)))
+    (line,) = file.path.read_bytes().splitlines()
+    assert decode_info(line).rank == 3
+
+    fit.steps(16)
 
     data = file.path.read_bytes()
     assert data.endswith(b"\n")

@@ -47,7 +47,6 @@ class Shards(IterableDataset[torch.Tensor]):
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         info = get_worker_info()
-        assert info is not None
         for shard in self._shards[info.id :: info.num_workers]:
             for _ in range(250):
                 time.sleep(0.01)
@@ -79,7 +78,6 @@ def test_workers_that_are_waited_for_make_batches_all_the_time_at_their_line() -
     assert (len(seen.making), seen.at_work, seen.iterable) == (2, 2, False)
     assert min(seen.making) > 0.8
     (making,) = [each for each in phase_lines(lines, ()) if each.slot == WORKER_MAKING]
-    assert making.owner is not None
     assert making.owner.function == "Sleeping.decoded"
     assert making.owner.fraction > 0.9
     inside = {lines.places[at].function for stack in lines.stacks for at in stack.frames}
@@ -157,7 +155,6 @@ def test_ended_workers_are_together_and_a_later_fit_forgets_them() -> None:
             pass
     tables = workers.collect()
     folder = workers._folder
-    assert folder is not None
     assert sorted(table.worker.worker for table in tables) == [0, 1]
     assert not list(folder.iterdir())
     frames = [at for table in tables for stack in table.stacks for at in stack.frames]

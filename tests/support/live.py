@@ -69,6 +69,25 @@ class Timeline:
         return [(g.gap, g.start_ns / MS, g.duration_ns / MS, g.after_step) for g in self.gaps]
 
 
+class Heard:
+    """Keeps what a listener to phases and gaps is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def entered(self, slot: int) -> None:
+        """A phase or gap began."""
+        self.told.append(f"entered {slot}")
+
+    def left(self) -> None:
+        """The innermost one ended."""
+        self.told.append("left")
+
+    def cleared(self) -> None:
+        """Whatever was open is over."""
+        self.told.append("cleared")
+
+
 def micro_batch_done(recorder: Recorder, *, complete: bool) -> None:
     """A forward-backward pass is over; *complete* when the optimizer was stepped in it."""
     if recorder.draft is not None:
@@ -233,9 +252,7 @@ class HostFit:
     @property
     def totals(self) -> Totals:
         """The last cumulative facts that were written."""
-        last = self.entries(Totals)[-1]
-        assert isinstance(last, Totals)
-        return last
+        return self.entries(Totals)[-1]
 
     def entries(self, kind: type[Entry]) -> list[Entry]:
         """All entries of a kind."""

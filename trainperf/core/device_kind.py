@@ -13,8 +13,6 @@ class DeviceKind:
     """In place of the time for copies to it, where nothing is copied."""
     copies: str = ""
     """What a loop does where it copies, if not that."""
-    no_device_time: str = ""
-    """Why there is no time between events on its stream."""
     host_time: str = " (host time)"
     """After phases in which the host only hands its work out."""
     idle: str = "device idle for {share}"
@@ -28,7 +26,6 @@ BESIDE_THE_HOST = DeviceKind()
 HOST = DeviceKind(
     no_copies="not applicable (CPU)",
     copies="hooks only: nothing is copied",
-    no_device_time="not applicable (CPU): host and device are the same",
     host_time="",
     idle="",
     memory=RESIDENT_PEAK_BYTES,

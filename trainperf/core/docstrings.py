@@ -32,11 +32,6 @@ class DocumentedText:
     confirm: str
     """What shows it by other means; empty where nothing is said."""
 
-    @property
-    def prose(self) -> str:
-        """The first two."""
-        return f"{self.means} {self.measured}".strip()
-
 
 def documented(docstring: str | None) -> DocumentedText:
     """The parts of a docstring; sections such as `Args:` are left out."""

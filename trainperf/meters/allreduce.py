@@ -1,5 +1,9 @@
 """All-reduce tail: how long a step still waited for gradients after computing the last one."""
 
+from collections.abc import Callable
+from typing import ClassVar
+
+from trainperf.core.stats.reductions import Reduction
 from trainperf.meters.base import Measure, Meter, seconds, share_of_wall
 
 
@@ -19,10 +23,10 @@ class AllReduceTail(Meter):
     measure = Measure.TAIL
     better = "lower"
     needs = ("tail_ns",)
-    statistic = staticmethod(seconds)
+    statistic: ClassVar[Callable[..., Reduction | None]] = staticmethod(seconds)
 
 
-class AllReduceTailFraction(Meter):
+class AllReduceTailFraction(AllReduceTail):
     """The all-reduce tail as a share of step wall time, a quotient of sums over steady steps.
 
     Wrong where: as `allreduce_tail_s`: waiting for a late rank is in it.
@@ -31,9 +35,6 @@ class AllReduceTailFraction(Meter):
 
     name = "allreduce_tail_fraction"
     unit = "1"
-    measure = Measure.TAIL
-    better = "lower"
-    needs = ("tail_ns",)
     statistic = staticmethod(share_of_wall)
 
 

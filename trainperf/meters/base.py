@@ -3,6 +3,7 @@
 Folds are reductions of one or two facts that several meters share.
 """
 
+from collections.abc import Callable
 from enum import Enum
 from typing import ClassVar
 
@@ -59,28 +60,32 @@ class Meter:
         """The title, or the name in words."""
         return self.title or self.name.replace("_", " ")
 
-    @staticmethod
-    def statistic(block: StepBlock, fact: str) -> Reduction | None:
-        """For a meter that is a fold of the first fact it `needs`: one of those below."""
-        raise NotImplementedError
+    statistic: ClassVar[Callable[..., Reduction | None]]
+    """For a meter that is a fold of the facts it `needs`: one of those below."""
 
     def observe(self, block: StepBlock) -> Reduction | None:
-        """The statistic of this block's steps; `None` when none of them has the fact."""
+        """The statistic of this block's steps; `None` when none of them has the facts."""
         if not self.needs:
             raise NotImplementedError
-        return self.statistic(block, self.needs[0])
+        return self.statistic(block, *self.needs)
 
 
 def mean(block: StepBlock, fact: str) -> Ratio | None:
-    """Mean of a fact over the steps that have it."""
+    """Mean of a fact over the steps that have it; of nanoseconds in seconds."""
     rows = block.having(fact)
-    return None if rows is None else Ratio(rows.total(fact), float(len(rows)), len(rows))
+    return None if rows is None else Ratio(_sum(rows, fact), float(len(rows)), len(rows))
 
 
 def total(block: StepBlock, fact: str) -> Total | None:
-    """Sum of a fact over the steps that have it."""
+    """Sum of a fact over the steps that have it; of nanoseconds in seconds."""
     rows = block.having(fact)
-    return None if rows is None else Total(rows.total(fact), len(rows))
+    return None if rows is None else Total(_sum(rows, fact), len(rows))
+
+
+def quotient(block: StepBlock, below: str, above: str) -> Ratio | None:
+    """Sum of the second fact over that of the first, of the steps that have both."""
+    rows = block.having(below, above)
+    return None if rows is None else Ratio(_sum(rows, above), _sum(rows, below), len(rows))
 
 
 def share_of_wall(block: StepBlock, fact: str) -> Ratio | None:
@@ -113,3 +118,7 @@ def latest(block: StepBlock, fact: str) -> Last | None:
     if rows is None:
         return None
     return Last(float(rows.index[-1]), float(rows.values(fact)[-1]), len(rows))
+
+
+def _sum(rows: StepBlock, fact: str) -> float:
+    return rows.total(fact) / (1e9 if fact.endswith("_ns") else 1)

@@ -41,7 +41,7 @@ class DataWaitAll(DataWait):
     scope = Scope.ALL
 
 
-class DataStall(Meter):
+class DataStall(DataWait):
     """Share of step wall time in which the device had nothing to do because of the loader.
 
     On an asynchronous device: device time between an event recorded just before the fetch and one
@@ -52,15 +52,12 @@ class DataStall(Meter):
     """
 
     name = "data_stall_fraction"
-    unit = "1"
-    measure = Measure.DATA_WAIT
-    better = "lower"
     needs = ("data_stall_ns",)
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Stalled nanoseconds over wall nanoseconds, of the steps whose stall is known."""
         if block.schema.synchronous:
-            return DataWait().observe(block)
+            return super().observe(block)
         return share_of_wall(block, "data_stall_ns")
 
 

@@ -27,10 +27,10 @@ class HostBound(Meter):
     def observe(self, block: StepBlock) -> Ratio | None:
         """Steps without an earlier mark ahead over steps."""
         rows = block.having("lead_backward")
-        ahead = rows.fact("lead_backward") if rows else None
-        if ahead is None:
+        if rows is None:
             return None
-        return Ratio(float((ahead == 0).sum()), float(len(ahead)), len(ahead))
+        caught_up = (rows.values("lead_backward") == 0).sum()
+        return Ratio(float(caught_up), float(len(rows)), len(rows))
 
 
 METERS = (HostBound(),)

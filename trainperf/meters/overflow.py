@@ -1,8 +1,6 @@
 """GradScaler: how many optimizer updates were thrown away, and at what loss scale."""
 
-from trainperf.core.stats.reductions import Ratio
-from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, Scope, latest
+from trainperf.meters.base import Measure, Meter, Scope, latest, quotient
 
 
 class OverflowRate(Meter):
@@ -22,13 +20,7 @@ class OverflowRate(Meter):
     better = "lower"
     scope = Scope.ALL
     needs = ("attempts", "overflows")
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Skipped over attempted."""
-        rows = block.having("attempts", "overflows")
-        if rows is None:
-            return None
-        return Ratio(rows.total("overflows"), rows.total("attempts"), len(rows))
+    statistic = staticmethod(quotient)
 
 
 class LossScale(Meter):

@@ -1,7 +1,5 @@
 """Overhead: what trainperf itself costs the loop."""
 
-from trainperf.core.stats.reductions import Ratio
-from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter, mean
 
 
@@ -21,11 +19,7 @@ class Overhead(Meter):
     unit = "s"
     better = "lower"
     needs = ("overhead_ns",)
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Mean over steps."""
-        spent = mean(block, "overhead_ns")
-        return None if spent is None else Ratio(spent.numerator / 1e9, spent.denominator, spent.n)
+    statistic = staticmethod(mean)
 
 
 METERS = (Overhead(),)

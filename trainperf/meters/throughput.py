@@ -5,7 +5,15 @@ from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Measure, Meter, per_second
 
 
-class EffectiveTokens(Meter):
+class _PerSecond(Meter):
+    """An amount of a step's batches over wall time."""
+
+    unit = "1/s"
+    measure = Measure.TOKENS
+    statistic = staticmethod(per_second)
+
+
+class EffectiveTokens(_PerSecond):
     """Tokens the mask keeps, summed over ranks, over the slowest rank's wall time; steady steps.
 
     Padding is not counted, which is why this number compares across batch shapes.  The report
@@ -16,14 +24,11 @@ class EffectiveTokens(Meter):
     """
 
     name = "effective_tokens_per_s"
-    unit = "1/s"
-    measure = Measure.TOKENS
     better = "higher"
     needs = ("tokens_effective",)
-    statistic = staticmethod(per_second)
 
 
-class PaddedTokens(Meter):
+class PaddedTokens(_PerSecond):
     """All tokens, padding included, over ranks and the slowest rank's wall time; steady steps.
 
     Grows when batches are padded more; do not optimise it.
@@ -33,10 +38,7 @@ class PaddedTokens(Meter):
     """
 
     name = "padded_tokens_per_s"
-    unit = "1/s"
-    measure = Measure.TOKENS
     needs = ("tokens_padded",)
-    statistic = staticmethod(per_second)
 
 
 class Padding(Meter):
@@ -61,7 +63,7 @@ class Padding(Meter):
         return Ratio(every - rows.total("tokens_effective"), every, len(rows))
 
 
-class Samples(Meter):
+class Samples(_PerSecond):
     """Leading dimension of the batches, over ranks and the slowest rank's wall time; steady.
 
     Wrong where: the first dimension of a batch is not its samples.
@@ -69,11 +71,8 @@ class Samples(Meter):
     """
 
     name = "samples_per_s"
-    unit = "1/s"
-    measure = Measure.TOKENS
     better = "higher"
     needs = ("samples",)
-    statistic = staticmethod(per_second)
 
 
 class OptimizerSteps(Meter):

@@ -1,11 +1,18 @@
 """H2D: how long copying the batch to the device took, how many bytes, at what rate."""
 
-from trainperf.core.stats.reductions import Ratio
-from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, mean, seconds, share_of_wall
+from typing import ClassVar
+
+from trainperf.meters.base import Measure, Meter, mean, quotient, seconds, share_of_wall
 
 
-class H2DTime(Meter):
+class _TransferMeter(Meter):
+    """One of the batch's way to the device."""
+
+    measure = Measure.H2D
+    better: ClassVar[str | None] = "lower"
+
+
+class H2DTime(_TransferMeter):
     """Median device time of a step's batch transfer, between events around it, in seconds.
 
     Not the host's time in the transfer call, which is `phase_h2d_s`: a non-blocking copy returns
@@ -20,13 +27,11 @@ class H2DTime(Meter):
 
     name = "h2d_s"
     unit = "s"
-    measure = Measure.H2D
-    better = "lower"
     needs = ("h2d_device_ns",)
     statistic = staticmethod(seconds)
 
 
-class H2DRate(Meter):
+class H2DRate(_TransferMeter):
     """Bytes of the batch's tensors over the device time of their transfer, in bytes per second.
 
     Below the host link's rate when the copy is from pageable memory or of many small tensors.
@@ -37,19 +42,12 @@ class H2DRate(Meter):
 
     name = "h2d_bytes_per_s"
     unit = "B/s"
-    measure = Measure.H2D
     better = "higher"
     needs = ("h2d_device_ns", "h2d_bytes")
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Copied bytes over seconds on the device."""
-        rows = block.having("h2d_device_ns", "h2d_bytes")
-        if rows is None:
-            return None
-        return Ratio(rows.total("h2d_bytes"), rows.total("h2d_device_ns") / 1e9, len(rows))
+    statistic = staticmethod(quotient)
 
 
-class H2DFraction(Meter):
+class H2DFraction(_TransferMeter):
     """Device time of the batch transfer as a share of step wall time.
 
     Wrong where: the copy overlaps computation: a share of the step is then no share of what is
@@ -59,13 +57,11 @@ class H2DFraction(Meter):
 
     name = "h2d_fraction"
     unit = "1"
-    measure = Measure.H2D
-    better = "lower"
     needs = ("h2d_device_ns",)
     statistic = staticmethod(share_of_wall)
 
 
-class H2DBytes(Meter):
+class H2DBytes(_TransferMeter):
     """Bytes of the batch's tensors per step, mean over steady steps.
 
     Wrong where: tensors are made on the device, which nothing copies.
@@ -74,12 +70,12 @@ class H2DBytes(Meter):
 
     name = "h2d_bytes"
     unit = "B"
-    measure = Measure.H2D
+    better = None
     needs = ("h2d_bytes",)
     statistic = staticmethod(mean)
 
 
-class H2DTensors(Meter):
+class H2DTensors(_TransferMeter):
     """Tensors in a step's batches, mean over steady steps: many small copies are slow ones.
 
     Wrong where: the tensors are in a container that is not looked into.
@@ -88,8 +84,6 @@ class H2DTensors(Meter):
 
     name = "h2d_tensors"
     unit = "1"
-    measure = Measure.H2D
-    better = "lower"
     needs = ("h2d_tensors",)
     statistic = staticmethod(mean)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.waiting import until
 
 from trainperf.core.interleaving.children import can_be_stopped, stopped
 
@@ -80,8 +81,4 @@ def _stands_still(path: Path) -> int:
 
 
 def _until_longer(path: Path, length: int) -> None:
-    for _ in range(400):
-        if path.stat().st_size > length:
-            return
-        time.sleep(0.05)
-    raise AssertionError("nothing was written")
+    until(lambda: path.stat().st_size > length, "nothing was written")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from support.waiting import PATIENCE_S, until
 
 from trainperf.core.interleaving import (
     VARIABLE,
@@ -20,8 +21,6 @@ from trainperf.core.interleaving import (
 )
 from trainperf.core.interleaving.wire import Turn, TurnTime
 
-
-PATIENCE_S = 20.0
 
 TURN = TurnTime(steps=3, steady=3, steady_ns=1.0, whole_ns=1.0)
 
@@ -46,7 +45,6 @@ def baton(address: Path, side: int) -> Baton:
 
 def hang_up(mine: Baton) -> None:
     """As if the process had died, while the baton waits in another thread."""
-    assert mine._connection is not None
     with socket.socket(fileno=os.dup(mine._connection.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)
 
@@ -128,7 +126,6 @@ def test_two_ranks_take_and_give_the_turn_together(address: Path, referee: Refer
         mine = baton(address, side)
         turn = mine.join(0, rank=number, world_size=2)
         for _ in range(2):
-            assert turn is not None
             for _ in range(turn.steps):
                 time.sleep(pause_s)
                 order.append(side)
@@ -149,29 +146,30 @@ def test_a_rank_that_does_not_take_turns_is_told(
         target=lambda: baton(address, 0).join(0, rank=0, world_size=2), daemon=True
     )
     waits.start()
-    for _ in range(200):
-        if referee.refused:
-            break
-        time.sleep(0.05)
 
+    until(lambda: referee.refused)
     assert referee.refused[0].startswith("1 of 2 ranks take turns")
 
 
 def test_ranks_that_leave_together_are_not_waited_for(address: Path) -> None:
     """Both connections of a side close before the referee looks: the other side trains on."""
-    looking = threading.Event()
-    going = threading.Event()
+    looking, going = threading.Event(), threading.Event()
+    ranks = [baton(address, 0) for _ in range(2)]
+    alone: list[int] = []
 
     def enough(_: TurnsSoFar) -> bool:
         looking.set()
         return not going.wait(PATIENCE_S)
 
-    ranks = [baton(address, 0) for _ in range(2)]
-    alone: list[int] = []
-
     def rank(number: int) -> None:
         ranks[number].join(0, rank=number, world_size=2)
         ranks[number].pass_on()
+
+    def leave() -> None:
+        assert looking.wait(PATIENCE_S)
+        for mine in ranks:
+            hang_up(mine)
+        going.set()
 
     def other() -> None:
         mine = baton(address, 1)
@@ -182,16 +180,7 @@ def test_ranks_that_leave_together_are_not_waited_for(address: Path) -> None:
         mine.leave()
 
     with Referee(address, steps=3, enough=enough):
-        waiting = [threading.Thread(target=rank, args=(n,), daemon=True) for n in (0, 1)]
-        trains = threading.Thread(target=other, daemon=True)
-        for thread in (*waiting, trains):
-            thread.start()
-        assert looking.wait(PATIENCE_S)
-        for mine in ranks:
-            hang_up(mine)
-        going.set()
-        trains.join(PATIENCE_S)
-        assert not trains.is_alive()
+        at_once(lambda: rank(0), lambda: rank(1), leave, other)
 
     assert alone == [1, 1, 1]
 
@@ -200,29 +189,25 @@ def test_a_rank_that_leaves_before_the_fit_begins_frees_the_others(
     address: Path, referee: Referee
 ) -> None:
     """The rank that is left trains without turns, instead of waiting for ever."""
-    del referee
     gone, left = baton(address, 0), baton(address, 0)
     turns: list[Turn | None] = []
-    joined = threading.Event()
 
-    def leaves() -> None:
-        end = threading.Thread(target=lambda: gone.join(0, rank=1, world_size=3), daemon=True)
-        end.start()
-        joined.wait(PATIENCE_S)
+    def leave() -> None:
+        waiting = referee._waiting[0]
+        until(lambda: waiting and len(waiting[0].ranks) == 2)
         hang_up(gone)
-        end.join(PATIENCE_S)
 
-    def stays() -> None:
-        threading.Timer(0.3, joined.set).start()
-        turns.append(left.join(0, rank=0, world_size=3))
-
-    at_once(leaves, stays)
+    at_once(
+        lambda: gone.join(0, rank=1, world_size=3),
+        lambda: turns.append(left.join(0, rank=0, world_size=3)),
+        leave,
+    )
 
     assert turns == [None]
 
 
-def test_turns_without_a_steady_step_are_left_out_of_both_sides(address: Path) -> None:
-    """The first turns of one side have none: later ones keep their neighbours in time."""
+def test_turns_that_are_neighbours_in_time_count_fit_by_fit(address: Path) -> None:
+    """One side's first turn has no steady step; a second fit, as of another fold, begins anew."""
     turns: list[TurnsSoFar] = []
 
     def enough(given: TurnsSoFar) -> bool:
@@ -230,40 +215,20 @@ def test_turns_without_a_steady_step_are_left_out_of_both_sides(address: Path) -
         return False
 
     def train(side: int) -> None:
-        mine = baton(address, side)
-        mine.join(0)
-        for number in range(4):
-            steady = side == 1 or number > 1
-            mine.pass_on(replace(TURN, whole_ns=number) if steady else None)
-        mine.leave()
-
-    with Referee(address, steps=3, enough=enough):
-        at_once(lambda: train(0), lambda: train(1))
-
-    before, after = turns[-1]
-    assert [turn.whole_ns for turn in before] == [turn.whole_ns for turn in after] == [2, 3]
-
-
-def test_the_second_fits_of_both_sides_begin_without_turns(address: Path) -> None:
-    """Folds of a cross validation are other trainings."""
-    numbers: list[int] = []
-
-    def enough(given: TurnsSoFar) -> bool:
-        numbers.append(len(given[1]))
-        return False
-
-    def train(side: int) -> None:
         for _ in "ab":
             mine = baton(address, side)
             mine.join(0)
-            mine.pass_on(TURN)
-            mine.pass_on(TURN)
+            for number in range(3):
+                steady = side == 1 or number > 0
+                mine.pass_on(replace(TURN, whole_ns=number) if steady else None)
             mine.leave()
 
     with Referee(address, steps=3, enough=enough):
         at_once(lambda: train(0), lambda: train(1))
 
-    assert numbers == [1, 2, 1, 2]
+    assert [len(after) for _, after in turns] == [0, 1, 2] * 2
+    for side in turns[-1]:
+        assert [turn.whole_ns for turn in side] == [1, 2]
 
 
 def test_enough_turns_end_the_pair(address: Path) -> None:
@@ -283,10 +248,7 @@ def test_enough_turns_end_the_pair(address: Path) -> None:
     with Referee(address, steps=3, enough=enough) as referee:
         for side in (0, 1):
             threading.Thread(target=train, args=(side,), daemon=True).start()
-        for _ in range(200):
-            if referee.settled:
-                break
-            time.sleep(0.05)
+        until(lambda: referee.settled)
 
     assert [len(given[0]) for given in turns] == [1, 2]
     assert [turn.steady_ns for turn in turns[-1][1]] == [2.0, 2.0]
@@ -308,31 +270,11 @@ def test_a_fit_inside_of_a_fit_trains_without_turns(address: Path, referee: Refe
     assert inner == [None]
 
 
-def test_a_process_that_ended_is_not_waited_for_though_its_connection_is_open(
-    address: Path, referee: Referee
-) -> None:
-    """A worker that it forked still holds it."""
-    seen: list[int] = []
-    dead = baton(address, 0)
-
-    def dies() -> None:
-        dead.join(0)
-        referee.gone(0)
-
-    at_once(dies, lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
-    dead.close()
-
-    assert seen == [1] * 4
-
-
 def test_a_refusal_reaches_whoever_launched_it(address: Path, referee: Referee) -> None:
     """With its reason."""
     baton(address, 1).refuse("two ranks")
 
-    for _ in range(200):
-        if referee.refused:
-            break
-        time.sleep(0.05)
+    until(lambda: referee.refused)
     assert referee.refused == {1: "two ranks"}
 
 
@@ -349,33 +291,35 @@ def test_turns_are_longer_where_a_loader_works_far_ahead(address: Path, referee:
     assert [(one.steps, one.unlike) for one in firsts if one] == [(10, 5), (10, 5)]
 
 
-def test_a_side_that_ended_before_it_began_is_not_waited_for(
-    address: Path, referee: Referee
+def never_begins(_: Baton, referee: Referee) -> None:
+    """Its process ended before."""
+    referee.gone(0)
+
+
+def leaves_its_connection_open(mine: Baton, referee: Referee) -> None:
+    """A worker that it forked still holds it."""
+    mine.join(0)
+    referee.gone(0)
+
+
+def hangs_up(mine: Baton, _: Referee) -> None:
+    """After a part of its turn."""
+    mine.join(0)
+    mine._connection.close()
+
+
+@pytest.mark.parametrize("ends", [never_begins, leaves_its_connection_open, hangs_up])
+def test_a_side_whose_process_has_ended_is_not_waited_for(
+    ends: Callable[[Baton, Referee], None], address: Path, referee: Referee
 ) -> None:
-    """Its process is gone: the other fit trains alone."""
+    """The other fit trains alone."""
     seen: list[int] = []
-    referee.gone(1)
+    dead = baton(address, 0)
 
-    at_once(lambda: fit(baton(address, 0), 7, lambda: seen.append(0)))
+    at_once(lambda: ends(dead, referee), lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
+    dead.close()
 
-    assert seen == [0] * 7
-    assert referee.passed == [0, 0]
-
-
-def test_a_side_that_dies_in_its_turn_gives_way(address: Path, referee: Referee) -> None:
-    """It hangs up after two steps of three."""
-    seen: list[int] = []
-
-    def dies() -> None:
-        mine = baton(address, 0)
-        mine.join(0)
-        seen.extend([0, 0])
-        assert mine._connection is not None
-        mine._connection.close()
-
-    at_once(dies, lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
-
-    assert seen == [0, 0] + [1] * 4
+    assert seen == [1] * 4
     assert referee.passed == [0, 0]
 
 
@@ -383,17 +327,13 @@ def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
     address: Path, referee: Referee
 ) -> None:
     """The other one is told of every turn once: it stays in step with the referee."""
+    del referee
     turns: list[Turn | None] = []
-    joined = threading.Event()
+    dead, joined = baton(address, 1), threading.Event()
 
     def dies() -> None:
-        mine = baton(address, 1)
-        end = threading.Thread(target=lambda: mine.join(0), daemon=True)
-        end.start()
         joined.wait(PATIENCE_S)
-        hang_up(mine)
-        end.join(PATIENCE_S)
-        mine.leave()
+        hang_up(dead)
 
     def trains() -> None:
         mine = baton(address, 0)
@@ -402,7 +342,7 @@ def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
         turns.extend(mine.pass_on() for _ in range(3))
         mine.leave()
 
-    at_once(dies, trains)
+    at_once(lambda: dead.join(0), dies, trains)
 
     assert None not in turns
     assert len(turns) == 4
@@ -419,23 +359,22 @@ def test_without_a_referee_a_fit_trains_alone(address: Path) -> None:
 def test_when_the_referee_goes_both_fits_go_on(address: Path) -> None:
     """They end their steps; nobody hangs."""
     seen: list[int] = []
-    with Referee(address, steps=1):
-        begun = threading.Event()
-        threads = [
-            threading.Thread(
-                target=fit,
-                args=(baton(address, side), 1000, lambda: (begun.set(), seen.append(1))),
-                daemon=True,
-            )
-            for side in (0, 1)
-        ]
-        for thread in threads:
-            thread.start()
-        assert begun.wait(PATIENCE_S)
-    for thread in threads:
-        thread.join(PATIENCE_S)
+    begun = threading.Event()
 
-    assert not any(thread.is_alive() for thread in threads)
+    def step() -> None:
+        begun.set()
+        seen.append(1)
+
+    def goes() -> None:
+        with Referee(address, steps=1):
+            assert begun.wait(PATIENCE_S)
+
+    def train(side: int) -> None:
+        until(address.exists)
+        fit(baton(address, side), 1000, step)
+
+    at_once(goes, lambda: train(0), lambda: train(1))
+
     assert len(seen) == 2000
 
 

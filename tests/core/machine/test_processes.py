@@ -24,7 +24,6 @@ def test_a_process_that_runs_has_not_died() -> None:
 def test_a_process_that_ended_has_died_also_before_its_parent_asks() -> None:
     """It is a zombie first, then gone."""
     child = subprocess.Popen([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
     identity = child.stdout.readline().strip()
     child.stdout.read()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

@@ -39,14 +39,12 @@ def median_of(values: Values) -> Estimate:
     def medians(chosen: Iterable[Places]) -> list[float]:
         return [float(np.median(values[places])) for places in chosen]
 
-    found = estimate(
+    return estimate(
         float(np.median(values)),
         medians(resamples(n, block_length(values), 200)),
         medians(segments(n)),
         medians(mixed(n)),
     )
-    assert found is not None
-    return found
 
 
 def test_blocks_are_as_long_as_neighbours_are_alike() -> None:

@@ -48,7 +48,6 @@ def test_a_slope_is_a_drift_and_no_change() -> None:
     levels = wandering(1, by=0.02) * np.linspace(1.0, 1.3, 200)
     line = drift(np.arange(200.0), levels)
     assert change_points(levels) == ()
-    assert line is not None
     assert line.ends / line.begins == pytest.approx(1.3, abs=0.05)
 
 
@@ -59,7 +58,6 @@ def test_what_grows_to_many_times_is_a_drift_on_a_machine_that_others_use() -> N
         slow = np.repeat(1 + 0.3 * draws.random(32), 8)
         levels = np.linspace(1.0, 6.0, 256) * slow
         line = drift(np.arange(256.0), levels)
-        assert line is not None
         assert 4 < line.ends / line.begins < 9
 
 

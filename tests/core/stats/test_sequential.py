@@ -71,20 +71,21 @@ def test_three_percent_is_found_by_ten_pairs() -> None:
     assert "faster" not in outcomes
 
 
-def test_thirty_percent_needs_one_pair() -> None:
-    """Far beyond what processes are assumed to differ by."""
-    interval = sequential_interval([log(1.0)], [log(1.3)], TEN)
+@pytest.mark.parametrize(
+    ("ratios", "believed"),
+    [
+        ([1.3], True),  # far beyond what processes are assumed to differ by
+        ([1.1], False),  # two processes of one program might differ by as much
+        ([1.1, 1.101, 1.099], True),
+    ],
+)
+def test_a_change_is_believed_from_as_few_pairs_as_show_it(
+    ratios: list[float], *, believed: bool
+) -> None:
+    """One of 30 %, or three of 10 % that agree."""
+    interval = sequential_interval([log(1.0)] * len(ratios), [log(each) for each in ratios], TEN)
 
-    assert interval.low > 1
-
-
-def test_ten_percent_is_not_believed_from_one_pair() -> None:
-    """Two processes of one program might differ by as much; three pairs that agree decide."""
-    one = sequential_interval([log(1.0)], [log(1.1)], TEN)
-    three = sequential_interval([log(1.0)] * 3, [log(1.1), log(1.101), log(1.099)], TEN)
-
-    assert one.low < 1 < one.high
-    assert three.low > 1
+    assert (interval.low > 1, interval.high > 1) == (believed, True)
 
 
 def test_pairs_that_agree_by_chance_are_not_believed_to_the_last_digit() -> None:

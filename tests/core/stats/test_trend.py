@@ -17,20 +17,13 @@ def trend(values: npt.ArrayLike) -> Trend:
     return Trend.of(np.arange(len(kept), dtype=float), kept)
 
 
-def interval(found: Trend) -> tuple[float, float]:
-    """The interval, which there must be."""
-    ends = found.interval()
-    assert ends is not None
-    return ends
-
-
 def test_steady_growth_is_its_own_slope() -> None:
     """Three bytes a step, without doubt, however many steps."""
     for steps in (20, 500, 100_000):
         found = trend(7 + 3.0 * np.arange(steps))
 
         assert found.value() == 3.0
-        assert interval(found) == (3.0, 3.0)
+        assert found.interval() == (3.0, 3.0)
 
 
 def test_noise_has_no_slope() -> None:
@@ -38,7 +31,7 @@ def test_noise_has_no_slope() -> None:
     rng = np.random.default_rng(5)
     inside = 0
     for _ in range(200):
-        low, high = interval(trend(rng.normal(size=100)))
+        low, high = trend(rng.normal(size=100)).interval()
         inside += low <= 0 <= high
 
     assert inside >= 180
@@ -50,28 +43,28 @@ def test_growth_under_noise_is_found_within_its_interval() -> None:
     inside = 0
     for _ in range(100):
         found = trend(0.1 * np.arange(200) + rng.normal(size=200))
-        low, high = interval(found)
+        low, high = found.interval()
         inside += low <= 0.1 <= high
         assert low > 0
 
     assert inside >= 85
 
 
-def test_what_is_held_now_and_then_is_no_growth() -> None:
-    """Every tenth step something is held on top, ever more of it; what stays is the same."""
-    values = np.full(400, 50.0)
-    values[::10] += np.arange(40) * 100
+STEPS = np.arange(400)
 
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        # What stays is the same; what is on top every tenth step is ever more.
+        pytest.param(50.0 + np.where(STEPS % 10, 0, 10 * STEPS), id="held now and then"),
+        pytest.param(np.minimum(STEPS, 200.0), id="a cache of the first half"),
+        pytest.param(np.where(STEPS < 30, 0.0, 1e9), id="a jump, such as a copy of the weights"),
+    ],
+)
+def test_what_does_not_go_on_has_no_slope(values: npt.NDArray[np.float64]) -> None:
+    """Of the least value in each stretch, over the latter half."""
     assert trend(values).value() == 0.0
-
-
-def test_what_fills_up_and_stops_has_no_slope() -> None:
-    """A cache of the first half of the fit; and a jump, such as a copy of the weights."""
-    filled = np.minimum(np.arange(400), 200.0)
-    jumped = np.where(np.arange(400) < 30, 0.0, 1e9)
-
-    assert trend(filled).value() == 0.0
-    assert trend(jumped).value() == 0.0
 
 
 def test_what_is_emptied_again_and_again_does_not_grow() -> None:
@@ -79,7 +72,7 @@ def test_what_is_emptied_again_and_again_does_not_grow() -> None:
     emptied = trend(np.tile(np.arange(100.0), 2))
 
     assert emptied.value() == 1.0
-    assert interval(emptied)[0] <= 0
+    assert emptied.interval()[0] <= 0
 
 
 def keyed(values: npt.ArrayLike, keys: npt.ArrayLike) -> Trend:
@@ -105,9 +98,9 @@ def test_a_cache_of_shapes_is_told_from_a_leak_beside_it(seed: int) -> None:
     flat, leaks = keyed(cache, shapes), keyed(cache + 2e4 * np.arange(3000), shapes)
 
     assert trend(cache).value() > 1e5  # without the keys it is one
-    assert interval(flat)[0] <= 0
+    assert flat.interval()[0] <= 0
     assert leaks.value() == pytest.approx(2e4, rel=0.2)
-    assert interval(leaks)[0] > 0
+    assert leaks.interval()[0] > 0
 
 
 def test_a_run_in_which_every_step_is_a_new_shape_has_no_slope() -> None:
@@ -125,14 +118,14 @@ def test_growth_that_slows_down_may_be_none(shape: Callable[[npt.ArrayLike], obj
     slowing = trend(1e9 * np.asarray(shape(np.arange(1000.0))))
 
     assert slowing.value() > 0
-    assert interval(slowing)[0] <= 0
+    assert slowing.interval()[0] <= 0
 
 
 def test_a_leak_after_a_warm_up_is_one() -> None:
     """An allocator fills up for a quarter of the steps; what leaks, leaks from the start."""
     steps = np.arange(1200.0)
 
-    assert interval(trend(2e4 * steps + 1e6 * np.minimum(steps, 300)))[0] > 0
+    assert trend(2e4 * steps + 1e6 * np.minimum(steps, 300)).interval()[0] > 0
 
 
 def test_a_slope_of_few_steps_is_not_told() -> None:
@@ -150,7 +143,6 @@ def test_a_million_steps_take_no_more_memory_than_a_thousand() -> None:
         part = Trend.of(steps, 2 * steps)
         found = part if found is None else found.merge(part)
 
-    assert found is not None
     assert len(found.at) <= STRETCHES
     assert found.n == 1_000_000
     assert found.value() == 2.0

@@ -1,7 +1,6 @@
 """Parts of record files are packed and read back, whatever happens meanwhile."""
 
 import io
-import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -69,8 +68,10 @@ def test_a_packed_run_reads_like_the_lines_it_was(tmp_path: Path) -> None:
     whole.parent.mkdir()
     whole.write_bytes(content())
     first = in_parts(tmp_path / "parts")
+    lines = first.stat().st_size
 
     assert pack_parts(first) == 2
+    assert packed_part(first).stat().st_size < lines / 5, "equal steps take next to nothing"
 
     names = sorted(path.name for path in first.parent.iterdir())
     assert names == ["steps-rank0.packed", "steps-rank0.part1.packed", "steps-rank0.part2.jsonl"]
@@ -82,35 +83,20 @@ def test_a_packed_run_reads_like_the_lines_it_was(tmp_path: Path) -> None:
     assert ours.warnings == theirs.warnings == ()
 
 
-def test_a_crash_between_the_two_names_loses_nothing(tmp_path: Path) -> None:
-    """Both are there: the packed one is read, and the next packing takes the other away."""
+def test_nothing_is_missing_or_comes_twice_whatever_happens_meanwhile(tmp_path: Path) -> None:
+    """It is packed under a reader's hands; a crash leaves the lines as well, and half a draft."""
     first = in_parts(tmp_path)
-    before = steps_read(tmp_path)
-    saved = first.read_bytes()
+    before, lines, opened = steps_read(tmp_path), first.read_bytes(), Run.open(tmp_path)
     pack_parts(first)
-    first.write_bytes(saved)
-
-    assert same(steps_read(tmp_path), before)
-    assert pack_parts(first) == 0
-    assert not first.exists()
-
-
-def test_a_draft_that_a_crash_left_is_no_part(tmp_path: Path) -> None:
-    """Half a packed part has another name until it is whole."""
-    in_parts(tmp_path)
-    before = steps_read(tmp_path)
-    (tmp_path / ".steps-rank0.packed-77.tmp").write_bytes(b"half")
-    assert same(steps_read(tmp_path), before)
-
-
-def test_a_part_that_is_packed_while_it_is_read_is_read_all_the_same(tmp_path: Path) -> None:
-    """The reader has opened the run before; no step is missing, none comes twice."""
-    first = in_parts(tmp_path)
-    before, run = steps_read(tmp_path), Run.open(tmp_path)
-    pack_parts(first)
-    entries = run.attempts[0][0].entries()
+    entries = opened.attempts[0][0].entries()
     read = [entry for entry in entries if isinstance(entry, StepBlock)]
     assert same(StepBlock.joined(read), before)
+
+    first.write_bytes(lines)
+    (tmp_path / ".steps-rank0.packed-77.tmp").write_bytes(b"half")
+    assert same(steps_read(tmp_path), before)
+    assert pack_parts(first) == 0, "both are there: the other one is taken away"
+    assert not first.exists()
 
 
 def test_a_damaged_part_stays_as_it_is(tmp_path: Path) -> None:
@@ -145,15 +131,6 @@ def test_a_packed_part_without_its_index_is_skipped_and_said(tmp_path: Path, lin
     run = Run.open(tmp_path)
     assert any("part1.packed" in warning for warning in run.warnings)
     assert len(steps_read(tmp_path)) < 2200
-
-
-def test_packed_steps_take_a_fifth_of_the_lines(tmp_path: Path) -> None:
-    """Equal steps take next to nothing; what real ones take, `scripts/bench/days.py` measures."""
-    first = in_parts(tmp_path)
-    lines = first.stat().st_size
-    shutil.copy(first, tmp_path / "kept")
-    pack_parts(first)
-    assert packed_part(first).stat().st_size < lines / 5
 
 
 def test_the_last_step_is_known_before_totals_that_are_long(tmp_path: Path) -> None:
@@ -224,7 +201,6 @@ def test_columns_of_the_earliest_releases_are_read() -> None:
 
     (block,) = contents(io.BytesIO(encode_entry(info) + line + index + columns))
 
-    assert isinstance(block, StepBlock)
     assert block.index.tolist() == [5.0, 6.0, 4.0]
     assert block.micro_batches.tolist() == [7.0] * 3
     assert np.array_equal(block.values("loss"), [0.5, np.nan, 2.0], equal_nan=True)

@@ -11,19 +11,9 @@ from trainperf.recording.machine.host import HostSource
 from trainperf.testing import FakeClock
 
 
-class Times(NamedTuple):
-    """Seconds of all CPUs, as psutil has them on Linux."""
-
-    user: float
-    nice: float
-    system: float
-    idle: float
-    iowait: float
-    irq: float
-    softirq: float
-    steal: float
-    guest: float
-    guest_nice: float
+FIELDS = "user nice system idle iowait irq softirq steal guest guest_nice"
+Times = NamedTuple("Times", [(name, float) for name in FIELDS.split()])
+"""Seconds of all CPUs, as psutil has them on Linux."""
 
 
 class System:

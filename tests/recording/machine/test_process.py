@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
+from support.waiting import PATIENCE_S, until
 
 from trainperf.analysis.run.machine import _series
 from trainperf.core.machine.clocks import monotonic_ns
@@ -37,15 +37,7 @@ else:
 print(probe.child.pid, flush=True)
 time.sleep(600)
 """
-PATIENCE_S = 15.0
-
-
-def until(condition: object, what: str) -> None:
-    """Wait for something that must come, for as long as a busy machine may take."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
+linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no kernel ends it")
 
 
 def lines(path: Path) -> int:
@@ -73,13 +65,11 @@ def test_it_samples_the_clock_of_the_fit_and_ends_with_it(
     """Times rise and are those since the start of the fit; every line is whole."""
     path = machine_file(tmp_path, 0)
     child = probe.child
-    assert child is not None
     until(lambda: lines(path) >= 5, "no samples")
     probe.detach()
     elapsed_ns = monotonic_ns() - probe.recorder.zero_ns
     written = path.read_bytes().splitlines()
     series = _series([written], 0)
-    assert series is not None
 
     assert gone(child.pid)
     assert path.read_bytes().endswith((b"]\n", b"}\n"))
@@ -107,7 +97,6 @@ def test_one_that_is_stopped_blocks_nothing_and_ends_with_the_fit(
 ) -> None:
     """It is killed, and waited for."""
     child = probe.child
-    assert child is not None
     until(lambda: lines(machine_file(tmp_path, 0)) >= 2, "no samples")
     os.kill(child.pid, signal.SIGSTOP)
     probe.detach()
@@ -123,7 +112,6 @@ def training(run: Path, *thread: str) -> Iterator[tuple["subprocess.Popen[bytes]
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(run), *thread], stdout=subprocess.PIPE, env=environment
     ) as parent:
-        assert parent.stdout is not None
         child = int(parent.stdout.readline())
         until(lambda: lines(machine_file(run, 0)) >= 2, "no samples")
         assert not gone(child)
@@ -136,39 +124,22 @@ def training(run: Path, *thread: str) -> Iterator[tuple["subprocess.Popen[bytes]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("thread", [(), ("thread",)], ids=["main", "thread"])
+@pytest.mark.parametrize(
+    ("thread", "stopped"),
+    [((), False), (("thread",), False), pytest.param((), True, marks=linux)],
+    ids=["main", "thread", "stopped"],
+)
 def test_it_dies_with_a_training_that_is_killed(
-    sent: signal.Signals, thread: tuple[str, ...], tmp_path: Path
+    sent: signal.Signals, thread: tuple[str, ...], tmp_path: Path, *, stopped: bool
 ) -> None:
-    """Nobody tells it, and the thread that started it may be gone long before."""
+    """Nobody tells it, the thread that started it may be gone, and it may not be running itself."""
     with training(tmp_path, *thread) as (parent, child):
-        before = lines(machine_file(tmp_path, 0))
-        until(lambda: lines(machine_file(tmp_path, 0)) > before, "no samples")
+        if stopped:
+            os.kill(child, signal.SIGSTOP)
+            until(lambda: psutil.Process(child).status() == psutil.STATUS_STOPPED, "not stopped")
         parent.send_signal(sent)
         parent.wait(timeout=PATIENCE_S)
         until(lambda: gone(child), "the sampler has outlived its training")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no kernel ends it")
-def test_one_that_is_stopped_dies_with_a_training_that_is_killed(tmp_path: Path) -> None:
-    """It cannot see that its parent is gone: the kernel kills it."""
-    with training(tmp_path) as (parent, child):
-        os.kill(child, signal.SIGSTOP)
-        until(lambda: psutil.Process(child).status() == psutil.STATUS_STOPPED, "not stopped")
-        parent.kill()
-        parent.wait(timeout=PATIENCE_S)
-        until(lambda: gone(child), "the sampler has outlived its training")
-
-
-def test_a_directory_that_is_taken_away_ends_it_quietly(
-    probe: MachineProbe, tmp_path: Path
-) -> None:
-    """As does a disk that is full: nothing trains less for that."""
-    child = probe.child
-    assert child is not None
-    until(lambda: lines(machine_file(tmp_path, 0)) >= 2, "no samples")
-
-    assert child.poll() is None
 
 
 def test_two_starts_of_one_rank_write_files_of_their_own(

@@ -1,21 +1,19 @@
 """The samples of days are written in parts, each packed when it is left."""
 
-import time
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.machines import plant_machine
-from support.object_store import ObjectStore, object_store
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.waiting import until
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.machine import MachineSeries, read_machines
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import machine_file
-from trainperf.core.spool import upload
 from trainperf.recording.machine import probe as probe_module
 from trainperf.recording.machine.probe import MachineProbe
 from trainperf.recording.machine.process import pack
@@ -23,10 +21,7 @@ from trainperf.recording.recorder import Recorder
 from trainperf.recording.rotating_file import RotatingFile
 
 
-__all__ = ["object_store"]
-
 SECONDS = 300
-PATIENCE_S = 30.0
 
 
 def run_of(path: Path) -> Path:
@@ -119,27 +114,6 @@ def test_whoever_follows_goes_on_in_the_next_part(tmp_path: Path) -> None:
     assert len(late) < SECONDS
 
 
-def test_behind_a_url_a_packed_part_replaces_its_lines(
-    tmp_path: Path, object_store: ObjectStore
-) -> None:
-    """As for records."""
-    url = object_store.bucket / "run"
-    run = run_of(tmp_path)
-    lines = plant_machine(run, SECONDS).read_bytes().splitlines(keepends=True)
-    machine_file(run, 0).unlink()
-    sent: dict[str, tuple[int, int]] = {}
-    with closing(RotatingFile(machine_file(run, 0), 8000, pack)) as file:
-        for number, line in enumerate(lines):
-            file.write(line)
-            file.flush()
-            if number % 40 == 0:
-                upload(run, url, sent, 0)
-    upload(run, url, sent, 0)
-
-    assert names(url) == names(run)
-    assert len(only(url)) == SECONDS + 1
-
-
 def test_the_process_rotates_as_record_files_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,10 +122,7 @@ def test_the_process_rotates_as_record_files_do(
     run = run_of(tmp_path)
     probe = MachineProbe(run, 0, every_s=0.05)
     probe.attach(Recorder(monotonic_ns))
-    deadline = time.monotonic() + PATIENCE_S
-    while not any(name.endswith(".packed") for name in names(run)):
-        assert time.monotonic() < deadline, "no part was packed"
-        time.sleep(0.02)
+    until(lambda: any(name.endswith(".packed") for name in names(run)), "no part was packed")
     probe.detach()
 
     at_ns = only(run).at_ns

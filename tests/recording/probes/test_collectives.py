@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.distributed as dist
-from support.live import HostFit, Timeline, micro_batch_done
+from support.live import Heard, HostFit, Timeline, micro_batch_done
 
 from trainperf.core.phases import Gap, Phase
 from trainperf.recording.probes import collectives
@@ -19,19 +19,6 @@ def _one_rank() -> Iterator[None]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
-
-
-class _Listener:
-    """Somebody else's."""
-
-    def entered(self, slot: int) -> None:
-        pass
-
-    def left(self) -> None:
-        pass
-
-    def cleared(self) -> None:
-        pass
 
 
 def trained(steps: int, *, group: object = None, disturbed_at: int = -1) -> CollectivesProbe:
@@ -55,7 +42,7 @@ def trained(steps: int, *, group: object = None, disturbed_at: int = -1) -> Coll
         meet()
         fit.recorder.leave()
         if step == disturbed_at:
-            fit.recorder.listener = _Listener()
+            fit.recorder.listener = Heard()
         fit.recorder.enter_gap(Gap.VALIDATION)
         meet()
         fit.recorder.leave_gap()
@@ -101,9 +88,8 @@ def test_a_profiler_that_listens_keeps_its_place() -> None:
     probe = trained(FIRST + STEPS + 1, disturbed_at=FIRST + 2)
 
     assert probe.config() == {"collectives": "forward 1, optimizer 2"}
-    assert isinstance(probe.recorder.listener, _Listener)
     probe.detach()
-    assert isinstance(probe.recorder.listener, _Listener)
+    assert isinstance(probe.recorder.listener, Heard)
 
 
 def test_a_group_that_is_gone_amid_a_counted_step_does_not_reach_the_loop(

@@ -113,17 +113,22 @@ class Training:
         self.fit.monitor.micro_batch(None, None, complete=complete)
 
     def step(
-        self, *, micro_batches: int = 1, user_hook_ms: float = 0.0, no_sync: bool = True
+        self, *, micro_batches: int = 1, user_hook_ms: float = 0.0, no_sync: str = "passes"
     ) -> None:
-        """Micro-batches, of which only the last one synchronises under *no_sync*."""
+        """Micro-batches, of which only the last one synchronises under `no_sync()`.
+
+        That is around whole passes, around each `backward` alone, or nowhere.
+        """
+        held = {no_sync: self.module.no_sync}
         for number in range(micro_batches):
             last = number == micro_batches - 1
             with (
                 self.batch(complete=last, user_hook_ms=user_hook_ms),
-                self.module.no_sync() if no_sync and not last else nullcontext(),
+                nullcontext() if last else held.get("passes", nullcontext)(),
             ):
                 loss = self.module(torch.ones(2, 8, requires_grad=self.model.reentrant is True))
-                loss.backward()
+                with held.get("backward", nullcontext)():
+                    loss.backward()
 
     def tails_ms(self, *steps: int, orders: Sequence[Sequence[int]] = ()) -> list[float | None]:
         """Tails of so many steps in each of the orders, by default in the one that is set."""
@@ -138,50 +143,30 @@ class Training:
 
 
 @pytest.mark.parametrize(
-    ("reduce_ms", "step"),
+    ("reduce_ms", "step", "reductions"),
     [
-        pytest.param(5, {}, id="three of four buckets are reduced while others are computed"),
-        pytest.param(0, {}, id="nothing to reduce is zero, a measurement"),
-        pytest.param(5, {"user_hook_ms": 100}, id="what the user does after backward is not in it"),
-        pytest.param(5, {"micro_batches": 3}, id="under no_sync nothing is reduced"),
+        pytest.param(5, {}, 1, id="three of four buckets are reduced while others are computed"),
+        pytest.param(0, {}, 1, id="nothing to reduce is zero, a measurement"),
+        pytest.param(5, {"user_hook_ms": 100}, 1, id="what the user does afterwards is not in it"),
+        pytest.param(5, {"micro_batches": 3}, 1, id="under no_sync nothing is reduced"),
+        pytest.param(5, {"micro_batches": 3, "no_sync": "nowhere"}, 3, id="each reduces"),
+        # What forward has prepared happens.
+        pytest.param(5, {"no_sync": "backward"}, 1, id="around backward alone nothing is held"),
     ],
 )
-def test_the_tail_is_what_follows_the_last_gradient(reduce_ms: float, step: dict[str, int]) -> None:
-    """In every step, until backward has returned."""
+def test_the_tail_is_what_follows_the_last_gradient(
+    reduce_ms: float, step: dict[str, int], reductions: int
+) -> None:
+    """In every step, until backward has returned; reductions are counted."""
     training = Training(reduce_ms=reduce_ms)
-    training.on_host()
+    probe = training.on_host()
     for _ in range(5):
         training.step(**step)
 
-    assert training.tails_ms(1) == [reduce_ms] * 6
+    assert training.tails_ms() == [reductions * reduce_ms] * 5
     assert training.reduced >= 4 * 5
-
-
-def test_reductions_are_counted_beside_the_micro_batches() -> None:
-    """Three micro-batches a step: one reduction under `no_sync`, three without it."""
-    sound, missing = Training(), Training()
-    for training, synchronized in ((sound, False), (missing, True)):
-        probe = training.on_host()
-        for _ in range(4):
-            training.step(micro_batches=3, no_sync=not synchronized)
-        training.fit.monitor.finish("finished")
-        found = probe.config()
-        assert found["allreduces_per_step"] == (3 if synchronized else 1)
-        assert found["micro_batches_per_step"] == 3
-
-
-def test_no_sync_around_backward_alone_holds_nothing_back() -> None:
-    """DDP prepares the reduction in forward: it happens, and its tail is measured."""
-    training = Training()
-    probe = training.on_host()
-    for _ in range(4):
-        with training.batch():
-            loss = training.module(torch.ones(2, 8))
-            with training.module.no_sync():
-                loss.backward()
-
-    assert training.tails_ms() == [5] * 4
-    assert probe.config()["allreduces_per_step"] == 1
+    assert probe.config()["allreduces_per_step"] == reductions
+    assert probe.config()["micro_batches_per_step"] == step.get("micro_batches", 1)
 
 
 def test_ddp_tells_its_buckets_and_what_it_found_unused() -> None:
@@ -207,9 +192,13 @@ def slow_first_layer(**options: bool) -> Training:
     return training
 
 
+DRAW = random.Random(7)  # noqa: S311 a test
+
+
 @pytest.mark.parametrize(
     "orders",
     [
+        pytest.param([[*sorted(DRAW.sample(range(3), 2)), 3] for _ in range(60)], id="at random"),
         pytest.param([[0, 1, 2, 3], [1, 2, 3], [0, 1, 2, 3]], id="a layer left out for a while"),
         pytest.param([[1, 2, 3], [0, 1, 2, 3]], id="an earlier layer joins in"),
         pytest.param([[branch % 2, 2, 3] for branch in range(20)], id="branches in turns"),
@@ -222,15 +211,6 @@ def test_whichever_gradient_is_last_every_step_has_its_tail(orders: list[list[in
     training = slow_first_layer()
 
     assert training.tails_ms(*[3] * len(orders), orders=orders) == [5] * (3 * len(orders))
-
-
-def test_layers_that_are_dropped_at_random_leave_every_tail_as_it_is() -> None:
-    """The last gradient is another one every time."""
-    training = slow_first_layer()
-    draw = random.Random(7)  # noqa: S311 a test
-    orders = [[*sorted(draw.sample(range(3), 2)), 3] for _ in range(60)]
-
-    assert training.tails_ms(*[1] * 60, orders=orders) == [5] * 60
 
 
 def test_a_backward_that_no_hook_tells_of_has_no_tail() -> None:
@@ -403,20 +383,6 @@ def test_hardly_any_parameter_has_a_hook_and_none_at_the_end(
     assert sum(during) == len(parameters) + hooks
     assert [len(p._post_accumulate_grad_hooks or ()) for p in parameters] == [1] * len(parameters)
     assert len(heard) == 2 * len(parameters)
-
-
-def test_on_a_device_the_moment_is_marked_once_a_pass() -> None:
-    """And not without a reduction."""
-    training = Training(reduce_ms=0)
-    marked: list[int] = []
-    training.probe = TailProbe([training.module], lambda: marked.append(0))
-    training.fit = HostFit(training.probe)
-    for _ in range(5):
-        training.step(micro_batches=2)
-    training.fit.monitor.finish("finished")
-
-    assert len(marked) == 5
-    assert training.fit.facts("tail_ns") == [None] * 5
 
 
 def test_on_a_device_the_tail_is_the_devices_time() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from support.live import MS, Timeline, assert_tiles
+from support.live import MS, Heard, Timeline, assert_tiles
 
 from trainperf.core.interleaving import Baton, Participant
 from trainperf.core.interleaving.wire import Turn, TurnTime
@@ -16,19 +16,6 @@ from trainperf.testing import SimulatedDevice
 
 
 AWAY_MS = 500.0
-
-
-class Nothing:
-    """Listens, as a trace does."""
-
-    def entered(self, slot: int) -> None:
-        """Nothing."""
-
-    def left(self) -> None:
-        """Nothing."""
-
-    def cleared(self) -> None:
-        """Nothing."""
 
 
 class Waits(Baton):
@@ -66,12 +53,18 @@ class Waits(Baton):
         self.closed = True
 
 
+def attached(baton: Waits, clock: DeviceClock | None = None) -> TurnsProbe:
+    """The probe of a fit on the timeline that the baton waits on."""
+    probe = TurnsProbe(baton, 0, clock)
+    probe.attach(baton._timeline.recorder)
+    baton._timeline.recorder.on_close = probe.close
+    return probe
+
+
 def ran(steps: int, *, turn: int, unlike: int = 1) -> tuple[Timeline, TurnsProbe]:
     """Steps of 2 ms in turns."""
     line = Timeline()
-    probe = TurnsProbe(Waits(line, steps=turn, unlike=unlike), 0, None)
-    probe.attach(line.recorder)
-    line.recorder.on_close = probe.close
+    probe = attached(Waits(line, steps=turn, unlike=unlike))
     for _ in range(steps):
         line.step(2.0)
     line.end()
@@ -92,20 +85,13 @@ def test_waiting_is_a_gap_and_in_no_step() -> None:
     ]
 
 
-def test_the_first_steps_of_a_turn_are_tagged() -> None:
-    """Two of four, in either turn: neither clock counts them.  The first is no steady step."""
-    line, _ = ran(8, turn=4, unlike=2)
+@pytest.mark.parametrize(("unlike", "left_out"), [(2, [0, 1, 4, 5]), (1, [])])
+def test_the_first_steps_of_a_turn_are_tagged(unlike: int, left_out: list[int]) -> None:
+    """No clock counts what was made ahead.  A turn's first is left out of the steady steps only."""
+    line, _ = ran(8, turn=4, unlike=unlike)
 
     tagged = [step.index for step in line.steps if step.tags & Tag.OUT_OF_TURN]
-    assert tagged == [0, 1, 4, 5]
-    assert [step.index for step in line.steps if step.tags & Tag.TURN_BOUNDARY] == [0, 4]
-
-
-def test_the_first_step_of_a_turn_is_the_trainings_where_nothing_worked_ahead() -> None:
-    """It may be the first of an epoch: left out of the steady steps only."""
-    line, _ = ran(8, turn=4)
-
-    assert not any(step.tags & Tag.OUT_OF_TURN for step in line.steps)
+    assert tagged == left_out
     assert [step.index for step in line.steps if step.tags & Tag.TURN_BOUNDARY] == [0, 4]
 
 
@@ -113,9 +99,7 @@ def validated(steps: int, *, every: int, at: int) -> "Waits":
     """Turns of four steps of 2 ms, with 8 ms of validation after some."""
     line = Timeline()
     baton = Waits(line, steps=4, unlike=1)
-    probe = TurnsProbe(baton, 0, None)
-    probe.attach(line.recorder)
-    line.recorder.on_close = probe.close
+    attached(baton)
     for number in range(steps):
         line.step(2.0)
         if number % every == at:
@@ -145,9 +129,7 @@ def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
     device = SimulatedDevice(timeline.clock)
     clock = DeviceClock(device)
     baton = Waits(timeline, steps=1, unlike=1)
-    probe = TurnsProbe(baton, 0, clock)
-    probe.attach(timeline.recorder)
-    timeline.recorder.on_close = probe.close
+    attached(baton, clock)
     left: list[float] = []
     baton.before_waiting = lambda: left.append(device.idle_at_ns() - timeline.clock.now_ns)
     for _ in range(3):
@@ -164,11 +146,9 @@ def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
 def test_a_turn_does_not_end_inside_a_trace() -> None:
     """Waiting would look like idle time there: the turn ends with the first step after it."""
     line = Timeline()
-    probe = TurnsProbe(Waits(line, steps=2, unlike=1), 0, None)
-    probe.attach(line.recorder)
-    line.recorder.on_close = probe.close
+    attached(Waits(line, steps=2, unlike=1))
     for number in range(6):
-        line.recorder.listener = Nothing() if number in {1, 2} else None
+        line.recorder.listener = Heard() if number in {1, 2} else None
         line.step(1.0)
     line.end()
 
@@ -179,13 +159,20 @@ def test_a_turn_does_not_end_inside_a_trace() -> None:
 def test_a_fit_that_failed_waits_for_nobody() -> None:
     """Why it failed is told at once; the connection is closed, which the other one hears."""
     _, probe = ran(3, turn=5)
-    assert isinstance(probe._baton, Waits)
 
     probe.ended("OutOfMemoryError")
     probe.detach()
 
     assert not probe._baton.left
     assert probe._baton.closed
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """This process is to take turns."""
+    for name, value in Participant(address="", side=0).variable().items():
+        monkeypatch.setenv(name, value)
+    return monkeypatch
 
 
 @pytest.mark.parametrize(
@@ -198,47 +185,38 @@ def test_a_fit_that_failed_waits_for_nobody() -> None:
     ],
 )
 def test_steps_ahead_are_what_the_workers_may_have_ready(
-    monkeypatch: pytest.MonkeyPatch,
+    launched: pytest.MonkeyPatch,
     loader: dict[str, int | str | None],
     micro_batches: int,
     ahead: int,
 ) -> None:
     """Batches of all workers, in steps."""
-    for name, value in Participant(address="", side=0).variable().items():
-        monkeypatch.setenv(name, value)
-
-    monkeypatch.setattr(interleaving, "can_be_stopped", lambda: False)
+    launched.setattr(interleaving, "can_be_stopped", lambda: False)
     (probe,) = turns_probe(None, RunInfo(config=dict(loader)), micro_batches)
 
-    assert isinstance(probe, TurnsProbe)
     assert probe._ahead == ahead
 
 
-def test_a_period_of_batches_is_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("launched")
+def test_a_period_of_batches_is_told_in_steps() -> None:
     """Validation every 500 batches, two of them a step."""
-    for name, value in Participant(address="", side=0).variable().items():
-        monkeypatch.setenv(name, value)
-
     (probe,) = turns_probe(None, RunInfo(), 2, 500)
 
-    assert isinstance(probe, TurnsProbe)
     assert probe.period == 250
 
 
-def test_nobody_waits_who_was_not_launched_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_who_was_not_launched_to(launched: pytest.MonkeyPatch) -> None:
     """Nor do ranks on several machines: the referee is on one of them."""
-    assert turns_probe(None, RunInfo()) == []
-    for name, value in Participant(address="", side=0).variable().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    launched.setenv("LOCAL_WORLD_SIZE", "2")
     assert turns_probe(None, RunInfo(world_size=4)) == []
     assert len(turns_probe(None, RunInfo(world_size=2))) == 1
+    launched.undo()
+    assert turns_probe(None, RunInfo()) == []
 
 
 def test_at_the_end_the_other_fit_is_waited_for() -> None:
     """Outside of the fit's own time."""
     line, probe = ran(3, turn=5)
-    assert isinstance(probe._baton, Waits)
 
     probe.ended("finished")
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 from support import racing_frames
 from support.live import micro_batch_done
+from support.waiting import until
 
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.lines import SampledLines
@@ -201,43 +202,25 @@ def sampler_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "trainperf lines"]
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Wait for what another thread does."""
-    pause = threading.Event()
-    for _ in range(1000):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it never came")
-
-
 def test_the_thread_samples_until_it_is_detached_and_then_writes(tmp_path: Path) -> None:
-    """It sees the test wait."""
-    probe = started(tmp_path)
-    probe.recorder.rest(Phase.FORWARD)
-    until(lambda: probe.document().taken >= 3)
-    probe.detach()
-    assert sampler_threads() == []
-    document = read_document(SampledLines, tmp_path)
-    assert document is not None
-    assert document.taken >= 3
-    assert document.cost_s > 0
-    functions = {place.function for place in document.places}
-    assert functions & {"until", "until.<locals>.<lambda>", "<lambda>"}
-    probe.detach()  # twice is once
-
-
-def test_its_cost_is_charged_to_the_steps(tmp_path: Path) -> None:
-    """As overhead of trainperf."""
+    """It sees the test wait; what that costs is the steps' overhead."""
     probe = started(tmp_path)
     recorder = probe.recorder
-    until(lambda: probe._sampler.taken)
     recorder.boundary()
+    recorder.rest(Phase.FORWARD)
+    until(lambda: probe.document().taken >= 3)
     micro_batch_done(recorder, complete=True)
     recorder.boundary()
     probe.resolve(recorder.closed)
     probe.detach()
-    assert (recorder.closed[0].facts["overhead_ns"] or 0) > 0
+    assert recorder.closed[0].facts["overhead_ns"] > 0
+    assert sampler_threads() == []
+    document = read_document(SampledLines, tmp_path)
+    assert document.taken >= 3
+    assert document.cost_s > 0
+    functions = {place.function for place in document.places}
+    assert "until" in functions
+    probe.detach()  # twice is once
 
 
 def test_a_fault_in_the_thread_switches_it_off_and_nothing_else(tmp_path: Path) -> None:

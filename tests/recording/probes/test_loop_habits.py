@@ -42,7 +42,6 @@ def config(
             if validate is not None:
                 with monitor.phase("validation"), validate:
                     model(rows)
-    assert monitor.run is not None
     assert monitor.monitor.guard.faults == {}
     assert model.weight._post_accumulate_grad_hooks in (None, {})
     assert not optimizer._optimizer_step_post_hooks
@@ -98,9 +97,7 @@ def test_with_two_optimizers_nothing_is_said(tmp_path: Path) -> None:
                 optimizer.step()
             monitor.end_step()
 
-    assert monitor.run is not None
     totals = read(monitor.run).totals
-    assert totals is not None
     assert "gradients_zeroed" not in totals.config
 
 

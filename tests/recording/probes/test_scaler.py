@@ -76,62 +76,38 @@ class Loop:
             self.fit.monitor.micro_batch(None, None, complete=last)
 
 
-@EACH_KIND
-@pytest.mark.parametrize("log_every", [1, 3, 50])
-def test_planted_infinities_are_counted(kind: str, log_every: int) -> None:
+PLANTED = [(0,) if number % 4 == 1 else () for number in range(22)]
+PAIRS = list(itertools.combinations(["SGD", "AdamW fused", "SGD fused"], 2))
+CASES: list[tuple[tuple[str, ...], int, list[tuple[int, ...]], dict[str, float]]] = [
+    *(((kind,), log_every, PLANTED, {}) for kind in KINDS for log_every in (1, 3, 50)),
+    # The infinity is in one of several, and the others are updated.
+    *((pair, 50, [(), (0,), (1,), (0, 1)], {}) for pair in PAIRS),
+    # Only the last of a group steps; no other is an overflow.
+    *(((kind,), n, [(), (0,), ()], {"micro_batches": 3}) for kind in KINDS for n in (1, 50)),
+    # The textbook is blind where the loop sets the scale itself.
+    *(((kind,), 50, [(0,), (), (0,)], {"new_scale": 512.0}) for kind in KINDS),
+]
+
+
+@pytest.mark.parametrize(("kinds", "log_every", "poisoned", "options"), CASES)
+def test_planted_infinities_are_counted(
+    kinds: tuple[str, ...],
+    log_every: int,
+    poisoned: list[tuple[int, ...]],
+    options: dict[str, float],
+) -> None:
     """Attempts, overflows and tags, in the very steps; also where `step()` runs and skips."""
-    loop = Loop(kind, log_every=log_every)
-    planted = [number % 4 == 1 for number in range(22)]
-    for poisoned in planted:
-        loop.step(*([0] if poisoned else []))
+    loop = Loop(*kinds, log_every=log_every)
+    for numbers in poisoned:
+        loop.step(*numbers, **options)
     fit = loop.fit.finish()
 
-    assert loop.updated == [int(not poisoned) for poisoned in planted]
-    assert fit.facts("attempts") == [1] * 22
-    assert fit.facts("overflows") == [int(poisoned) for poisoned in planted]
-    assert [bool(r.tags & Tag.OVERFLOW) for r in fit.sink.records] == planted
-    assert loop.shrunk == planted
-
-
-@EACH_KIND
-def test_a_skip_is_seen_where_the_scale_does_not_show_it(kind: str) -> None:
-    """The textbook rule is blind when the loop sets the scale itself; the count is not."""
-    loop = Loop(kind)
-    for poisoned in (True, False, True):
-        loop.step(*([0] if poisoned else []), new_scale=512.0)
-    fit = loop.fit.finish()
-
-    assert loop.shrunk == [True, False, False]
-    assert loop.updated == [0, 1, 0]
-    assert fit.facts("overflows") == [1, 0, 1]
-
-
-@pytest.mark.parametrize(
-    "kinds", list(itertools.combinations(["SGD", "AdamW fused", "SGD fused"], 2))
-)
-def test_each_of_several_optimizers_is_an_attempt(kinds: tuple[str, str]) -> None:
-    """The infinity is in one of them, the other one is updated."""
-    loop = Loop(*kinds)
-    for poisoned in ((), (0,), (1,), (0, 1)):
-        loop.step(*poisoned)
-    fit = loop.fit.finish()
-
-    assert loop.updated == [2, 1, 1, 0]
-    assert fit.facts("attempts") == [2, 2, 2, 2]
-    assert fit.facts("overflows") == [0, 1, 1, 2]
-
-
-@EACH_KIND
-@pytest.mark.parametrize("log_every", [1, 50])
-def test_a_group_of_micro_batches_is_one_attempt(kind: str, log_every: int) -> None:
-    """Only the last one steps; no other is an overflow."""
-    loop = Loop(kind, log_every=log_every)
-    for poisoned in ((), (0,), ()):
-        loop.step(*poisoned, micro_batches=3)
-    fit = loop.fit.finish()
-
-    assert fit.facts("attempts") == [1, 1, 1]
-    assert fit.facts("overflows") == [0, 1, 0]
+    assert loop.updated == [len(kinds) - len(numbers) for numbers in poisoned]
+    assert fit.facts("attempts") == [len(kinds)] * len(poisoned)
+    assert fit.facts("overflows") == list(map(len, poisoned))
+    assert [bool(r.tags & Tag.OVERFLOW) for r in fit.sink.records] == list(map(bool, poisoned))
+    shown = [True, False, False] if "new_scale" in options else list(map(bool, poisoned))
+    assert loop.shrunk == shown
 
 
 @EACH_KIND

@@ -41,10 +41,11 @@ def masks(*lengths: int, width: int = 8) -> torch.Tensor:
 def test_the_attention_mask_is_summed(kind: type[TokensProbe]) -> None:
     """Each step has its own tokens, kept and all."""
     batches = [{"attention_mask": masks(3, 8, 1)}, {"attention_mask": masks(2)}]
-    fit, _ = counted(*batches, kind=kind)
+    fit, probe = counted(*batches, kind=kind)
 
     assert fit.facts("tokens_effective") == [12, 2]
     assert fit.facts("tokens_padded") == [24, 8]
+    assert probe.longest_tokens == 3 * 8 + 2, "were each as wide as its longest sequence"
     assert fit.totals.notes == {"tokens": "attention_mask"}
     assert fit.totals.reasons == {}
 
@@ -155,19 +156,29 @@ def test_what_is_no_mask_of_tokens_is_not_taken_for_one(batch: object) -> None:
     assert fit.monitor.guard.faults == {}
 
 
-def test_labels_stand_in_for_a_mask_that_is_none() -> None:
-    """A 4-D mask says who attends to whom, not which tokens are padding."""
-    labels = torch.tensor([[1, 2, -100]])
-    fit, _ = counted({"attention_mask": torch.ones(1, 1, 3, 3), "labels": labels})
+@pytest.mark.parametrize(
+    ("batch", "tokens"),
+    [
+        # It says who attends to whom, not which tokens are padding: labels stand in.
+        (
+            {
+                "attention_mask": torch.ones(1, 1, 3, 3),
+                "labels": torch.tensor([[1, 2, -100]]),
+            },
+            2,
+        ),
+        # As the `BatchEncoding` of transformers is one.
+        (UserDict(attention_mask=masks(4, 4)), 8),
+        # Learned sparsity: no graph is kept.
+        ({"attention_mask": torch.ones(2, 3, requires_grad=True)}, 6),
+    ],
+    ids=["4-D mask with labels", "no dict", "mask with gradients"],
+)
+def test_a_mask_is_found_in_unusual_batches(batch: object, tokens: int) -> None:
+    """And summed as any other."""
+    fit, _ = counted(batch)
 
-    assert fit.facts("tokens_effective") == [2]
-
-
-def test_a_mapping_that_is_no_dict_is_one_all_the_same() -> None:
-    """The `BatchEncoding` of transformers is a `UserDict`."""
-    fit, _ = counted(UserDict(attention_mask=masks(4, 4)))
-
-    assert fit.facts("tokens_effective") == [8]
+    assert fit.facts("tokens_effective") == [tokens]
 
 
 @KINDS
@@ -221,14 +232,6 @@ def test_very_many_distinct_lengths_are_counted_in_bins(kind: type[TokensProbe])
     assert probe.histogram() == {0: 1, 16: 16, 32: 18} | dict.fromkeys(range(48, 513, 16), 16)
 
 
-def test_a_mask_that_needs_gradients_is_only_looked_at() -> None:
-    """Learned sparsity: no graph is kept."""
-    mask = torch.ones(2, 3, requires_grad=True)
-    fit, _ = counted(None, mask=lambda batch: mask)
-
-    assert fit.facts("tokens_effective") == [6]
-
-
 def test_a_mask_function_that_raises_disables_this_meter_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -244,15 +247,6 @@ def test_a_mask_function_that_raises_disables_this_meter_only(
     assert fit.facts("tokens_effective") == [4, None, None]
     assert fit.totals.faults == {"tokens": "KeyError: 'mask'"}
     assert len(caplog.records) == 1
-
-
-def test_masks_of_many_steps_are_summed_in_a_row_and_counted_alike() -> None:
-    """Each step has its own tokens, whether its mask was summed at once or waited."""
-    kept = [1 + step % 7 for step in range(100)]
-
-    fit, _ = counted(*({"attention_mask": masks(length)} for length in kept))
-
-    assert fit.facts("tokens_effective") == kept
 
 
 def test_masks_and_labels_by_turns_leave_out_what_each_leaves_out() -> None:
@@ -311,12 +305,3 @@ def test_a_batch_says_that_its_rows_are_packed(
     _, probe = counted({"attention_mask": masks(5), **columns})
 
     assert probe.config().get("packed_rows", False) is packed
-
-
-@KINDS
-def test_the_tokens_of_batches_as_wide_as_their_longest_sequence(kind: type[TokensProbe]) -> None:
-    """Three rows of five, and two of two."""
-    batches = [{"attention_mask": masks(3, 5, 1)}, {"attention_mask": masks(2, 2)}]
-    _, probe = counted(*batches, kind=kind)
-
-    assert probe.longest_tokens == 15 + 4

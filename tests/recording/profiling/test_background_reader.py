@@ -2,14 +2,12 @@
 
 import gzip
 import json
-import logging
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 from support.profiler import Captured, schedule
@@ -18,7 +16,6 @@ from trainperf.core.phases import Gap
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, TraceWorker
 from trainperf.traces.capture_files import (
     CaptureFacts,
-    CaptureReport,
     analysis_file,
     groups,
     read_all,
@@ -62,6 +59,8 @@ def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
     timeline.finish()
 
     (report,) = read_all(tmp_path)
+    (trace,) = (tmp_path / "traces").glob("*.trace.json.gz")
+    assert (report.ranks[0].file, analysis_file([trace]).exists()) == (trace.name, True)
     assert report.capture == CaptureFacts(first_step=1003, first_index=3, complete_steps=2)
     assert [step.step for step in report.ranks[0].steps] == [1003, 1004]
     assert (tmp_path / "traces" / "rank0-step001003-2steps.analysis.json").exists()
@@ -81,25 +80,8 @@ def test_one_process_at_a_time_reads_them_all(tmp_path: Path) -> None:
     assert [report.capture.first_step for report in read_all(tmp_path)] == [1003, 1008, 1013]
 
 
-def test_what_it_takes_to_start_it_and_to_hear_it_is_in_no_step(tmp_path: Path) -> None:
-    """Both are the profiler's gap; the accounts still tile the fit."""
-    analyst = TraceWorker()
-    timeline = captured(tmp_path, analyst)
-    for _ in range(2000):  # half a second of the timeline's own clock is 83 of its steps
-        timeline.train(1)
-        if not analyst.busy:
-            break
-        psutil.wait_procs(children(), timeout=0.1)
-    dumps = len([gap for gap in timeline.recorder.gaps if gap.gap == Gap.PROFILER_DUMP.label])
-    timeline.finish()
-
-    assert not analyst.busy
-    assert dumps == 4
-    assert timeline.attributed_ns() == timeline.fit_ns
-
-
 def test_steps_are_tagged_while_a_trace_is_being_read(tmp_path: Path) -> None:
-    """On a small machine they are slower for it; afterwards they are ordinary again."""
+    """They are slower for it; to start it and to hear it is in none of them, but the gap."""
     analyst = TraceWorker()
     timeline = captured(tmp_path, analyst)
     timeline.train(10)
@@ -109,40 +91,39 @@ def test_steps_are_tagged_while_a_trace_is_being_read(tmp_path: Path) -> None:
         psutil.wait_procs(children(), timeout=0.1)
         timeline.train(100)
     until = timeline.recorder.index
+    dumps = len([gap for gap in timeline.recorder.gaps if gap.gap == Gap.PROFILER_DUMP.label])
     timeline.train(5).finish()
 
     profiled = timeline.profiled()
+    assert dumps == 4
+    assert timeline.attributed_ns() == timeline.fit_ns
     assert set(range(2, last)) <= set(profiled)
     assert max(profiled) <= until
 
 
+EVENT = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+THEIRS = gzip.compress(json.dumps({"traceEvents": [EVENT]}).encode())
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"hello", "TraceError"), (THEIRS, "does not say which steps of a run it is of")],
+)
 def test_a_trace_that_cannot_be_read_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    content: bytes, problem: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With what is wrong with it; the fit does not care."""
+    """With what is wrong with it: it is none, or none of this run; the fit does not care."""
     trace = tmp_path / "traces" / "rank0-step000007-3steps.trace.json.gz"
     trace.parent.mkdir()
-    trace.write_text("hello")
+    trace.write_bytes(content)
     analyst = TraceWorker()
-    with caplog.at_level(logging.WARNING):
-        analyst.send(trace)
-        said = analyst.finish()["captures_unread"]
+    analyst.send(trace)
+    said = analyst.finish()["captures_unread"]
 
     assert said in caplog.text
     assert trace.name in said
-    assert "TraceError" in said
+    assert problem in said
     assert read_all(tmp_path) == []
-
-
-def test_a_trace_of_somebody_else_is_said_to_be_none_of_a_run(tmp_path: Path) -> None:
-    """It has no steps of this run."""
-    trace = tmp_path / "theirs.json.gz"
-    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
-    trace.write_bytes(gzip.compress(json.dumps({"traceEvents": [event]}).encode()))
-    analyst = TraceWorker()
-    analyst.send(trace)
-
-    assert "does not say which steps of a run it is of" in analyst.finish()["captures_unread"]
 
 
 @pytest.mark.real_clock
@@ -239,16 +220,3 @@ def test_a_damaged_answer_is_left_out(tmp_path: Path) -> None:
     good.with_name("rank0-step000001-2steps.analysis.json").write_bytes(good.read_bytes()[:-20])
 
     assert len(read_all(tmp_path)) == 1
-
-
-def test_an_answer_is_also_what_the_command_prints(tmp_path: Path) -> None:
-    """The same report, with where in the run it belongs."""
-    captured(tmp_path, TraceWorker()).finish()
-    (path,) = (tmp_path / "traces").glob("*.analysis.json")
-    (trace,) = (tmp_path / "traces").glob("*.trace.json.gz")
-
-    assert path == analysis_file([trace])
-    whole = msgspec.json.decode(path.read_bytes())
-    assert whole["ranks"][0]["file"] == trace.name
-    assert CaptureReport.__struct_fields__[-1] == "capture"
-    assert sorted(trace.parent.iterdir()) == sorted([path, trace])

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,10 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.profilers import PyTorchProfiler
-from lightning.pytorch.strategies import SingleDeviceStrategy
 from support.fits import Loader, Model, Ran, Validated, assert_tiles, read, trainer
 from support.profiler import torch_profiles, traces_of
 from torch_tb_profiler.consts import WORKER_PATTERN
 
-from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summarize import summarize
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Gap, Tag
 from trainperf.lightning import ScheduledProfiler, TrainPerf
@@ -48,17 +44,6 @@ class Failing(Model):
         return super().training_step(batch, batch_idx)
 
 
-class Each(Callback):
-    """Calls a function before every batch."""
-
-    def __init__(self, act: Callable[[int], None]) -> None:
-        self.act = act
-
-    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
-        """Now."""
-        self.act(batch_idx)
-
-
 def fit(path: Path, loader: object, *callbacks: Callback, **options: Any) -> Ran:
     """Train under `TrainPerf`; the run, which must tile the fit, is in `path/trainperf`."""
     trainer(path, TrainPerf(report=False), *callbacks, **options).fit(Model(), loader)
@@ -84,35 +69,6 @@ def test_two_cycles_leave_two_traces_with_steps_and_phases_marked(tmp_path: Path
     assert ran.tagged(Tag.PROFILED) == [*range(5, 11), *range(15, 21)]
     assert ran.gap_places(Gap.PROFILER_DUMP) == [4, 6, 9, 14, 16, 19]
     assert not any(WORKER_PATTERN.match(name) for name in traces)
-
-
-def test_profiled_steps_are_in_no_steady_statistic(tmp_path: Path) -> None:
-    """By their tags alone."""
-    fit(tmp_path, Loader(120), ScheduledProfiler(analyse=False, wait=60))
-
-    summary = summarize(Run.open(tmp_path / "trainperf"))
-
-    assert summary.excluded["profiled"] == 6
-    assert summary.run.steady_steps == 120 - sum(summary.excluded.values())
-    assert summary.run.notes["captures"] == "rank0-step000062-3steps.trace.json.gz"
-
-
-def test_alone_it_measures_step_time_and_nothing_listens_between_captures(tmp_path: Path) -> None:
-    """No other callback is needed, and phases are marked in traced steps only."""
-    profiler = ScheduledProfiler(analyse=False)
-    listened = []
-
-    def look(batch_idx: int) -> None:
-        assert profiler.session is not None
-        if profiler.session.recorder.listener is not None:
-            listened.append(batch_idx)
-
-    trainer(tmp_path, profiler, Each(look)).fit(Model(), Loader(14))
-
-    ran = read(tmp_path / "trainperf")
-    assert_tiles(ran)
-    assert len(ran.steps) == 14
-    assert listened == [7, 8, 9]
 
 
 def test_validation_is_never_in_a_trace(tmp_path: Path) -> None:
@@ -149,27 +105,6 @@ def test_steps_are_numbered_on_after_a_resume(tmp_path: Path) -> None:
     assert {name: trace.steps() for name, trace in traces.items()} == {
         "rank0-step000008-2steps.trace.json.gz": [8, 9]
     }
-
-
-def test_a_touched_file_is_left_alone_where_that_is_not_wanted(tmp_path: Path) -> None:
-    """`on_demand=False` looks for nothing."""
-    asked = tmp_path / "trainperf" / "capture"
-    profiler = ScheduledProfiler(analyse=False, skip_first=NEVER, on_demand=False)
-
-    fit(tmp_path, Loader(12), profiler, Each(lambda _: asked.touch()))
-
-    assert asked.exists()
-    assert not (tmp_path / "trainperf" / "traces").exists()
-
-
-def test_a_capture_counts_optimizer_steps_under_accumulation(tmp_path: Path) -> None:
-    """Four micro-batches a step, the last group being short."""
-    profiler = ScheduledProfiler(analyse=False, wait=1, warmup=1, active=2)
-    fit(tmp_path, Loader(15), profiler, accumulate_grad_batches=4)
-
-    (trace,) = traces_of(tmp_path / "trainperf").values()
-    assert trace.steps() == [2, 3]
-    assert [trace.phases(step).count("forward") for step in (2, 3)] == [4, 3]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("planted"), KeyboardInterrupt()])
@@ -259,21 +194,6 @@ def test_ranks_that_the_fit_does_not_have_are_refused(tmp_path: Path) -> None:
     """Otherwise nothing would be captured, and nothing said."""
     with pytest.raises(ConfigError, match=r"ranks=\(1, 2\): the last rank of this fit is 0"):
         trainer(tmp_path, ScheduledProfiler(analyse=False, ranks=(1, 2))).fit(Model(), Loader(2))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("ranks", "names"), [((1,), []), ((0,), ["rank0"]), ((0, 1), ["rank0"])])
-def test_a_rank_that_is_not_chosen_traces_nothing(
-    tmp_path: Path, ranks: tuple[int, ...], names: list[str]
-) -> None:
-    """And none of its steps is tagged on its account."""
-    first_of_two = SingleDeviceStrategy(device="cpu")
-    first_of_two.world_size = 2
-    profiler = ScheduledProfiler(analyse=False, ranks=ranks)
-    ran = fit(tmp_path, Loader(12), profiler, strategy=first_of_two)
-
-    assert [name.partition("-")[0] for name in traces_of(tmp_path / "trainperf")] == names
-    assert bool(ran.tagged(Tag.PROFILED)) is bool(names)
 
 
 class AskOnRankZero(Callback):

@@ -30,7 +30,6 @@ def test_a_trace_is_packed_and_nothing_else_is_left(tmp_path: Path) -> None:
     """One file of that name."""
     trace = write(tmp_path, export)
 
-    assert trace is not None
     assert [trace] == list((tmp_path / "traces").iterdir())
     assert trace.name == "rank3-step000120-3steps.trace.json.gz"
     assert gzip.decompress(trace.read_bytes()) == TEXT
@@ -46,7 +45,6 @@ def test_the_tensorboard_plugin_picks_up_neither_trace_nor_draft(tmp_path: Path)
 
     trace = write(tmp_path, watched)
 
-    assert trace is not None
     names = [*drafts, trace.name]
     assert len(names) == 2
     assert not any(WORKER_PATTERN.match(name) for name in names)
@@ -55,7 +53,6 @@ def test_the_tensorboard_plugin_picks_up_neither_trace_nor_draft(tmp_path: Path)
 def test_the_limit_is_of_the_packed_file_to_the_byte(tmp_path: Path) -> None:
     """A file of exactly the limit is kept; of one byte more nothing is left."""
     trace = write(tmp_path, export)
-    assert trace is not None
     size = trace.stat().st_size
 
     assert write(tmp_path / "enough", export, max_bytes=size) is not None

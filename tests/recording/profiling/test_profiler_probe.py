@@ -12,9 +12,11 @@ from support.profiler import NEVER, Captured, schedule, torch_profiles
 from torch.profiler import ProfilerActivity, profile
 
 from trainperf.core.phases import Gap, Phase
+from trainperf.recording.guard import Guard
 from trainperf.recording.profiling import profiler_probe
-from trainperf.recording.profiling.options import ScheduledProfile
-from trainperf.recording.profiling.tracer import Marks, Tracer
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
+from trainperf.recording.profiling.profiler_probe import capture_probe
+from trainperf.recording.profiling.tracer import Tracer
 
 
 def foreign() -> profile:
@@ -92,6 +94,11 @@ CASES = {
     "validation in every step": Case(
         script="batch validation update " * 30, notes=("captures_cut",)
     ),
+    "a cycle after one that succeeded may be begun anew as often": Case(
+        options={"wait": 0, "warmup": 1, "active": 1, "repeat": 0},
+        script="1 batch validation update 1 " * 8,
+        traces=tuple(range(step, step + 1) for step in (3, 5, 9, 11, 15, 17, 21, 23)),
+    ),
     "the end keeps the complete steps": Case(
         script="8 epoch", traces=(range(7, 8),), notes=("captures", "captures_short")
     ),
@@ -105,6 +112,9 @@ CASES = {
         # Looked for after step 0, and again after the step in which a second passed.
         traces=(range(7, 10),),
         tagged=tuple(range(5, 11)),
+    ),
+    "a request where that is not wanted": Case(
+        options=NEVER, script="3 request 2 second 10", tagged=(), notes=()
     ),
     "a request during a capture is met when it is over": Case(
         options={"wait": 0, "on_demand": True},
@@ -251,21 +261,6 @@ def test_writing_is_a_gap_and_in_no_step(tmp_path: Path, monkeypatch: pytest.Mon
     assert run.attributed_ns() == run.fit_ns == 14 * 6 * MS + 40 * MS
 
 
-def test_a_capture_that_succeeded_wipes_the_slate_clean(tmp_path: Path) -> None:
-    """Every cycle may be begun anew as often as the first."""
-    run = Captured(tmp_path, schedule(wait=0, warmup=1, active=1, repeat=0))
-    for _ in range(8):
-        run.train(1)
-        run.micro_batch(complete=False)
-        run.validate()
-        run.micro_batch(complete=True)
-        run.train(1)
-    run.finish()
-
-    assert len(run.names()) > 3
-    assert "captures_cut" not in run.probe.notes()
-
-
 def test_an_epoch_boundary_is_marked_and_in_no_step(tmp_path: Path) -> None:
     """The capture goes on in the next epoch."""
     run = Captured(tmp_path, schedule()).train(9)
@@ -312,35 +307,38 @@ def test_an_error_in_the_middle_of_a_phase_leaves_a_sound_trace(tmp_path: Path) 
     assert run.attributed_ns() == run.fit_ns
 
 
-def test_too_many_traces_are_not_begun_and_it_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+TOO_MANY = (
+    "trainperf: no more captures: max_traces=2 traces are written; raise max_traces to have more"
+)
+TOO_LARGE = (
+    "trainperf: the trace of 3 steps from 7 was thrown away: packed it is larger than "
+    "max_trace_bytes=100; capture fewer steps (active), leave with_stack and record_shapes off, or "
+    "raise max_trace_bytes"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "kept", "said"),
+    [
+        ({"repeat": 0, "max_traces": 2}, 60, 2, TOO_MANY),
+        ({"repeat": 2, "max_trace_bytes": 100}, 30, 0, TOO_LARGE),
+    ],
+    ids=["too many", "too large"],
+)
+def test_what_is_not_kept_is_said_once(
+    options: dict[str, int],
+    steps: int,
+    kept: int,
+    said: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The steps that would have been captured are ordinary ones."""
-    run = Captured(tmp_path, schedule(repeat=0, max_traces=2)).train(60).finish()
+    """With what to do; no more is begun than is kept, but one that is too large is tried again."""
+    run = Captured(tmp_path, schedule(**options)).train(steps).finish()
 
-    assert len(run.names()) == 2
+    assert len(run.names()) == len(list((tmp_path / "traces").iterdir())) == kept
     assert run.profiled() == [*range(5, 11), *range(15, 21)]
-    (said,) = [record.message for record in caplog.records]
-    assert said == (
-        "trainperf: no more captures: max_traces=2 traces are written; raise max_traces to have "
-        "more"
-    )
-
-
-def test_too_large_a_trace_is_thrown_away_and_it_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """With what to do about it; later cycles are tried all the same."""
-    run = Captured(tmp_path, schedule(repeat=2, max_trace_bytes=100)).train(30).finish()
-
-    assert list((tmp_path / "traces").iterdir()) == []
-    assert run.profiled() == [*range(5, 11), *range(15, 21)]
-    (said,) = [record.message for record in caplog.records]
-    assert said == (
-        "trainperf: the trace of 3 steps from 7 was thrown away: packed it is larger than "
-        "max_trace_bytes=100; capture fewer steps (active), leave with_stack and record_shapes "
-        "off, or raise max_trace_bytes"
-    )
+    assert [record.message for record in caplog.records] == [said]
 
 
 def test_a_profiler_that_runs_already_is_left_alone(
@@ -389,26 +387,16 @@ def test_a_profiler_that_came_and_went_before_does_no_harm(tmp_path: Path) -> No
     assert [trace.steps() for trace in run.traces()] == [[7, 8, 9]]
 
 
-class Broken(Marks):
-    """Fails at the second mark."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.marks = 0
-
-    def enter(self, name: str) -> None:
-        """Count, and fail when it is time."""
-        self.marks += 1
-        if self.marks == 2:
-            raise RuntimeError("planted")
-        super().enter(name)
-
-
 def test_a_fault_while_tracing_stops_the_profiler_and_training_goes_on(tmp_path: Path) -> None:
     """The part is switched off, nothing listens any more, and the accounts are right."""
-    run = Captured(tmp_path, schedule(repeat=2))
-    run.probe._marks = Broken()
-    run.train(8)
+
+    def fails(_: str) -> None:
+        raise RuntimeError("planted")
+
+    run = Captured(tmp_path, schedule(repeat=2)).train(7)
+    run.recorder.boundary()
+    run.probe._marks.enter = fails  # the mark of the step is open
+    run.train(1)
     running = torch_profiles()
     run.train(30).finish()
 
@@ -445,3 +433,13 @@ def test_a_tracer_dropped_at_any_time_leaves_room_for_the_next(tmp_path: Path) -
     assert last.warm_up()
     assert last.start()
     last.stop({})
+
+
+@pytest.mark.parametrize(("ranks", "captures"), [((1,), False), ((0,), True), ((0, 1), True)])
+def test_a_rank_that_is_not_chosen_traces_nothing(
+    tmp_path: Path, ranks: tuple[int, ...], *, captures: bool
+) -> None:
+    """None of its steps is tagged on its account: it has no probe."""
+    place = CaptureRank(run=tmp_path, rank=0, world_size=2, device="cpu")
+
+    assert (capture_probe(schedule(ranks=ranks), place, Guard()) is not None) is captures

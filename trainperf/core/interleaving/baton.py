@@ -1,30 +1,19 @@
-"""Baton: a training's connection to the referee, through which it waits for its turns.
+"""Baton: a training's connection to the referee, through which it waits for its turns."""
 
-A turn also moves to the processor that the other side used: the processors of one machine differ
-in speed while other work is on them.  That works on Linux only; elsewhere nothing is moved.
-"""
-
-import os
-from contextlib import suppress
 from multiprocessing.connection import Client, Connection
-from pathlib import Path
 
 from trainperf.core.interleaving import children
 from trainperf.core.interleaving.wire import (
+    TURNS,
     Hello,
     Participant,
     Refusal,
     Turn,
     TurnOver,
     TurnTime,
+    received,
     send,
-    wait_for_turn,
 )
-
-
-_STAT = Path("/proc/thread-self/stat")
-_PLACE = 36
-"""Index of the processor's number behind the name in that file (field 39 of proc(5))."""
 
 
 class Baton:
@@ -66,11 +55,11 @@ class Baton:
 
     def pass_on(self, times: TurnTime | None = None) -> Turn | None:
         """End the turn: let the other side train, and wait for the next turn."""
-        return self._wait(TurnOver(processor=processor(), times=times))
+        return self._wait(TurnOver(times=times))
 
     def leave(self) -> None:
         """End the fit, and wait for the other's end, which what follows would disturb."""
-        self._wait(TurnOver(processor=processor(), last=True))
+        self._wait(TurnOver(last=True))
         self.close()
 
     def close(self) -> None:
@@ -89,32 +78,9 @@ class Baton:
         connection, turn = self._connection, None
         if connection is not None:
             with children.stopped():
-                turn = wait_for_turn(connection) if send(connection, message) else None
+                turn = received(connection, TURNS) if send(connection, message) else None
         if turn is None:
             self.close()
             return None
         self.turns += 1
-        move_to(turn.processor)
         return turn
-
-
-def processor() -> int | None:
-    """Number of the processor that this thread runs on; `None` if unknown."""
-    try:
-        fields = _STAT.read_text().rpartition(")")[2].split()
-        return int(fields[_PLACE])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def move_to(number: int | None) -> None:
-    """Move this thread there once, if allowed; the scheduler may move it on."""
-    if number is None or not hasattr(os, "sched_setaffinity"):
-        return
-    allowed = os.sched_getaffinity(0)
-    if number not in allowed or len(allowed) == 1:
-        return
-    with suppress(OSError):  # a container may have lost the processor meanwhile
-        os.sched_setaffinity(0, {number})
-    with suppress(OSError):
-        os.sched_setaffinity(0, allowed)

@@ -17,12 +17,13 @@ from types import TracebackType
 from typing_extensions import Self
 
 from trainperf.core.interleaving.wire import (
+    MESSAGES,
     Hello,
     Refusal,
     Turn,
     TurnOver,
     TurnTime,
-    message_of,
+    received,
     send,
 )
 from trainperf.core.machine.clocks import monotonic_ns
@@ -41,7 +42,7 @@ TurnsSoFar = tuple[Sequence[TurnTime], Sequence[TurnTime]]
 """What the turns of either side took, in order."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Seat:
     """One fit of a pair."""
 
@@ -49,14 +50,17 @@ class _Seat:
     """Of the rank that came first."""
     since_ns: int
     ranks: dict[int, Connection] = field(default_factory=dict)
-    training: set[int] = field(default_factory=set)
-    """Ranks that have not ended the turn."""
-    processors: dict[int, int | None] = field(default_factory=dict)
-    """Where each rank trained last."""
+    training: set[Connection] = field(default_factory=set)
+    """Of the ranks that have not ended the turn."""
     over: bool = False
     """Whether the fit is over and waits for the other's end."""
     alone: int = 0
     """Turns since the other's fit ended; the first still came next to the other's last."""
+
+    @property
+    def side(self) -> int:
+        """Whose it is."""
+        return self.hello.side
 
     @property
     def complete(self) -> bool:
@@ -85,7 +89,8 @@ class Referee:
         self._steps = steps
         self._enough = enough
         self._listener = socket.socket(socket.AF_UNIX)
-        self._connections: set[Connection] = set()
+        self._seats: dict[Connection, _Seat | None] = {}
+        """Every connection with its fit, once that has begun."""
         self._thread = threading.Thread(target=self._serve, name="trainperf referee", daemon=True)
         self._closing = False
         self._waiting: tuple[deque[_Seat], deque[_Seat]] = (deque(), deque())
@@ -117,7 +122,7 @@ class Referee:
     ) -> None:
         self._closing = True
         self._thread.join()
-        for connection in self._connections:
+        for connection in self._seats:
             connection.close()
         self._listener.close()
         self._address.unlink(missing_ok=True)
@@ -133,21 +138,21 @@ class Referee:
 
     def _serve(self) -> None:
         while not self._closing:
-            for ready in wait([self._listener, *self._connections], _LOOK_S):
+            for ready in wait([self._listener, *self._seats], _LOOK_S):
                 if isinstance(ready, Connection):
                     self._hear(ready)
                 else:
                     end, _ = self._listener.accept()
-                    self._connections.add(Connection(end.detach()))
+                    self._seats[Connection(end.detach())] = None
             for side, gone in enumerate(self._gone):
                 if gone and side in self._pair:
                     self._hang_up(self._pair[side])
             self._begin()
 
     def _hear(self, connection: Connection) -> None:
-        if connection not in self._connections:  # closed with another one that was ready
+        if connection not in self._seats:  # closed with another one that was ready
             return
-        message = message_of(connection)
+        message = received(connection, MESSAGES)
         if message is None:
             self._left(connection)
         elif isinstance(message, Refusal):
@@ -158,7 +163,8 @@ class Referee:
             # A fit inside that fit, or parallel to it: it cannot wait for its end.
             self._close(connection)
         else:
-            self._seat(message).ranks[message.rank] = connection
+            seat = self._seats[connection] = self._seat(message)
+            seat.ranks[message.rank] = connection
 
     def _seat(self, hello: Hello) -> _Seat:
         """The fit of that side that this rank has not begun yet."""
@@ -191,16 +197,14 @@ class Referee:
 
     def _passed(self, connection: Connection, over: TurnOver) -> None:
         """A turn is over for a rank; with the last rank the other side's begins, if that trains."""
-        place = self._place_of(connection)
-        if place is None:
+        seat = self._seats[connection]
+        if seat is None or self._pair.get(seat.side) is not seat:
             return
-        side, rank = place
-        seat = self._pair[side]
-        seat.training.discard(rank)
-        seat.processors[rank] = over.processor
+        side, other = seat.side, self._pair.get(1 - seat.side)
+        seat.training.discard(connection)
         seat.over = seat.over or over.last
-        other = self._pair.get(1 - side)
-        if rank == 0 and not over.last and other is not None and not other.over:
+        timed = connection is seat.ranks.get(0) and not over.last
+        if timed and other is not None and not other.over:
             self._times[side].append(over.times)
         if seat.training:
             return
@@ -208,7 +212,7 @@ class Referee:
             self.passed[side] += 1
             self.settled = self.settled or (side == 1 and not seat.over and self._is_enough())
             if not self.settled:
-                self._give(1 - side, seat.processors)
+                self._give(1 - side)
         elif seat.over:
             self._end()
         else:
@@ -222,20 +226,19 @@ class Referee:
 
     def _left(self, connection: Connection) -> None:
         """A rank is gone, perhaps while it was its turn: its fit takes no more turns."""
-        for waiting in self._waiting:
-            for seat in [each for each in waiting if connection in each.ranks.values()]:
-                waiting.remove(seat)
-                for rank in seat.ranks.values():
-                    self._close(rank)
-        place = self._place_of(connection)
-        if place is None:
-            self._close(connection)
+        seat = self._seats[connection]
+        if seat is not None and self._pair.get(seat.side) is seat:
+            self._hang_up(seat)
+        elif seat is not None and seat in self._waiting[seat.side]:
+            self._waiting[seat.side].remove(seat)
+            for rank in seat.ranks.values():
+                self._close(rank)
         else:
-            self._hang_up(self._pair[place[0]])
+            self._close(connection)
 
     def _hang_up(self, seat: _Seat) -> None:
         """End the fit that this is of a pair."""
-        side = next(side for side, each in self._pair.items() if each is seat)
+        side = seat.side
         for connection in seat.ranks.values():
             self._close(connection)
         del self._pair[side]
@@ -247,20 +250,8 @@ class Referee:
 
     def _close(self, connection: Connection) -> None:
         """Disconnect, if it is not done yet: the loss of several may be heard at once."""
-        self._connections.discard(connection)
+        self._seats.pop(connection, None)
         connection.close()
-
-    def _place_of(self, connection: Connection) -> tuple[int, int] | None:
-        """Side and rank of the fit under way on that connection."""
-        return next(
-            (
-                (side, rank)
-                for side, seat in self._pair.items()
-                for rank, each in seat.ranks.items()
-                if each is connection
-            ),
-            None,
-        )
 
     def _end(self) -> None:
         """Both fits are over: they go on with what follows."""
@@ -269,7 +260,7 @@ class Referee:
             for connection in seat.ranks.values():
                 send(connection, Turn(steps=self._steps, unlike=self._steps))
 
-    def _give(self, side: int, processors: dict[int, int | None] | None = None) -> None:
+    def _give(self, side: int) -> None:
         self._turn_of = side
         unlike = 1 + max(seat.hello.ahead for seat in self._pair.values())
         steps = max(self._steps, 2 * unlike)
@@ -278,7 +269,6 @@ class Referee:
             own.alone += 1
         if own.alone > 1:
             unlike = steps
-        own.training = set(own.ranks)
-        for rank, connection in own.ranks.items():
-            place = (processors or {}).get(rank)
-            send(connection, Turn(steps=steps, unlike=unlike, processor=place))
+        own.training = set(own.ranks.values())
+        for connection in own.ranks.values():
+            send(connection, Turn(steps=steps, unlike=unlike))

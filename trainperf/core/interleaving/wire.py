@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -89,8 +90,6 @@ class TurnTime(msgspec.Struct, frozen=True, kw_only=True):
 class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """The turn is over."""
 
-    processor: int | None = None
-    """Number of the processor it trained on, where that is known."""
     last: bool = False
     """Whether the fit is over, and waits for that of the other side to be over too."""
     times: TurnTime | None = None
@@ -112,13 +111,13 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     unlike: int
     """How many of the first ones must not be compared: a loader has worked ahead, or the other side
     has ended."""
-    processor: int | None = None
-    """Where the other side trained: processors of one machine may differ in speed."""
 
 
 Message = Hello | TurnOver | Refusal
-_MESSAGE = msgspec.json.Decoder(Message)
-_TURN = msgspec.json.Decoder(Turn)
+MESSAGES = msgspec.json.Decoder(Message)
+TURNS = msgspec.json.Decoder(Turn)
+
+M = TypeVar("M")
 
 
 def send(connection: Connection, message: Message | Turn) -> bool:
@@ -130,20 +129,9 @@ def send(connection: Connection, message: Message | Turn) -> bool:
     return True
 
 
-def wait_for_turn(connection: Connection) -> Turn | None:
-    """The next turn, which is waited for; `None` if the other end is gone."""
-    content = _received(connection)
-    return None if content is None else _TURN.decode(content)
-
-
-def message_of(connection: Connection) -> Message | None:
+def received(connection: Connection, kind: msgspec.json.Decoder[M]) -> M | None:
     """The next message, which is waited for; `None` if the other end is gone."""
-    content = _received(connection)
-    return None if content is None else _MESSAGE.decode(content)
-
-
-def _received(connection: Connection) -> bytes | None:
     try:
-        return connection.recv_bytes()
+        return kind.decode(connection.recv_bytes())
     except (EOFError, OSError):
         return None

@@ -31,16 +31,12 @@ class TimingEvent(Protocol):
 
         Without one that is the current stream of the *current* device, which may be another's.
         """
-        ...
 
     def query(self) -> bool:
         """Whether the device has reached it.  Never waits."""
-        ...
 
     def elapsed_time(self, end_event: Self, /) -> float:
         """Milliseconds of device time to *end_event*; both must have been reached."""
-        ...
 
     def synchronize(self) -> None:
         """Wait until the device has reached it.  Only the drain at the end of fit may."""
-        ...

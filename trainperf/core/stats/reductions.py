@@ -19,24 +19,19 @@ class Reduction(Protocol):
     @property
     def n(self) -> int:
         """How many steps it stands on."""
-        ...
 
     def merge(self, other: Self) -> Self:
         """The statistic of both sets of steps."""
-        ...
 
     def value(self) -> float | None:
         """The statistic's value; `None` when it is undefined (0/0)."""
-        ...
 
     def interval(self) -> tuple[float, float] | None:
         """A 95 % confidence interval of the value, if one is known."""
-        ...
 
     @classmethod
     def across(cls, ranks: Sequence[Self]) -> Self:
         """The statistic of several ranks over the same steps."""
-        ...
 
 
 class _Pooled:

@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.core.errors import ConfigError
 from trainperf.core.phases import DISQUALIFYING, TAGS, Phase
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.steps.records import CORE_COLUMNS, FACTS, Row, StepRecord
@@ -61,14 +60,10 @@ class StepBlock:
     def from_records(
         cls, records: Iterable[StepRecord], schema: StepSchema | None = None
     ) -> "StepBlock":
-        """Build from records; without a schema the columns are all facts that any record has."""
+        """Build from records; without a schema the columns are all `FACTS` that any record has."""
         steps = list(records)
-        if schema is None:
-            present = {name for step in steps for name in step.facts}
-            unknown = present - FACTS.keys()
-            if unknown:
-                raise ConfigError(f"facts {sorted(unknown)}: not in FACTS; add them there first")
-            schema = StepSchema(tuple(name for name in FACTS if name in present))
+        present = {name for step in steps for name in step.facts}
+        schema = schema or StepSchema(tuple(name for name in FACTS if name in present))
         rows = [
             (
                 *(step.index, step.start_ns, step.tags, step.micro_batches, *step.host_ns),
