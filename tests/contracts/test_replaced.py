@@ -5,6 +5,7 @@ The rows are those of `scripts/docs/replaced.py`, from which the page is made.
 
 import gc
 import importlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -262,6 +263,7 @@ def test_a_loop_that_is_recorded_from_outside_keeps_no_hook(tmp_path: Path, rais
             "module_table": lambda: dict(nn_module._global_forward_pre_hooks),
             "object_hooks": hooks_of(model, *model, sgd),
             "gc": lambda: list(gc.callbacks),
+            "sigterm": lambda: signal.getsignal(signal.SIGTERM),
             "monitoring": lambda: tools and [tools.get_tool(number) for number in (3, 4)],
         }
     )
@@ -280,7 +282,7 @@ def test_a_loop_that_is_recorded_from_outside_keeps_no_hook(tmp_path: Path, rais
             output.sum().backward()
             sgd.step()
 
-    assert looks.changed(looks.during) >= {"object_hooks", "gc"}
+    assert looks.changed(looks.during) >= {"object_hooks", "gc", "sigterm"}
     assert ("monitoring" in looks.changed(looks.during)) is (tools is not None)
     assert kept[0] is None
     assert kept[3] is not None  # it goes with the tensor
@@ -375,7 +377,7 @@ CASES = {
     **dict.fromkeys(("backward", "base_dataloader", "arguments_in_trials"), "hugging_face"),
     **dict.fromkeys(("own_hooks", "object_hooks", "gc"), "lightning, hugging_face, plain"),
     "prepared": "plain",
-    **dict.fromkeys(("module_table", "gradient_hook", "monitoring"), "outside"),
+    **dict.fromkeys(("module_table", "gradient_hook", "monitoring", "sigterm"), "outside"),
     **dict.fromkeys(("switch_interval", "atexit", "import_hook", "tf32"), "by itself"),
     "warnings": "Python's own context",
     "optimizer_table": "stays, as the row says",

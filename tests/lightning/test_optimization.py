@@ -22,7 +22,7 @@ import trainperf.lightning
 from trainperf.core.phases import Phase, Tag
 from trainperf.lightning import StepTimeMonitor
 from trainperf.lightning.callback import AutoTrainPerf
-from trainperf.lightning.session import BATCH_IS_STEP
+from trainperf.lightning.session import NO_UPDATE
 
 
 class Manual(Model):
@@ -125,7 +125,8 @@ def test_where_no_update_is_ever_seen_a_batch_is_a_step_and_the_run_says_so(
     ran = fit(tmp_path, Manual(step), Loader(70))
     assert ran.micro_batches() == [64, *[1] * 6]
     assert ran.totals is not None
-    assert ran.totals.notes["step"] == BATCH_IS_STEP
+    said = f"{NO_UPDATE} in 64 batches, so every batch counts as a step"
+    assert ran.totals.notes["step"] == said
 
 
 class SlowSGD(torch.optim.SGD):

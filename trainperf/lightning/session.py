@@ -22,7 +22,7 @@ from trainperf.lightning.run_info import (
     objects,
     period,
 )
-from trainperf.loop.fit import PATIENCE, Fit, FitFacts
+from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.meters import Measure
 from trainperf.recording.probes.base import Probe
@@ -31,7 +31,7 @@ from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import ScheduledProfile
 
 
-BATCH_IS_STEP = f"no optimizer step in {PATIENCE} batches, so every batch counts as a step"
+NO_UPDATE = "no optimizer step"
 BACKWARD_UNSEEN = (
     "no backward was announced, so it counts as forward: call self.manual_backward(loss) instead "
     "of loss.backward()"
@@ -70,7 +70,7 @@ class Session:
         self._count: Callable[[], int] = int
         """Updates so far, as Lightning counts them."""
         self._step = 0
-        self._batch_is_step = self._manual = False
+        self._manual = False
         self._attempt: Callable[[Optimizer], object] = nothing
         """Tells the scaler's probe of an update that is due."""
         self._before_update: Callable[[Optimizer], object] = nothing
@@ -125,11 +125,9 @@ class Session:
             self.fit.pause_audit()
             return  # nothing ran: Lightning has skipped it, or there was none
         step = self._count() + self.boundaries.updates
-        complete = step != self._step or self._batch_is_step
+        # In manual optimization nothing may ever tell us of an update.
+        complete = step != self._step or (self._manual and self.fit.batch_is_step(NO_UPDATE))
         self._step = step
-        if not complete:
-            self._assume_batch_is_step()
-            complete = self._batch_is_step
         accumulation = self._trainer.accumulate_grad_batches
         if accumulation != self.fit.micro_batches:
             self._rescale(accumulation)
@@ -212,18 +210,8 @@ class Session:
             self.fit.chosen.loss.rescale(float(accumulation), since=self.recorder.index)
 
     def _notes(self) -> dict[str, str]:
-        notes = {"step": BATCH_IS_STEP} if self._batch_is_step else {}
-        if self._manual and self.fit.monitor.progress and not self.boundaries.backwards:
-            notes["backward"] = BACKWARD_UNSEEN
-        return notes
-
-    def _assume_batch_is_step(self) -> None:
-        """In manual optimization nothing may ever tell us of an update."""
-        draft = self.recorder.draft
-        stuck = draft is not None and draft.index == 0 and draft.micro_batches + 1 >= PATIENCE
-        if stuck and not self._trainer.lightning_module.automatic_optimization:
-            self._batch_is_step = True
-            rank_zero_info("trainperf: %s", BATCH_IS_STEP)
+        unseen = self._manual and self.fit.monitor.progress and not self.boundaries.backwards
+        return {"backward": BACKWARD_UNSEEN} if unseen else {}
 
     def _bracket(self, name: str) -> Bracket | None:
         action = Action.parse(name)
