@@ -7,13 +7,13 @@ from threading import enumerate as enumerate_threads
 
 import pytest
 import torch
+from support.loops import quiet
 from torch.utils.data import DataLoader, Dataset
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.lines import SampledLines
-from trainperf.loop import LoopMonitor
 from trainperf.recording import line_sampler as sampler
 
 
@@ -90,7 +90,7 @@ def trained(
     data: Dataset[torch.Tensor] | list[torch.Tensor] = [torch.ones(4)] * 800
     if slow_data:
         data = Slow()
-    monitor = LoopMonitor(path, report=False, lines=lines)
+    monitor = quiet(path, lines=lines)
     with monitor:
         began = time.perf_counter()
         for number, _ in enumerate(monitor.batches(DataLoader(data, batch_size=4))):  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def test_a_sleep_in_forward_is_named_and_a_forward_of_operators_is_not(
     tmp_path: Path, *, planted: bool
 ) -> None:
     """A line of the user is the innermost frame of both; Python 3.10 has no place of a call."""
-    monitor, weight = LoopMonitor(tmp_path, report=False), torch.randn(300, 300)
+    monitor, weight = quiet(tmp_path), torch.randn(300, 300)
     with monitor:
         for _ in monitor.batches([weight] * 120):
             with monitor.phase("forward"):
@@ -184,7 +184,7 @@ def test_a_fit_may_go_without(tmp_path: Path) -> None:
 
 def test_a_loop_that_raises_leaves_what_was_seen(tmp_path: Path) -> None:
     """And no thread."""
-    monitor = LoopMonitor(tmp_path, report=False)
+    monitor = quiet(tmp_path)
 
     def broken() -> None:
         with monitor:

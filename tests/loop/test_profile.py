@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 from support.loop_ranks import LATE_MS, train_traced
-from support.loops import Loader, Sleeper, written
+from support.loops import Loader, Sleeper, quiet, written
 from support.profiler import torch_profiles, traces_of
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
@@ -32,11 +32,6 @@ def train(monitor: LoopMonitor, steps: int, *, touch_at: int | None = None) -> L
                 (monitor.run / "capture").touch()
     assert monitor.run is not None
     return monitor
-
-
-def quiet(path: Path | None, **settings: object) -> LoopMonitor:
-    """A monitor that prints nothing."""
-    return LoopMonitor(path, report=False, **settings)  # type: ignore[arg-type]
 
 
 def test_a_plain_loop_is_traced_as_planned(tmp_path: Path) -> None:

@@ -83,8 +83,9 @@ class Boundaries:
             Role.LAST_HOOK: (_BEFORE, recorder.last_hook_done),
             Role.BACKWARD_BEGINS: (_BEFORE, self._backward_begins),
             Role.BACKWARD_ENDS: (self._backward_ends, _AFTER),
+            Role.EPOCH: (_BEFORE, self._epoch_ends),
         }
-        """What happens before and after a hook that may be a user's, by the role of its action."""
+        """What happens before and after a hook that may be a user's, or an epoch, by the role."""
         self._guarded: dict[Role, tuple[Act | None, Act | None]] = {
             Role.COPY: (
                 partial(self._put, Mark.COPY_BEGINS),
@@ -119,9 +120,10 @@ class Boundaries:
             )
         if role in self._guarded:
             return self._guard.bracket(self.part, *self._guarded[role])
-        own = {Role.FETCH: self._fetch, Role.FORWARD: self._forward, Role.EPOCH: self._epoch}
-        if role in own:
-            return own[role]()
+        if role is Role.FETCH:
+            return self._fetch()
+        if role is Role.FORWARD:
+            return self._forward()
         return phase_bracket(self._recorder, MOVES[role].phase)
 
     def hooks_ns(self) -> dict[str, int]:
@@ -184,9 +186,6 @@ class Boundaries:
         if not self.fetches_inside:
             return bracket
         return DirectBracket(bracket.__enter__, partial(self._until_exhausted, bracket.__exit__))
-
-    def _epoch(self) -> Bracket:
-        return DirectBracket(_BEFORE, self._epoch_ends)
 
     # -- what actions mean --------------------------------------------------------------------
 

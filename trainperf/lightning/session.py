@@ -1,9 +1,9 @@
 """One fit of a Trainer under measurement: its actions, updates and batches as those of a `Fit`."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.loggers import Logger
@@ -63,8 +63,7 @@ class Session:
         self.fit = fit
         self.recorder = fit.recorder
         self.boundaries = Boundaries(fit)
-        self.continues = ""
-        self.totals: dict[str, int] = {}
+        self._restored: Mapping[str, Any] = {}
         self._measures, self._mask, self._profile = measures, mask, profile
         self._trainer = trainer
         self._count: Callable[[], int] = int
@@ -82,14 +81,14 @@ class Session:
         fit.undo.callback(relays.restore, trainer)
         self.boundaries.counts = False  # a tuner may train before the fit proper starts
 
-    @property
-    def run(self) -> Path | None:
-        """The run directory; of one behind a URL, its spool."""
-        return self.fit.run
+    def start(self, module: "pl.LightningModule", restored: Mapping[str, Any]) -> bool:
+        """Model, optimizers and loaders exist; whether the fit could be started.
 
-    def start(self, module: "pl.LightningModule") -> bool:
-        """Model, optimizers and loaders exist; whether the fit could be started."""
-        fit = self.fit
+        Args:
+            module: That is trained.
+            restored: The state of the fit that this one continues.
+        """
+        fit, self._restored = self.fit, restored
         if not fit.start(lambda: self._facts(module)):
             return False
         fit.guard.run(Fit.hooks, lambda: self._connect(module))
@@ -151,8 +150,8 @@ class Session:
 
     def state(self) -> dict[str, object]:
         """Totals of this fit and of those it continued; no clock values."""
-        done = self.fit.monitor.settled_progress()
-        summed = {key: self.totals.get(key, 0) + done.get(key, 0) for key in {*self.totals, *done}}
+        done, before = self.fit.monitor.settled_progress(), self._restored.get("totals", {})
+        summed = {key: before.get(key, 0) + done.get(key, 0) for key in {*before, *done}}
         return {"totals": summed, "run": self.fit.address}
 
     # -- inside -------------------------------------------------------------------------------
@@ -179,8 +178,8 @@ class Session:
             reasons=_iterator_reasons(module),
             actions_ns=self.boundaries.hooks_ns,
             trials=self._trials,
-            totals=self.totals,
-            continues=self.continues,
+            totals=self._restored.get("totals", {}),
+            continues=str(self._restored.get("run", "")),
             steps_before=trainer.global_step,
             micro_batches=trainer.accumulate_grad_batches,
             period=period(trainer),

@@ -108,6 +108,7 @@ class LightningTraining(FitTraining):
 
     autocast_line = 'Trainer(precision="bf16-mixed")'
     base = pl.Callback
+    essential = (ProgressBar,)  # the thread of one looks for it among the callbacks
     step_hooks = (
         "on_train_batch_start",
         "on_train_batch_end",
@@ -128,7 +129,6 @@ class LightningTraining(FitTraining):
             self.source = None
         self._trainer = trainer
         self._loggers = loggers
-        self._hidden: list[ProgressBar] = []
         self._precision = trainer.precision_plugin
         self._mixed: dict[torch.dtype, MixedPrecision] = {}
         self._drops_gradients = False
@@ -260,21 +260,17 @@ class LightningTraining(FitTraining):
         self._trainer.loggers = loggers
 
     @override
-    def _mute(self, callback: object) -> None:
-        if not isinstance(callback, ProgressBar):
-            super()._mute(callback)
-        # The thread of one looks for it among the callbacks; one that shows nothing, as on all
-        # ranks but the first, does not begin to.
-        elif getattr(callback, "is_enabled", True):
-            callback.disable()
-            self._hidden.append(callback)
-
-    @override
-    def _unmute(self, callback: object) -> None:
-        super()._unmute(callback)
-        if isinstance(callback, ProgressBar) and callback in self._hidden:
-            self._hidden.remove(callback)
-            callback.enable()
+    def callbacks(self) -> list[Mutable]:
+        """With progress bars that show something; on ranks but the first they do not begin to."""
+        bars = [bar for bar in self._trainer.callbacks if isinstance(bar, ProgressBar)]
+        return [
+            *super().callbacks(),
+            *(
+                Mutable(type(bar).__name__, bar.disable, bar.enable)
+                for bar in bars
+                if getattr(bar, "is_enabled", True)
+            ),
+        ]
 
 
 def _demand_own_process(trainer: "pl.Trainer") -> None:

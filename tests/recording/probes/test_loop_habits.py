@@ -100,7 +100,6 @@ def test_with_two_optimizers_nothing_is_said(tmp_path: Path) -> None:
 
     assert monitor.run is not None
     totals = read(monitor.run).totals
-    assert totals is not None
     assert "gradients_zeroed" not in totals.config
 
 

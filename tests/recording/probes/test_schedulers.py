@@ -86,7 +86,6 @@ class Scheduled(Model):
 def test_lightning_steps_schedulers_with_updates_and_tells_what_was_logged(tmp_path: Path) -> None:
     """Six batches in groups of two; what is shown once an epoch costs no batch anything."""
     ran = fit(tmp_path, Scheduled(), Loader(6), accumulate_grad_batches=2)
-    assert ran.totals is not None
     found = ran.totals.config
 
     assert (found["scheduler_steps"], found["updates"], found["micro_batches"]) == (3, 3, 6)
