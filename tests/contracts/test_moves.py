@@ -25,7 +25,7 @@ from trainperf.core.phases import GAPS, PHASES, Gap, Phase
 from trainperf.huggingface import moves as hugging_face_moves
 from trainperf.lightning import TrainPerf
 from trainperf.lightning import actions as lightning_actions
-from trainperf.lightning.actions import ROLES, Action, Role
+from trainperf.lightning.actions import ROLES, Action
 from trainperf.lightning.relay import ProfilerRelay
 from trainperf.loop import LoopMonitor
 from trainperf.loop import phase_contexts as monitor_moves
@@ -84,7 +84,7 @@ class Bracket:
         action = Action.parse(name)
         kind = action.kind if (action.kind, action.hook) in ROLES else "*"
         self._key = (kind, action.hook)
-        self._role = ROLES.get(self._key, Role.NOTHING)
+        self._role = ROLES.get(self._key, "nothing")
         self._ours = nullcontext() if ours is None else ours
         self._watched, self._interrupted = watched, interrupted
         self._open: list[tuple[int, int]] = []
@@ -100,21 +100,21 @@ class Bracket:
         watched, role = self._watched, self._role
         if role not in watched.moves or error[0] is not None or self._rests(before):
             return
-        if role is Role.BACKWARD_BEGINS:
+        if role == "backward_begins":
             self._interrupted.append(before)
-        elif role is Role.BACKWARD_ENDS:  # every callback has such a hook: the first one ends it
+        elif role == "backward_ends":  # every callback has such a hook: the first one ends it
             before = self._interrupted.pop() if self._interrupted else before
         watched.events.add(self._key)
         watched.during(role, inside)
-        if role is not Role.FETCH or before != Phase.FORWARD:
+        if role != "fetch" or before != Phase.FORWARD:
             watched.after(role, before)
 
     def _rests(self, before: int) -> bool:
         """Inside a gap no event of a step moves anything, and no validation begins."""
         if before not in GAPS:
             return False
-        begins = self._role is Role.VALIDATION_BEGINS
-        checks = self._role is Role.VALIDATION and before != Gap.VALIDATION
+        begins = self._role == "validation_begins"
+        checks = self._role == "validation" and before != Gap.VALIDATION
         return begins or checks or self._watched.moves[self._role].during in PHASES
 
 

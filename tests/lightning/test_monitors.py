@@ -21,7 +21,6 @@ from trainperf.lightning import (
     TrainPerf,
 )
 from trainperf.lightning.measurement import Measurement
-from trainperf.loop import fit as loop_fit
 from trainperf.meters import METERS
 from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NOT_REQUESTED
 
@@ -168,25 +167,6 @@ def test_a_mask_function_that_raises_costs_its_own_measurement_only(
     assert None not in ran.fact("loss")
     assert ran.totals.faults == {"tokens": "ValueError: planted"}
     assert len(caplog.records) == 1
-
-
-def test_a_start_that_fails_costs_the_measurement_and_not_the_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing was recorded, so nothing is left on disk; the profiler is back."""
-
-    def fail(*_: object) -> None:
-        raise LookupError("planted")
-
-    monkeypatch.setattr(loop_fit, "choose", fail)
-    training = trainer(tmp_path, TrainPerf(report=False))
-    mine = training.profiler
-    with caplog.at_level(logging.WARNING, "trainperf"):
-        training.fit(Model(), Loader(4))
-    assert training.global_step == 4
-    assert training.profiler is mine
-    assert list(tmp_path.iterdir()) == []
-    assert ["start of the fit" in record.message for record in caplog.records] == [True]
 
 
 def test_a_model_whose_size_is_not_known_yet_is_measured(tmp_path: Path) -> None:

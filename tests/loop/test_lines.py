@@ -8,7 +8,6 @@ from threading import enumerate as enumerate_threads
 import pytest
 import torch
 from support.loops import quiet
-from torch.utils.data import DataLoader, Dataset
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -67,33 +66,18 @@ def validate() -> None:
         rest("validate", 6.0)
 
 
-class Slow(Dataset[torch.Tensor]):
-    """A dataset that sleeps for each sample."""
-
-    def __len__(self) -> int:
-        return 800
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        rest("getitem", 2.0)
-        return torch.ones(4)
-
-
 def trained(
     path: Path,
     *,
     each_step: bool = False,
     every_20th: bool = False,
-    slow_data: bool = False,
     lines: bool = True,
 ) -> Summary:
     """A run of a loop that spends its time as told."""
-    data: Dataset[torch.Tensor] | list[torch.Tensor] = [torch.ones(4)] * 800
-    if slow_data:
-        data = Slow()
     monitor = quiet(path, lines=lines)
     with monitor:
         began = time.perf_counter()
-        for number, _ in enumerate(monitor.batches(DataLoader(data, batch_size=4))):  # type: ignore[arg-type]
+        for number, _ in enumerate(monitor.batches([torch.ones(4, 4)] * 200)):
             for phase, ms in (("forward", 2.0), ("backward", 1.5), ("optimizer", 0.5)):
                 with monitor.phase(phase):
                     burn("work", ms)
@@ -137,19 +121,6 @@ def test_validation_every_20_steps_comes_back_with_its_share_and_its_line(tmp_pa
     assert line.function in ("validate", "rest")
     assert line.fraction >= 0.9
     assert first.fraction == pytest.approx(SPENT["validate"] / LOOP[0], abs=0.05)
-
-
-@pytest.mark.real_clock
-def test_a_slow_dataset_in_the_training_process_is_named_by_its_line(tmp_path: Path) -> None:
-    """The loader has no workers."""
-    summary = trained(tmp_path, slow_data=True)
-    first = summary.findings[0]
-    assert first.id == "data_wait"
-    owner = summary.owner("data_wait")
-    assert owner is not None
-    assert owner.function in ("Slow.__getitem__", "rest")
-    truth = SPENT["getitem"] / summary.ledger_s["data_wait"]
-    assert owner.fraction == pytest.approx(truth, abs=LINE)
 
 
 @pytest.mark.real_clock

@@ -590,6 +590,10 @@ def test_a_batcher_that_is_not_open_or_belongs_to_another_loop_says_so() -> None
         run(submit())
     with pytest.raises(ConfigError, match="make a new one"):
         run(again())
+    early = DynamicBatcher(Doubling())  # its thread is gone before it was open
+    run(early.close())
+    with pytest.raises(ConfigError, match="make a new one"):
+        run(early.__aenter__())
 
 
 @pytest.mark.parametrize(
@@ -605,15 +609,3 @@ def test_nonsense_is_refused(options: dict[str, Any], says: str) -> None:
     """At construction, with the value."""
     with pytest.raises(ConfigError, match=says):
         DynamicBatcher(Doubling(), **options)
-
-
-def test_a_batcher_that_was_closed_before_it_was_open_is_not_opened() -> None:
-    """Its thread is gone."""
-
-    async def scenario() -> None:
-        batcher = DynamicBatcher(Doubling(), max_batch_size=2, max_wait_s=0.0)
-        await batcher.close()
-        with pytest.raises(ConfigError, match="make a new one"):
-            await batcher.__aenter__()
-
-    run(scenario())

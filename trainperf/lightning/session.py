@@ -187,11 +187,9 @@ class Session:
         )
 
     def _dispose(self) -> None:
-        from trainperf.lightning.trials import DisposableTrainer  # noqa: PLC0415 see `_trials`
+        from trainperf.lightning.trials import dispose_of  # noqa: PLC0415 see `_trials`
 
-        disposable = DisposableTrainer(self._trainer)
-        self._stand_ins = disposable.loggers
-        self.fit.closing.callback(disposable.remove_files)
+        self._stand_ins = dispose_of(self._trainer, self.fit.closing)
 
     def _trials(self, fit: Fit, facts: FitFacts) -> Probe:
         from trainperf.lightning.trials import LightningTraining  # noqa: PLC0415 it loads every change there is

@@ -23,11 +23,6 @@ NOTHING_TRIED = (
     "own; use trainperf try"
 )
 
-ALL_RANKS = (
-    "aggregate=True has no effect any more; `trainperf watch RUN` shows all ranks while they "
-    "train, and the report has them"
-)
-
 
 # Not frozen: the callbacks and the monitor have these options, and a life of their own.
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -68,8 +63,6 @@ class FitOptions:
     """Your own (`trainperf.recording.probes.base.Probe`): facts of a step that your meters need."""
     sinks: Sequence[Sink] = ()
     """Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading."""
-    aggregate: bool = False
-    """Has no effect any more: `trainperf watch` shows all ranks while they train."""
     trials: Sequence[object] = ()
     """Changes of your own (`trainperf.trials.Trial`) that `trainperf try` switches on and off
     before the built-in ones.  In a training that goes on nothing is tried."""
@@ -86,8 +79,6 @@ class FitOptions:
         if self.audit_at is not None and self.audit_at < 0:
             raise ConfigError(f"audit_at={self.audit_at}: steps count from 0; try audit_at=20")
         self.meters, self.sinks, self.probes = checked(self.meters, self.sinks, self.probes)
-        if self.aggregate:
-            log.warning("trainperf: %s", ALL_RANKS)
         if self.trials:
             self._demand_trials()
 
