@@ -6,7 +6,6 @@ decides nothing else.
 
 import atexit
 import logging
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -74,6 +73,8 @@ log = logging.getLogger("trainperf")
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_SAY = partial(print, flush=True)
+
 PATIENCE = 64
 """Batches without a step's end from which on a batch is taken to be a step."""
 
@@ -82,11 +83,6 @@ _OF_TRAINING = (
     *("grad_scaler", "gradient_bytes"),
 )
 """Settings that an inference loop has not."""
-
-
-def _print(sentence: str) -> None:
-    sys.stdout.write(f"{sentence}\n")
-    sys.stdout.flush()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +133,7 @@ class FitFacts:
     """Of a step, as the fit begins."""
     period: int = 0
     """Batches after which validation or an epoch comes back; 0 if that is not known."""
-    announce: Callable[[str], object] = _print
+    announce: Callable[[str], object] = _SAY
     """Takes the first answer, a sentence."""
 
 

@@ -67,6 +67,7 @@ class LoopMonitor(FitOptions):
         ConfigError: A value is refused; the message says which and what to pass instead.
     """
 
+    usual_dirpath = _RUNS
     dirpath: str | Path | None = _RUNS
     """Directory under which the run directory is made, or its URL (`s3://…`); `None` writes
     none."""
@@ -94,12 +95,6 @@ class LoopMonitor(FitOptions):
         self._ended = False
         self._left = False
         """Whether the last epoch was not over when the loop left it."""
-
-    @property
-    def own_dirpath(self) -> str | None:
-        """The directory that the user has chosen; `None` for the usual one."""
-        chosen = super().own_dirpath
-        return None if chosen == _RUNS else chosen
 
     @property
     def run(self) -> Path | None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, cast
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
@@ -34,6 +35,9 @@ class FitOptions:
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
     """
+
+    usual_dirpath: ClassVar[str | None] = None
+    """What of *dirpath* is no choice of the user's, besides `None`."""
 
     tokens: MaskFunction | None = None
     """From a batch to a mask of shape (batch, tokens), where neither `attention_mask` nor `labels`
@@ -83,19 +87,17 @@ class FitOptions:
             self._demand_trials()
 
     def _demand_trials(self) -> None:
-        from trainperf.loop.trials import demanded  # noqa: PLC0415 it loads every change there is
+        from trainperf.trials import Trial, TrialOptions  # noqa: PLC0415 it loads every change there is
 
-        demanded(self.trials)
+        TrialOptions.of(cast("Sequence[Trial]", self.trials))
         if LaunchOptions.of_this_process().trials is None:
             log.warning("trainperf: %s", NOTHING_TRIED)
 
-    @property
-    def own_dirpath(self) -> str | None:
-        """The directory that the user has chosen; `None` for the usual one."""
-        return None if self.dirpath is None else str(self.dirpath)
-
     def launched(self) -> LaunchOptions:
         """With what the command was told that has launched this process, if one has."""
+        usual = self.dirpath is None or str(self.dirpath) == self.usual_dirpath
         return LaunchOptions.of_this_process().joined(
-            dirpath=self.own_dirpath, audit_at=self.audit_at, loader_anatomy=self.loader_anatomy
+            dirpath=None if usual else str(self.dirpath),
+            audit_at=self.audit_at,
+            loader_anatomy=self.loader_anatomy,
         )

@@ -14,15 +14,13 @@ def end_before_sigterm(end: Callable[[], object], undo: ExitStack) -> None:
     the main one, which Python refuses.
 
     Args:
-        end: Closes the fit; not called in processes that are forked from this one.
+        end: Closes the fit, and does nothing in a process that is forked from this one.
         undo: Takes it back.
     """
-    process = os.getpid()
 
     def ended(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        if os.getpid() == process:
-            end()
+        end()
         os.kill(os.getpid(), number)
 
     def forget() -> None:
