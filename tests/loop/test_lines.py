@@ -8,6 +8,7 @@ from threading import enumerate as enumerate_threads
 import pytest
 import torch
 from support.loops import quiet
+from torch.utils.data import DataLoader
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -75,9 +76,10 @@ def trained(
 ) -> Summary:
     """A run of a loop that spends its time as told."""
     monitor = quiet(path, lines=lines)
+    loader = DataLoader([torch.ones(4)] * 800, batch_size=4)  # type: ignore[arg-type]
     with monitor:
         began = time.perf_counter()
-        for number, _ in enumerate(monitor.batches([torch.ones(4, 4)] * 200)):
+        for number, _ in enumerate(monitor.batches(loader)):
             for phase, ms in (("forward", 2.0), ("backward", 1.5), ("optimizer", 0.5)):
                 with monitor.phase(phase):
                     burn("work", ms)
