@@ -15,7 +15,7 @@ from trainperf.core.formatting.html.palette import phase_colour
 from trainperf.core.phases import Gap, Phase
 from trainperf.huggingface.moves import MOVES as OF_HUGGING_FACE
 from trainperf.lightning.actions import MOVES as OF_ROLES
-from trainperf.lightning.actions import ROLES, VALIDATION_HOOKS, Role
+from trainperf.lightning.actions import ROLES, VALIDATION_HOOKS
 from trainperf.loop.moves import Move
 from trainperf.loop.phase_contexts import MOVES as OF_MONITOR
 from trainperf.plugins.outside_moves import MOVES as OF_OUTSIDE
@@ -42,8 +42,8 @@ def of_lightning() -> dict[str, Move]:
     }
     return {
         **moves,
-        f"{VALIDATION_HOOKS}… (any other)": OF_ROLES[Role.VALIDATION],
-        "any other hook that is overridden": OF_ROLES[Role.HOOK],
+        f"{VALIDATION_HOOKS}… (any other)": OF_ROLES["validation"],
+        "any other hook that is overridden": OF_ROLES["hook"],
     }
 
 

@@ -30,28 +30,3 @@ def test_nothing_is_left_behind(
     assert not left_on(door.parts)
     for name, (read, original) in door.replaceable.items():
         assert read() is original, name
-
-
-@pytest.mark.parametrize("kind", DOORS, ids=lambda kind: kind.name)
-def test_something_was_there_meanwhile(
-    kind: type[Door], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Or it would be no wonder that nothing is left."""
-    before, meanwhile = of_process(), []
-
-    def look(_: object, door: Door) -> None:
-        names = [name for name, (read, was) in door.replaceable.items() if read() is not was]
-        meanwhile.append({*names, *replaced(before, of_process())})
-
-    tell(Story(name="a look", epochs=1), kind, tmp_path, monkeypatch, look=look)
-    assert meanwhile[0] >= {"gc"}
-    assert meanwhile[0] >= SEEN[kind.name]
-
-
-SEEN = {
-    "LoopMonitor": set(),
-    "Lightning": {"profiler"},
-    "Hugging Face": {"base_dataloader", "backward"},
-    "from outside": {"_global_forward_pre_hooks"},
-}
-"""What must be seen in the middle of a fit."""

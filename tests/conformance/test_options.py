@@ -26,7 +26,7 @@ from trainperf.core.phases import Tag
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
-from trainperf.loop.options import ALL_RANKS, NOTHING_TRIED, FitOptions
+from trainperf.loop.options import NOTHING_TRIED, FitOptions
 from trainperf.meters.fold import Reading
 from trainperf.recording import line_sampler as sampler
 from trainperf.recording.machine.probe import SAMPLER
@@ -97,7 +97,6 @@ def everything(keeper: Readings) -> dict[str, Any]:
         "meters": [ForwardShare()],
         "probes": [Counter()],
         "sinks": [keeper],
-        "aggregate": True,
         "trials": [Trial("mine", on=int, off=int)],
     }
 
@@ -170,7 +169,6 @@ EVIDENCE: dict[str, Callable[[Shown], bool]] = {
     "meters": lambda shown: ForwardShare.name in shown.run.totals.readings,
     "probes": lambda shown: "ones" in shown.run.info.columns,
     "sinks": lambda shown: shown.keeper.closed and len(shown.keeper.steps) == 24,
-    "aggregate": lambda shown: any(ALL_RANKS in message for message in shown.messages),
     "trials": lambda shown: any(NOTHING_TRIED in message for message in shown.messages),
 }
 """The record, file, process or line that an option causes."""

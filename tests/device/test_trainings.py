@@ -61,7 +61,6 @@ def run_of(root: Path) -> Path:
 
 def assert_whole(ran: Ran) -> None:
     """Every step has its loss, its marks and both of its batches; nothing was switched off."""
-    assert ran.totals is not None
     assert ran.totals.faults == {}
     assert len(ran.steps) == STEPS
     assert set(ran.micro_batches()) == {2}

@@ -1,6 +1,5 @@
 """Two ranks of a Hugging Face training: one run, and the late one waits least."""
 
-import socket
 from pathlib import Path
 from statistics import median
 
@@ -8,14 +7,7 @@ import pytest
 import torch.multiprocessing as mp
 from support.hugging_face_ranks import LATE_S, STEPS, train
 from support.loops import read
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+from support.ranks import free_port
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import gc
 import itertools
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,8 +12,8 @@ from weakref import WeakSet
 
 import pytest
 import torch
-from support.hugging_face import EFFECTIVE, TOKENS, Rows, Tiny, quiet, trainer
-from support.loops import Written, read
+from support.hugging_face import Rows, Tiny, quiet, trainer, written
+from support.loops import read
 from support.threads import one_thread
 from transformers import Trainer, TrainerCallback
 
@@ -36,12 +35,6 @@ def nap() -> None:
     time.sleep(NAP_S)
 
 
-def written(callback: TrainPerfCallback, rank: int = 0) -> Written:
-    """What a training has left."""
-    assert callback.run is not None
-    return read(callback.run / f"steps-rank{rank}.jsonl")
-
-
 class Napping(TrainerCallback):
     """Sleeps in events that a test names."""
 
@@ -58,23 +51,6 @@ class SlowLoss(Trainer):
         loss = super().compute_loss(model, inputs, *args, **options)
         nap()
         return loss
-
-
-def test_every_step_is_recorded_with_its_tokens_and_its_loss(tmp_path: Path) -> None:
-    """Twelve updates are twelve steps of two rows each."""
-    callback = quiet()
-    trainer(tmp_path, callback).train()
-
-    found = written(callback)
-    summary = summarize(Run.open(callback.run or tmp_path))
-    assert [step.micro_batches for step in found.steps] == [1] * 12
-    assert {step.facts["samples"] for step in found.steps} == {2}
-    assert {step.facts["tokens_effective"] for step in found.steps} == {2 * EFFECTIVE}
-    assert {step.facts["tokens_padded"] for step in found.steps} == {2 * TOKENS}
-    assert all(step.facts["loss"] for step in found.steps)
-    assert found.end.reason == "finished"
-    assert summary.run.loop.name == "huggingface"
-    assert summary.run.config["max_steps"] == 12
 
 
 @pytest.mark.real_clock
@@ -183,13 +159,7 @@ def test_a_training_after_one_that_raised_has_a_run_of_its_own(
 ) -> None:
     """As a Trainer begins again with smaller batches where memory was short."""
     monkeypatch.setattr(Monitor, "under_way", WeakSet())
-    calls = itertools.count()
-
-    def short_of_memory() -> None:
-        if next(calls) == 4:
-            raise MemoryError
-
-    training = trainer(tmp_path, kind(), model=Tiny(short_of_memory))
+    training = trainer(tmp_path, kind(), model=Tiny(short_of_memory_at(4)))
     with pytest.raises(MemoryError):
         training.train()
     training.train()
@@ -236,69 +206,6 @@ def test_a_training_that_raised_leaves_no_hook_behind_its_trainer(tmp_path: Path
     callback.training.fit.end("interrupted")
     assert before > 0
     assert after == 0
-
-
-def test_with_the_callback_a_training_that_raised_ends_there(tmp_path: Path) -> None:
-    """No hook is left though the Trainer is, and the run says what was raised."""
-    model = Tiny(short_of_memory_at(4))
-    callback = quiet()
-    training = trainer(tmp_path, callback, model=model)
-    with pytest.raises(MemoryError), callback:
-        training.train()
-
-    assert hooks_of(model) == 0
-    assert written(callback).end.reason == "MemoryError"
-    training.train()
-    assert len(written(callback).steps) == 12
-
-
-@pytest.mark.parametrize(
-    ("raised", "uncaught", "reason"),
-    [
-        (MemoryError, True, "MemoryError"),
-        (KeyboardInterrupt, True, "interrupted"),
-        (MemoryError, False, "not closed"),
-    ],
-)
-def test_a_process_that_its_training_ends_says_what_was_raised(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    raised: type[BaseException],
-    uncaught: bool,
-    reason: str,
-) -> None:
-    """Python keeps what a process ends with."""
-
-    def planted() -> None:
-        raise raised
-
-    callback = quiet()
-    training = trainer(tmp_path, callback, model=Tiny(planted))
-    with pytest.raises(raised) as caught:
-        training.train()
-    if uncaught:
-        monkeypatch.setattr(sys, "last_value", caught.value, raising=False)
-
-    assert callback.training is not None
-    callback.training.fit._at_exit()
-    assert written(callback).end.reason == reason
-
-
-def test_a_fault_of_ours_does_not_stop_the_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is logged once; the training goes on to its end."""
-
-    def broken(batch: object) -> torch.Tensor:
-        raise RuntimeError("planted")
-
-    callback = quiet(tokens=broken)
-    training = trainer(tmp_path, callback)
-    training.train()
-
-    assert training.state.global_step == 12
-    assert len([r for r in caplog.records if "switched off" in r.message]) == 1
 
 
 def test_compiling_that_was_lost_on_the_way_is_said(tmp_path: Path) -> None:

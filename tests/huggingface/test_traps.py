@@ -7,23 +7,14 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from support.hugging_face import Rows, Tiny, quiet, trainer
-from support.loops import Written, read
+from support.hugging_face import Rows, Tiny, quiet, trainer, written
 from support.threads import one_thread
 from transformers import Trainer
-
-from trainperf.huggingface import TrainPerfCallback
 
 
 __all__ = ["one_thread"]
 
 NAP_S = 0.02
-
-
-def written(callback: TrainPerfCallback) -> Written:
-    """What a training has left."""
-    assert callback.run is not None
-    return read(callback.run / "steps-rank0.jsonl")
 
 
 class SlowLengths(Rows):

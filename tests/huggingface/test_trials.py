@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from support.hugging_face import Rows, Tiny, quiet, trainer
+from support.hugging_face import Rows, quiet, trainer
 from support.trial_launch import launch_trials, trial_results
 from transformers import TrainerCallback
 
 from trainperf.core.artifacts.trials import TrialResult
-from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialsOver
-from trainperf.huggingface import TrainPerfCallback
 from trainperf.trials import Trial
 
 
@@ -88,20 +86,3 @@ def test_a_change_is_compared_on_the_same_batches_though_one_is_held_ahead(
 
     assert results["idle"].loss_before is not None
     assert results["idle"].loss_before == results["idle"].loss_after
-
-
-def test_a_training_that_goes_on_tries_nothing_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its count of steps could not be put back."""
-    training = trainer(tmp_path, quiet(trials=[Trial("idle", nothing, nothing)]), model=Tiny())
-    training.train()
-
-    assert training.state.global_step == 12
-    assert "nothing is tried" in caplog.text
-
-
-def test_what_is_no_trial_is_refused() -> None:
-    """Where it is written."""
-    with pytest.raises(ConfigError, match="not a Trial"):
-        TrainPerfCallback(trials=["bf16"])  # type: ignore[list-item]

@@ -6,8 +6,6 @@ from typing import Any
 
 import lightning.pytorch as pl
 import pytest
-from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.plugins.io import TorchCheckpointIO
 from support.fits import (
     LONG_S,
     MS,
@@ -166,28 +164,6 @@ def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_p
     assert ran.gap_places(Gap.STARTUP) == [-1, -1]
     assert ran.gap_ns(Gap.STARTUP) >= sum(sleeper.slept_ns)
     assert_below(200 * MS, ran.gap_ns(Gap.SANITY_CHECK))
-
-
-class SlowDisk(TorchCheckpointIO):
-    """Takes a while to write nothing."""
-
-    def __init__(self, sleeper: Sleeper) -> None:
-        self.sleeper = sleeper
-
-    def save_checkpoint(self, checkpoint: Any, path: Any, storage_options: Any = None) -> None:
-        """Sleep."""
-        self.sleeper()
-
-
-def test_lightnings_own_checkpoints_tag_the_step_after(tmp_path: Path) -> None:
-    """`ModelCheckpoint` every three steps, of which the last is saved in no step's time."""
-    sleeper = Sleeper(0.005)
-    saving = ModelCheckpoint(tmp_path / "kept", every_n_train_steps=3, save_top_k=-1)
-    options = {"plugins": [SlowDisk(sleeper)], "enable_checkpointing": True}
-    ran = fit(tmp_path, Model(), Loader(8), saving, **options)
-    assert ran.gap_places(Gap.CHECKPOINT) == [2, 5]
-    assert ran.tagged(Tag.AFTER_CHECKPOINT) == [3, 6]
-    assert ran.gap_ns(Gap.CHECKPOINT) >= sum(sleeper.slept_ns)
 
 
 @pytest.mark.real_clock

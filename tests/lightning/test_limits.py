@@ -5,7 +5,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import pytest
-from lightning.pytorch.callbacks import Callback, EarlyStopping
+from lightning.pytorch.callbacks import Callback
 from support.fits import Loader, Model, Ran, fit, read, trainer
 
 from trainperf.core.phases import Tag
@@ -43,21 +43,6 @@ def test_a_stop_in_the_middle_of_a_group_leaves_a_step_that_is_tagged(tmp_path: 
     ran = fit(tmp_path, Model(), Loader(9), StopAt(4), accumulate_grad_batches=3)
     assert ran.micro_batches() == [3, 2]
     assert ran.tagged(Tag.PARTIAL_GROUP) == [1]
-
-
-def test_early_stopping_ends_the_fit_in_good_order(tmp_path: Path) -> None:
-    """The loss does not get better, so the second epoch is the last."""
-
-    class Stuck(Model):
-        def training_step(self, batch: Any, batch_idx: int) -> Any:
-            self.log("stuck", 1.0)
-            return super().training_step(batch, batch_idx)
-
-    stop = EarlyStopping("stuck", patience=1, check_on_train_epoch_end=True)
-    ran = fit(tmp_path, Stuck(), Loader(3), stop, max_epochs=9)
-    assert ran.micro_batches() == [1] * 6
-    assert ran.end is not None
-    assert ran.end.reason == "finished"
 
 
 def test_a_barebones_trainer_is_measured_too(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from support.fits import QUIET, Loader, Model
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.lines import SampledLines
 from trainperf.lightning import TrainPerf
 from trainperf.recording import line_sampler as sampler
 
@@ -49,10 +48,3 @@ def test_a_callback_is_named_by_its_line(tmp_path: Path, monkeypatch: pytest.Mon
     of_class = "Histograms." if sys.version_info >= (3, 11) else ""  # code knows it from then on
     assert owner.function == f"{of_class}on_train_batch_end"
     assert owner.fraction >= 0.9
-
-
-def test_a_fit_may_go_without(tmp_path: Path) -> None:
-    """Neither file nor lines."""
-    summary = trained(tmp_path, TrainPerf(dirpath=str(tmp_path), report=False, lines=False), 5)
-    assert summary.lines == ()
-    assert not (Path(summary.run.path) / SampledLines.file).exists()

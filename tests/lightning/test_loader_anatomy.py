@@ -1,6 +1,5 @@
 """A fit looks into its loader before the first step, if it was asked to, and trains the same."""
 
-import multiprocessing
 import os
 import tempfile
 from pathlib import Path
@@ -74,18 +73,6 @@ def test_a_fit_that_was_looked_into_trains_as_one_that_was_not(tmp_path: Path) -
     assert torch.equal(*weights)
 
 
-def test_without_being_asked_no_process_is_started(tmp_path: Path) -> None:
-    """Nor a file written."""
-    model = Model()
-    children: list[int] = []
-    model.in_forward = lambda: children.append(len(multiprocessing.active_children()))
-
-    run = fitted(tmp_path, DataLoader(Rows(number=8), batch_size=4), model)
-
-    assert anatomy_in(run) is None
-    assert children == [0, 0]
-
-
 @pytest.mark.parametrize(
     ("kind", "why"),
     [("list", "Loader: only a torch"), ("file", "FromFile: holds an open file")],
@@ -102,7 +89,6 @@ def test_why_a_loader_was_not_looked_into_is_noted(tmp_path: Path, kind: str, wh
     dataset.source["lines"].close()
 
     totals = read(run).totals
-    assert totals is not None
     assert totals.notes["loader"].startswith(f"not looked into: {why}")
     assert totals.faults == {}
     assert len(model.seen) == 3
@@ -119,7 +105,6 @@ def test_a_fault_while_looking_does_not_stop_training(tmp_path: Path) -> None:
     run = fitted(tmp_path, DataLoader(dataset, batch_size=4), loader_anatomy=True)
 
     totals = read(run).totals
-    assert totals is not None
     assert "not in a child" in totals.faults["loader anatomy"]
     assert len(read(run).steps) == 5
 

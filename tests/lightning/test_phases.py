@@ -1,4 +1,7 @@
-"""A sleep planted in one place of the step comes back in the right phase, and in no other."""
+"""A sleep planted in one place of the step comes back in the right phase, and in no other.
+
+Of loader, forward, backward and update the stories of `tests/conformance` say it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,7 +36,6 @@ class Case:
     """A fit that is slow in one place."""
 
     model: pl.LightningModule = field(default_factory=Model)
-    loader: Any = None
     callbacks: tuple[Callback, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -59,39 +61,6 @@ def module(hook: str) -> Callable[[Sleeper], Case]:
         return Case(model)
 
     return case
-
-
-def loader(sleeper: Sleeper) -> Case:
-    """Slow to make a batch."""
-    return Case(loader=Loader(STEPS, slow=sleeper))
-
-
-def forward(sleeper: Sleeper) -> Case:
-    """Slow in `training_step`."""
-    model = Model()
-    model.in_forward = sleeper
-    return Case(model)
-
-
-def backward(sleeper: Sleeper) -> Case:
-    """Slow in autograd, where the last gradient arrives."""
-    model = Model()
-    model.layer.weight.register_post_accumulate_grad_hook(lambda parameter: sleeper())
-    return Case(model)
-
-
-def optimizer(sleeper: Sleeper) -> Case:
-    """Slow in the optimizer's `step`, after its closure."""
-
-    class SlowSGD(torch.optim.SGD):
-        def step(self, closure: Any = None) -> Any:
-            loss = super().step(closure)
-            sleeper()
-            return loss
-
-    model = Model()
-    model.configure_optimizers = lambda: SlowSGD(model.parameters(), lr=0.01)
-    return Case(model)
 
 
 def scheduler(sleeper: Sleeper) -> Case:
@@ -172,11 +141,7 @@ def logger(sleeper: Sleeper) -> Case:
 
 
 CASES: dict[str, tuple[Callable[[Sleeper], Case], Phase]] = {
-    "loader": (loader, Phase.DATA_WAIT),
     "transfer_batch_to_device": (module("transfer_batch_to_device"), Phase.H2D),
-    "training_step": (forward, Phase.FORWARD),
-    "autograd": (backward, Phase.BACKWARD),
-    "optimizer.step": (optimizer, Phase.OPTIMIZER),
     "optimizer_zero_grad": (module("optimizer_zero_grad"), Phase.OPTIMIZER),
     "configure_gradient_clipping": (module("configure_gradient_clipping"), Phase.OPTIMIZER),
     "scheduler.step": (scheduler, Phase.OPTIMIZER),
@@ -205,8 +170,7 @@ def test_a_sleep_comes_back_where_it_was_planted(place: str, tmp_path: Path) -> 
     plant, phase = CASES[place]
     sleeper = Sleeper()
     case = plant(sleeper)
-    batches = case.loader or Loader(STEPS)
-    ran = fit(tmp_path, case.model, batches, *case.callbacks, **case.options)
+    ran = fit(tmp_path, case.model, Loader(STEPS), *case.callbacks, **case.options)
     assert len(sleeper.slept_ns) == STEPS
     assert_comes_back(ran.phase_ns(phase), sleeper.slept_ns)
     assert_nowhere_else(ran, sleeper.slept_ns, phase=phase)

@@ -1,7 +1,8 @@
 """The profiler a user configured works as if ours were not there, and is back afterwards."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from lightning.pytorch.profilers import (
 from support.fits import Loader, Model, fit, trainer
 
 from trainperf.lightning import TrainPerf
-from trainperf.lightning.relay import ProfilerRelay, install, restore
+from trainperf.lightning.relay import install, restore
 
 
 PER_BATCH = (
@@ -45,26 +46,30 @@ def test_a_simple_profiler_sees_every_action_it_would_have_seen(tmp_path: Path) 
     assert all(without[action] == 5 for action in PER_BATCH)
 
 
-@pytest.mark.parametrize("kind", ["simple", "advanced"])
-def test_the_report_of_lightnings_profilers_is_complete(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "actions"),
+    [
+        (SimpleProfiler, PER_BATCH),
+        (AdvancedProfiler, PER_BATCH),
+        # It counts steps by the names of actions, and asserts when it is torn down too early.
+        (
+            partial(PyTorchProfiler, export_to_chrome=False),
+            ["[pl][profile]run_training_batch"],
+        ),
+    ],
+    ids=["simple", "advanced", "torch"],
+)
+def test_the_report_of_lightnings_profilers_is_complete(
+    kind: Callable[..., Profiler], actions: Sequence[str], tmp_path: Path
+) -> None:
     """Written by `describe` when the fit ends; the relay must not have torn the profiler down."""
-    chosen = {"simple": SimpleProfiler, "advanced": AdvancedProfiler}[kind]
-    profiler = chosen(dirpath=tmp_path, filename="report")
-    training = trainer(tmp_path, TrainPerf(report=False), profiler=profiler)
-    training.fit(Model(), Loader(3))
-    assert training.profiler is profiler
-    written = (tmp_path / "fit-report.txt").read_text()
-    for action in PER_BATCH:
-        assert action in written
-
-
-def test_torchs_profiler_through_lightning_writes_its_report(tmp_path: Path) -> None:
-    """It counts steps by the names of actions, and asserts when it is torn down too early."""
-    profiler = PyTorchProfiler(dirpath=tmp_path, filename="report", export_to_chrome=False)
+    profiler = kind(dirpath=tmp_path, filename="report")
     training = trainer(tmp_path, TrainPerf(report=False), profiler=profiler)
     training.fit(Model(), Loader(8))
     assert training.profiler is profiler
-    assert "[pl][profile]run_training_batch" in (tmp_path / "fit-report.txt").read_text()
+    written = (tmp_path / "fit-report.txt").read_text()
+    for action in actions:
+        assert action in written
 
 
 class Diary(Profiler):
@@ -156,17 +161,3 @@ def test_a_relay_left_behind_is_unwrapped_not_wrapped(tmp_path: Path) -> None:
     assert relay.inner is before
     restore(training)
     assert training.profiler is before
-
-
-def test_a_relay_that_goes_away_does_not_tear_the_users_profiler_down(tmp_path: Path) -> None:
-    """`Profiler.__del__` calls `teardown`."""
-    torn_down: list[str | None] = []
-
-    class Fragile(Diary):
-        def teardown(self, stage: str | None) -> None:
-            torn_down.append(stage)
-
-    fragile = Fragile()
-    relay = ProfilerRelay(fragile, lambda _name: None)
-    del relay
-    assert torn_down == []

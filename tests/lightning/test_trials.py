@@ -19,9 +19,7 @@ from support.fits import Loader, Model, read, trainer
 from support.trial_launch import launch_trials, trial_results
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from trainperf.core.artifacts import read_document
-from trainperf.core.artifacts.trials import TrialResult, Trials
-from trainperf.core.errors import ConfigError
+from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, TrialsOver
 from trainperf.core.phases import Tag
 from trainperf.lightning import TrainPerf
@@ -138,7 +136,6 @@ class TrialRun:
         with pytest.raises(TrialsOver):
             training.fit(model, batches, validation_of(model))
         ran = read(self.directory)
-        assert ran.totals is not None
         assert not ran.totals.faults
         return training
 
@@ -212,69 +209,12 @@ def test_several_loaders_cannot_be_taken_over(process: TrialRun) -> None:
     assert tried["free_loader"].reason == "its batches cannot be taken over"
 
 
-def test_a_trial_that_cannot_be_made_is_failed_and_the_next_one_tried(process: TrialRun) -> None:
-    """With its reason."""
-
-    def refuse() -> None:
-        raise ValueError("not today")
-
-    training = trainer(
-        process.root, TrainPerf(trials=[Trial("refused", refuse, nothing), IDLE], report=False)
-    )
-    with pytest.raises(TrialsOver):
-        training.fit(Learner(), loader(), DataLoader(data(8), batch_size=2))
-
-    tried = process.results()
-    assert tried["refused"].verdict == "failed"
-    assert tried["refused"].reason == "ValueError: not today"
-    assert tried["idle"].pairs
-
-
 def test_steps_with_a_change_are_tagged_and_others_are_steps_like_any(process: TrialRun) -> None:
     """So that no statistic counts a change that is not there."""
     process.fit(Learner(), loader(), trials=(IDLE,))
 
     ran = read(process.directory)
     assert 0 < len(ran.tagged(Tag.TRIAL)) < len(ran.steps)
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ArithmeticError])
-def test_the_document_of_a_fit_that_ends_amid_a_trial_names_it(
-    process: TrialRun, error: type[BaseException]
-) -> None:
-    """The command says whose it is, by what it was told last."""
-    state = {"on": False}
-
-    class Stopped(Learner):
-        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-            if state["on"]:
-                raise error
-            return super().training_step(batch, batch_idx)
-
-    change = Trial("change", lambda: state.update(on=True), lambda: state.update(on=False))
-    training = trainer(process.root, TrainPerf(trials=[change], report=False), max_epochs=2)
-    with pytest.raises(SystemExit if error is KeyboardInterrupt else error):
-        training.fit(Stopped(), loader(), DataLoader(data(8), batch_size=2))
-
-    document = read_document(Trials, process.directory)
-    assert document is not None
-    assert (document.trying, document.trials) == ("change", ())
-
-
-def test_a_fit_that_goes_on_tries_nothing_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its weights and batches are its own."""
-    models = []
-    for trials in ((), (IDLE,)):
-        torch.manual_seed(7)
-        models.append(Learner())
-        perf = TrainPerf(trials=trials, report=False)
-        trainer(tmp_path, perf).fit(models[-1], loader(), DataLoader(data(8), batch_size=2))
-
-    assert "nothing is tried in a training that goes on" in caplog.text
-    assert "use trainperf try" in caplog.text
-    assert all(map(torch.equal, models[0].parameters(), models[1].parameters()))
 
 
 # -- what is kept of it ---------------------------------------------------------------------------
@@ -570,43 +510,7 @@ def test_a_loader_that_sleeps_is_what_batches_from_memory_save(process: TrialRun
     assert ceiling.verdict == "faster"
 
 
-@pytest.mark.real_clock
-def test_a_change_of_the_users_brings_what_it_leaves_out(process: TrialRun) -> None:
-    """60 of 80 ms: four times as fast, but for what else is in a step."""
-    model = Model()
-    pause = {"s": 0.080}
-    model.in_forward = lambda: time.sleep(pause["s"])
-    change = Trial(
-        "less_sleep",
-        on=lambda: pause.update(s=0.020),
-        off=lambda: pause.update(s=0.080),
-        apply="sleep(0.020)",
-    )
-    process.launch(minutes=0.2)
-    process.fit(model, Loader(40), trials=(change,))
-
-    tried = process.results()["less_sleep"]
-    assert 3.0 < (tried.speedup or 0) < 4.2
-    assert (tried.verdict, tried.apply) == ("faster", "sleep(0.020)")
-    assert pause["s"] == 0.080
-
-
 # -- options --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("trials", "message"),
-    [
-        (["bf16"], r"trials=\['bf16'\]: not a Trial; try Trial\("),
-        ([IDLE, IDLE], "two are named 'idle'; give one another name"),
-    ],
-)
-def test_what_cannot_be_tried_is_refused_where_it_is_written(
-    trials: list[Any], message: str
-) -> None:
-    """With the value and what to pass instead."""
-    with pytest.raises(ConfigError, match=message):
-        TrainPerf(trials=trials)
 
 
 # -- a run that is started for its trials ---------------------------------------------------------

@@ -1,7 +1,6 @@
 """A Trainer whose run directory is in object storage."""
 
 import json
-import logging
 from pathlib import Path
 
 import pytest
@@ -34,24 +33,3 @@ def test_a_fit_arrives_behind_its_url(
     assert json.loads((run / "summary.json").read_bytes())["run"]["path"] == str(run)
     assert perf.state_dict()["run"] == str(run)
     assert list((tmp_path / "spools").iterdir()) == []
-
-
-def test_a_fit_without_a_network_trains_on_and_is_kept(
-    tmp_path: Path,
-    object_store: ObjectStore,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """From its first step on; one warning at its end."""
-    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "spools"))
-    object_store.stop()
-    training = trainer(tmp_path, TrainPerf(dirpath=str(object_store.bucket), report=False))
-
-    with caplog.at_level(logging.WARNING, "trainperf"):
-        training.fit(Model(), Loader(6))
-
-    assert training.global_step == 6
-    (warning,) = [record.message for record in caplog.records if record.name == "trainperf"]
-    assert "not all uploaded to s3://records/trainperf-" in warning
-    (kept,) = (tmp_path / "spools").glob("*/trainperf-*")
-    assert summarize(Run.open(kept)).run.steps == 6

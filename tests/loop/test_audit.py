@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.loops import Loader, Sleeper, written
+from support.loops import Loader, Sleeper, quiet, written
 
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.audit import MeasuredChip, StepAudit
 from trainperf.core.phases import Tag
-from trainperf.loop import LoopMonitor
 
 
 FORWARD = 2 * 2 * 4 * 4
@@ -25,7 +24,7 @@ class Loop:
     """Trains a linear layer, and knows when a dispatch mode is on."""
 
     def __init__(self, path: Path, at: int | None = 2) -> None:
-        self.monitor = LoopMonitor(path, report=False, audit_at=at)
+        self.monitor = quiet(path, audit_at=at)
         self.model = torch.nn.Linear(4, 4)
         self.modes: list[bool] = []
 
@@ -53,9 +52,10 @@ def audit_in(run: Path) -> StepAudit:
 
 
 def test_the_step_that_was_asked_for_is_audited_and_tagged(tmp_path: Path) -> None:
-    """That one and no other; forward and backward with the module's name."""
+    """That one and no other; forward and backward with the module's name, and the chip's limits."""
     loop = Loop(tmp_path)
-    audit = audit_in(loop())
+    run = loop()
+    audit = audit_in(run)
 
     assert loop.modes == [False, False, True, False, False]
     assert audit.step == 2
@@ -63,6 +63,7 @@ def test_the_step_that_was_asked_for_is_audited_and_tagged(tmp_path: Path) -> No
     assert matmuls == [("forward", "Linear", FORWARD), ("backward", "Linear", FORWARD)]
     tagged = [step.index for step in written(loop.monitor).steps if step.tags & Tag.AUDITED]
     assert tagged == [2]
+    assert read_document(MeasuredChip, run) is not None
 
 
 def test_every_micro_batch_of_the_step_is_audited(tmp_path: Path) -> None:
@@ -73,21 +74,6 @@ def test_every_micro_batch_of_the_step_is_audited(tmp_path: Path) -> None:
     assert loop.modes == [False, False, True, True, False, False]
     assert audit.micro_batches == 2
     assert audit.model_flops == 4 * FORWARD
-
-
-def test_the_run_gets_the_limits_of_its_chip(tmp_path: Path) -> None:
-    """After the fit."""
-    assert read_document(MeasuredChip, Loop(tmp_path)()) is not None
-
-
-def test_without_being_asked_nothing_is_audited(tmp_path: Path) -> None:
-    """Nor measured."""
-    loop = Loop(tmp_path, at=None)
-    run = loop()
-
-    assert loop.modes == [False] * 5
-    assert read_document(StepAudit, run) is None
-    assert read_document(MeasuredChip, run) is None
 
 
 def test_a_validation_in_the_middle_of_the_step_is_no_part_of_it(tmp_path: Path) -> None:

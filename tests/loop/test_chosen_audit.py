@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.loops import Loader, Sleeper, Written, written
+from support.loops import Loader, Sleeper, Written, quiet, written
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -17,7 +17,6 @@ from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.launch_environment import VARIABLE, LaunchOptions, LaunchSignal, signals_in
 from trainperf.core.phases import Tag
-from trainperf.loop import LoopMonitor
 from trainperf.recording.probes import audit, audit_safety
 from trainperf.recording.probes.audit_safety import why_not_eager
 from trainperf.recording.probes.compilation import graphs_built
@@ -47,7 +46,7 @@ class Trained:
     ) -> None:
         torch.manual_seed(0)
         self.model = nn.Linear(4, 4) if model is None else model
-        self.monitor = LoopMonitor(path, report=False, audit_at=audit_at)
+        self.monitor = quiet(path, audit_at=audit_at)
         self.losses: list[float] = []
 
     def __call__(
@@ -228,28 +227,28 @@ class Sharded(FSDPModule, nn.Linear):
     """A layer that looks like one that is spread over ranks."""
 
 
+def compiled_in_place() -> nn.Module:
+    """Its class is what it was."""
+    layer = nn.Linear(2, 2)
+    layer.compile(backend="eager")
+    return layer
+
+
 @pytest.mark.parametrize(
     ("model", "why"),
     [
         (nn.Sequential(nn.Linear(2, 2)), ""),
         (nn.Sequential(torch.compile(nn.Linear(2, 2), backend="eager")), "torch.compile"),
         (nn.Sequential(Sharded(2, 2)), "FSDP2"),
+        (nn.Sequential(compiled_in_place()), "torch.compile"),
         (None, ""),
     ],
-    ids=["plain", "a compiled part", "sharded", "unknown"],
+    ids=["plain", "a compiled part", "sharded", "a part compiled in place", "unknown"],
 )
 def test_what_an_audit_might_hurt_is_known_by_its_parts(model: nn.Module | None, why: str) -> None:
     """Whether a graph was built yet or not."""
     assert why_not_eager(model).startswith(why)
     assert bool(why_not_eager(model)) == bool(why)
-
-
-def test_a_module_compiled_in_place_is_known_too() -> None:
-    """Its class is what it was."""
-    model = nn.Sequential(nn.Linear(2, 2))
-    model[0].compile(backend="eager")
-
-    assert "torch.compile" in why_not_eager(model)
 
 
 def test_options_of_the_command_reach_a_monitor_of_the_scripts_own(
@@ -285,8 +284,3 @@ def test_what_the_script_chooses_is_kept_and_the_command_is_told(
     assert trained.audit is not None
     assert trained.audit.step == 5
     assert signals_in(words) == {LaunchSignal.OWN_DIRECTORY, LaunchSignal.OWN_AUDIT}
-
-
-def test_no_other_command_has_a_step_audited() -> None:
-    """`prove`, `try` and `bisect` measure; without a command nobody has asked."""
-    assert LaunchOptions().audit_plan is None

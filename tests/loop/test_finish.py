@@ -9,7 +9,6 @@ import pytest
 from support.live import HostFit
 
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.errors import RunError
 from trainperf.core.run_directory import record_file
 from trainperf.core.steps.records import RunInfo
 from trainperf.loop.report import WAIT_NS, close_run
@@ -57,16 +56,6 @@ def test_a_report_is_printed_where_the_summary_finds_no_room(
     assert "Step time 1.00 ms" in capsys.readouterr().out
 
 
-def test_ranks_that_have_ended_are_not_waited_for(tmp_path: Path) -> None:
-    """All files have their end mark: nothing to wait for."""
-    for rank in range(3):
-        ended(tmp_path, rank)
-    begun = time.perf_counter_ns()
-    close_run(tmp_path, ranks=3, aloud=False)
-
-    assert time.perf_counter_ns() - begun < WAIT_NS
-
-
 def test_after_a_restart_only_this_attempt_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,12 +71,6 @@ def test_after_a_restart_only_this_attempt_is_waited_for(
     close_run(tmp_path, ranks=2, aloud=False)
 
     assert time.perf_counter_ns() - begun < WAIT_NS
-
-
-def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    """The guard of whoever closes keeps it from the training."""
-    with pytest.raises(RunError):
-        close_run(tmp_path, ranks=1, aloud=False)
 
 
 class Board:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.loops import written
+from support.loops import quiet, stepped, written
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -137,9 +137,7 @@ def test_what_only_training_has_is_not_applicable(tmp_path: Path) -> None:
     ):
         assert (readings[name].value, readings[name].reason) == (None, NO_TRAINING), name
 
-    with LoopMonitor(tmp_path / "trains", report=False) as monitor:
-        for _ in monitor.batches([torch.ones(1)] * 3):
-            monitor.end_step()
+    monitor = stepped(quiet(tmp_path / "trains"), [torch.ones(1)] * 3)
     assert "trains" in (summary_of(monitor).readings["latency_s"].reason or "")
 
 
@@ -226,13 +224,9 @@ def looped(
     around: AbstractContextManager[object] | None = None,
 ) -> LoopMonitor:
     """A finished loop whose steps are *step*."""
-    monitor = LoopMonitor(path, kind="inference", report=False, clock=FakeClock())
-    monitor.watch(models, [])
-    with monitor, around or torch.inference_mode():
-        for batch in monitor.batches([torch.ones(BATCH, 16)] * 60):
-            step(batch)
-            monitor.end_step()
-    return monitor
+    monitor = quiet(path, kind="inference", clock=FakeClock()).watch(models, [])
+    with around or torch.inference_mode():
+        return stepped(monitor, [torch.ones(BATCH, 16)] * 60, step)
 
 
 def test_a_request_that_raised_draws_nothing(tmp_path: Path) -> None:

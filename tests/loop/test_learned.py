@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.loops import written
+from support.loops import quiet, stepped, written
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -15,7 +15,7 @@ def trained(
     path: Path, model: torch.nn.Module, *, autocast: bool = False, micro_batches: int = 1
 ) -> LoopMonitor:
     """Six batches of a loop, stepped once per group."""
-    with LoopMonitor(path, report=False).watch(model) as monitor:
+    with quiet(path).watch(model) as monitor:
         for number, batch in enumerate(monitor.batches([torch.ones(2, 4)] * 6), start=1):
             with monitor.phase("forward"), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
                 model(batch)
@@ -43,9 +43,7 @@ def test_the_precision_is_what_most_parameters_are_of(tmp_path: Path) -> None:
     """Most elements first."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))
     model[0].to(torch.float64)
-    with LoopMonitor(tmp_path, report=False).watch(model) as monitor:
-        for _ in monitor.batches([1]):
-            monitor.end_step()
+    monitor = stepped(quiet(tmp_path).watch(model), [1])
 
     assert written(monitor).info.config["precision"] == "float64, float32"
 
@@ -53,10 +51,7 @@ def test_the_precision_is_what_most_parameters_are_of(tmp_path: Path) -> None:
 def test_a_forward_that_never_ran_says_nothing_of_autocast(tmp_path: Path) -> None:
     """The module may be called through a method of its own; then it is not known."""
     model = torch.nn.Linear(4, 4)
-    with LoopMonitor(tmp_path, report=False).watch(model) as monitor:
-        for _ in monitor.batches([torch.ones(2, 4)]):
-            model.forward(torch.ones(2, 4))
-            monitor.end_step()
+    monitor = stepped(quiet(tmp_path).watch(model), [torch.ones(2, 4)], model.forward)
 
     assert "autocast" not in config(monitor)
 
@@ -64,15 +59,13 @@ def test_a_forward_that_never_ran_says_nothing_of_autocast(tmp_path: Path) -> No
 def test_no_hook_is_left_on_the_model(tmp_path: Path) -> None:
     """Neither after its first forward nor after a fit without one."""
     called, idle = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
-    with LoopMonitor(tmp_path, report=False).watch(called) as monitor:
+    with quiet(tmp_path).watch(called) as monitor:
         for _ in monitor.batches([torch.ones(2, 4)] * 2):
             assert bool(called._forward_pre_hooks)
             called(torch.ones(2, 4))
             assert not called._forward_pre_hooks
             break
-    with LoopMonitor(tmp_path, report=False).watch(idle) as monitor:
-        for _ in monitor.batches([1]):
-            monitor.end_step()
+    stepped(quiet(tmp_path).watch(idle), [1])
 
     assert not idle._forward_pre_hooks
 
@@ -80,11 +73,12 @@ def test_no_hook_is_left_on_the_model(tmp_path: Path) -> None:
 def test_a_compiled_model_gets_no_hook(tmp_path: Path) -> None:
     """It would be compiled anew."""
     model = torch.compile(torch.nn.Linear(4, 4), backend="eager")
-    with LoopMonitor(tmp_path, report=False).watch(model) as monitor:
-        for _ in monitor.batches([1]):
-            assert not model._forward_pre_hooks
-            monitor.end_step()
+    hooks: list[object] = []
+    monitor = stepped(
+        quiet(tmp_path).watch(model), [1], lambda _: hooks.extend(model._forward_pre_hooks)
+    )
 
+    assert not hooks
     assert "autocast" not in config(monitor)
 
 
@@ -98,7 +92,7 @@ def test_accumulation_is_counted(tmp_path: Path, micro_batches: int) -> None:
 
 def test_accumulation_that_changes_is_a_range(tmp_path: Path) -> None:
     """One number would be wrong for some steps."""
-    with LoopMonitor(tmp_path, report=False) as monitor:
+    with quiet(tmp_path) as monitor:
         for number in monitor.batches(range(6)):
             if number in (0, 2, 5):
                 monitor.end_step()
@@ -125,8 +119,6 @@ def test_the_sequence_length_is_the_first_batchs(
 ) -> None:
     """Padding included; from whatever tells the tokens, else from `input_ids`."""
     longer = {"attention_mask": torch.ones(2, 99), "input_ids": torch.ones(2, 99)}
-    with LoopMonitor(tmp_path, report=False) as monitor:
-        for _ in monitor.batches([batch] if length is None else [batch, longer]):
-            monitor.end_step()
+    monitor = stepped(quiet(tmp_path), [batch] if length is None else [batch, longer])
 
     assert config(monitor).get("sequence_length") == length

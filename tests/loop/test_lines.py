@@ -7,13 +7,13 @@ from threading import enumerate as enumerate_threads
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from support.loops import quiet
+from torch.utils.data import DataLoader
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.lines import SampledLines
-from trainperf.loop import LoopMonitor
 from trainperf.recording import line_sampler as sampler
 
 
@@ -67,33 +67,19 @@ def validate() -> None:
         rest("validate", 6.0)
 
 
-class Slow(Dataset[torch.Tensor]):
-    """A dataset that sleeps for each sample."""
-
-    def __len__(self) -> int:
-        return 800
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        rest("getitem", 2.0)
-        return torch.ones(4)
-
-
 def trained(
     path: Path,
     *,
     each_step: bool = False,
     every_20th: bool = False,
-    slow_data: bool = False,
     lines: bool = True,
 ) -> Summary:
     """A run of a loop that spends its time as told."""
-    data: Dataset[torch.Tensor] | list[torch.Tensor] = [torch.ones(4)] * 800
-    if slow_data:
-        data = Slow()
-    monitor = LoopMonitor(path, report=False, lines=lines)
+    monitor = quiet(path, lines=lines)
+    loader = DataLoader([torch.ones(4)] * 800, batch_size=4)  # type: ignore[arg-type]
     with monitor:
         began = time.perf_counter()
-        for number, _ in enumerate(monitor.batches(DataLoader(data, batch_size=4))):  # type: ignore[arg-type]
+        for number, _ in enumerate(monitor.batches(loader)):
             for phase, ms in (("forward", 2.0), ("backward", 1.5), ("optimizer", 0.5)):
                 with monitor.phase(phase):
                     burn("work", ms)
@@ -140,25 +126,12 @@ def test_validation_every_20_steps_comes_back_with_its_share_and_its_line(tmp_pa
 
 
 @pytest.mark.real_clock
-def test_a_slow_dataset_in_the_training_process_is_named_by_its_line(tmp_path: Path) -> None:
-    """The loader has no workers."""
-    summary = trained(tmp_path, slow_data=True)
-    first = summary.findings[0]
-    assert first.id == "data_wait"
-    owner = summary.owner("data_wait")
-    assert owner is not None
-    assert owner.function in ("Slow.__getitem__", "rest")
-    truth = SPENT["getitem"] / summary.ledger_s["data_wait"]
-    assert owner.fraction == pytest.approx(truth, abs=LINE)
-
-
-@pytest.mark.real_clock
 @pytest.mark.parametrize("planted", [True, False], ids=["planted", "healthy"])
 def test_a_sleep_in_forward_is_named_and_a_forward_of_operators_is_not(
     tmp_path: Path, *, planted: bool
 ) -> None:
     """A line of the user is the innermost frame of both; Python 3.10 has no place of a call."""
-    monitor, weight = LoopMonitor(tmp_path, report=False), torch.randn(300, 300)
+    monitor, weight = quiet(tmp_path), torch.randn(300, 300)
     with monitor:
         for _ in monitor.batches([weight] * 120):
             with monitor.phase("forward"):
@@ -184,7 +157,7 @@ def test_a_fit_may_go_without(tmp_path: Path) -> None:
 
 def test_a_loop_that_raises_leaves_what_was_seen(tmp_path: Path) -> None:
     """And no thread."""
-    monitor = LoopMonitor(tmp_path, report=False)
+    monitor = quiet(tmp_path)
 
     def broken() -> None:
         with monitor:

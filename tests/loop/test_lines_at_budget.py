@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.loops import quiet
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.loop import LoopMonitor
 
 
 SECONDS = 45.0
@@ -37,7 +37,7 @@ def operators(weight: torch.Tensor) -> float:
 @pytest.mark.real_clock
 def test_a_planted_share_comes_back_within_its_binomial_interval(tmp_path: Path) -> None:
     """A sleep beside operators in forward: its share of the samples, and what they are called."""
-    monitor, weight = LoopMonitor(tmp_path, report=False), torch.randn(200, 200)
+    monitor, weight = quiet(tmp_path), torch.randn(200, 200)
     asleep_s = working_s = 0.0
     began = time.perf_counter()
     with monitor:

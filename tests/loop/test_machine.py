@@ -24,8 +24,8 @@ import torch
 from trainperf.loop import LoopMonitor
 
 torch.set_num_threads(1)
-seconds, machine = float(sys.argv[2]), sys.argv[3] == "machine"
-monitor = LoopMonitor(sys.argv[1], report=False, lines=False, machine=machine)
+seconds = float(sys.argv[2])
+monitor = LoopMonitor(sys.argv[1], report=False, lines=False)
 weight = torch.nn.Parameter(torch.ones(128, 128))
 until = time.monotonic() + seconds
 
@@ -47,11 +47,11 @@ print(monitor.run)
 needs_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="CPUs are chosen")
 
 
-def start(directory: Path, seconds: float, option: str = "machine") -> "subprocess.Popen[str]":
+def start(directory: Path, seconds: float) -> "subprocess.Popen[str]":
     """A small fit in a process of its own: what this test starts beside it is not the fit's."""
     environment = {**os.environ, "TRAINPERF_MACHINE": ""}
     return subprocess.Popen(
-        [sys.executable, "-c", PINNED + TRAIN, str(directory), str(seconds), option],
+        [sys.executable, "-c", PINNED + TRAIN, str(directory), str(seconds)],
         stdout=subprocess.PIPE,
         text=True,
         env=environment,
@@ -95,12 +95,3 @@ def test_a_busy_process_beside_a_fit_is_named(tmp_path: Path) -> None:
     assert series.column("waited")[series.at_ns >= begun].mean() > 0.3
     assert " kept " in finding.title
     assert any("the training thread had no CPU" in line for line in finding.evidence)
-
-
-@pytest.mark.slow
-def test_a_fit_that_does_not_want_it_has_no_such_file(tmp_path: Path) -> None:
-    """Nor a process."""
-    with start(tmp_path, 1.0, "none") as fit:
-        printed, _ = fit.communicate(timeout=120)
-
-    assert not machine_file(Path(printed.strip()), 0).exists()

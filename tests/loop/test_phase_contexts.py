@@ -1,6 +1,5 @@
 """What the phases of a plain loop tell the device: marks around copies, at ends of passes."""
 
-import pytest
 from support.live import MS, DeviceFit
 
 from trainperf.core.phases import Phase
@@ -68,19 +67,3 @@ def test_a_broken_device_leaves_the_phases_balanced() -> None:
     spent = [fit.monitor.recorder._spent[slot] // MS for slot in range(8)]
     assert spent == [0, 1, 1, 1, 4, 0, 0, 0]
     assert list(fit.monitor.guard.faults) == ["device marks"]
-
-
-def test_a_bracket_is_made_once_per_name() -> None:
-    """It is entered thousands of times."""
-    _, brackets = on_device()
-
-    assert brackets["forward"] is brackets["forward"]
-
-
-@pytest.mark.parametrize("name", ["h2d", "forward", "backward", "optimizer", "callbacks"])
-def test_without_a_device_a_phase_is_the_cheapest_bracket(name: str) -> None:
-    """Nothing to mark, nothing to guard."""
-    fit = DeviceFit()
-    brackets = PhaseContexts(fit.monitor.recorder, fit.monitor.guard, ProbeSet())
-
-    assert brackets[name].__exit__ == fit.monitor.recorder.leave

@@ -58,32 +58,28 @@ def records(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_monitor_that_was_not_closed_is_closed_at_exit(start: Start, tmp_path: Path) -> None:
-    """With its report, as if it had been; the end mark says so."""
-    process = start("break")
+@pytest.mark.parametrize(
+    ("then", "code", "reason"),
+    [
+        ("break", 0, "not closed"),
+        ("raise ZeroDivisionError('theirs')", 1, "ZeroDivisionError"),
+    ],
+)
+def test_a_monitor_that_was_not_closed_is_closed_at_exit(
+    start: Start, tmp_path: Path, then: str, code: int, reason: str
+) -> None:
+    """With its report, as if it had been; the end mark says so, and a traceback is the user's."""
+    process = start(then)
     out, err = process.communicate(timeout=60)
     found = read(records(tmp_path))
 
-    assert process.returncode == 0, err
-    assert found.end.reason == "not closed"
+    assert process.returncode == code, err
+    assert err.strip().endswith("ZeroDivisionError: theirs" if code else "")
+    assert found.end.reason == reason
     assert len(found.steps) == 127
     assert "\ntrainperf ·" in f"\n{out}"
     assert str(records(tmp_path).parent) in out
     assert json.loads((records(tmp_path).parent / "summary.json").read_text())["readings"]
-
-
-def test_an_error_nobody_caught_ends_the_process_and_the_files(
-    start: Start, tmp_path: Path
-) -> None:
-    """The traceback is the user's, and the numbers so far are there."""
-    process = start("raise ZeroDivisionError('theirs')")
-    _, err = process.communicate(timeout=60)
-    found = read(records(tmp_path))
-
-    assert process.returncode == 1
-    assert err.strip().endswith("ZeroDivisionError: theirs")
-    assert found.end.reason == "ZeroDivisionError"
-    assert len(found.steps) == 127
 
 
 def test_a_killed_process_has_written_whole_lines(start: Start, tmp_path: Path) -> None:

@@ -7,10 +7,8 @@ import pytest
 import torch
 import torch.multiprocessing as mp
 from support.loop_ranks import LATE_MS, train_traced
-from support.loops import Loader, Sleeper, written
+from support.loops import Loader, Sleeper, quiet, written
 from support.profiler import torch_profiles, traces_of
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from torch.utils.tensorboard import SummaryWriter
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -32,11 +30,6 @@ def train(monitor: LoopMonitor, steps: int, *, touch_at: int | None = None) -> L
                 (monitor.run / "capture").touch()
     assert monitor.run is not None
     return monitor
-
-
-def quiet(path: Path | None, **settings: object) -> LoopMonitor:
-    """A monitor that prints nothing."""
-    return LoopMonitor(path, report=False, **settings)  # type: ignore[arg-type]
 
 
 def test_a_plain_loop_is_traced_as_planned(tmp_path: Path) -> None:
@@ -95,22 +88,6 @@ def test_ranks_that_do_not_exist_are_said(tmp_path: Path, caplog: pytest.LogCapt
 
     assert "ranks=(2,): the last rank of this fit is 0" in caplog.text
     assert traces_of(tmp_path / "trainperf") == {}
-
-
-def test_a_writer_gets_the_report(tmp_path: Path) -> None:
-    """What TensorBoard shows of a Lightning fit, it shows of a plain loop."""
-    writer = SummaryWriter(tmp_path / "board")
-    profile = ScheduledProfile(wait=3, warmup=1, active=2)
-    train(quiet(tmp_path, writer=writer, profile=profile), 40)
-    writer.close()
-
-    events = EventAccumulator(str(tmp_path / "board"))
-    events.Reload()
-    tags = events.Tags()["tensors"]
-    assert "trainperf/summary/text_summary" in tags
-    (report,) = events.Tensors("trainperf/summary/text_summary")
-    assert b"### trainperf" in report.tensor_proto.string_val[0]
-    assert report.step == 40
 
 
 @pytest.mark.slow

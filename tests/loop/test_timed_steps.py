@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.loops import quiet
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -37,7 +38,7 @@ def run_steps(monitor: LoopMonitor, number: int) -> list[bool]:
 
 def test_nothing_is_timed_any_more_once_it_is_clear_what_it_costs(tmp_path: Path) -> None:
     """The first step has none before it whose switches are known."""
-    with LoopMonitor(tmp_path, report=False, machine=False) as monitor:
+    with quiet(tmp_path, machine=False) as monitor:
         timed = run_steps(monitor, STEPS + 10)
 
         assert timed == [True] * (STEPS + 1) + [False] * 9
@@ -50,7 +51,7 @@ def test_what_the_monitor_takes_in_its_place_is_what_it_is_said_to_cost(
 
     No less is counted, and nothing twice.
     """
-    with LoopMonitor(tmp_path, report=False, machine=False, probes=[Napping()]) as monitor:
+    with quiet(tmp_path, machine=False, probes=[Napping()]) as monitor:
         recorder = monitor.monitor.recorder
         enter = recorder.enter
 

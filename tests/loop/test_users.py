@@ -7,15 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.loops import written
+from support.loops import quiet, stepped, written
 
 from trainperf.core.phases import Tag
-from trainperf.loop import LoopMonitor
-
-
-def quiet(path: Path) -> LoopMonitor:
-    """A monitor that prints nothing."""
-    return LoopMonitor(path, report=False)
 
 
 def endless() -> Iterator[torch.Tensor]:
@@ -82,9 +76,7 @@ def test_a_model_compiled_after_watch_is_compiled_whole(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     with quiet(tmp_path).watch(model) as monitor:
         compiled = torch.compile(model, backend=backend, fullgraph=True)
-        for batch in monitor.batches([torch.ones(1, 2)] * 4):
-            compiled(batch)
-            monitor.end_step()
+        stepped(monitor, [torch.ones(1, 2)] * 4, compiled)
 
     assert len(graphs) == 1
     assert monitor.monitor.guard.faults == {}

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.util import Finalize
 from pathlib import Path
-from queue import Queue
-from threading import Thread
 
 import pytest
 import torch
@@ -16,7 +14,6 @@ from support.threads import one_thread
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from trainperf.core.phases import Tag
 from trainperf.plugins.outside_facts import COARSE, LOADER_HEARD
 from trainperf.plugins.outside_loader import TOOLS
 from trainperf.plugins.outside_updates import ProcessUpdates
@@ -197,20 +194,6 @@ def test_what_is_planted_comes_back(
         assert abs(long_s - short_s) < tolerance_s, phase
 
 
-def test_workers_are_waited_for(updates: ProcessUpdates, tmp_path: Path) -> None:
-    """As little as they leave to wait for, and never for what the loop does meanwhile."""
-    script = Script()
-    for batch in script.loader(workers=2):
-        script.pause()
-        script.step(batch)
-
-    run = written(updates, tmp_path)
-    pauses = script.sleeper.naps["other"][1:]
-    assert all(a > b - 1e-5 for a, b in zip(run.phase_s("other"), pauses, strict=True))
-    assert min(run.phase_s("data_wait")) > 0
-    assert run.totals.notes["data_wait"] == LOADER_HEARD
-
-
 EXIT_S = 0.05
 """So long a worker takes to end."""
 
@@ -233,61 +216,6 @@ def test_the_end_of_workers_is_waited_for(updates: ProcessUpdates, tmp_path: Pat
     run = written(updates, tmp_path)
     assert run.phase_s("data_wait")[3] > EXIT_S
     assert run.phase_s("other")[3] > script.sleeper.naps["other"][0] - 1e-5
-
-
-def test_a_validation_takes_its_loader_with_it(updates: ProcessUpdates, tmp_path: Path) -> None:
-    """It is a gap, with all its batches; the steps are divided as ever."""
-    script = Script()
-    for _ in range(3):
-        for batch in script.loader(6):
-            script.pause()
-            script.step(batch)
-        with torch.no_grad():
-            held_out = Rows(lambda _: script.sleeper.sleep("gap", 40.0), 2 * BATCH)
-            for batch in DataLoader(held_out, BATCH):
-                script.model(batch)
-
-    run = written(updates, tmp_path)
-    held = [sum(script.sleeper.naps["gap"][start : start + 2]) for start in (0, 2)]
-    assert all(a > b - 1e-5 for a, b in zip(run.gap_s("validation"), held, strict=False))
-    assert run.totals.notes["data_wait"] == LOADER_HEARD
-    after = [step.index for step in run.steps if step.tags & Tag.AFTER_VALIDATION]
-    assert after == [5, 11]
-    assert sum(run.phase_s("data_wait")) < sum(script.sleeper.naps["data_wait"])
-
-
-def in_a_thread(script: Script) -> None:
-    """What fetches ahead, so that the loop waits for a queue."""
-    queue: Queue[Tensor] = Queue(1)
-
-    def fill() -> None:
-        for batch in script.loader():
-            queue.put(batch)
-
-    thread = Thread(target=fill)
-    thread.start()
-    for _ in range(STEPS):
-        script.step(queue.get())
-    thread.join()
-
-
-def no_loader(script: Script) -> None:
-    """Batches from anywhere."""
-    for _ in range(STEPS):
-        script.pause()
-        script.step(torch.ones(2, 4))
-
-
-@pytest.mark.parametrize("train", [in_a_thread, no_loader])
-def test_where_the_loop_asks_no_loader_it_is_coarse(
-    train: Callable[[Script], None], updates: ProcessUpdates, tmp_path: Path
-) -> None:
-    """All between an update and the next forward is data wait, and is said to be."""
-    train(Script())
-
-    run = written(updates, tmp_path)
-    assert run.totals.notes["data_wait"] == COARSE
-    assert max(run.phase_s("data_wait")) > NAPS_MS["other"][0] / 1e3
 
 
 def test_where_others_listen_it_is_coarse(updates: ProcessUpdates, tmp_path: Path) -> None:

@@ -433,25 +433,13 @@ def test_an_answer_that_is_an_exception_is_raised_for_its_own_caller_alone() -> 
     assert isinstance(second, ValueError)
 
 
-def too_few(requests: list[int]) -> list[int]:
-    """Forgets one."""
-    return requests[1:]
+def raising(error: BaseException) -> Callable[[list[int]], Any]:
+    """A model function that raises."""
 
+    def run(_: list[int]) -> None:
+        raise error
 
-def emptied(requests: list[int]) -> list[int]:
-    """Takes the requests out of the list that it was given, and answers none."""
-    requests.clear()
-    return []
-
-
-def mapping(requests: list[int]) -> dict[int, int]:
-    """As many keys as requests."""
-    return {request: request for request in requests}
-
-
-def stops(requests: list[int]) -> list[int]:
-    """Raises what a future refuses."""
-    raise StopIteration(requests)
+    return run
 
 
 def lazily(requests: list[int]) -> Iterator[int]:
@@ -460,49 +448,21 @@ def lazily(requests: list[int]) -> Iterator[int]:
     raise KeyError(requests[-1])
 
 
-def leaves(requests: list[int]) -> list[int]:
-    """Raises what would end the event loop."""
-    raise SystemExit(len(requests))
-
-
-def cancels(requests: list[int]) -> list[int]:
-    """Raises what a caller would take for its own cancellation."""
-    raise asyncio.CancelledError(len(requests))
-
-
-def refuses(requests: list[int]) -> list[int]:
-    """Raises what a model function may."""
-    raise ValueError(requests)
-
-
-def none(requests: list[int]) -> None:
-    """Returns nothing."""
-
-
-def number(requests: list[int]) -> int:
-    """Returns what cannot be iterated over."""
-    return 3
-
-
-def scalar(requests: list[int]) -> torch.Tensor:
-    """Returns what is iterable only by name."""
-    return torch.tensor(1.0)
-
-
 @pytest.mark.parametrize(
     ("faulty", "error", "says"),
     [
-        (too_few, BatchFailedError, "1 answers to 2 requests"),
-        (emptied, BatchFailedError, "0 answers to 2 requests"),
-        (mapping, BatchFailedError, "returned a dict"),
-        (stops, BatchFailedError, "run raised StopIteration"),
-        (leaves, BatchFailedError, "run raised SystemExit: 2"),
-        (cancels, BatchFailedError, "run raised CancelledError: 2"),
+        (lambda requests: requests[1:], BatchFailedError, "1 answers to 2 requests"),
+        (lambda requests: requests.clear() or [], BatchFailedError, "0 answers to 2 requests"),
+        (dict.fromkeys, BatchFailedError, "returned a dict"),
+        (raising(StopIteration()), BatchFailedError, "run raised StopIteration"),
+        # What would end the event loop, and what a caller would take for its own cancellation.
+        (raising(SystemExit(2)), BatchFailedError, "run raised SystemExit: 2"),
+        (raising(asyncio.CancelledError(2)), BatchFailedError, "run raised CancelledError: 2"),
         (lazily, KeyError, "2"),
-        (refuses, ValueError, "[1, 2]"),
-        (none, BatchFailedError, "NoneType"),
-        (number, BatchFailedError, "int"),
-        (scalar, TypeError, "0-d tensor"),
+        (raising(ValueError([1, 2])), ValueError, "[1, 2]"),
+        (lambda requests: None, BatchFailedError, "NoneType"),
+        (lambda requests: 3, BatchFailedError, "int"),
+        (lambda requests: torch.tensor(1.0), TypeError, "0-d tensor"),
     ],
 )
 def test_whatever_a_model_function_does_its_callers_are_told_and_the_next_batch_runs(
@@ -531,11 +491,10 @@ def test_an_exception_for_a_caller_that_is_cancelled_in_the_same_turn_is_not_com
 ):
     """An exception that nobody has looked at is logged; this caller had a right to leave."""
 
-    def fails(requests: list[int]) -> list[int]:
-        raise ValueError(requests)
-
     async def scenario() -> list[int | BaseException]:
-        async with DynamicBatcher(fails, max_batch_size=2, max_wait_s=HOUR_S) as batcher:
+        async with DynamicBatcher(
+            raising(ValueError()), max_batch_size=2, max_wait_s=HOUR_S
+        ) as batcher:
             later: list[asyncio.Task[int]] = []
 
             async def first() -> int:
@@ -557,6 +516,14 @@ def test_an_exception_for_a_caller_that_is_cancelled_in_the_same_turn_is_not_com
 # -- the end -----------------------------------------------------------------------------------
 
 
+def join_workers() -> None:
+    """No thread of a batcher's is left."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("trainperf-batcher"):
+            thread.join(60)
+            assert not thread.is_alive()
+
+
 def test_an_error_in_the_body_of_its_owner_tells_all_callers_and_leaves_no_thread() -> None:
     """The owner's own error goes on."""
     model = Doubling(held=True)
@@ -575,10 +542,7 @@ def test_an_error_in_the_body_of_its_owner_tells_all_callers_and_leaves_no_threa
 
     assert [type(each) for each in run(guarded())] == [BatcherClosedError] * 3
     model.let_go()
-    for thread in threading.enumerate():
-        if thread.name.startswith("trainperf-batcher"):
-            thread.join(60)
-            assert not thread.is_alive()
+    join_workers()
 
 
 def test_a_loop_that_ends_while_a_batch_runs_is_not_called_any_more(
@@ -598,9 +562,7 @@ def test_a_loop_that_ends_while_a_batch_runs_is_not_called_any_more(
     run(scenario())
     model.let_go()
     gc.collect()
-    for thread in threading.enumerate():
-        if thread.name.startswith("trainperf-batcher"):
-            thread.join(60)
+    join_workers()
 
     assert caplog.records == []
 
@@ -628,6 +590,10 @@ def test_a_batcher_that_is_not_open_or_belongs_to_another_loop_says_so() -> None
         run(submit())
     with pytest.raises(ConfigError, match="make a new one"):
         run(again())
+    early = DynamicBatcher(Doubling())  # its thread is gone before it was open
+    run(early.close())
+    with pytest.raises(ConfigError, match="make a new one"):
+        run(early.__aenter__())
 
 
 @pytest.mark.parametrize(
@@ -643,15 +609,3 @@ def test_nonsense_is_refused(options: dict[str, Any], says: str) -> None:
     """At construction, with the value."""
     with pytest.raises(ConfigError, match=says):
         DynamicBatcher(Doubling(), **options)
-
-
-def test_a_batcher_that_was_closed_before_it_was_open_is_not_opened() -> None:
-    """Its thread is gone."""
-
-    async def scenario() -> None:
-        batcher = DynamicBatcher(Doubling(), max_batch_size=2, max_wait_s=0.0)
-        await batcher.close()
-        with pytest.raises(ConfigError, match="make a new one"):
-            await batcher.__aenter__()
-
-    run(scenario())

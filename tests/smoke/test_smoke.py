@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -134,12 +135,6 @@ def test_a_step_that_trains_is_recognised() -> None:
 
     assert "A second call of step_a" in failed.saw
     assert "copy.deepcopy" in failed.do
-
-
-def test_a_step_without_a_loss_is_refused() -> None:
-    """With its name: nothing was compared."""
-    with pytest.raises(ConfigError, match="step_b: returned no single loss"):
-        assert_close_loss(lambda b: 1.0, lambda b: None, None)
 
 
 @dataclass
@@ -299,18 +294,6 @@ def test_the_advice_fits_the_loader(workers: int | None, said: str) -> None:
     )
 
 
-def test_a_loader_too_short_to_measure_is_refused() -> None:
-    """Nothing measured is no pass."""
-    with pytest.raises(ConfigError, match="warmup=10"):
-        assert_data_fraction_under(Timed(1.0, 1.0), lambda batch: None, 0.2, warmup=10)
-
-
-def test_a_limit_that_is_no_fraction_is_refused() -> None:
-    """20 is not 20 %."""
-    with pytest.raises(ConfigError, match="limit=20"):
-        assert_data_fraction_under([1], lambda batch: None, 20)
-
-
 def hungry(batch: int) -> float:
     """Holds *batch* bytes long enough to be seen."""
     held = torch.ones(batch // 4)
@@ -365,25 +348,6 @@ def test_one_shape_is_compiled_once(compiler: None) -> None:
     assert_no_recompile(step, batches(4, 4))
 
 
-def test_a_short_last_batch_is_a_recompilation(compiler: None) -> None:
-    """The batch, the function and the reason are named, and the remedy."""
-    step = torch.compile(times_two, backend="eager", dynamic=False)
-
-    failed = failure(lambda: assert_no_recompile(step, batches(4, 4, 3)))
-
-    assert "on 1 of 3 batches, after the warm-up (batch 2, counted from 0)" in failed.saw
-    assert "times_two" in failed.saw
-    assert "expected 4, actual 3" in failed.saw
-    assert "drop_last=True" in failed.do
-
-
-def test_the_batch_right_after_the_warm_up_is_looked_at(compiler: None) -> None:
-    """The warm-up is as long as it says and no longer."""
-    step = torch.compile(times_two, backend="eager", dynamic=False)
-
-    assert "(batch 1, " in failure(lambda: assert_no_recompile(step, batches(4, 3))).saw
-
-
 def test_the_first_change_of_shape_may_be_left_out(compiler: None) -> None:
     """Torch makes the dimension dynamic there; afterwards every size passes."""
     step = torch.compile(times_two, backend="eager")
@@ -391,12 +355,54 @@ def test_the_first_change_of_shape_may_be_left_out(compiler: None) -> None:
     assert_no_recompile(step, batches(4, 5, 6, 7), warmup=2)
 
 
-def test_a_step_that_was_never_compiled_does_not_pass(compiler: None) -> None:
-    """An assertion that cannot fail would say nothing."""
-    assert "no graph" in failure(lambda: assert_no_recompile(times_two, batches(4, 4))).saw
+@pytest.mark.parametrize(
+    ("step", "sizes", "said"),
+    [
+        # The batch, the function and the reason are named.
+        (
+            {"dynamic": False},
+            (4, 4, 3),
+            (
+                "on 1 of 3 batches, after the warm-up (batch 2, counted from 0)",
+                "times_two",
+                "expected 4, actual 3",
+            ),
+        ),
+        # The warm-up is as long as it says and no longer.
+        ({"dynamic": False}, (4, 3), ("(batch 1, ",)),
+        # An assertion that cannot fail would say nothing.
+        ({"disable": True}, (4, 4), ("no graph",)),
+    ],
+    ids=["a short last batch", "right after the warm-up", "never compiled"],
+)
+def test_a_recompilation_is_told_with_its_reason(
+    compiler: None, step: dict[str, Any], sizes: tuple[int, ...], said: tuple[str, ...]
+) -> None:
+    """And with the remedy."""
+    compiled = torch.compile(times_two, backend="eager", **step)
+
+    failed = failure(lambda: assert_no_recompile(compiled, batches(*sizes)))
+
+    assert all(words in failed.saw for words in said)
+    assert "drop_last=True" in failed.do or "compile the model" in failed.do
 
 
-def test_batches_for_the_warm_up_only_are_refused(compiler: None) -> None:
-    """Nothing was looked at."""
-    with pytest.raises(ConfigError, match="warmup=2"):
-        assert_no_recompile(times_two, batches(4, 4), warmup=2)
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda: assert_close_loss(lambda b: 1.0, lambda b: None, None),
+            "step_b: returned no single loss",
+        ),
+        (
+            lambda: assert_data_fraction_under(Timed(1.0, 1.0), print, 0.2, warmup=10),
+            "warmup=10",
+        ),
+        (lambda: assert_data_fraction_under([1], print, 20), "limit=20"),
+        (lambda: assert_no_recompile(times_two, batches(4, 4), warmup=2), "warmup=2"),
+    ],
+)
+def test_what_measures_nothing_is_refused(call: Callable[[], object], says: str) -> None:
+    """With the value: nothing measured is no pass, and 20 is not 20 %."""
+    with pytest.raises(ConfigError, match=says):
+        call()

@@ -3,7 +3,6 @@
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -11,12 +10,10 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
-from support.blocks import records_of
+from support import loops
+from support.loops import Written
 
 from trainperf.core.phases import PHASES, Gap, Phase, Tag
-from trainperf.core.steps.block import StepSchema
-from trainperf.core.steps.codec import decode_entry, decode_info, decode_steps
-from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, StepRecord, Totals
 from trainperf.lightning import TrainPerf
 
 
@@ -139,15 +136,8 @@ class At(Callback):
         setattr(self, hook, at_hook)
 
 
-@dataclass
-class Ran:
-    """A record file read back."""
-
-    info: RunInfo
-    steps: list[StepRecord] = field(default_factory=list)
-    gaps: list[GapRecord] = field(default_factory=list)
-    totals: Totals | None = None
-    end: EndMark | None = None
+class Ran(Written):
+    """A record file read back, as fits under Lightning are looked at."""
 
     def phase_ns(self, phase: Phase) -> list[int]:
         """Host time of every step in a phase."""
@@ -175,23 +165,9 @@ class Ran:
 
 
 def read(run: Path, rank: int = 0) -> Ran:
-    """Read the record file of one rank; every whole line must be sound."""
-    lines = (run / f"steps-rank{rank}.jsonl").read_bytes().split(b"\n")[:-1]
-    info = decode_info(lines[0])
-    steps, damaged = decode_steps(
-        StepSchema(info.columns, info.device), [line for line in lines if line.startswith(b"[")]
-    )
-    assert damaged == 0
-    ran = Ran(info, records_of(steps))
-    for entry in (decode_entry(line) for line in lines[1:] if not line.startswith(b"[")):
-        assert entry is not None
-        if isinstance(entry, GapRecord):
-            ran.gaps.append(entry)
-        elif isinstance(entry, Totals):
-            ran.totals = entry
-        else:
-            ran.end = entry
-    return ran
+    """Read the record file of one rank; every line must be sound."""
+    written = loops.read(run / f"steps-rank{rank}.jsonl")
+    return Ran(written.info, written.steps, written.entries)
 
 
 def trainer(tmp_path: Path, *callbacks: Callback, **options: Any) -> pl.Trainer:
@@ -219,8 +195,6 @@ def fit(
 
 def assert_tiles(ran: Ran) -> None:
     """Steps and gaps fill the fit, to the nanosecond; no part of ours was switched off."""
-    assert ran.end is not None
-    assert ran.totals is not None
     assert ran.totals.faults == {}
     filled = sum(step.wall_ns for step in ran.steps) + sum(gap.duration_ns for gap in ran.gaps)
     assert filled == ran.end.fit_ns

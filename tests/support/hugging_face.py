@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from support.loops import Written, read
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
@@ -88,3 +89,9 @@ def trainer(
 def quiet(**options: Any) -> TrainPerfCallback:
     """The callback without its report."""
     return TrainPerfCallback(**{"report": False, "lines": False, **options})
+
+
+def written(callback: TrainPerfCallback) -> Written:
+    """What a training has left."""
+    assert callback.run is not None
+    return read(callback.run / "steps-rank0.jsonl")

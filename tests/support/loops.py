@@ -2,10 +2,11 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from support.blocks import records_of
@@ -15,6 +16,7 @@ from trainperf.core.steps.block import StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_info, decode_steps
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, StepRecord, Totals
 from trainperf.loop import LoopMonitor
+from trainperf.recording.process_objects import nothing
 
 
 class Sleeper:
@@ -102,6 +104,22 @@ def read(path: Path) -> Written:
     whole = [entry for entry in entries if entry is not None]
     assert len(whole) == len(entries)
     return Written(info, records_of(block), whole)
+
+
+def quiet(path: Path | None, **settings: Any) -> LoopMonitor:
+    """A monitor that prints nothing."""
+    return LoopMonitor(path, report=False, **settings)
+
+
+def stepped(
+    monitor: LoopMonitor, batches: Iterable[Any], act: Callable[[Any], object] = nothing
+) -> LoopMonitor:
+    """One epoch, of which each batch is a step in which *act* is called with it; then closed."""
+    with monitor:
+        for batch in monitor.batches(batches):
+            act(batch)
+            monitor.end_step()
+    return monitor
 
 
 def written(monitor: LoopMonitor, rank: int = 0) -> Written:

@@ -6,34 +6,34 @@ real fit emits is classified on purpose.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from typing import Literal
 
 from trainperf.core.phases import Gap, Phase
 from trainperf.loop.moves import Move
 
 
-class Role(Enum):
-    """What an action means for the timeline."""
-
-    FETCH = auto()
-    H2D = auto()
-    COPY = auto()
-    FORWARD = auto()
-    BACKWARD_BEGINS = auto()
-    BACKWARD_ENDS = auto()
-    OPTIMIZER = auto()
-    ZERO_GRAD = auto()
-    HOOK = auto()
-    LAST_HOOK = auto()
-    BATCH = auto()
-    EPOCH = auto()
-    VALIDATION_BEGINS = auto()
-    VALIDATION = auto()
-    SANITY_BEGINS = auto()
-    SANITY_ENDS = auto()
-    CHECKPOINT = auto()
-    SHUTDOWN = auto()
-    NOTHING = auto()
+Role = Literal[
+    "fetch",
+    "h2d",
+    "copy",
+    "forward",
+    "backward_begins",
+    "backward_ends",
+    "optimizer",
+    "zero_grad",
+    "hook",
+    "last_hook",
+    "batch",
+    "epoch",
+    "validation_begins",
+    "validation",
+    "sanity_begins",
+    "sanity_ends",
+    "checkpoint",
+    "shutdown",
+    "nothing",
+]
+"""What an action means for the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,33 +64,33 @@ class Action:
 _MODULE = ("LightningModule", "LightningDataModule")
 
 ROLES: Mapping[tuple[str, str], Role] = {
-    ("_TrainingEpochLoop", "train_dataloader_next"): Role.FETCH,
-    ("", "run_training_batch"): Role.BATCH,
-    ("Strategy", "batch_to_device"): Role.H2D,
-    **{(kind, "transfer_batch_to_device"): Role.COPY for kind in _MODULE},
-    ("LightningModule", "optimizer_step"): Role.OPTIMIZER,
-    ("", "optimizer_step"): Role.OPTIMIZER,  # manual optimization
+    ("_TrainingEpochLoop", "train_dataloader_next"): "fetch",
+    ("", "run_training_batch"): "batch",
+    ("Strategy", "batch_to_device"): "h2d",
+    **{(kind, "transfer_batch_to_device"): "copy" for kind in _MODULE},
+    ("LightningModule", "optimizer_step"): "optimizer",
+    ("", "optimizer_step"): "optimizer",  # manual optimization
     # Part of the optimizer's bracket, which it runs inside.
-    ("LightningModule", "configure_gradient_clipping"): Role.NOTHING,
-    ("Strategy", "training_step"): Role.FORWARD,
-    ("LightningModule", "optimizer_zero_grad"): Role.ZERO_GRAD,
-    ("LightningModule", "on_before_backward"): Role.BACKWARD_BEGINS,
+    ("LightningModule", "configure_gradient_clipping"): "nothing",
+    ("Strategy", "training_step"): "forward",
+    ("LightningModule", "optimizer_zero_grad"): "zero_grad",
+    ("LightningModule", "on_before_backward"): "backward_begins",
     # The bracket around a whole backward: its hooks mark what is backward, in manual mode too.
-    ("Strategy", "backward"): Role.NOTHING,
-    ("*", "on_after_backward"): Role.BACKWARD_ENDS,
-    ("LightningModule", "lr_scheduler_step"): Role.OPTIMIZER,
-    ("LightningModule", "on_train_batch_end"): Role.LAST_HOOK,
-    ("", "save_checkpoint"): Role.CHECKPOINT,
+    ("Strategy", "backward"): "nothing",
+    ("*", "on_after_backward"): "backward_ends",
+    ("LightningModule", "lr_scheduler_step"): "optimizer",
+    ("LightningModule", "on_train_batch_end"): "last_hook",
+    ("", "save_checkpoint"): "checkpoint",
     # The only signs of a validation that come before its loader is iterated; the first is absent
     # where gradients are still being accumulated.
-    ("LightningModule", "on_validation_model_zero_grad"): Role.VALIDATION_BEGINS,
-    ("*", "val_dataloader"): Role.VALIDATION_BEGINS,
-    ("_EvaluationLoop", "val_next"): Role.VALIDATION,
-    ("Strategy", "validation_step"): Role.VALIDATION,
-    ("", "run_training_epoch"): Role.EPOCH,
-    ("*", "on_sanity_check_start"): Role.SANITY_BEGINS,
-    ("*", "on_sanity_check_end"): Role.SANITY_ENDS,
-    ("*", "on_train_end"): Role.SHUTDOWN,
+    ("LightningModule", "on_validation_model_zero_grad"): "validation_begins",
+    ("*", "val_dataloader"): "validation_begins",
+    ("_EvaluationLoop", "val_next"): "validation",
+    ("Strategy", "validation_step"): "validation",
+    ("", "run_training_epoch"): "epoch",
+    ("*", "on_sanity_check_start"): "sanity_begins",
+    ("*", "on_sanity_check_end"): "sanity_ends",
+    ("*", "on_train_end"): "shutdown",
 }
 """Whole actions, (kind, hook) to role, in the order of a step and then of a fit.
 
@@ -102,27 +102,27 @@ VALIDATION_HOOKS = "on_validation_"
 _TAKES_ITERATOR = "where `training_step` takes `dataloader_iter`"
 
 MOVES: Mapping[Role, Move] = {
-    Role.FETCH: Move(Phase.DATA_WAIT, Phase.OTHER, when=f"back to `forward` {_TAKES_ITERATOR}"),
-    Role.BATCH: Move(Phase.OTHER, Phase.OTHER, when=f"only {_TAKES_ITERATOR}"),
-    Role.H2D: Move(Phase.H2D),
-    Role.OPTIMIZER: Move(Phase.OPTIMIZER),
-    Role.FORWARD: Move(Phase.FORWARD),
-    Role.ZERO_GRAD: Move(Phase.OPTIMIZER),
-    Role.BACKWARD_BEGINS: Move(after=Phase.BACKWARD),
-    Role.BACKWARD_ENDS: Move(when="back to what `on_before_backward` interrupted"),
-    Role.HOOK: Move(Phase.CALLBACKS),
-    Role.LAST_HOOK: Move(
+    "fetch": Move(Phase.DATA_WAIT, Phase.OTHER, when=f"back to `forward` {_TAKES_ITERATOR}"),
+    "batch": Move(Phase.OTHER, Phase.OTHER, when=f"only {_TAKES_ITERATOR}"),
+    "h2d": Move(Phase.H2D),
+    "optimizer": Move(Phase.OPTIMIZER),
+    "forward": Move(Phase.FORWARD),
+    "zero_grad": Move(Phase.OPTIMIZER),
+    "backward_begins": Move(after=Phase.BACKWARD),
+    "backward_ends": Move(when="back to what `on_before_backward` interrupted"),
+    "hook": Move(Phase.CALLBACKS),
+    "last_hook": Move(
         Phase.CALLBACKS, Phase.LOOP, when="`callbacks` where the module overrides it"
     ),
-    Role.CHECKPOINT: Move(Gap.CHECKPOINT),
-    Role.VALIDATION_BEGINS: Move(Gap.VALIDATION, Gap.VALIDATION, when="to the next fetch"),
-    Role.VALIDATION: Move(
+    "checkpoint": Move(Gap.CHECKPOINT),
+    "validation_begins": Move(Gap.VALIDATION, Gap.VALIDATION, when="to the next fetch"),
+    "validation": Move(
         Gap.VALIDATION, Gap.VALIDATION, when="to the next fetch; not in a sanity check"
     ),
-    Role.EPOCH: Move(after=Gap.EPOCH_BOUNDARY, when="`shutdown` after an exception"),
-    Role.SANITY_BEGINS: Move(Gap.SANITY_CHECK, Gap.SANITY_CHECK),
-    Role.SANITY_ENDS: Move(after=Gap.STARTUP),
-    Role.SHUTDOWN: Move(Gap.SHUTDOWN, Gap.SHUTDOWN),
+    "epoch": Move(after=Gap.EPOCH_BOUNDARY, when="`shutdown` after an exception"),
+    "sanity_begins": Move(Gap.SANITY_CHECK, Gap.SANITY_CHECK),
+    "sanity_ends": Move(after=Gap.STARTUP),
+    "shutdown": Move(Gap.SHUTDOWN, Gap.SHUTDOWN),
 }
 """What the actions of a role move; the other roles move nothing."""
 
@@ -133,7 +133,7 @@ def role_of(action: Action, *, overridden: bool) -> Role:
     if role is not None:
         return role
     if action.hook.startswith(VALIDATION_HOOKS):
-        return Role.VALIDATION
+        return "validation"
     if overridden and action.kind in ("Callback", *_MODULE):
-        return Role.HOOK
-    return Role.NOTHING
+        return "hook"
+    return "nothing"

@@ -23,26 +23,26 @@ Bracket = AbstractContextManager[None]
 
 _BEFORE_STEPS = frozenset(
     {
-        Role.VALIDATION_BEGINS,
-        Role.VALIDATION,
-        Role.SANITY_BEGINS,
-        Role.SANITY_ENDS,
-        Role.CHECKPOINT,
+        "validation_begins",
+        "validation",
+        "sanity_begins",
+        "sanity_ends",
+        "checkpoint",
     }
 )
 """What is told apart while no step is counted."""
 
 _EVERYWHERE = frozenset({*Phase, *Gap})
 _FROM: Mapping[Role, frozenset[Phase | Gap]] = {
-    Role.VALIDATION_BEGINS: frozenset(Phase),
-    Role.VALIDATION: _EVERYWHERE - {Gap.VALIDATION, Gap.SANITY_CHECK},
-    Role.SANITY_BEGINS: frozenset({Gap.STARTUP}),
-    Role.SHUTDOWN: _EVERYWHERE - {Gap.SHUTDOWN},
+    "validation_begins": frozenset(Phase),
+    "validation": _EVERYWHERE - {Gap.VALIDATION, Gap.SANITY_CHECK},
+    "sanity_begins": frozenset({Gap.STARTUP}),
+    "shutdown": _EVERYWHERE - {Gap.SHUTDOWN},
 }
 """What may be under everything else when the gap of an action begins with it."""
 
 # What runs every step uses plain names: looking up an enumeration's member takes ten times longer.
-_FORWARD, _BACKWARD = MOVES[Role.FORWARD].slot, MOVES[Role.BACKWARD_BEGINS].slot
+_FORWARD, _BACKWARD = MOVES["forward"].slot, MOVES["backward_begins"].slot
 _BEFORE, _AFTER = NoBracket.__enter__, NoBracket.__exit__
 
 
@@ -79,23 +79,24 @@ class Boundaries:
         """Whether such a `training_step` found no further batch: Lightning takes it for one."""
         recorder = self._recorder
         self._around_hooks: dict[Role, tuple[Act, Act]] = {
-            Role.HOOK: (_BEFORE, _AFTER),
-            Role.LAST_HOOK: (_BEFORE, recorder.last_hook_done),
-            Role.BACKWARD_BEGINS: (_BEFORE, self._backward_begins),
-            Role.BACKWARD_ENDS: (self._backward_ends, _AFTER),
+            "hook": (_BEFORE, _AFTER),
+            "last_hook": (_BEFORE, recorder.last_hook_done),
+            "backward_begins": (_BEFORE, self._backward_begins),
+            "backward_ends": (self._backward_ends, _AFTER),
+            "epoch": (_BEFORE, self._epoch_ends),
         }
-        """What happens before and after a hook that may be a user's, by the role of its action."""
+        """What happens before and after a hook that may be a user's, or an epoch, by the role."""
         self._guarded: dict[Role, tuple[Act | None, Act | None]] = {
-            Role.COPY: (
+            "copy": (
                 partial(self._put, Mark.COPY_BEGINS),
                 partial(self._put, Mark.COPY_ENDS),
             ),
-            Role.BATCH: (self._asks_for_batch, None),
-            Role.CHECKPOINT: (
-                partial(recorder.enter_gap, MOVES[Role.CHECKPOINT].gap),
+            "batch": (self._asks_for_batch, None),
+            "checkpoint": (
+                partial(recorder.enter_gap, MOVES["checkpoint"].gap),
                 recorder.leave_gap,
             ),
-            Role.SANITY_ENDS: (None, partial(self._rest, Role.SANITY_ENDS)),
+            "sanity_ends": (None, partial(self._rest, "sanity_ends")),
             **{role: (partial(self._rest, role), None) for role in _FROM},
         }
         """What happens at the beginning and at the end of the other actions."""
@@ -109,7 +110,7 @@ class Boundaries:
         role = role_of(action, overridden=overridden)
         if self._is_meaningless(role):
             return None
-        if role in self._around_hooks and not (ours and role is Role.HOOK):
+        if role in self._around_hooks and not (ours and role == "hook"):
             before, after = self._around_hooks[role]
             # Unguarded: what these call of others is guarded by itself.
             return (
@@ -119,9 +120,10 @@ class Boundaries:
             )
         if role in self._guarded:
             return self._guard.bracket(self.part, *self._guarded[role])
-        own = {Role.FETCH: self._fetch, Role.FORWARD: self._forward, Role.EPOCH: self._epoch}
-        if role in own:
-            return own[role]()
+        if role == "fetch":
+            return self._fetch()
+        if role == "forward":
+            return self._forward()
         return phase_bracket(self._recorder, MOVES[role].phase)
 
     def hooks_ns(self) -> dict[str, int]:
@@ -146,17 +148,17 @@ class Boundaries:
     def _is_meaningless(self, role: Role) -> bool:
         """Whether it means nothing in this loop, or nothing yet."""
         without = {
-            Role.NOTHING: True,
-            Role.COPY: self._fit.chosen.marks is None,
-            Role.BATCH: not self.fetches_inside,
+            "nothing": True,
+            "copy": self._fit.chosen.marks is None,
+            "batch": not self.fetches_inside,
             # Otherwise Lightning's closure does it, which the optimizer calls inside its bracket.
-            Role.ZERO_GRAD: not self.accumulates,
+            "zero_grad": not self.accumulates,
         }
         return without.get(role, False) or (not self.counts and role not in _BEFORE_STEPS)
 
     def _around_hook(self, action: Action, before: Act, after: Act) -> Bracket:
         hook = self._hooks.setdefault(
-            action.label, HookBracket(self._recorder, MOVES[Role.HOOK].phase)
+            action.label, HookBracket(self._recorder, MOVES["hook"].phase)
         )
         if (before, after) == (_BEFORE, _AFTER):
             return hook
@@ -184,9 +186,6 @@ class Boundaries:
         if not self.fetches_inside:
             return bracket
         return DirectBracket(bracket.__enter__, partial(self._until_exhausted, bracket.__exit__))
-
-    def _epoch(self) -> Bracket:
-        return DirectBracket(_BEFORE, self._epoch_ends)
 
     # -- what actions mean --------------------------------------------------------------------
 
@@ -238,5 +237,5 @@ class Boundaries:
         ground = self._recorder.ground
         if ground in _FROM.get(role, (Gap.SANITY_CHECK,)):
             # Inside a group of micro-batches nothing announces that the loader is built.
-            unannounced = role is Role.VALIDATION and ground < FIRST_GAP
+            unannounced = role == "validation" and ground < FIRST_GAP
             self._recorder.rest(MOVES[role].slot, since_last=unannounced)

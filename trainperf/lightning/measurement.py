@@ -67,10 +67,7 @@ class Measurement(Callback):
         session = self.session
         if session is None:
             return
-        earlier = str(self._restored.get("run", ""))
-        session.totals = dict(self._restored.get("totals", {}))
-        session.continues = earlier
-        if not session.start(pl_module):
+        if not session.start(pl_module, self._restored):
             self._end("failed")
             return
         fit = session.fit

@@ -5,7 +5,7 @@ from lightning.pytorch.profilers import PyTorchProfiler
 
 from trainperf.core.errors import ConfigError
 from trainperf.lightning.measurement import Measurement
-from trainperf.lightning.relay import ProfilerRelay
+from trainperf.lightning.relay import users_profiler
 from trainperf.meters import Measure
 from trainperf.recording.profiling.options import ScheduledProfile
 
@@ -35,9 +35,7 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
         super().setup(trainer, pl_module, stage)
 
     def _demand_alone(self, trainer: "pl.Trainer") -> None:
-        theirs: object = trainer.profiler
-        while isinstance(theirs, ProfilerRelay):
-            theirs = theirs.inner
+        theirs = users_profiler(trainer)
         if isinstance(theirs, PyTorchProfiler):
             raise ConfigError(
                 f"Trainer(profiler={type(theirs).__name__}) and ScheduledProfiler: torch has "

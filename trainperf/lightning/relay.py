@@ -71,14 +71,6 @@ class ProfilerRelay:
             raise AttributeError(name)
         return getattr(self.inner, name)
 
-    @property
-    def _lightning_module(self) -> "pl.LightningModule | None":
-        return getattr(self.inner, "_lightning_module", None)
-
-    @_lightning_module.setter
-    def _lightning_module(self, module: "pl.LightningModule") -> None:
-        self.inner._lightning_module = module  # noqa: SLF001
-
     def _whole(self, name: str) -> Bracket:
         """What happens at an action, with the user's profiler around it."""
         ours = self._ours[name]
@@ -126,6 +118,12 @@ def install(trainer: "pl.Trainer", bracket: Callable[[str], Bracket | None]) -> 
 
 def restore(trainer: "pl.Trainer") -> None:
     """Give the trainer its own profiler back, if a relay stands in for it."""
+    trainer.profiler = users_profiler(trainer)
+
+
+def users_profiler(trainer: "pl.Trainer") -> Profiler:
+    """The trainer's own, whatever stands in for it."""
     profiler: object = trainer.profiler
     while isinstance(profiler, ProfilerRelay):
-        trainer.profiler = profiler = profiler.inner
+        profiler = profiler.inner
+    return cast("Profiler", profiler)

@@ -50,6 +50,7 @@ def log_directory(trainer: "pl.Trainer") -> str:
 
 def configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[str, Scalar]:
     """What comparisons of runs will need to know."""
+    configured = trainer.lr_scheduler_configs
     return {
         **run_identity.model(module),
         "precision": str(trainer.precision),
@@ -66,7 +67,9 @@ def configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[s
         "limit_val_batches": trainer.limit_val_batches,
         "callbacks": run_settings.names(trainer.callbacks),
         "loggers": run_settings.names(trainer.loggers),
-        **_schedulers(trainer),
+        "schedulers": run_settings.names(config.scheduler for config in configured),
+        "scheduler_interval": run_settings.together(config.interval for config in configured),
+        "scheduler_frequency": run_settings.together(config.frequency for config in configured),
     }
 
 
@@ -78,15 +81,6 @@ def period(trainer: "pl.Trainer") -> int:
     if trainer.enable_validation and trainer.val_check_batch is not None:
         lengths += [trainer.val_check_batch, 0 if epochs is None else epochs * epoch]
     return int(max(length for length in lengths if math.isfinite(length)))
-
-
-def _schedulers(trainer: "pl.Trainer") -> dict[str, Scalar]:
-    configured = trainer.lr_scheduler_configs
-    return {
-        "schedulers": run_settings.names(config.scheduler for config in configured),
-        "scheduler_interval": run_settings.together(config.interval for config in configured),
-        "scheduler_frequency": run_settings.together(config.frequency for config in configured),
-    }
 
 
 class LoggedProbe(Probe):

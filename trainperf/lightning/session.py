@@ -1,9 +1,9 @@
 """One fit of a Trainer under measurement: its actions, updates and batches as those of a `Fit`."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.loggers import Logger
@@ -22,7 +22,7 @@ from trainperf.lightning.run_info import (
     objects,
     period,
 )
-from trainperf.loop.fit import PATIENCE, Fit, FitFacts
+from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.meters import Measure
 from trainperf.recording.probes.base import Probe
@@ -31,7 +31,7 @@ from trainperf.recording.process_objects import nothing
 from trainperf.recording.profiling.options import ScheduledProfile
 
 
-BATCH_IS_STEP = f"no optimizer step in {PATIENCE} batches, so every batch counts as a step"
+NO_UPDATE = "no optimizer step"
 BACKWARD_UNSEEN = (
     "no backward was announced, so it counts as forward: call self.manual_backward(loss) instead "
     "of loss.backward()"
@@ -63,14 +63,13 @@ class Session:
         self.fit = fit
         self.recorder = fit.recorder
         self.boundaries = Boundaries(fit)
-        self.continues = ""
-        self.totals: dict[str, int] = {}
+        self._restored: Mapping[str, Any] = {}
         self._measures, self._mask, self._profile = measures, mask, profile
         self._trainer = trainer
         self._count: Callable[[], int] = int
         """Updates so far, as Lightning counts them."""
         self._step = 0
-        self._batch_is_step = self._manual = False
+        self._manual = False
         self._attempt: Callable[[Optimizer], object] = nothing
         """Tells the scaler's probe of an update that is due."""
         self._before_update: Callable[[Optimizer], object] = nothing
@@ -82,14 +81,14 @@ class Session:
         fit.undo.callback(relays.restore, trainer)
         self.boundaries.counts = False  # a tuner may train before the fit proper starts
 
-    @property
-    def run(self) -> Path | None:
-        """The run directory; of one behind a URL, its spool."""
-        return self.fit.run
+    def start(self, module: "pl.LightningModule", restored: Mapping[str, Any]) -> bool:
+        """Model, optimizers and loaders exist; whether the fit could be started.
 
-    def start(self, module: "pl.LightningModule") -> bool:
-        """Model, optimizers and loaders exist; whether the fit could be started."""
-        fit = self.fit
+        Args:
+            module: That is trained.
+            restored: The state of the fit that this one continues.
+        """
+        fit, self._restored = self.fit, restored
         if not fit.start(lambda: self._facts(module)):
             return False
         fit.guard.run(Fit.hooks, lambda: self._connect(module))
@@ -125,11 +124,9 @@ class Session:
             self.fit.pause_audit()
             return  # nothing ran: Lightning has skipped it, or there was none
         step = self._count() + self.boundaries.updates
-        complete = step != self._step or self._batch_is_step
+        # In manual optimization nothing may ever tell us of an update.
+        complete = step != self._step or (self._manual and self.fit.batch_is_step(NO_UPDATE))
         self._step = step
-        if not complete:
-            self._assume_batch_is_step()
-            complete = self._batch_is_step
         accumulation = self._trainer.accumulate_grad_batches
         if accumulation != self.fit.micro_batches:
             self._rescale(accumulation)
@@ -153,8 +150,8 @@ class Session:
 
     def state(self) -> dict[str, object]:
         """Totals of this fit and of those it continued; no clock values."""
-        done = self.fit.monitor.settled_progress()
-        summed = {key: self.totals.get(key, 0) + done.get(key, 0) for key in {*self.totals, *done}}
+        done, before = self.fit.monitor.settled_progress(), self._restored.get("totals", {})
+        summed = {key: before.get(key, 0) + done.get(key, 0) for key in {*before, *done}}
         return {"totals": summed, "run": self.fit.address}
 
     # -- inside -------------------------------------------------------------------------------
@@ -181,8 +178,8 @@ class Session:
             reasons=_iterator_reasons(module),
             actions_ns=self.boundaries.hooks_ns,
             trials=self._trials,
-            totals=self.totals,
-            continues=self.continues,
+            totals=self._restored.get("totals", {}),
+            continues=str(self._restored.get("run", "")),
             steps_before=trainer.global_step,
             micro_batches=trainer.accumulate_grad_batches,
             period=period(trainer),
@@ -190,11 +187,9 @@ class Session:
         )
 
     def _dispose(self) -> None:
-        from trainperf.lightning.trials import DisposableTrainer  # noqa: PLC0415 see `_trials`
+        from trainperf.lightning.trials import dispose_of  # noqa: PLC0415 see `_trials`
 
-        disposable = DisposableTrainer(self._trainer)
-        self._stand_ins = disposable.loggers
-        self.fit.closing.callback(disposable.remove_files)
+        self._stand_ins = dispose_of(self._trainer, self.fit.closing)
 
     def _trials(self, fit: Fit, facts: FitFacts) -> Probe:
         from trainperf.lightning.trials import LightningTraining  # noqa: PLC0415 it loads every change there is
@@ -212,18 +207,8 @@ class Session:
             self.fit.chosen.loss.rescale(float(accumulation), since=self.recorder.index)
 
     def _notes(self) -> dict[str, str]:
-        notes = {"step": BATCH_IS_STEP} if self._batch_is_step else {}
-        if self._manual and self.fit.monitor.progress and not self.boundaries.backwards:
-            notes["backward"] = BACKWARD_UNSEEN
-        return notes
-
-    def _assume_batch_is_step(self) -> None:
-        """In manual optimization nothing may ever tell us of an update."""
-        draft = self.recorder.draft
-        stuck = draft is not None and draft.index == 0 and draft.micro_batches + 1 >= PATIENCE
-        if stuck and not self._trainer.lightning_module.automatic_optimization:
-            self._batch_is_step = True
-            rank_zero_info("trainperf: %s", BATCH_IS_STEP)
+        unseen = self._manual and self.fit.monitor.progress and not self.boundaries.backwards
+        return {"backward": BACKWARD_UNSEEN} if unseen else {}
 
     def _bracket(self, name: str) -> Bracket | None:
         action = Action.parse(name)

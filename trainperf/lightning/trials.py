@@ -7,11 +7,11 @@ validation, no scheduler.  Nothing is saved, and nothing of it is logged where p
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import lightning.pytorch as pl
 import torch
@@ -28,6 +28,7 @@ from typing_extensions import override
 from trainperf.core.errors import ConfigError
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.trials import FitTraining
+from trainperf.recording.process_objects import nothing
 from trainperf.trials.training import Mutable
 
 
@@ -40,48 +41,47 @@ _FILES = (TensorBoardLogger, CSVLogger)
 """Loggers that write files, which can as well be written elsewhere, at equal cost."""
 
 
-class DisposableTrainer:
-    """A Trainer of which nothing is kept: its files go where they are removed.
+def dispose_of(trainer: "pl.Trainer", closing: ExitStack) -> list[Logger]:
+    """Have nothing kept of a Trainer that is about to fit: its files go where they are removed.
 
     Args:
-        trainer: That is about to fit.
+        trainer: Which it is.
+        closing: Removes what was written, as the fit is over.
+
+    Returns:
+        What is logged to.
 
     Raises:
         ConfigError: The process that runs the script cannot be ended from within the fit.
     """
+    _demand_own_process(trainer)
+    folder = closing.enter_context(TemporaryDirectory(prefix="trainperf-trials-"))
+    own = list(trainer.loggers)
+    loggers = [_stand_in(logger, folder, str(place)) for place, logger in enumerate(own)]
+    for logger in loggers:
+        closing.callback(logger.finalize, "")
+    # The stand-ins of a tuner's fit are still there in the one after it.
+    heard = (*_FILES, DummyLogger)
+    silent = [type(logger).__name__ for logger in own if type(logger) not in heard]
+    if silent:
+        log.warning("trainperf: nothing more is logged to %s in this run", ", ".join(silent))
+    trainer.loggers = loggers
+    for logger in own if trainer.is_global_zero else ():
+        _remove_files(logger)
+    # Nothing is saved, or removed because another was; no clock ends the fit.
+    trainer.callbacks = [
+        each for each in trainer.callbacks if not isinstance(each, Checkpoint | Timer)
+    ]
+    return loggers
 
-    def __init__(self, trainer: "pl.Trainer") -> None:
-        _demand_own_process(trainer)
-        self._folder = TemporaryDirectory(prefix="trainperf-trials-")
-        own = list(trainer.loggers)
-        self.loggers = [self._stand_in(str(place), logger) for place, logger in enumerate(own)]
-        """What is logged to."""
-        # The stand-ins of a tuner's fit are still there in the one after it.
-        heard = (*_FILES, DummyLogger)
-        silent = [type(logger).__name__ for logger in own if type(logger) not in heard]
-        if silent:
-            log.warning("trainperf: nothing more is logged to %s in this run", ", ".join(silent))
-        trainer.loggers = self.loggers
-        for logger in own if trainer.is_global_zero else ():
-            _remove_files(logger)
-        # Nothing is saved, or removed because another was; no clock ends the fit.
-        trainer.callbacks = [
-            each for each in trainer.callbacks if not isinstance(each, Checkpoint | Timer)
-        ]
 
-    def remove_files(self) -> None:
-        """The fit is over: remove what was written in it."""
-        for logger in self.loggers:
-            logger.finalize("")
-        self._folder.cleanup()
-
-    def _stand_in(self, place: str, own: Logger) -> Logger:
-        if type(own) is TensorBoardLogger:
-            return TensorBoardLogger(self._folder.name, name=place, version="")
-        if type(own) is CSVLogger:
-            every = getattr(own, "_flush_logs_every_n_steps", 100)
-            return CSVLogger(self._folder.name, place, "", flush_logs_every_n_steps=every)
-        return DummyLogger()
+def _stand_in(own: Logger, folder: str, name: str) -> Logger:
+    if type(own) is TensorBoardLogger:
+        return TensorBoardLogger(folder, name=name, version="")
+    if type(own) is CSVLogger:
+        every = getattr(own, "_flush_logs_every_n_steps", 100)
+        return CSVLogger(folder, name, "", flush_logs_every_n_steps=every)
+    return DummyLogger()
 
 
 class SavesNothing(TorchCheckpointIO):
@@ -108,6 +108,7 @@ class LightningTraining(FitTraining):
 
     autocast_line = 'Trainer(precision="bf16-mixed")'
     base = pl.Callback
+    essential = (ProgressBar,)  # the thread of one looks for it among the callbacks
     step_hooks = (
         "on_train_batch_start",
         "on_train_batch_end",
@@ -128,7 +129,6 @@ class LightningTraining(FitTraining):
             self.source = None
         self._trainer = trainer
         self._loggers = loggers
-        self._hidden: list[ProgressBar] = []
         self._precision = trainer.precision_plugin
         self._mixed: dict[torch.dtype, MixedPrecision] = {}
         self._drops_gradients = False
@@ -260,21 +260,15 @@ class LightningTraining(FitTraining):
         self._trainer.loggers = loggers
 
     @override
-    def _mute(self, callback: object) -> None:
-        if not isinstance(callback, ProgressBar):
-            super()._mute(callback)
-        # The thread of one looks for it among the callbacks; one that shows nothing, as on all
-        # ranks but the first, does not begin to.
-        elif getattr(callback, "is_enabled", True):
-            callback.disable()
-            self._hidden.append(callback)
-
-    @override
-    def _unmute(self, callback: object) -> None:
-        super()._unmute(callback)
-        if isinstance(callback, ProgressBar) and callback in self._hidden:
-            self._hidden.remove(callback)
-            callback.enable()
+    def callbacks(self) -> list[Mutable]:
+        """With progress bars; one that shows nothing, as on ranks but the first, goes on so."""
+        muted = super().callbacks()
+        for bar in self._trainer.callbacks:
+            if isinstance(bar, ProgressBar):
+                shown = getattr(bar, "is_enabled", True)
+                switches = (bar.disable, bar.enable) if shown else (nothing, nothing)
+                muted.append(Mutable(type(bar).__name__, *switches))
+        return muted
 
 
 def _demand_own_process(trainer: "pl.Trainer") -> None:
@@ -286,14 +280,6 @@ def _demand_own_process(trainer: "pl.Trainer") -> None:
         )
 
 
-class Fetcher(Protocol):
-    """What is used of Lightning's fetcher of batches."""
-
-    batches: list[Any]
-    done: bool
-    length: int | None
-
-
 def iterators_of(trainer: "pl.Trainer") -> list[Iterator[Any]]:
     """The loop's iterators of this epoch, one for each loader, to be replaced in place."""
     # A `CombinedLoader` shows its loaders, not their iterators.
@@ -301,8 +287,8 @@ def iterators_of(trainer: "pl.Trainer") -> list[Iterator[Any]]:
     return cast("list[Iterator[Any]]", getattr(mode, "iterators", []))
 
 
-def _fetcher(trainer: "pl.Trainer") -> Fetcher:
-    return cast("Fetcher", trainer.fit_loop._data_fetcher)  # noqa: SLF001 no other way
+def _fetcher(trainer: "pl.Trainer") -> Any:  # noqa: ANN401 not a public class
+    return trainer.fit_loop._data_fetcher  # noqa: SLF001 no other way
 
 
 def _remove_files(logger: Logger) -> None:

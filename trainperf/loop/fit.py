@@ -5,7 +5,7 @@ decides nothing else.
 """
 
 import atexit
-import sys
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -24,10 +24,19 @@ from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_an
 from trainperf.core.machine.processes import this_process
 from trainperf.core.paths import AnyPath, is_remote, path_of
 from trainperf.core.phases import Tag
-from trainperf.core.steps.records import FINISHED, NOT_CLOSED, RunInfo, Scalar, Totals, ended_by
+from trainperf.core.steps.records import (
+    FINISHED,
+    INTERRUPTED,
+    NOT_CLOSED,
+    RunInfo,
+    Scalar,
+    Totals,
+    ended_by,
+)
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.report import close_run, first_answer, note_chip
+from trainperf.loop.termination import end_before_sigterm
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
@@ -61,22 +70,21 @@ from trainperf.recording.upload import Upload
 from trainperf.recording.worker_lines import PART, WORKER_LINES
 
 
+log = logging.getLogger("trainperf")
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_SAY = partial(print, flush=True)
+
 PATIENCE = 64
-"""Batches without an optimizer step from which on a batch is taken to be a step."""
+"""Batches without a step's end from which on a batch is taken to be a step."""
 
 _OF_TRAINING = (
     *("optimizer_fused", "optimizer_foreach", "optimizer_device"),
     *("grad_scaler", "gradient_bytes"),
 )
 """Settings that an inference loop has not."""
-
-
-def _print(sentence: str) -> None:
-    sys.stdout.write(f"{sentence}\n")
-    sys.stdout.flush()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +135,7 @@ class FitFacts:
     """Of a step, as the fit begins."""
     period: int = 0
     """Batches after which validation or an epoch comes back; 0 if that is not known."""
-    announce: Callable[[str], object] = _print
+    announce: Callable[[str], object] = _SAY
     """Takes the first answer, a sentence."""
 
 
@@ -145,7 +153,11 @@ class Fit:
     """Of a step; one that has fewer is a partial group."""
     tried = False
     """Whether all changes were: the loop is to be ended."""
+    assumed = ""
+    """Why every batch counts as a step, where nobody has told of one in `PATIENCE` batches."""
     _ranks = 1
+    _unended, _told = 0, False
+    """Batches that have ended no step, and whether any has."""
 
     def __init__(self, options: FitOptions, clock: HostClock = monotonic_ns) -> None:
         self.options = options
@@ -195,6 +207,9 @@ class Fit:
 
     def _start(self, facts: FitFacts) -> bool:
         atexit.register(self._at_exit)
+        # Of a trial or a proof the command tells all, and ends its trainings as it likes.
+        if self.launch.signals is not None and not self.tries and directory() is None:
+            end_before_sigterm(partial(self.end, INTERRUPTED), self.closing)
         objects, rank = facts.objects, facts.rank
         if rank is None:
             several = dist.is_available() and dist.is_initialized()
@@ -341,7 +356,7 @@ class Fit:
             threads_ns=waits.threads_ns() if waits else {},
             sequence_lengths=dict(sorted(lengths.items())),
             longest_tokens=chosen.tokens.longest_tokens if chosen.tokens else 0,
-            notes=facts.notes(),
+            notes={**facts.notes(), **({"step": self.assumed} if self.assumed else {})},
             config=chosen.config(self.guard),
             contention=(self.guard.run(waits.name, waits.totals) or {}) if waits else {},
         )
@@ -385,6 +400,7 @@ class Fit:
             begun: The host time from which on the loop waits for us, by default now.
         """
         audit, cost, draft = self.audit, self.cost, self.recorder.draft
+        self._told |= complete and not self.assumed
         if audit is not None:
             audit.pause()  # our own work is no part of it
         self.monitor.micro_batch(batch, loss, complete=complete, begun=begun)
@@ -394,6 +410,20 @@ class Fit:
             draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
         if cost is not None:
             self._settle_cost(cost, complete=complete, begun=begun)
+
+    def batch_is_step(self, unheard: str) -> bool:
+        """Whether so many batches have passed without a step's end that each must be one.
+
+        Asked of a batch that has ended none, in a loop that may never tell of one.
+
+        Args:
+            unheard: What was not heard of in as many batches.
+        """
+        self._unended += 1
+        if self._unended == PATIENCE and not self._told:
+            self.assumed = f"{unheard} in {PATIENCE} batches, so every batch counts as a step"
+            log.warning("trainperf: %s", self.assumed)
+        return bool(self.assumed)
 
     def begin_batch(self) -> None:
         """A batch is about to be trained: where `audit` is there, its step may begin."""

@@ -27,7 +27,7 @@ from trainperf.core.loop_kind import INFERENCE, PLAIN, LoopKind
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED, ended_by
-from trainperf.loop.fit import PATIENCE, Fit, FitFacts
+from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepped_optimizer
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import END_STEP, MOVES
@@ -45,7 +45,7 @@ log = logging.getLogger("trainperf")
 T = TypeVar("T")
 
 NO_DEVICE_COPY = 'not measured: put the copy into `with monitor.phase("h2d"):`'
-NEVER_ENDED = f"end_step() was not called in {PATIENCE} batches, so every batch counts as a step"
+NEVER_ENDED = "end_step() was not called"
 NO_BATCHES = (
     "no step was measured: end_step() was called, but no batch came through the monitor; iterate "
     "over monitor.batches(loader)"
@@ -67,6 +67,7 @@ class LoopMonitor(FitOptions):
         ConfigError: A value is refused; the message says which and what to pass instead.
     """
 
+    usual_dirpath = _RUNS
     dirpath: str | Path | None = _RUNS
     """Directory under which the run directory is made, or its URL (`s3://…`); `None` writes
     none."""
@@ -91,15 +92,9 @@ class LoopMonitor(FitOptions):
         self._place: torch.device | str | None = None
         self._batch: object = _NO_BATCH
         self._attempted: set[int] = set()
-        self._ended, self._unended = False, 0
+        self._ended = False
         self._left = False
         """Whether the last epoch was not over when the loop left it."""
-
-    @property
-    def own_dirpath(self) -> str | None:
-        """The directory that the user has chosen; `None` for the usual one."""
-        chosen = super().own_dirpath
-        return None if chosen == _RUNS else chosen
 
     @property
     def run(self) -> Path | None:
@@ -200,7 +195,7 @@ class LoopMonitor(FitOptions):
             loss: The step's loss, a tensor of one element; copied, never waited for.  An inference
                 loop has none.
         """
-        self._ended = True
+        self._ended, self._fit.assumed = True, ""
         if self._batch is not _NO_BATCH:
             self._batch_ended(loss, complete=True)
 
@@ -239,7 +234,6 @@ class LoopMonitor(FitOptions):
             loader=loader,
             writer=self.writer,
             probes=_watchers(self._objects, self._kind),
-            notes=self._notes,
             reasons=no_device_copy(self._objects.device),
         )
 
@@ -257,18 +251,11 @@ class LoopMonitor(FitOptions):
 
     def _unended_batch(self) -> None:
         """The loop went on without ending the step: more of its batches follow."""
-        complete = not self._ended and self._assume_batch_is_step()
+        complete = self._fit.batch_is_step(NEVER_ENDED)
         scaler = self._fit.chosen.scaler
         if not complete and scaler is not None:
             self._fit.guard.run(scaler.name, scaler.withdraw)
         self._batch_ended(None, complete=complete)
-
-    def _assume_batch_is_step(self) -> bool:
-        """Whether so many batches have passed without a step's end that each must be one."""
-        self._unended += 1
-        if self._unended == PATIENCE + 1:
-            log.warning("trainperf: %s", NEVER_ENDED)
-        return self._unended > PATIENCE
 
     def _end(self, reason: str) -> None:
         if reason in (FINISHED, NOT_CLOSED) and self._batch is not _NO_BATCH:
@@ -290,9 +277,6 @@ class LoopMonitor(FitOptions):
         if scaler is not None and id(stepped) not in self._attempted:
             self._attempted.add(id(stepped))  # zero_grad and update may have phases of their own
             scaler.attempt(stepped)
-
-    def _notes(self) -> dict[str, str]:
-        return {"step": NEVER_ENDED} if not self._ended and self._unended > PATIENCE else {}
 
 
 def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torch.device:

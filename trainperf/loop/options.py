@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, cast
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
@@ -23,11 +24,6 @@ NOTHING_TRIED = (
     "own; use trainperf try"
 )
 
-ALL_RANKS = (
-    "aggregate=True has no effect any more; `trainperf watch RUN` shows all ranks while they "
-    "train, and the report has them"
-)
-
 
 # Not frozen: the callbacks and the monitor have these options, and a life of their own.
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -39,6 +35,9 @@ class FitOptions:
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
     """
+
+    usual_dirpath: ClassVar[str | None] = None
+    """What of *dirpath* is no choice of the user's, besides `None`."""
 
     tokens: MaskFunction | None = None
     """From a batch to a mask of shape (batch, tokens), where neither `attention_mask` nor `labels`
@@ -72,8 +71,6 @@ class FitOptions:
     """Your own (`trainperf.recording.probes.base.Probe`): facts of a step that your meters need."""
     sinks: Sequence[Sink] = ()
     """Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading."""
-    aggregate: bool = False
-    """Has no effect any more: `trainperf watch` shows all ranks while they train."""
     trials: Sequence[object] = ()
     """Changes of your own (`trainperf.trials.Trial`) that `trainperf try` switches on and off
     before the built-in ones.  In a training that goes on nothing is tried."""
@@ -90,25 +87,21 @@ class FitOptions:
         if self.audit_at is not None and self.audit_at < 0:
             raise ConfigError(f"audit_at={self.audit_at}: steps count from 0; try audit_at=20")
         self.meters, self.sinks, self.probes = checked(self.meters, self.sinks, self.probes)
-        if self.aggregate:
-            log.warning("trainperf: %s", ALL_RANKS)
         if self.trials:
             self._demand_trials()
 
     def _demand_trials(self) -> None:
-        from trainperf.loop.trials import demanded  # noqa: PLC0415 it loads every change there is
+        from trainperf.trials import Trial, TrialOptions  # noqa: PLC0415 it loads every change there is
 
-        demanded(self.trials)
+        TrialOptions.of(cast("Sequence[Trial]", self.trials))
         if LaunchOptions.of_this_process().trials is None:
             log.warning("trainperf: %s", NOTHING_TRIED)
 
-    @property
-    def own_dirpath(self) -> str | None:
-        """The directory that the user has chosen; `None` for the usual one."""
-        return None if self.dirpath is None else str(self.dirpath)
-
     def launched(self) -> LaunchOptions:
         """With what the command was told that has launched this process, if one has."""
+        usual = self.dirpath is None or str(self.dirpath) == self.usual_dirpath
         return LaunchOptions.of_this_process().joined(
-            dirpath=self.own_dirpath, audit_at=self.audit_at, loader_anatomy=self.loader_anatomy
+            dirpath=None if usual else str(self.dirpath),
+            audit_at=self.audit_at,
+            loader_anatomy=self.loader_anatomy,
         )

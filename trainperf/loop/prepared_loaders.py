@@ -130,7 +130,7 @@ def batches_of(loader: Iterable[Any], copies: Copies, through: Through) -> Itera
         copies: Around each copy.
         through: What they go through.
     """
-    name = next((name for name in (ACCELERATED, OF_FABRIC) if name in _attributes(loader)), "")
+    name = _name_under(loader)
     carry = carried(loader, copies) if name else None
     if not name or (carry is None and through is iter):
         return through(iter(loader))
@@ -139,15 +139,13 @@ def batches_of(loader: Iterable[Any], copies: Copies, through: Through) -> Itera
 
 def loader_under(loader: object) -> object:
     """The loader that a prepared one takes its batches from; any other as it is."""
-    for name in (ACCELERATED, OF_FABRIC):
-        if name in _attributes(loader):
-            return getattr(loader, name)
-    return loader
+    name = _name_under(loader)
+    return getattr(loader, name) if name else loader
 
 
 def holds_ahead(loader: object) -> int:
     """Batches that it has fetched when it hands one on."""
-    return int(ACCELERATED in _attributes(loader))
+    return int(_name_under(loader) == ACCELERATED)
 
 
 def _prepared(
@@ -170,7 +168,7 @@ def _mover(loader: object) -> Mover | None:
     if device is None or torch.device(device).type == "cpu":
         return None
     # Whoever has prepared it has loaded them.
-    if ACCELERATED in _attributes(loader):
+    if _name_under(loader) == ACCELERATED:
         from accelerate.utils import send_to_device  # noqa: PLC0415 see above
 
         mover: Mover = send_to_device
@@ -180,5 +178,7 @@ def _mover(loader: object) -> Mover | None:
     return lambda batch, device, **_: move_data_to_device(batch, device)
 
 
-def _attributes(loader: object) -> dict[str, Any]:
-    return getattr(loader, "__dict__", {})
+def _name_under(loader: object) -> str:
+    """Under which name it has the loader that it takes its batches from; empty without one."""
+    own = getattr(loader, "__dict__", {})
+    return next((name for name in (ACCELERATED, OF_FABRIC) if name in own), "")

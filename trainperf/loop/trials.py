@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
-from trainperf.core.launch_environment import TrialLaunch
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.framework_objects import is_ours, overrides
 from trainperf.loop.prepared_loaders import holds_ahead, loader_under
@@ -64,9 +63,9 @@ class FitTraining(Training):
 
     def probe(self) -> Probe:
         """What takes it through its trials."""
-        return demanded(self._fit.options.trials, self._fit.launch.trials).probe(
-            self, self._run, self._fit.guard
-        )
+        trials = cast("Sequence[Trial]", self._fit.options.trials)
+        options = TrialOptions.of(trials, self._fit.launch.trials)
+        return options.probe(self, self._run, self._fit.guard)
 
     @override
     def end(self) -> None:
@@ -110,12 +109,3 @@ class FitTraining(Training):
         muted = set(map(id, self._muted))
         for owner, callbacks in self._owners:
             owner.callbacks = [each for each in callbacks if id(each) not in muted]
-
-
-def demanded(trials: Sequence[object], launch: TrialLaunch | None = None) -> TrialOptions:
-    """What is tried, the user's first.
-
-    Raises:
-        ConfigError: A member is no trial, or two have the same name.
-    """
-    return TrialOptions.of(cast("Sequence[Trial]", trials), launch)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.abc import Loader
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -97,13 +97,9 @@ class _AfterImport:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the other finders give; nothing for any other module."""
-        if fullname != TRAINER:
-            return None
-        others = [finder for finder in sys.meta_path if finder is not self]
-        finds = (getattr(finder, "find_spec", nothing) for finder in others)
-        spec = next(filter(None, (find(fullname, path, target) for find in finds)), None)
-        if spec is not None and hasattr(spec.loader, "__dict__"):
+        """What Python finds on the path; nothing for any other module."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == TRAINER else None
+        if spec is not None and spec.loader is not None:
             loads = partial(self._load, spec.loader)
             setattr(spec.loader, "exec_module", loads)  # noqa: B010 a method, on one object
         return spec
