@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from support.accounts import Seen, seen, step
+from support.accounts import GIB, Seen, seen, step
 from support.causes.broken import held
 from support.causes.case import CauseCase as Case
 from support.causes.machine import trouble
@@ -331,6 +331,7 @@ def level(
     since: int = 100,
     until: int = 160,
     beside: Seen | None = None,
+    **known: object,
 ) -> Seen:
     """From one step to another they take 120 ms instead of 100."""
     new = RunChange(
@@ -344,7 +345,7 @@ def level(
         alike=alike,
         moved=moved,
     )
-    known = {} if beside is None else {"machine": beside.facts.machine}
+    known |= {} if beside is None else {"machine": beside.facts.machine}
     return seen(step(forward=100), long_term=LongTerm(levels=(new,)), **known)
 
 
@@ -365,6 +366,8 @@ def drifting(phase: str = "loop", *moved: Moved, lost_s: float = 2.0, **known: o
 
 LONGER = Moved(fact="tokens_padded", before=1000, after=1200)
 WAITS = Moved(fact="waited_ns", before=1e6, after=2e7)
+FULLER = Moved(fact="device_used_bytes", before=0.91 * 24 * GIB, after=0.99 * 24 * GIB)
+OF_24_GIB = {"settings": {"device_memory_bytes": 24 * GIB}}
 
 
 def because(phase: str, change: str, says: str, sees: Seen, *words: str) -> Case:
@@ -400,6 +403,44 @@ TIME = (
         "all phases alike",
         level("forward", alike=True),
         "forward, backward and optimizer alike, +20.0 ms",
+    ),
+    because(
+        "forward",
+        "leave_room",
+        "all phases alike, and the device's memory passed 97 %",
+        level("forward", FULLER, alike=True, readings={"memory_peak_bytes": 20 * GIB}, **OF_24_GIB),
+        "alike, +20.0 ms, as the device's memory became full",
+        "of the device's 24.0 GiB: 91 % before and 99 % after; tensors held 20.0 GiB at most",
+        "a smaller micro-batch",
+    ),
+    because("forward", "leave_room", "bit by bit", drifting("forward", FULLER, **OF_24_GIB)),
+    because(
+        "forward",
+        "slower_machine",
+        "fuller, and not full",
+        level(
+            "forward",
+            Moved(fact="device_used_bytes", before=20 * GIB, after=23 * GIB),
+            alike=True,
+            **OF_24_GIB,
+        ),
+    ),
+    because(
+        "forward",
+        "slower_machine",
+        "full all along",
+        level(
+            "forward",
+            Moved(fact="device_used_bytes", before=23.6 * GIB, after=23.7 * GIB),
+            alike=True,
+            **OF_24_GIB,
+        ),
+    ),
+    because(
+        "forward",
+        "larger_batches",
+        "batches got larger, and filled it",
+        level("forward", LONGER, FULLER, **OF_24_GIB),
     ),
     because("data_wait", "slower_data", "its own name", level("data_wait", LONGER)),
     because("callbacks", "hook_does_more", "a hook", level("callbacks")),

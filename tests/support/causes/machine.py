@@ -4,6 +4,7 @@ from support.accounts import Seen, on_gpu, seen, step
 from support.causes.case import CauseCase as Case
 
 from trainperf.analysis.summary.schema import CauseFacts, MachineFacts
+from trainperf.core.machine.backends import CUDA, MPS, Backend
 
 
 def trouble(
@@ -14,6 +15,7 @@ def trouble(
     shown: bool = True,
     fraction: float = 0.3,
     steady: int = 200,
+    device: Backend = CUDA,
     **values: float,
 ) -> Seen:
     """Steps of 100 ms, of which 40 were slower while the machine did so."""
@@ -32,7 +34,11 @@ def trouble(
     )
     machine = MachineFacts(hosts=(), causes=(facts,))
     return seen(
-        step(forward=100, device=on_gpu()), machine=machine, steps=steady, steady_steps=steady
+        step(forward=100, device=on_gpu()),
+        machine=machine,
+        steps=steady,
+        steady_steps=steady,
+        device=device,
     )
 
 
@@ -116,6 +122,14 @@ CASES = (
         words=("the host was short of memory",),
         # No *0 B left* where the free memory is not known.
         shows={"evidence": ("tasks waited for memory 30 % of the time", "50.0 MB/s swapped")},
+    ),
+    Case(
+        "host_pressure",
+        "a device that shares it holds the model there",
+        trouble("memory", swapped=5e7, device=MPS),
+        0.004,
+        "leave_room",
+        words=("the host was short of memory", "a smaller micro-batch"),
     ),
     Case(
         "host_pressure",

@@ -109,6 +109,8 @@ def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause)
     if cause is None:
         return None
     what, change, values = _WHAT[cause.cause]
+    if change == "room_in_memory" and facts.device.unified:
+        change = "leave_room"  # what its device holds is the host's memory
     who = ", ".join(cause.who) or "other processes"
     cpus = cause.values.get("others_cpus", 0.0)
     judged, slots = cause.slower is not None, account.loop_s.items()
@@ -172,7 +174,8 @@ def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
     """Tasks on the host wait for memory or a disk, and steps take longer.
 
     Removed is what steps take longer meanwhile.  A host that is short of memory
-    nearly all the time is a finding without a gain.
+    nearly all the time is a finding without a gain.  Where a device shares that memory it is the
+    model's first, and the loader's last.
 
     Wrong where: what waits is another job's, and these steps are slow for a reason of their own.
     To confirm: `/proc/pressure` while it trains, next to the slow steps.
