@@ -215,14 +215,16 @@ def test_copies_that_a_trace_shows_beside_computing_are_none(
     assert device.host_bound == 0.7
 
 
-def test_a_device_that_starves_is_not_bound_by_its_host() -> None:
-    """It has caught up because there was no data."""
+@pytest.mark.parametrize(("stalled", "updated_on"), [(0.2, "cuda"), (0.0, "cpu")])
+def test_a_device_that_starves_is_not_bound_by_its_host(stalled: float, updated_on: str) -> None:
+    """It has caught up because there was no data, or while the host updated the weights."""
     readings: dict[str, float | Reading] = {
-        "data_stall_fraction": 0.2,
+        "data_stall_fraction": stalled,
         "host_bound_fraction": 1.0,
     }
+    config = {"optimizer_device": updated_on}
 
-    device = account(summary(device="cuda", forward=50, readings=readings)).device
+    device = account(summary(device="cuda", forward=50, readings=readings, config=config)).device
 
     assert device is not None
     assert device.host_bound is None
