@@ -79,6 +79,8 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "fit:checkpoint",
             "compiler:recompiles",
             "compiler:graph_breaks",
+            "compiler:cuda_graphs",
+            "compiler:ddp_pieces",
             "compiler:not_compiled",
             "compiler:first_step",
             "host:garbage",

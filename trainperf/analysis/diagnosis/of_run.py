@@ -66,7 +66,7 @@ def facts_of(evidence: Evidence) -> Facts:
     summary, run = evidence.summary, evidence.summary.run
     return Facts(
         loop=run.loop,
-        settings={**run.hardware, **run.config},
+        settings={**run.environment, **run.hardware, **run.config},
         software=run.software,
         device=backend_of(run.device, run.software),
         readings=summary.readings,

@@ -55,8 +55,8 @@ class SamplesProbe(Probe):
         draft.facts["cache_keys"] = len(self._shapes) + graphs_built()
 
     def config(self) -> dict[str, Scalar]:
-        """How many shapes there were in all."""
-        return {"batch_shapes": len(self._shapes)}
+        """Whether there were more shapes than that of the last batch beside the usual one."""
+        return {"shapes_vary": len(self._shapes) > 2}
 
     def reasons(self) -> dict[str, str]:
         """Said only when it applies: a batch without tensors."""

@@ -56,7 +56,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="larger_buckets",
-        of=("allreduce_tail",),
+        of=("allreduce_tail", "ddp_pieces"),
         advice="Reduce larger buckets",
         how="DistributedDataParallel(bucket_cap_mb={megabytes}) or larger",
         how_in={

@@ -243,7 +243,7 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
                 and f"{duration(tail_s)} of {duration(account.step_s)} per step after backward"
             ),
             *_collectives(facts, exposed_s),
-            *_buckets(facts),
+            *_settings(facts),
         ),
         changes=tuple(_send_less(facts, tail_s)),
         claim=Claim(
@@ -270,10 +270,24 @@ def _collectives(facts: Facts, exposed_s: float) -> Iterator[str]:
         yield f"all-reduces move {rate(slowest)} over the slowest link"
 
 
-def _buckets(facts: Facts) -> Iterator[str]:
-    buckets, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
-    if buckets and gradients is not None:
-        yield f"{plural(round(buckets), 'bucket')} of {size(gradients / buckets)} on average"
+def usual_buckets(facts: Facts) -> int:
+    """Four times as many as DDP makes by itself, from which on there are too many.
+
+    The first bucket is a small one, so that reducing can begin early.
+    """
+    return 4 * (1 + ceil((facts.number("gradient_bytes") or 0.0) / (BUCKET_MB << 20)))
+
+
+def buckets(facts: Facts) -> tuple[str, ...]:
+    """How many DDP has, and how large they are."""
+    number, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
+    if not number or gradients is None:
+        return ()
+    return (f"{plural(round(number), 'bucket')} of {size(gradients / number)} on average",)
+
+
+def _settings(facts: Facts) -> Iterator[str]:
+    yield from buckets(facts)
     if facts.number("ddp_unused_bytes") == 0:
         yield "find_unused_parameters=True, and every parameter is used"
 
@@ -283,12 +297,10 @@ def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
 
     What comes after backward has nothing left to overlap.
     """
-    buckets, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
+    number, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
     collectives = [each for trace in facts.traces for each in trace.collectives]
     small = [each.kind for each in collectives if each.many_small]
-    # The first bucket is a small one, so that reducing can begin early.  Four times are too many.
-    usual = 4 * (1 + ceil((gradients or 0.0) / (BUCKET_MB << 20)))
-    if buckets and gradients is not None and buckets > usual:
+    if number and gradients is not None and number > usual_buckets(facts):
         yield Use(change="larger_buckets", values={"megabytes": BUCKET_MB})
     elif facts.number("ddp_unused_bytes") == 0:
         yield Use(change="no_unused_parameters")
