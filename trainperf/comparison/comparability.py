@@ -48,6 +48,8 @@ _CHANGES: dict[str, str] = {
 
 _NEW_FACTS = frozenset(
     {"local_world_size", "collectives", "dataset_samples", "shapes_vary", "ran_compiled"}
+    | {"buffer_bytes", "fsdp_reshard", "nccl_ways", "infiniband", "gloo_mbps"}
+    | {"fastest_interface", "fastest_mbps", "device_cpus"}
     | {*NEW_FACTS, *VARIABLES}
 )
 """Which older runs lack: what one side does not say is no change."""

@@ -134,12 +134,29 @@ PAUSES = (
         paused("checkpoint", 5.0, 50),
         5.0,
         "checkpoint_less",
-        (paused("checkpoint", 10 * 0.09 / 0.91), paused("checkpoint", 0.0)),
+        (
+            paused("checkpoint", 10 * 0.09 / 0.91),
+            paused("checkpoint", 0.0),
+            paused("checkpoint", 10 * 0.09 / 0.91, settings={"wrapper": "FSDPModule"}),
+        ),
         words=(
             "ModelCheckpoint(every_n_train_steps=…) with 10 × as many steps in between",
             "AsyncCheckpointIO()",
         ),
         shows={"changes": (fewer("checkpoint_less", 10, "0.1"),)},
+    ),
+    Case(
+        "checkpoint",
+        "of a sharded model the whole state may be gathered",
+        paused("checkpoint", 5.0, 50, PLAIN, {"wrapper": "FSDPModule"}),
+        5.0,
+        "checkpoint_less",
+        shows={
+            "changes": (
+                fewer("checkpoint_less", 10, "0.1"),
+                Use(change="sharded_checkpoint"),
+            )
+        },
     ),
     Case(
         "checkpoint",

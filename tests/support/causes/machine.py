@@ -55,7 +55,22 @@ def harmless(cause: str, **values: float) -> tuple[Seen, ...]:
 
 HOT = {"sm_mhz": 1305.0, "outside_sm_mhz": 1980.0, "celsius": 88.0, "power_w": 300.0}
 
+
+def pinned(own: str | None, near: str | None) -> Seen:
+    """CPUs of the process, and those near its device."""
+    return seen(step(forward=10), settings={"cpu_mask": own, "device_cpus": near})
+
+
 CASES = (
+    Case(
+        "far_cpus",
+        "pinned to the other socket",
+        pinned("0-15", "16-31"),
+        None,
+        "near_cpus",
+        (pinned("0-31", "16-31"), pinned("16", "16-31"), pinned("0-15", None), pinned(None, "1")),
+        words=("may run on CPUs 0-15, and its device is near 16-31", "taskset -c 16-31"),
+    ),
     Case(
         "device_throttled",
         "4 % of the time is what hot steps take longer",

@@ -72,6 +72,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "ranks:no_sync",
             "ranks:allreduce_tail",
             "ranks:data_parallel",
+            "ranks:broadcast_buffers",
             "host:unnamed_time",
             "host:busy_thread",
             "drift:slower_since",
@@ -90,6 +91,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "machine:device_shared",
             "machine:host_shared",
             "machine:host_pressure",
+            "machine:far_cpus",
             "memory:memory_limit",
             # The rest.
             "fit:noisy_run",

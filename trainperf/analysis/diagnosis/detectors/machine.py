@@ -9,6 +9,7 @@ from trainperf.analysis.summary.schema import Cause as MachineCause
 from trainperf.analysis.summary.schema import CauseFacts
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import plural, rate, share, size, step_range
+from trainperf.core.machine.limits import cpus_listed, listed
 
 
 _WHAT: Mapping[MachineCause, tuple[str, str, tuple[str, ...]]] = {
@@ -181,3 +182,25 @@ def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `/proc/pressure` while it trains, next to the slow steps.
     """
     return _worst("host_pressure", account, facts, "memory", "disk")
+
+
+def far_cpus(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting
+    """The process may run on no CPU that is near its device.
+
+    What it copies and launches crosses the link between the sockets.  How much that costs is not
+    known.  Read of the first rank; written, never run.
+
+    Wrong where: the near CPUs are another job's.
+    To confirm: `nvidia-smi topo -m`; `trainperf prove` with CPUs of the device's own node.
+    """
+    own, near = (cpus_listed(str(facts.settings.get(n) or "")) for n in ("cpu_mask", "device_cpus"))
+    if not own or not near or own & near:
+        return None
+    return Cause(
+        id="far_cpus",
+        title=f"the process may run on CPUs {listed(own)}, and its device is near {listed(near)}",
+        evidence=("none of them is on the NUMA node of the device",),
+        changes=(Use(change="near_cpus", values={"cpus": listed(near)}),),
+        confidence="medium",
+        severity="medium",
+    )
