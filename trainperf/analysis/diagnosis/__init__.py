@@ -38,6 +38,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "fit:overflow",
             # Habits with a line.
             "ranks:straggler",
+            "ranks:broadcast_buffers",
             "fit:slow_steps",
             "loader:epoch_start",
             "host:debug_modes",
@@ -72,7 +73,6 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "ranks:no_sync",
             "ranks:allreduce_tail",
             "ranks:data_parallel",
-            "ranks:broadcast_buffers",
             "host:unnamed_time",
             "host:busy_thread",
             "drift:slower_since",

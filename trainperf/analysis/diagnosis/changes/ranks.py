@@ -152,8 +152,6 @@ CHANGES: tuple[Change, ...] = (
             LIGHTNING: "DDPStrategy(broadcast_buffers=False)",
             HF: "TrainingArguments(ddp_broadcast_buffers=False)",
         },
-        realises=None,
-        source="nothing tells the sending from the rest of forward",
         confirm="trainperf compare BEFORE AFTER: phase_forward_s falls",
     ),
     Change(

@@ -6,6 +6,7 @@ from statistics import median
 
 from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount, summed
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
+from trainperf.analysis.diagnosis.detectors.code import of_plain_code
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import FULL
@@ -17,6 +18,7 @@ from trainperf.analysis.summary.late_ranks import (
 )
 from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import LineShare, SyncPoint
+from trainperf.core.artifacts.lines import SENDS_BUFFERS
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size
 from trainperf.core.readings import phase_reading
@@ -360,11 +362,11 @@ def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
         yield Use(change="static_graph")
 
 
-def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting
+def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
     """DDP sends buffers from rank 0 before every forward, which are a tenth of the gradients.
 
-    Masks, tables and caches that are buffers never change, or are the same on all ranks.  How long
-    sending takes is not known: it is part of forward.
+    Masks, tables and caches that are buffers never change, or are the same on all ranks.  Removed
+    is what samples saw of it on the host; on a device nothing tells it from the rest of forward.
 
     Wrong where: the buffers differ between ranks, and have to be rank 0's.
     To confirm: `trainperf prove` with `broadcast_buffers=False`, and the same loss.
@@ -374,13 +376,20 @@ def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:  # no
     # Statistics of normalisations are far less.
     if not sends or sent < max(1 << 20, LIMITS.notable * gradients):
         return None
+    code = facts.plain_code("forward")
+    if code is not None and SENDS_BUFFERS not in code.names[:1]:
+        code = None
     return Cause(
         id="broadcast_buffers",
         title=f"DDP sends {size(sent)} of buffers before every forward",
-        evidence=(f"{size(gradients)} of gradients are reduced behind it",),
+        evidence=(
+            f"{size(gradients)} of gradients are reduced behind it",
+            *(sampled(code.line) if code else ()),
+        ),
         changes=(Use(change="no_broadcast"),),
-        confidence="medium",
-        severity="medium",
+        claim=of_plain_code(account, "forward", code) if code else None,
+        confidence="high" if code else "medium",
+        severity=None if code else "medium",
     )
 
 
