@@ -26,6 +26,7 @@ from trainperf.trials import Trial
 RANK = int(os.environ["RANK"])
 STEPS = 16
 SLEEP_S = 0.040
+MASK_BYTES = 32 << 20
 
 
 def slow_on(rank: int) -> Callable[[], None]:
@@ -133,6 +134,9 @@ def main(root: Path) -> None:
     for name, odd in (("slow_unsynchronized", 0), ("slow_synchronized", 1)):
         model = SlowEnd(Sleeper(SLEEP_S), where=lambda batch_idx, odd=odd: batch_idx % 2 == odd)
         run(root, name, model, accumulate_grad_batches=2, batches=2 * STEPS)
+    sending = Deep()
+    sending.register_buffer("mask", torch.ones(MASK_BYTES, dtype=torch.uint8))
+    run(root, "buffers", sending)
     run(root, "failing", Failing())
     mask = torch.tensor([[1, 1, 1], [1, 1 - RANK, 1 - RANK]])
     (root / "tokens" / "trainperf").mkdir(parents=True, exist_ok=True)

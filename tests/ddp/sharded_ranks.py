@@ -66,11 +66,11 @@ class Small(nn.Module):
         return self.second(torch.relu(self.first(x))).square().mean()
 
 
-def fsdp2(mesh: DeviceMesh) -> nn.Module:
+def fsdp2(mesh: DeviceMesh, *, reshard: bool = True) -> nn.Module:
     """By `fully_shard`."""
     model = Small()
     for part in (model.first, model.second, model):
-        fully_shard(part, mesh=mesh)
+        fully_shard(part, mesh=mesh, reshard_after_forward=reshard)
     return model
 
 
@@ -152,8 +152,8 @@ def main(root: Path) -> None:
         monitor = plain(make(mesh), scaler(), root / name, rank)
         faults = json.dumps(monitor.monitor.guard.faults)
         (root / name / f"faults-{rank}.json").write_text(faults)
-    for name in ("fsdp2", "fsdp"):
-        late(CASES[name][0](mesh), root / f"late-{name}", rank)
+    late(fsdp2(mesh, reshard=False), root / "late-fsdp2", rank)
+    late(fsdp(mesh), root / "late-fsdp", rank)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from support.fits import MS, Ran
 from support.ranks import Ranks
 
 from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.lines import SENDS_BUFFERS, SampledLines
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.phases import Phase, Tag
 
@@ -60,6 +61,20 @@ def test_every_step_has_a_tail_from_the_first_on(ranks: Ranks, fit: str, rank: i
     tails = ran.fact("tail_ns")
     assert all(isinstance(tail, int) and tail >= 0 for tail in tails)
     assert ran.tagged(Tag.AUDITED) == []
+
+
+@pytest.mark.parametrize(("fit", "sent"), [("buffers", 32 << 20), ("healthy", 0)])
+def test_buffers_that_are_sent_before_every_forward_are_told_and_seen(
+    ranks: Ranks, fit: str, sent: int
+) -> None:
+    """Their size, and samples of forward that stand in DDP's own code."""
+    ran = ranks.run(fit, 0)
+    lines = read_document(SampledLines, ranks.directory(fit, 0))
+    assert lines is not None
+
+    assert ran.info.config["buffer_bytes"] == sent
+    work = {stack.host_work for stack in lines.stacks if stack.slot == "forward"}
+    assert (SENDS_BUFFERS in work) is bool(sent)
 
 
 @pytest.mark.real_clock

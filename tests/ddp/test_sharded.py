@@ -54,6 +54,19 @@ def test_steps_and_phases_are_as_usual_and_the_tail_is_not_covered(root: Path, c
             assert all(step.host_ns[phase] > 0 for step in run.steps)
 
 
+@pytest.mark.parametrize(
+    ("case", "reshards"),
+    [("fsdp2", True), ("fsdp", True), ("late-fsdp2", False), ("tensor_parallel", None)],
+)
+def test_whether_parameters_are_freed_after_a_forward_is_told(
+    root: Path, case: str, reshards: object
+) -> None:
+    """As FSDP was told; nothing where there is none."""
+    config = ran(root, case, 0).info.config
+
+    assert config.get("fsdp_reshard") is reshards
+
+
 @pytest.mark.real_clock
 @pytest.mark.parametrize("case", ["late-fsdp2", "late-fsdp"])
 def test_a_rank_that_is_late_for_the_reduction_of_gradients_is_named(root: Path, case: str) -> None:

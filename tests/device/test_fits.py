@@ -142,6 +142,20 @@ def test_the_loss_is_the_true_one(device: torch.device, make: Callable[..., Fit]
         assert None not in fit.facts("data_stall_ns")
 
 
+def test_what_fills_the_device_is_in_use_from_that_step_on(device: torch.device) -> None:
+    """Planted 64 MiB come back as what the device holds more, without an error."""
+    fit, planted = Fit(device), 64 << 20
+    kept = []
+    for place, batch in enumerate(fit.batches()):
+        if place == STEPS // 2:
+            kept.append(torch.empty(planted, dtype=torch.uint8, device=device))
+        fit.step(batch, ms=12.0)  # it is read every ten milliseconds at most
+    fit.close()
+
+    used = [each for each in fit.facts("device_used_bytes") if each is not None]
+    assert used[-1] - used[0] == planted
+
+
 def test_a_device_that_is_not_the_current_one_keeps_its_marks(device: torch.device) -> None:
     """The training thread and autograd's use events of one kind, on the streams they work on."""
     fit = Fit(torch.device(NAME, 1))

@@ -60,6 +60,7 @@ MODULES: list[tuple[nn.Module, dict[str, object]]] = [
     (nn.Sequential(compiled_in_place()), {"compiled": True}),
     (half_frozen(), {"parameter_tensors": 2, "gradient_bytes": 24}),
     (nn.LazyLinear(3), {"gradient_bytes": None}),
+    (nn.BatchNorm1d(4), {"buffer_bytes": 40}),  # two rows of four floats, and a number of batches
 ]
 
 

@@ -154,6 +154,10 @@ class Accelerator:
         """As the machine's other tools name this device; empty where there is none."""
         return ""
 
+    def pci_address(self) -> str:
+        """As the system names its place on the bus; empty where nobody tells."""
+        return ""
+
     def cache_bytes(self) -> int | None:
         """Its last-level cache; `None` if that is not known."""
         return None

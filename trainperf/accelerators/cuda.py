@@ -71,6 +71,13 @@ class Cuda(Accelerator):
         return str(self._properties().uuid)
 
     @override
+    def pci_address(self) -> str:
+        known = self._properties()
+        if not hasattr(known, "pci_bus_id"):  # an older torch
+            return ""
+        return f"{known.pci_domain_id:04x}:{known.pci_bus_id:02x}:{known.pci_device_id:02x}.0"
+
+    @override
     def cache_bytes(self) -> int | None:
         return int(self._properties().L2_cache_size)
 

@@ -36,7 +36,8 @@ _CHANGES: dict[str, str] = {
         "precision": "precision autocast grad_scaler",
         "matmul precision": "float32_matmul_precision matmul_allow_tf32 cudnn_allow_tf32",
         "dataset": "dataset dataset_samples",
-        "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length",
+        "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length "
+        "shapes_vary",
         "ranks": "world_size local_world_size strategy wrapper allreduces_per_step collectives",
         "torch": "torch cuda cudnn nccl triton torchvision torchaudio",
         "threads": f"threads {' '.join(sorted(THREADS))}",
@@ -46,7 +47,10 @@ _CHANGES: dict[str, str] = {
 """Fact to the change it belongs to: facts that go together are one change."""
 
 _NEW_FACTS = frozenset(
-    {"local_world_size", "collectives", "dataset_samples", *NEW_FACTS, *VARIABLES}
+    {"local_world_size", "collectives", "dataset_samples", "shapes_vary", "ran_compiled"}
+    | {"buffer_bytes", "fsdp_reshard", "nccl_ways", "infiniband", "gloo_mbps"}
+    | {"fastest_interface", "fastest_mbps", "device_cpus"}
+    | {*NEW_FACTS, *VARIABLES}
 )
 """Which older runs lack: what one side does not say is no change."""
 

@@ -17,6 +17,8 @@ they do not.  `None` is *not known*, or *has no such thing*.
 | `data_parallel_devices` | devices that one process drives under `DataParallel`; 0 on a CPU |
 | `parameter_tensors` | number of tensors that are trained |
 | `gradient_bytes` | their size in the types they have |
+| `buffer_bytes` | size of its buffers, which DDP may send before every forward |
+| `fsdp_reshard` | whether FSDP frees what it gathered for a forward before the backward |
 | `ddp_bucket_cap_mb` | in MiB, as DDP counts |
 | `ddp_find_unused_parameters`, `ddp_static_graph` | as DDP was told |
 | `ddp_gradient_as_bucket_view`, `ddp_broadcast_buffers` | as DDP was told |
@@ -147,6 +149,7 @@ def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
         "wrapper": next((name for name in bases if name in _WRAPPERS), None),
         "compiled": any(map(is_compiled, parts)),
         **(_ddp(ddp) if ddp is not None else {}),
+        **_fsdp(parts),
         **({"data_parallel_devices": len(copied.device_ids)} if copied is not None else {}),
     }
 
@@ -161,11 +164,31 @@ def _ddp(module: DistributedDataParallel) -> dict[str, Scalar]:
     }
 
 
+def _fsdp(parts: Sequence[Any]) -> dict[str, Scalar]:
+    """As FSDP was told for any part, by its strategy, or as FSDP2 keeps it; nothing without it."""
+    strategies = [part.sharding_strategy for part in parts if hasattr(part, "sharding_strategy")]
+    states = [part._get_fsdp_state() for part in parts if hasattr(part, "_get_fsdp_state")]  # noqa: SLF001 no public way
+    groups = [group for state in states for group in _groups(state)]
+    if not strategies and not groups:
+        return {}
+    whole = any(getattr(each, "name", "") in ("FULL_SHARD", "HYBRID_SHARD") for each in strategies)
+    return {
+        "fsdp_reshard": whole or any(group.post_forward_mesh_info is not None for group in groups)
+    }
+
+
+def _groups(state: Any) -> list[Any]:  # noqa: ANN401 torch's own
+    """Parameters that FSDP2 gathers together; earlier versions of torch have one group a part."""
+    one = getattr(state, "_fsdp_param_group", None)
+    return getattr(state, "_fsdp_param_groups", [one] if one else [])
+
+
 def _sizes(module: nn.Module) -> dict[str, Scalar]:
     trained = [p for p in module.parameters() if p.requires_grad]
     lazy = any(nn.parameter.is_lazy(p) for p in trained)
     return {
         "parameter_tensors": len(trained),
+        "buffer_bytes": sum(b.nbytes for b in module.buffers() if not nn.parameter.is_lazy(b)),
         "gradient_bytes": None if lazy else sum(p.numel() * p.element_size() for p in trained),
     }
 

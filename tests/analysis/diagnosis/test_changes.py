@@ -95,7 +95,7 @@ def test_its_words_fit_every_kind_of_loop(case: CauseCase) -> None:
 
 
 CUDA_ONLY = ("CUDA", "cuda", "CUBLAS", "reduce-overhead", "cuDNN")
-OF_NVIDIA = {"device_shared", "device_throttled"}
+OF_NVIDIA = {"device_shared", "device_throttled", "cuda_graphs"}
 """Causes that only a machine with NVIDIA's tools can have."""
 
 

@@ -236,6 +236,17 @@ def test_a_device_has_its_marks_and_what_a_capture_shows(
     assert {name: getattr(device, name) for name in expected} == pytest.approx(expected)
 
 
+def test_a_host_that_updates_the_weights_binds_no_device() -> None:
+    """The device has caught up while it did."""
+    readings = {"host_bound_fraction": 1.0}
+    config = {"optimizer_device": "cpu"}
+
+    device = account(summary(device="cuda", forward=50, readings=readings, config=config)).device
+
+    assert device is not None
+    assert device.host_bound is None
+
+
 # -- loaders --------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,11 @@
 """Collectives are counted in the phase that issued them, in a few steps, and never in a gap."""
 
 import itertools
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,7 +13,13 @@ from support.live import Heard, HostFit, Timeline, micro_batch_done
 
 from trainperf.core.phases import Gap, Phase
 from trainperf.recording.probes import collectives
-from trainperf.recording.probes.collectives import AGAIN_EVERY, FIRST, STEPS, CollectivesProbe
+from trainperf.recording.probes.collectives import (
+    AGAIN_EVERY,
+    FIRST,
+    STEPS,
+    CollectivesProbe,
+    transport,
+)
 from trainperf.recording.recorder import Draft
 
 
@@ -54,14 +63,14 @@ def trained(steps: int, *, group: object = None, disturbed_at: int = -1) -> Coll
 
 def test_each_phase_has_the_collectives_that_it_issued() -> None:
     """Nested phases included; those of a gap are no step's."""
-    assert trained(FIRST + STEPS + 1).config() == {"collectives": "forward 1, optimizer 2"}
+    assert trained(FIRST + STEPS + 1).config()["collectives"] == "forward 1, optimizer 2"
 
 
 def test_a_group_of_its_own_counts_too() -> None:
     """As those of a device mesh are."""
     probe = trained(FIRST + STEPS + 1, group=dist.new_group([0]))
 
-    assert probe.config() == {"collectives": "forward 1, optimizer 2"}
+    assert probe.config()["collectives"] == "forward 1, optimizer 2"
 
 
 def test_nothing_is_said_before_a_step_was_counted() -> None:
@@ -87,7 +96,7 @@ def test_a_profiler_that_listens_keeps_its_place() -> None:
     """The step in which it came is not counted, and its listener stays."""
     probe = trained(FIRST + STEPS + 1, disturbed_at=FIRST + 2)
 
-    assert probe.config() == {"collectives": "forward 1, optimizer 2"}
+    assert probe.config()["collectives"] == "forward 1, optimizer 2"
     probe.detach()
     assert isinstance(probe.recorder.listener, Heard)
 
@@ -110,3 +119,39 @@ def test_a_group_that_is_gone_amid_a_counted_step_does_not_reach_the_loop(
     assert fit.monitor.recorder.listener is None
     assert len(fit.steps(STEPS).finish().sink.records) == FIRST + 2 + STEPS
     assert probe.config() == {}
+
+
+LOG = """node7:919:919 [0] NCCL INFO NET/IB : No device found.
+node7:919:919 [0] NCCL INFO NET/Socket : Using [0]ens3:172.31.12.210<0>
+node7:919:1150 [0] NCCL INFO Channel 01/0 : 8[0] -> 15[7] via P2P/IPC/read
+node7:926:1151 [7] NCCL INFO Channel 03/0 : 15[7] -> 6[6] [send] via NET/Socket/3
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "named", "ways"),
+    [
+        ("INFO", "nccl.%p", "NET/Socket, P2P"),
+        ("WARN", "nccl.%p", None),
+        ("INFO", "", None),
+        ("INFO", "missing", None),
+    ],
+)
+def test_ways_of_nccl_are_read_where_the_user_has_it_write_them(
+    tmp_path: Path, level: str, named: str, ways: str | None
+) -> None:
+    """And nowhere else; the lines are of reports in NVIDIA/nccl (226, 952)."""
+    (tmp_path / f"nccl.{os.getpid()}").write_text(LOG)
+    environment = {"NCCL_DEBUG": level}
+    if named:
+        environment["NCCL_DEBUG_FILE"] = str(tmp_path / named)
+
+    assert transport(environment).get("nccl_ways") == ways
+
+
+def test_the_rate_of_gloos_interface_is_that_which_the_system_tells() -> None:
+    """By the variable that gloo reads; without it nobody knows which one it took."""
+    name, stats = next((name, each) for name, each in psutil.net_if_stats().items() if each.isup)
+
+    assert transport({"GLOO_SOCKET_IFNAME": name})["gloo_mbps"] == stats.speed
+    assert transport({})["gloo_mbps"] is None

@@ -127,6 +127,36 @@ def test_that_torch_gives_up_is_told(tmp_path: Path) -> None:
     assert [one.step for one in found.compiled if one.gave_up] == [limit]
 
 
+def test_a_cuda_graph_that_was_asked_for_and_is_none_is_counted(tmp_path: Path) -> None:
+    """On a CPU there is none, for no reason that torch keeps; without the mode none was asked."""
+    asked = torch.compile(nn.Linear(3, 3), mode="reduce-overhead")
+    plain = torch.compile(nn.Linear(3, 3))
+
+    left_out = fit(tmp_path, lambda: asked(torch.ones(2, 3)))
+    usual = fit(tmp_path, lambda: plain(torch.ones(2, 3)))
+
+    assert (left_out.unrecorded, left_out.recorded) == (1, 0)
+    assert (usual.unrecorded, usual.recorded) == (0, 0)
+
+
+def test_whether_anything_was_compiled_is_part_of_the_configuration() -> None:
+    """Of a fit in which the compiled object is never called nothing was."""
+    probe, module = CompileProbe(), nn.Linear(3, 3)
+    work = torch.compile(module, backend="eager")
+    torch._dynamo.utils.counters.clear()
+    made = HostFit(probe)
+
+    made.monitor.recorder.boundary()
+    module(torch.ones(2, 3))
+    made.micro_batch()
+    before = probe.config()
+    work(torch.ones(2, 3))
+    made.micro_batch().finish()
+
+    assert before == {"ran_compiled": False}
+    assert probe.config() == {"ran_compiled": True}
+
+
 def test_what_was_compiled_before_the_fit_is_not_its_own(tmp_path: Path) -> None:
     """A run without compilation has no such file."""
     work = torch.compile(scaled, backend="eager", dynamic=False)

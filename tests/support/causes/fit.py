@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from support.accounts import Seen, seen, step
+from msgspec.structs import replace
+from support.accounts import GIB, Seen, on_gpu, seen, step
 from support.causes.broken import held
 from support.causes.case import CauseCase as Case
 from support.causes.machine import trouble
@@ -133,12 +134,29 @@ PAUSES = (
         paused("checkpoint", 5.0, 50),
         5.0,
         "checkpoint_less",
-        (paused("checkpoint", 10 * 0.09 / 0.91), paused("checkpoint", 0.0)),
+        (
+            paused("checkpoint", 10 * 0.09 / 0.91),
+            paused("checkpoint", 0.0),
+            paused("checkpoint", 10 * 0.09 / 0.91, settings={"wrapper": "FSDPModule"}),
+        ),
         words=(
             "ModelCheckpoint(every_n_train_steps=…) with 10 × as many steps in between",
             "AsyncCheckpointIO()",
         ),
         shows={"changes": (fewer("checkpoint_less", 10, "0.1"),)},
+    ),
+    Case(
+        "checkpoint",
+        "of a sharded model the whole state may be gathered",
+        paused("checkpoint", 5.0, 50, PLAIN, {"wrapper": "FSDPModule"}),
+        5.0,
+        "checkpoint_less",
+        shows={
+            "changes": (
+                fewer("checkpoint_less", 10, "0.1"),
+                Use(change="sharded_checkpoint"),
+            )
+        },
     ),
     Case(
         "checkpoint",
@@ -331,6 +349,7 @@ def level(
     since: int = 100,
     until: int = 160,
     beside: Seen | None = None,
+    **known: object,
 ) -> Seen:
     """From one step to another they take 120 ms instead of 100."""
     new = RunChange(
@@ -344,7 +363,7 @@ def level(
         alike=alike,
         moved=moved,
     )
-    known = {} if beside is None else {"machine": beside.facts.machine}
+    known |= {} if beside is None else {"machine": beside.facts.machine}
     return seen(step(forward=100), long_term=LongTerm(levels=(new,)), **known)
 
 
@@ -365,6 +384,8 @@ def drifting(phase: str = "loop", *moved: Moved, lost_s: float = 2.0, **known: o
 
 LONGER = Moved(fact="tokens_padded", before=1000, after=1200)
 WAITS = Moved(fact="waited_ns", before=1e6, after=2e7)
+FULLER = Moved(fact="device_used_bytes", before=0.91 * 24 * GIB, after=0.99 * 24 * GIB)
+OF_24_GIB = {"settings": {"device_memory_bytes": 24 * GIB}}
 
 
 def because(phase: str, change: str, says: str, sees: Seen, *words: str) -> Case:
@@ -401,6 +422,44 @@ TIME = (
         level("forward", alike=True),
         "forward, backward and optimizer alike, +20.0 ms",
     ),
+    because(
+        "forward",
+        "leave_room",
+        "all phases alike, and the device's memory passed 97 %",
+        level("forward", FULLER, alike=True, readings={"memory_peak_bytes": 20 * GIB}, **OF_24_GIB),
+        "alike, +20.0 ms, as the device's memory became full",
+        "of the device's 24.0 GiB: 91 % before and 99 % after; tensors held 20.0 GiB at most",
+        "a smaller micro-batch",
+    ),
+    because("forward", "leave_room", "bit by bit", drifting("forward", FULLER, **OF_24_GIB)),
+    because(
+        "forward",
+        "slower_machine",
+        "fuller, and not full",
+        level(
+            "forward",
+            Moved(fact="device_used_bytes", before=20 * GIB, after=23 * GIB),
+            alike=True,
+            **OF_24_GIB,
+        ),
+    ),
+    because(
+        "forward",
+        "slower_machine",
+        "full all along",
+        level(
+            "forward",
+            Moved(fact="device_used_bytes", before=23.6 * GIB, after=23.7 * GIB),
+            alike=True,
+            **OF_24_GIB,
+        ),
+    ),
+    because(
+        "forward",
+        "larger_batches",
+        "batches got larger, and filled it",
+        level("forward", LONGER, FULLER, **OF_24_GIB),
+    ),
     because("data_wait", "slower_data", "its own name", level("data_wait", LONGER)),
     because("callbacks", "hook_does_more", "a hook", level("callbacks")),
     because("backward", "something_changed", "nothing tells", level("backward")),
@@ -430,6 +489,7 @@ TIME = (
 
 # -- compiling ------------------------------------
 
+WAS_128 = "dimension 1 of rows was 128, then 136"
 SIZE = "tensor 'rows' size mismatch at index 1. expected 128, actual 136"
 
 
@@ -488,6 +548,50 @@ def breaks(change: str, *reasons: tuple[str, str], words: tuple[str, ...] = ()) 
     return Case("graph_breaks", reasons[0][0], broken(*reasons), None, change, words=words)
 
 
+OF_DDP = (
+    ("DDPOptimizer intentional graph-break", "torch/_dynamo/backends/distributed.py:0"),
+    ("Dynamo does not trace `DistributedDataParallel._inside_ddp_forward`", "contextlib.py:105"),
+    ("cannot trace set_runtime_stats_and_log", "torch/nn/parallel/distributed.py:1757"),
+)
+
+
+def cut(times: int, **settings: Scalar) -> Seen:
+    """DDP's cuts into one graph; 3 MB of gradients are two buckets."""
+    made = GraphBreak(reason=OF_DDP[0][0], where=OF_DDP[0][1], times=times)
+    account = step(forward=50)
+    document = Compilation(graphs=1, breaks=(made,))
+    told = {"gradient_bytes": 3e6, "ddp_buckets": times}
+    return seen(account, settings=told | settings, documents={"compilation": document})
+
+
+def graphs(
+    *reasons: str, recorded: int = 0, unrecorded: int | None = None, device: bool = True
+) -> Seen:
+    """Two graphs, and why torch recorded no CUDA graph of some."""
+    left_out = len(reasons) if unrecorded is None else unrecorded
+    entries = compiled((0, None)).compiled
+    document = Compilation(
+        graphs=2,
+        recorded=recorded,
+        unrecorded=left_out,
+        compiled=tuple(replace(entry, unrecorded=why) for entry in entries for why in reasons),
+    )
+    account = step(forward=50, device=on_gpu() if device else None)
+    return seen(account, documents={"compilation": document})
+
+
+def left_out(change: str, reason: str) -> Case:
+    """One graph, for one reason."""
+    says = f"skipping cudagraphs due to {reason}"
+    words = ("records no CUDA graph of 1 graph", says)
+    return Case("cuda_graphs", reason, graphs(says), None, change, words=words)
+
+
+def given(**settings: Scalar) -> Seen:
+    """What was asked of the compiler, and what it did."""
+    return seen(step(forward=50), settings=settings)
+
+
 ONCE_12_S = compiled((0, None), walls_s={0: 12.05})
 FIRST_15_S = {"first_step_s": 15.05}
 
@@ -505,16 +609,23 @@ COMPILING = (
             compiling(compiled((0, None), (3, SIZE), (9, SIZE), walls_s={3: 0.15, 9: 0.15})),
             compiling(None),
         ),
-        words=("recompilation takes 20 % of the fit", "torch._dynamo.mark_dynamic(rows, 1)", SIZE),
+        words=(
+            "recompilation takes 20 % of the fit",
+            "torch._dynamo.mark_dynamic(rows, 1)",
+            WAS_128,
+        ),
         shows={"where": "model.py:12", "bounded": True},
     ),
     Case(
         "recompiles",
-        "a number, called as in the code",
-        compiling(again(*["L['level'] == 3  # return scores * level  # model.py:14"] * 2)),
+        "a number, called as in the code, and the line that reads it",
+        compiling(
+            again(*["L['self'].level == 3    # x * self.level  # /net/model.py:14 in f"] * 2)
+        ),
         2.0,
         "same_guards",
-        words=("forward: level == 3\n", "as a tensor"),
+        words=("forward: self.level was 3 when it was compiled, and has changed", "as a tensor"),
+        shows={"where": "model.py:14"},
     ),
     Case(
         "recompiles",
@@ -609,7 +720,7 @@ COMPILING = (
         broken(("cannot trace builtin `print`", "model.py:15")),
         None,
         "no_print_in_graph",
-        (compiling(again()), compiling(None)),
+        (compiling(again()), compiling(None), broken(*OF_DDP)),
         words=("compiled code breaks at 1 place",),
         shows={"where": "model.py:15", "severity": "medium"},
     ),
@@ -638,14 +749,60 @@ COMPILING = (
     Case(
         "not_compiled",
         "the option was lost on its way",
-        seen(step(forward=50), settings={"compile_option": True, "compiled": False}),
+        given(compile_option=True, compiled=False),
         None,
         "compile_it",
         (
-            seen(step(forward=50), settings={"compile_option": True, "compiled": True}),
-            seen(step(forward=50), settings={"compile_option": True}),
-            seen(step(forward=50), settings={"compiled": False}),
+            given(compile_option=True, compiled=True),
+            given(compile_option=True),
+            given(compiled=False),
+            given(compiled=False, TORCHDYNAMO_DISABLE="1"),
         ),
+    ),
+    Case(
+        "not_compiled",
+        "the option was given, and the environment says otherwise",
+        given(compile_option=True, compiled=False, TORCHDYNAMO_DISABLE="1"),
+        None,
+        "no_switch",
+        words=("TORCHDYNAMO_DISABLE=1 in the environment", "take TORCHDYNAMO_DISABLE out"),
+    ),
+    Case(
+        "not_compiled",
+        "another object is called than the compiled one",
+        given(compiled=True, ran_compiled=False),
+        None,
+        "call_compiled",
+        (given(compiled=True, ran_compiled=True), given(compiled=False, ran_compiled=False)),
+        words=("the model was given to torch.compile, and nothing was compiled",),
+    ),
+    left_out("one_device", "cpu device (primals_1)"),
+    left_out("one_device", "multiple devices: device(type='cuda', index=0), device(type='cpu')"),
+    left_out("no_mutation", "mutated inputs (2 instances)"),
+    left_out("fixed_shapes", "graph with symbolic shapes inputs"),
+    left_out("another_mode", "incompatible ops"),
+    Case(
+        "cuda_graphs",
+        "38 of two graphs, forward and backward apart, are more than eight of each",
+        graphs(recorded=38),
+        None,
+        "fixed_shapes",
+        (
+            graphs(recorded=32),
+            graphs("skipping cudagraphs due to cpu device", device=False),
+            graphs(),
+            compiling(None),
+        ),
+        words=("38 CUDA graphs were recorded, one for each shape", "pad to a few lengths"),
+    ),
+    Case(
+        "ddp_pieces",
+        "twelve, where two buckets are usual",
+        cut(12),
+        None,
+        "larger_buckets",
+        (cut(8), cut(12, gradient_bytes=60e6), compiling(None)),
+        words=("DDP cuts a compiled graph into 12 pieces", "12 buckets of 244 KiB on average"),
     ),
 )
 

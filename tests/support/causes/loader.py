@@ -7,7 +7,7 @@ from support.accounts import Seen, loading, on_gpu, region, seen, step
 from support.batches import Batch
 from support.causes.case import CauseCase as Case
 
-from trainperf.analysis.diagnosis.account import DeviceAccount, LoaderAccount
+from trainperf.analysis.diagnosis.account import Claim, DeviceAccount, LoaderAccount
 from trainperf.analysis.summary.schema import HostShare, RecurringSteps
 from trainperf.core.artifacts.lines import SampledLines, SampledWorker
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
@@ -515,6 +515,8 @@ COPIES = (
         "update_on_device",
         (updating("cuda"), updating("cpu", 1.0)),
         words=("20 % of the step updates weights on the CPU",),
+        # The device waits meanwhile, and not for launches.
+        shows={"claim": Claim(owns_s={"optimizer": 0.02}, removes_s=0.02, device={"host_s": 0.02})},
     ),
     Case(
         "many_small_tensors",

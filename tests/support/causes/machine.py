@@ -4,6 +4,7 @@ from support.accounts import Seen, on_gpu, seen, step
 from support.causes.case import CauseCase as Case
 
 from trainperf.analysis.summary.schema import CauseFacts, MachineFacts
+from trainperf.core.machine.backends import CUDA, MPS, Backend
 
 
 def trouble(
@@ -14,6 +15,7 @@ def trouble(
     shown: bool = True,
     fraction: float = 0.3,
     steady: int = 200,
+    device: Backend = CUDA,
     **values: float,
 ) -> Seen:
     """Steps of 100 ms, of which 40 were slower while the machine did so."""
@@ -32,7 +34,11 @@ def trouble(
     )
     machine = MachineFacts(hosts=(), causes=(facts,))
     return seen(
-        step(forward=100, device=on_gpu()), machine=machine, steps=steady, steady_steps=steady
+        step(forward=100, device=on_gpu()),
+        machine=machine,
+        steps=steady,
+        steady_steps=steady,
+        device=device,
     )
 
 
@@ -49,7 +55,22 @@ def harmless(cause: str, **values: float) -> tuple[Seen, ...]:
 
 HOT = {"sm_mhz": 1305.0, "outside_sm_mhz": 1980.0, "celsius": 88.0, "power_w": 300.0}
 
+
+def pinned(own: str | None, near: str | None) -> Seen:
+    """CPUs of the process, and those near its device."""
+    return seen(step(forward=10), settings={"cpu_mask": own, "device_cpus": near})
+
+
 CASES = (
+    Case(
+        "far_cpus",
+        "pinned to the other socket",
+        pinned("0-15", "16-31"),
+        None,
+        "near_cpus",
+        (pinned("0-31", "16-31"), pinned("16", "16-31"), pinned("0-15", None), pinned(None, "1")),
+        words=("may run on CPUs 0-15, and its device is near 16-31", "taskset -c 16-31"),
+    ),
     Case(
         "device_throttled",
         "4 % of the time is what hot steps take longer",
@@ -116,6 +137,14 @@ CASES = (
         words=("the host was short of memory",),
         # No *0 B left* where the free memory is not known.
         shows={"evidence": ("tasks waited for memory 30 % of the time", "50.0 MB/s swapped")},
+    ),
+    Case(
+        "host_pressure",
+        "a device that shares it holds the model there",
+        trouble("memory", swapped=5e7, device=MPS),
+        0.004,
+        "leave_room",
+        words=("the host was short of memory", "a smaller micro-batch"),
     ),
     Case(
         "host_pressure",

@@ -1,5 +1,7 @@
 """Operators: attention, updates, chains, launches, precision, recomputing."""
 
+from collections.abc import Mapping
+
 import msgspec
 from support.accounts import (
     GIB,
@@ -377,9 +379,9 @@ UPDATES = (
 )
 
 
-def marks(bound: float, **waits: float) -> Seen:
+def marks(bound: float, settings: Mapping[str, Scalar] | None = None, **waits: float) -> Seen:
     """A device of steps of 50 ms."""
-    return seen(step(forward=50, device=on_gpu(host_bound=bound, **waits)))
+    return seen(step(forward=50, device=on_gpu(host_bound=bound, **waits)), settings=settings)
 
 
 def accumulating(
@@ -434,6 +436,22 @@ WAITING = (
         ),
         words=("the device waits for the host in 100 % of the steps",),
         shows={"severity": "medium", "confidence": "medium"},
+    ),
+    Case(
+        "launch_bound",
+        "of batches of many shapes each would be recorded as a graph of its own",
+        marks(1.0, settings={"shapes_vary": True}),
+        None,
+        "compile_dynamic",
+        words=("with dynamic=True or batches of a few fixed lengths",),
+    ),
+    Case(
+        "launch_bound",
+        "the last batch of each epoch is shorter, and no other",
+        marks(1.0, settings={"shapes_vary": False}),
+        None,
+        "compile_step",
+        words=('mode="reduce-overhead"',),
     ),
     Case(
         "launch_bound",

@@ -1,11 +1,15 @@
 """Several ranks: late ones, reductions, one process for several devices."""
 
-from support.accounts import Seen, meeting, on_gpu, seen, step
+from dataclasses import replace
+
+import msgspec
+from support.accounts import GIB, MIB, Seen, meeting, on_gpu, seen, step
 from support.causes.case import CauseCase as Case
-from support.causes.host import lines
+from support.causes.host import OWNER, lines
 
 from trainperf.analysis.diagnosis.account import DeviceAccount
-from trainperf.analysis.summary.schema import LateRank, SyncPoint, WhatIf
+from trainperf.analysis.summary.schema import LateRank, PlainCode, SyncPoint, WhatIf
+from trainperf.core.artifacts.lines import SENDS_BUFFERS
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
 from trainperf.meters.fold import Reading
@@ -245,6 +249,37 @@ def shrinks(
     return Case("allreduce_tail", says, sees, 0.030, change, words=(action,))
 
 
+SLOW_LINK: dict[str, Scalar] = {
+    "GLOO_SOCKET_IFNAME": "eth0",
+    "gloo_mbps": 1_000,
+    "fastest_interface": "eth1",
+    "fastest_mbps": 10_000,
+    "local_world_size": 1,
+}
+
+
+def gathering(capacity: float) -> Seen:
+    """FSDP on devices of so many GiB, in a capture that shows 50 of 100 ms."""
+    sees = reduces(
+        30,
+        device=on_gpu(communication_s=0.05),
+        fsdp_reshard=True,
+        gradient_bytes=4 * GIB,
+        device_memory_bytes=capacity * GIB,
+    )
+    return Seen(sees.account, replace(sees.facts, readings=TEN_GIB))
+
+
+def sends(buffers: float, sampled: str = "", **settings: Scalar) -> Seen:
+    """DDP of 100 MiB, and its buffers; what samples saw in most of its forward."""
+    told = {"ddp_broadcast_buffers": True, "buffer_bytes": buffers, "gradient_bytes": 100 * MIB}
+    sees = reduces(1, **told | settings)
+    line = msgspec.structs.replace(OWNER, fraction=0.75)
+    host = PlainCode(line=line, low=0.7, high=0.8, names=(sampled,)) if sampled else None
+    return Seen(sees.account, replace(sees.facts, **lines("forward", host=host)))
+
+
+TEN_GIB = {"memory_peak_bytes": Reading(value=10 * GIB, unit="B")}
 HALF = "send half the bytes: model.register_comm_hook(None, default_hooks.bf16_compress_hook)"
 
 REDUCTIONS = (
@@ -338,6 +373,107 @@ REDUCTIONS = (
             (LIGHTNING, "DDPStrategy(find_unused_parameters=False)"),
             (HUGGING_FACE, "TrainingArguments(ddp_find_unused_parameters=False)"),
         )
+    ),
+    shrinks(
+        "one bucket of 200 MB, as it was told to",
+        "smaller_buckets",
+        "DistributedDataParallel(bucket_cap_mb=25): what is reduced while",
+        ddp_buckets=1,
+        gradient_bytes=200_000_000,
+        ddp_bucket_cap_mb=500.0,
+    ),
+    shrinks(
+        "one table of 200 MB is one bucket whatever it is told",
+        "reduce_less",
+        "accumulate more",
+        ddp_buckets=1,
+        gradient_bytes=200_000_000,
+        ddp_bucket_cap_mb=25.0,
+    ),
+    shrinks(
+        "the same are left out in every step, and searched for in each",
+        "reduce_less",
+        "accumulate more",
+        ddp_unused_bytes=64,
+        ddp_static_graph=False,
+    ),
+    shrinks(
+        "sockets, and InfiniBand is switched off",
+        "use_infiniband",
+        "take NCCL_IB_DISABLE out of the environment",
+        nccl_ways="NET/Socket, P2P",
+        NCCL_IB_DISABLE="1",
+    ),
+    shrinks(
+        "sockets, beside an interface ib0",
+        "use_infiniband",
+        "pass /dev/infiniband on",
+        nccl_ways="NET/Socket, P2P",
+        infiniband=True,
+    ),
+    *(
+        shrinks(says, "reduce_less", "accumulate more", **settings)
+        for says, settings in (
+            ("InfiniBand is used", {"nccl_ways": "NET/IB, P2P", "infiniband": True}),
+            ("there is no other network", {"nccl_ways": "NET/Socket, P2P", "infiniband": False}),
+            ("it is off, and no log says what is used", {"NCCL_IB_DISABLE": "1"}),
+            ("no link joins these devices", {"nccl_ways": "SHM"}),
+            ("ranks of one host send over none", {**SLOW_LINK, "local_world_size": 2}),
+            ("it is the fastest", {**SLOW_LINK, "gloo_mbps": 10_000}),
+            ("gloo chose its interface itself", {**SLOW_LINK, "gloo_mbps": None}),
+        )
+    ),
+    shrinks(
+        "the host's memory, and links are switched off",
+        "use_links",
+        "take NCCL_P2P_DISABLE out of the environment",
+        nccl_ways="SHM",
+        NCCL_P2P_DISABLE="1",
+    ),
+    shrinks(
+        "gloo was told the slower of two interfaces",
+        "faster_interface",
+        "GLOO_SOCKET_IFNAME=eth1, a link of 1.25 GB/s",
+        **SLOW_LINK,
+    ),
+    Case(
+        "allreduce_tail",
+        "FSDP gathers twice what would stay: 8 GiB on each of two ranks, beside 10 of 80",
+        gathering(80),
+        0.050,
+        "keep_gathered",
+        words=("reshard_after_forward=False",),
+    ),
+    Case("allreduce_tail", "it fits no more", gathering(22), 0.050, "reduce_less"),
+    Case(
+        "broadcast_buffers",
+        "64 MiB of masks before every forward",
+        sends(64 * MIB),
+        None,
+        "no_broadcast",
+        (
+            sends(9 * MIB),  # less than a tenth of the gradients
+            sends(64 * MIB, ddp_broadcast_buffers=False),
+            sends(MIB / 2, gradient_bytes=MIB),
+            reduces(30),
+        ),
+        words=("DDP sends 64.0 MiB of buffers before every forward", "broadcast_buffers=False"),
+    ),
+    Case(
+        "broadcast_buffers",
+        "60 ms of forward, of which samples saw three quarters in DDP's own code",
+        sends(64 * MIB, sampled=SENDS_BUFFERS),
+        0.045,
+        "no_broadcast",
+        words=("on_batch_end (hooks.py:3): 75 % of that",),
+        shows={"confidence": "high"},
+    ),
+    Case(
+        "broadcast_buffers",
+        "what samples saw there is other code",
+        sends(64 * MIB, sampled="time.sleep"),
+        None,
+        "no_broadcast",
     ),
     shrinks("some is not", "reduce_less", "accumulate more micro-batches", ddp_unused_bytes=64),
     shrinks(

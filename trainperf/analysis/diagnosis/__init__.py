@@ -38,6 +38,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "fit:overflow",
             # Habits with a line.
             "ranks:straggler",
+            "ranks:broadcast_buffers",
             "fit:slow_steps",
             "loader:epoch_start",
             "host:debug_modes",
@@ -79,6 +80,8 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "fit:checkpoint",
             "compiler:recompiles",
             "compiler:graph_breaks",
+            "compiler:cuda_graphs",
+            "compiler:ddp_pieces",
             "compiler:not_compiled",
             "compiler:first_step",
             "host:garbage",
@@ -88,6 +91,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "machine:device_shared",
             "machine:host_shared",
             "machine:host_pressure",
+            "machine:far_cpus",
             "memory:memory_limit",
             # The rest.
             "fit:noisy_run",

@@ -105,7 +105,8 @@ class DeviceAccount:
     busy_s: float | None = None
     host_bound: float | None = None
     """Share of the steps in which it had caught up when forward and backward returned; `None` also
-    where it waits for the loader: then it has always caught up."""
+    where it waits for the loader, or for weights that the host updates: it has always caught up
+    then."""
 
     @property
     def host_decides(self) -> bool:

@@ -66,7 +66,7 @@ def facts_of(evidence: Evidence) -> Facts:
     summary, run = evidence.summary, evidence.summary.run
     return Facts(
         loop=run.loop,
-        settings={**run.hardware, **run.config},
+        settings={**run.environment, **run.hardware, **run.config},
         software=run.software,
         device=backend_of(run.device, run.software),
         readings=summary.readings,
@@ -245,6 +245,7 @@ def _device(evidence: Evidence, facts: Facts, step_s: float) -> DeviceAccount:
     value = None if totals is None else totals.idle_sync_fraction
     host = None if totals is None else totals.idle_host_bound_fraction
     starved = (stalled or 0.0) >= LIMITS.notable
+    offloaded = facts.settings.get("optimizer_device") == "cpu"
     return DeviceAccount(
         host_s=None if host is None else host * step_s,
         data_s=None if stalled is None else stalled * step_s,
@@ -252,7 +253,7 @@ def _device(evidence: Evidence, facts: Facts, step_s: float) -> DeviceAccount:
         value_s=None if value is None else value * step_s,
         communication_s=None if totals is None else totals.comm_exposed_s,
         busy_s=None if totals is None else totals.gpu_busy_s,
-        host_bound=None if starved else facts.value(HOST_BOUND_FRACTION),
+        host_bound=None if starved or offloaded else facts.value(HOST_BOUND_FRACTION),
     )
 
 

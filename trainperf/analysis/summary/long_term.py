@@ -43,6 +43,7 @@ FACTS = (
     "samples",
     "owned_bytes",
     "allocated_bytes",
+    "device_used_bytes",
     "cache_keys",
     "overhead_ns",
 )
@@ -245,12 +246,16 @@ def _alike(early_s: Column, late_s: Column, rise_s: float) -> bool:
 
 
 def _moved(before: Levels, after: Levels, before_s: float, after_s: float) -> Sequence[Moved]:
-    """Facts whose mean changed by at least half as much as a step that got longer."""
+    """Facts whose mean changed by at least half as much as a step that got longer.
+
+    Of the device's memory any growth: the last bit of it is what matters.
+    """
     moved = []
     for fact in FACTS:
         early, late = (_median(side[f"mean:{fact}"]) for side in (before, after))
         # Of what was not measured nothing is true.
-        along = early > 0 and 2 * (late / early - 1) >= after_s / before_s - 1
+        least = 0.0 if fact == "device_used_bytes" else (after_s / before_s - 1) / 2
+        along = 0 < early < late >= early * (1 + least)
         # A longer step waits longer for a processor whatever made it longer: the same share of it.
         if fact == "waited_ns":
             short_ns, long_ns = (_median(side.walls_s) * 1e9 for side in (before, after))

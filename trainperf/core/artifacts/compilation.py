@@ -32,6 +32,8 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is the backward of graphs compiled earlier."""
     gave_up: bool = False
     """Torch refused: it had compiled this function too often, and runs it as it is written."""
+    unrecorded: str | None = None
+    """Why it is no CUDA graph, in the words of torch; `None` also where none was to be."""
 
 
 class GraphBreak(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +63,10 @@ class Compilation(Document, frozen=True, kw_only=True):
     """Built in this fit, those of validation included."""
     compile_s: float | None = None
     """Host time that torch spent compiling, in all."""
+    recorded: int = 0
+    """CUDA graphs that compiled code has recorded in the process."""
+    unrecorded: int = 0
+    """Graphs, forward and backward apart, that were to be CUDA graphs and are none."""
     compiled: tuple[Compiled, ...] = ()
     """In their order, the first thousand."""
     breaks: tuple[GraphBreak, ...] = ()

@@ -15,6 +15,9 @@ from trainperf.core.artifacts import Document
 BEFORE_FIT, IMPORTS = "before_fit", "imports"
 """Slots of samples from before the fit: the script's own work, and loading modules."""
 
+SENDS_BUFFERS = "DDP's buffers"
+"""Work on the host of a thread that sends buffers between ranks, or waits for them."""
+
 WORKER_MAKING, WORKER_WAITING = "worker_making", "worker_waiting"
 """Slots of samples of a loader's worker: it makes a batch, or waits to be asked for the next."""
 

@@ -23,6 +23,7 @@ VARIABLES = (
     *("TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_AVOID_RECORD_STREAMS"),
     *("NCCL_DEBUG", "NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"),
     *("NCCL_SHM_DISABLE", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"),
+    "GLOO_SOCKET_IFNAME",
     *("NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
     *("NCCL_NET_GDR_LEVEL", "NCCL_CROSS_NIC", "NCCL_NVLS_ENABLE", "NCCL_CUMEM_ENABLE"),
     *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_WAIT_POLICY", "OMP_DYNAMIC"),
@@ -85,6 +86,16 @@ def driver(root: Path = _ROOT) -> str | None:
     line = _text(root / "proc/driver/nvidia/version")
     match = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", line)
     return match[1] if match else None
+
+
+def near_cpus(address: str, root: Path = _ROOT) -> str | None:
+    """CPUs on the NUMA node of a device, as Linux lists them; `None` where it does not.
+
+    Args:
+        address: On the PCI bus, e.g. `0000:3b:00.0`.
+        root: Of the file system.
+    """
+    return _text(root / f"sys/bus/pci/devices/{address}/local_cpulist").strip() or None
 
 
 def _version(distribution: str) -> str | None:

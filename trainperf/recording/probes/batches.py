@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 
 from trainperf.audit.nested import tensors
+from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Batch, Probe, add
 from trainperf.recording.probes.compilation import graphs_built
 from trainperf.recording.recorder import Draft
@@ -52,6 +53,10 @@ class SamplesProbe(Probe):
     def sample(self, draft: Draft) -> None:
         """How many shapes there were, and how many graphs were built for them."""
         draft.facts["cache_keys"] = len(self._shapes) + graphs_built()
+
+    def config(self) -> dict[str, Scalar]:
+        """Whether there were more shapes than that of the last batch beside the usual one."""
+        return {"shapes_vary": len(self._shapes) > 2}
 
     def reasons(self) -> dict[str, str]:
         """Said only when it applies: a batch without tensors."""

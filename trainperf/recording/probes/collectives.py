@@ -6,8 +6,13 @@ collective was issued does not say that anybody waited; the times of the ranks d
 (`trainperf.analysis.summary.stragglers`).
 """
 
-from collections.abc import Sequence
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import psutil
 import torch.distributed as dist
 
 from trainperf.core.phases import FIRST_GAP, PHASES
@@ -22,6 +27,11 @@ STEPS = 4
 """Counted in a row."""
 AGAIN_EVERY = 1000
 """Steps after which it is counted again: what is logged or clipped may change."""
+
+MOST_LOGGED = 1 << 20
+"""Characters of NCCL's log: it names its ways as it begins."""
+
+_WAY = re.compile(r"NCCL INFO .*-> .* via (NET/\w+|P2P|SHM)")
 
 
 class CollectivesProbe(Probe):
@@ -40,6 +50,7 @@ class CollectivesProbe(Probe):
         self._slot = self._before = 0
         self._counted = [0] * len(PHASES)
         self._steps = 0
+        self._transport: dict[str, Scalar] = {}
 
     def close(self, draft: Draft) -> None:
         """The step is over, and the next may be counted.  Runs every step."""
@@ -62,15 +73,17 @@ class CollectivesProbe(Probe):
             self.recorder.listener = None
 
     def config(self) -> dict[str, Scalar]:
-        """Collectives per counted step, of each phase that has any."""
+        """How ranks reach each other; collectives per counted step, of each phase that has any."""
         if not self._steps:
             return {}
+        # Once: what is asked every ten seconds may not read a log again.
+        self._transport = self._transport or transport(os.environ)
         per_phase = (
             f"{phase.label} {self._counted[phase] / self._steps:.3g}"
             for phase in PHASES
             if self._counted[phase]
         )
-        return {"collectives": ", ".join(per_phase) or "none"}
+        return {"collectives": ", ".join(per_phase) or "none", **self._transport}
 
     # -- as a listener to phases and gaps ------------------------------------------------------
 
@@ -95,6 +108,32 @@ class CollectivesProbe(Probe):
         if self._slot < FIRST_GAP:
             self._issued[self._slot] += issued - self._before
         self._before = issued
+
+
+def transport(environment: Mapping[str, str]) -> dict[str, Scalar]:
+    """Ways that NCCL took by its own log, and rates of this host's interfaces, in Mbit/s.
+
+    The log is read only where the user has NCCL write it: `NCCL_DEBUG=INFO` and `NCCL_DEBUG_FILE`.
+
+    Args:
+        environment: Variables of this process.
+    """
+    name = environment.get("NCCL_DEBUG_FILE", "")
+    log = Path(name.replace("%h", platform.node()).replace("%p", str(os.getpid())))
+    text = ""
+    if environment.get("NCCL_DEBUG", "").upper() in ("INFO", "TRACE") and log.is_file():
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            text = lines.read(MOST_LOGGED)
+    ways = ", ".join(sorted({*_WAY.findall(text)}))
+    up = {name: each.speed for name, each in psutil.net_if_stats().items() if each.isup}
+    fastest = max(up, key=lambda name: up[name], default="")
+    return {
+        **({"nccl_ways": ways} if ways else {}),
+        "infiniband": any(name.startswith("ib") for name in up),
+        "gloo_mbps": up.get(environment.get("GLOO_SOCKET_IFNAME", "")),
+        "fastest_interface": fastest,
+        "fastest_mbps": up.get(fastest),
+    }
 
 
 def _groups() -> list[dist.ProcessGroup]:

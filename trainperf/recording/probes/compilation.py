@@ -8,8 +8,9 @@ from typing import ClassVar
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep, GraphBreak
 from trainperf.core.phases import Tag
+from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Batch, Probe, add
-from trainperf.recording.probes.dynamo_log import DynamoRecords, utilities
+from trainperf.recording.probes.dynamo_log import DynamoRecords, graphs_recorded, utilities
 from trainperf.recording.recorder import Draft
 
 
@@ -46,11 +47,18 @@ class CompileProbe(Probe):
         """Note what there is already."""
         self._records = DynamoRecords()
         self._frames, self._graphs = _counted("frames", "total"), graphs_built()
+        self._unrecorded = _unrecorded()
 
     def detach(self) -> None:
         """The last gap may have compiled something too."""
         self._look(None)
+        self._new = bool(self._built)  # CUDA graphs are recorded after what they are of
         self._write()
+
+    def config(self) -> dict[str, Scalar]:
+        """Whether anything was compiled, where anybody has loaded the compiler."""
+        loaded = utilities() is not None
+        return {"ran_compiled": bool(self._built or graphs_built())} if loaded else {}
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Compare with the micro-batch before.  Runs every micro-batch."""
@@ -101,6 +109,8 @@ class CompileProbe(Probe):
         return Compilation(
             graphs=self._built,
             compile_s=self._records.compile_s(),
+            recorded=graphs_recorded(),
+            unrecorded=max(0, _unrecorded() - self._unrecorded),
             compiled=tuple(self._compiled),
             breaks=tuple(
                 GraphBreak(reason=reason, where=where, times=times)
@@ -118,6 +128,10 @@ def graphs_built() -> int:
 def backwards_captured() -> int:
     """Backward passes that compiled autograd has captured in this process, with their hooks."""
     return _counted("compiled_autograd", "captures")
+
+
+def _unrecorded() -> int:
+    return _counted("inductor", "cudagraph_skips")
 
 
 def _counted(what: str, name: str) -> int:

@@ -71,6 +71,7 @@ def compiled(entry: object, step: int | None) -> Compiled:
         reason=_NUMBER.sub("", first_line(reason)) if reason else None,
         backward=kept.get("is_forward") is False,
         gave_up=any(word in refused for word in _REFUSED),
+        unrecorded=first_line(kept.get("cudagraph_skip_reason") or "") or None,
     )
 
 
@@ -92,6 +93,15 @@ def recompile_reason(entry: object) -> str | None:
 def utilities() -> ModuleType | None:
     """That module, if the compiler was ever loaded."""
     return sys.modules.get(UTILITIES)
+
+
+def graphs_recorded() -> int:
+    """CUDA graphs that compiled code has recorded on this thread's devices; written, never run."""
+    trees = sys.modules.get("torch._inductor.cudagraph_trees")
+    containers = getattr(getattr(trees, "local", None), "tree_manager_containers", {})
+    managers = (each.tree_manager for each in containers.values() if each.tree_manager)
+    # An iterator that counts shows its next number.
+    return sum(int(repr(each.graph_counter)[len("count(") : -1]) for each in managers)
 
 
 def explained(reason: str) -> str:

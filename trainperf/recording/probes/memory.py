@@ -56,6 +56,26 @@ class DeviceMemoryProbe(Probe):
             add(draft, fact, now - then if now >= then else now)
 
 
+class DeviceUseProbe(Probe):
+    """Memory of the device in use after a step, whoever holds it; sampled.
+
+    Other processes, libraries and the driver hold some beside torch.  A driver that moves pages to
+    the host refuses none, so this is what tells that the device is full.
+    """
+
+    name = "memory in use"
+    facts: ClassVar[tuple[str, ...]] = ("device_used_bytes",)
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+
+    def sample(self, draft: Draft) -> None:
+        """Read what is in use now, where the device tells."""
+        sizes = self._accelerator.memory_bytes()
+        if sizes is not None:
+            draft.facts["device_used_bytes"] = sizes[1] - sizes[0]
+
+
 class ResidentMemoryProbe(Probe):
     """The resident set of this process after a step, and what of it is in use; sampled.
 

@@ -34,7 +34,11 @@ from trainperf.recording.probes.engine import EngineProbe, ScalingEngine
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.loop_habits import ZeroGradProbe
 from trainperf.recording.probes.loss import LossProbe
-from trainperf.recording.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
+from trainperf.recording.probes.memory import (
+    DeviceMemoryProbe,
+    DeviceUseProbe,
+    ResidentMemoryProbe,
+)
 from trainperf.recording.probes.memory_ledger import LedgerProbe
 from trainperf.recording.probes.processor_wait import WAITS, ProcessorWaitProbe
 from trainperf.recording.probes.scaler import ScalerProbe
@@ -56,6 +60,7 @@ FACTS_OF: dict[Measure, tuple[str, ...]] = {
         "reserved_peak_bytes",
         "alloc_retries",
         "alloc_failures",
+        *DeviceUseProbe.facts,
         "resident_bytes",
         "owned_bytes",
     ),
@@ -71,6 +76,7 @@ OF_TRAINING = frozenset({Measure.SCALER, Measure.TAIL, Measure.LOSS})
 NOT_REQUESTED = "not requested: attach TrainPerf() for every measurement"
 CPU_COPIES_NOTHING = "not applicable (CPU): the batch is not copied anywhere"
 CPU_IN_STEP = "not applicable (CPU): host and device are the same"
+CPU_MEMORY = "not applicable (CPU): see resident_peak_bytes"
 UNIFIED = "not applicable: the device has the host's memory, so a batch crosses no link"
 DEVICE_MEMORY = "not applicable: device memory is reported instead"
 ONE_RANK = "not applicable: one rank reduces nothing"
@@ -79,7 +85,8 @@ ELSEWHERE: Mapping[str, Mapping[tuple[str, ...], str]] = {
     "cpu": {
         FACTS_OF[Measure.H2D]: CPU_COPIES_NOTHING,
         ("lead_forward", "lead_backward"): CPU_IN_STEP,
-        DeviceMemoryProbe.facts: "not applicable (CPU): see resident_peak_bytes",
+        DeviceMemoryProbe.facts: CPU_MEMORY,
+        DeviceUseProbe.facts: CPU_MEMORY,
     },
     "device": {
         ProcessorWaitProbe.facts: "not applicable: a step waits for the device",
@@ -284,6 +291,8 @@ def _memory(chosen: ProbeSet, objects: FitObjects) -> None:
     else:
         chosen.include(DeviceMemoryProbe(chosen.accelerator))
         chosen.without(ResidentMemoryProbe.facts, DEVICE_MEMORY)
+    if chosen.accelerator.asynchronous:
+        chosen.include(DeviceUseProbe(chosen.accelerator))
     module, optimizers = objects.module, objects.optimizers
     if not isinstance(module, torch.nn.Module):
         return

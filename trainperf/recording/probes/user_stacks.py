@@ -6,9 +6,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.audit.stack_frames import shown_path
-from trainperf.core.artifacts.lines import Place, SampledStack
+from trainperf.core.artifacts.lines import SENDS_BUFFERS, Place, SampledStack
 from trainperf.recording.early_lines import Stack
 from trainperf.recording.probes.host_work import CALLERS, host_work, package_of
 
@@ -19,6 +20,11 @@ of torch that calls a module's forward; Python's or numpy's, which calls nothing
 part of torch that is asked for batches."""
 
 _OPERATORS = (FRAMEWORK, MODULE, LOADER)
+
+_SEND = getattr(
+    getattr(DistributedDataParallel, "_distributed_broadcast_coalesced", None), "__code__", None
+)
+"""Code of DDP's that sends its buffers, and waits for that on a host; not a public interface."""
 """Whose frames may run tensor operations for the user's line."""
 
 MOST_STACKS = 2000
@@ -73,7 +79,7 @@ class UserStacks:
                 leaf = kind
             last = kind
         places = (own or others)[:_DEEPEST]
-        work = self._work(innermost, leaf) if own and innermost and leaf not in _OPERATORS else ""
+        work = self._work(innermost, leaf) if own and innermost else ""
         outside = max(0, len(places) - inside) if own else len(places)
         stack = SampledStack(slot, tuple(reversed(places)), outside, work, loads)
         if len(self.stacks) >= MOST_STACKS and stack not in self.stacks:
@@ -95,6 +101,10 @@ class UserStacks:
     def _work(self, frame: FrameType, kind: int | None) -> str:
         """What it does on the host.  The source is read at its first look."""
         code = frame.f_code
+        if code is _SEND:
+            return SENDS_BUFFERS
+        if kind in _OPERATORS:
+            return ""
         package = None if kind == USER else package_of(code.co_filename)
         at = (id(code), frame.f_lasti) if package is None else package
         if at not in self._host_work:

@@ -113,5 +113,51 @@ CHANGES: tuple[Change, ...] = (
         how="model.compile() before the Trainer is made",
         confirm="compiled is true in the run's configuration",
     ),
+    Change(
+        id="no_switch",
+        of=("not_compiled",),
+        advice="Let torch compile",
+        how="take {name} out of the environment",
+        confirm="ran_compiled is true in the run's configuration",
+    ),
+    Change(
+        id="call_compiled",
+        of=("not_compiled",),
+        advice="Call what torch.compile returned",
+        how="model = torch.compile(model), then model(batch) in the step: not the module inside of "
+        "it, nor another method of that",
+        confirm="ran_compiled is true in the run's configuration",
+    ),
+    Change(
+        id="one_device",
+        of=("cuda_graphs",),
+        advice="Keep the compiled code on one device",
+        how="have every tensor that the compiled code takes or makes on the device of the model: "
+        "device=x.device, register_buffer",
+        confirm="unrecorded is 0 in compile.json",
+    ),
+    Change(
+        id="no_mutation",
+        of=("cuda_graphs",),
+        advice="Change no input in compiled code",
+        how="return what is new in place of writing into a tensor that the compiled code was given",
+        confirm="unrecorded is 0 in compile.json",
+    ),
+    Change(
+        id="fixed_shapes",
+        of=("cuda_graphs",),
+        advice="Give compiled code a few fixed shapes",
+        how="pad to a few lengths (bucketing), leave a last batch out that is shorter, or compile "
+        "without CUDA graphs: no mode, dynamic=True",
+        confirm="recorded and unrecorded in compile.json are few",
+    ),
+    Change(
+        id="another_mode",
+        of=("cuda_graphs",),
+        advice="Compile without CUDA graphs",
+        how='no mode="reduce-overhead" or "max-autotune", or move what torch names out of what is '
+        "compiled",
+        confirm="unrecorded is 0 in compile.json",
+    ),
 )
 """In the order in which they are listed."""

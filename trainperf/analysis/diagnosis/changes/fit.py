@@ -47,6 +47,20 @@ CHANGES: tuple[Change, ...] = (
         confirm="trainperf report: checkpoint takes at most 5 % of the fit",
     ),
     Change(
+        id="sharded_checkpoint",
+        of=("checkpoint",),
+        advice="Save each rank's own shard",
+        how="torch.distributed.checkpoint.save(…) of the sharded state, in place of a whole one "
+        "that is gathered first",
+        how_in={
+            LIGHTNING: 'FSDPStrategy(state_dict_type="sharded")',
+            HF: 'fsdp_config={{"state_dict_type": "SHARDED_STATE_DICT"}}',
+        },
+        realises=None,
+        source="depends on the ranks and the network",
+        confirm="trainperf report: checkpoint is shorter",
+    ),
+    Change(
         id="validate_without_grad",
         of=("validation",),
         advice="Validate under torch.no_grad()",

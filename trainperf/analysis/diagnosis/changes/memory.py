@@ -77,10 +77,10 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="leave_room",
-        of=("memory_limit",),
+        of=("memory_limit", "slower_since", "host_pressure"),
         advice="Leave room in memory",
-        how="a smaller micro-batch with {loop.accumulation}, or torch.utils.checkpoint around the "
-        "blocks",
+        how="a smaller micro-batch with {loop.accumulation}, torch.utils.checkpoint around the "
+        "blocks, or less of what other programs hold there",
         confirm="trainperf compare BEFORE AFTER shows a lower peak",
     ),
     Change(

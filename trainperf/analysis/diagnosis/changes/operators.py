@@ -109,6 +109,19 @@ CHANGES: tuple[Change, ...] = (
         confirm="trainperf compare BEFORE AFTER in samples per second",
     ),
     Change(
+        id="compile_dynamic",
+        of=("launch_bound",),
+        advice="Compile the model for shapes that vary",
+        how="{loop.compiled}, with dynamic=True or batches of a few fixed lengths, and without "
+        "a mode that records a graph for each shape",
+        realises=None,
+        source="differs from model to model: the trial tells",
+        bounded=False,
+        trials=("compile",),
+        costs="a first step of a minute or more",
+        confirm="trainperf compare BEFORE AFTER in samples per second",
+    ),
+    Change(
         id="larger_batch",
         of=("launch_bound",),
         advice="Use a larger batch",

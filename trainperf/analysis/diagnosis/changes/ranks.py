@@ -56,7 +56,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="larger_buckets",
-        of=("allreduce_tail",),
+        of=("allreduce_tail", "ddp_pieces"),
         advice="Reduce larger buckets",
         how="DistributedDataParallel(bucket_cap_mb={megabytes}) or larger",
         how_in={
@@ -67,6 +67,92 @@ CHANGES: tuple[Change, ...] = (
         source=TWINS,
         trials=("no_reduction",),
         confirm="trainperf compare BEFORE AFTER: allreduce_tail_s falls",
+    ),
+    Change(
+        id="smaller_buckets",
+        of=("allreduce_tail",),
+        advice="Reduce smaller buckets",
+        how="DistributedDataParallel(bucket_cap_mb={megabytes}): what is reduced while backward "
+        "computes costs nothing",
+        how_in={
+            LIGHTNING: "DDPStrategy(bucket_cap_mb={megabytes}): what is reduced while backward "
+            "computes costs nothing",
+            HF: "TrainingArguments(ddp_bucket_cap_mb={megabytes}): what is reduced while backward "
+            "computes costs nothing",
+        },
+        realises=None,
+        source="depends on what backward can hide",
+        trials=("no_reduction",),
+        confirm="trainperf compare BEFORE AFTER: allreduce_tail_s falls",
+    ),
+    Change(
+        id="static_graph",
+        of=("allreduce_tail",),
+        advice="Look for unused parameters once",
+        how="DistributedDataParallel(static_graph=True), where the same are unused in every step",
+        how_in={
+            LIGHTNING: "DDPStrategy(static_graph=True), where the same are unused in every step",
+            HF: "TrainingArguments(ddp_static_graph=True), where the same are unused in every step",
+        },
+        realises=None,
+        source="depends on the size of the graph that is searched",
+    ),
+    Change(
+        id="keep_gathered",
+        of=("allreduce_tail",),
+        advice="Gather parameters once a step",
+        how="fully_shard(…, reshard_after_forward=False), or ShardingStrategy.SHARD_GRAD_OP: they "
+        "fit into the memory that is left",
+        how_in={
+            LIGHTNING: 'FSDPStrategy(sharding_strategy="SHARD_GRAD_OP"): the parameters fit into '
+            "the memory that is left",
+            HF: 'TrainingArguments(fsdp="shard_grad_op"): the parameters fit into the memory that '
+            "is left",
+        },
+        realises=0.3,
+        source="two collectives in place of three",
+        costs="memory for all parameters on every rank",
+        confirm="trainperf trace of a new capture: exposed communication falls",
+    ),
+    Change(
+        id="use_infiniband",
+        of=("allreduce_tail",),
+        advice="Let NCCL use InfiniBand",
+        how="take NCCL_IB_DISABLE out of the environment; in a container pass /dev/infiniband on "
+        "and install libibverbs",
+        effort="hours",
+        realises=None,
+        source="depends on the network",
+        confirm="nccl_ways in the run's configuration has NET/IB",
+    ),
+    Change(
+        id="use_links",
+        of=("allreduce_tail",),
+        advice="Let NCCL use the links between GPUs",
+        how="take NCCL_P2P_DISABLE out of the environment: data goes through the host's memory now",
+        realises=None,
+        source="depends on the links",
+        confirm="nccl_ways in the run's configuration has P2P",
+    ),
+    Change(
+        id="faster_interface",
+        of=("allreduce_tail",),
+        advice="Send over the faster interface",
+        how="GLOO_SOCKET_IFNAME={name}, a link of {rate}, if it leads to the other hosts",
+        realises=None,
+        source="depends on the network",
+        confirm="trainperf compare BEFORE AFTER: allreduce_tail_s falls",
+    ),
+    Change(
+        id="no_broadcast",
+        of=("broadcast_buffers",),
+        advice="Do not send buffers that are equal",
+        how="DistributedDataParallel(broadcast_buffers=False)",
+        how_in={
+            LIGHTNING: "DDPStrategy(broadcast_buffers=False)",
+            HF: "TrainingArguments(ddp_broadcast_buffers=False)",
+        },
+        confirm="trainperf compare BEFORE AFTER: phase_forward_s falls",
     ),
     Change(
         id="no_unused_parameters",

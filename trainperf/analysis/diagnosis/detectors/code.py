@@ -23,6 +23,7 @@ from trainperf.analysis.diagnosis.detectors.lines import (
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import PlainCode
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.artifacts.lines import SENDS_BUFFERS
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.traces.results import RankTrace
@@ -232,7 +233,9 @@ def python_in_step(account: StepAccount, facts: Facts) -> Cause | None:
 
 def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
     coded = [
-        (slot, code) for slot in (*WORK, "other", "between") if (code := facts.plain_code(slot))
+        (slot, code)
+        for slot in (*WORK, "other", "between")
+        if (code := facts.plain_code(slot)) and SENDS_BUFFERS not in code.names[:1]
     ]
     if not coded or not account.host_decides:
         return None
@@ -243,7 +246,6 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
     if account.share(least_s) < LIMITS.notable:
         return None
     ends = f"{share(account.share(least_s))} to {share(account.share(most_s))}"
-    near = tuple(r for r in account.regions if is_near(r.use.line or "", code.line.where))
     return Cause(
         id="python_in_step",
         title=f"{code.line.subject} in {slot if slot in WORK else 'the loop'} takes "
@@ -258,15 +260,22 @@ def _sampled_python(account: StepAccount, facts: Facts) -> Cause | None:
                 values={"name": code.line.subject},
             ),
         ),
-        claim=Claim(
-            owns_s={slot: lost_s},
-            removes_s=lost_s,
-            at_most_s=most_s,
-            before=near,
-            shrinks=_crowded_out(account, slot, lost_s, near),
-        ),
+        claim=of_plain_code(account, slot, code),
         where=code.line.where,
         confidence="high" if account.device is None else "medium",
+    )
+
+
+def of_plain_code(account: StepAccount, slot: str, code: PlainCode) -> Claim:
+    """What a function runs in a slot that is no tensor operation, by samples."""
+    near = tuple(r for r in account.regions if is_near(r.use.line or "", code.line.where))
+    lost_s = account.spent(slot) * code.line.fraction
+    return Claim(
+        owns_s={slot: lost_s},
+        removes_s=lost_s,
+        at_most_s=account.spent(slot) * code.high,
+        before=near,
+        shrinks=_crowded_out(account, slot, lost_s, near),
     )
 
 

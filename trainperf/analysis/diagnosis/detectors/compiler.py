@@ -4,14 +4,17 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection
+from pathlib import PurePath
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.loader import first_batches_s
+from trainperf.analysis.diagnosis.detectors.ranks import BUCKET_MB, buckets, usual_buckets
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
+    count,
     duration,
     plural,
     share,
@@ -100,7 +103,13 @@ def first_step(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-_SIZE = re.compile(r"tensor '(?P<name>.+?)' size mismatch at index (?P<dim>\d+)")
+_SIZE = re.compile(
+    r"tensor '(?P<name>.+?)' size mismatch at index (?P<dim>\d+)"
+    r"\. expected (?P<was>\S+), actual (?P<now>\S+)"
+)
+_EQUAL = re.compile(r"(?P<name>[^=<>!]+) == (?P<was>[^=]+)")
+_LINE = re.compile(r"# (?P<file>\S+):(?P<line>\d+) in ")
+"""Where torch says which line of the user's a guard is for."""
 
 _WRAPPED = re.compile(r"\b[LG]\['(\w+)'\]")
 """How torch names a local or a global variable."""
@@ -126,8 +135,7 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
     often = Counter((graph.function, graph.where) for graph in late).most_common(1)[0][0]
     worst = [graph for graph in late if (graph.function, graph.where) == often][-1]
     given_up = [graph for graph in late if graph.gave_up]
-    # Torch's words without its comments, variables by the names they have in the code.
-    reason = _WRAPPED.sub(r"\1", worst.reason or "").split("  #", 1)[0].strip()
+    reason, where = _guard(worst)
     changed = _SIZE.search(reason)
     change, values = "same_guards", {}
     if changed is not None:
@@ -142,18 +150,39 @@ def recompiles(account: StepAccount, facts: Facts) -> Cause | None:
                 f"{plural(len(late), 'recompilation')} in {plural(len(steps), 'step')} after the "
                 f"first, {duration(lost_s)} beyond what a steady step takes"
             ),
-            f"{worst.function or 'the compiled module'}: {_short(reason)}",
+            f"{worst.function or 'the compiled module'}: {_short(_in_words(reason))}",
             *(
                 f"torch gave up on {graph.function or 'the compiled module'} in step {graph.step}: "
-                f"new shapes run uncompiled"
+                f"what is new to it runs uncompiled from there on"
                 for graph in given_up[:1]
             ),
         ),
         changes=(Use(change=change, values=values),),
         claim=Claim(pauses_s={"recompiling": lost_s}),
-        where=worst.where,
+        where=where,
         bounded=not given_up,
     )
+
+
+def _guard(graph: Compiled) -> tuple[str, str]:
+    """What a guard checked, variables by the names they have in the code, and the line it is for.
+
+    Torch's words end with that line, and with the end of its file's path.
+    """
+    reason, _, comment = _WRAPPED.sub(r"\1", graph.reason or "").partition("  #")
+    line, file = _LINE.search(comment), graph.where.rpartition(":")[0]
+    same = line is not None and file.endswith(PurePath(line["file"]).name)
+    return reason.strip(), f"{file}:{line['line']}" if line and same else graph.where
+
+
+def _in_words(reason: str) -> str:
+    """What was compiled for, and what came, where torch says it in one of these ways."""
+    sizes, equal = _SIZE.search(reason), _EQUAL.fullmatch(reason)
+    if sizes is not None:
+        return "dimension {dim} of {name} was {was}, then {now}".format(**sizes.groupdict())
+    if equal is not None:
+        return "{name} was {was} when it was compiled, and has changed".format(**equal.groupdict())
+    return reason
 
 
 def _short(text: str) -> str:
@@ -163,6 +192,9 @@ def _short(text: str) -> str:
 
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](?P<file>(?P<package>\w+).*)")
 """A line of an installed package, which is not the user's to change."""
+
+_OF_DDP = re.compile(r"DDPOptimizer|DistributedDataParallel|torch[/\\]nn[/\\]parallel[/\\]")
+"""Breaks of torch's own at the borders of DDP and of its buckets."""
 
 _BREAKS = (
     (("print", "logging"), "no_print_in_graph", "ignore_logging"),
@@ -177,14 +209,17 @@ def graph_breaks(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
 
     What one graph would gain is known only once there is one: no bound.  Breaks in the user's own
     code come first; of those in an installed package it says what can be done without its line.
+    Those that torch makes on purpose around DDP are none.
 
     Wrong where: the break is between layers that take long: two graphs are then as fast as one.
     To confirm: `torch.compile(…, fullgraph=True)`; `trainperf prove` with the break removed.
     """
     document = facts.documents.compilation
-    if document is None or not document.breaks:
+    every = () if document is None else document.breaks
+    others = [each for each in every if not _OF_DDP.search(f"{each.where} {each.reason}")]
+    if document is None or not others:
         return None
-    breaks = sorted(document.breaks, key=lambda each: bool(_INSTALLED.search(each.where)))
+    breaks = sorted(others, key=lambda each: bool(_INSTALLED.search(each.where)))
     first, installed = breaks[0], _INSTALLED.search(breaks[0].where)
     matches = [_INSTALLED.search(each.where) for each in breaks]
     packages = dict.fromkeys(match["package"] for match in matches if match)
@@ -216,25 +251,107 @@ def _line(graph_break: GraphBreak) -> str:
     return match["file"] if match else graph_break.where or "a line"
 
 
-def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting
-    """Compiling was turned on in the framework's options, and the model runs as it is written.
+_UNRECORDED = (
+    ("cpu device", "one_device"),
+    ("multiple devices", "one_device"),
+    ("mutated inputs", "no_mutation"),
+    ("symbolic", "fixed_shapes"),
+    ("dynamic", "fixed_shapes"),
+)
+"""Words of a reason for which torch records no CUDA graph, and what to change."""
 
-    The option travels through environment variables and plugins and may be lost on the way.  What
+MANY_RECORDED = 8
+"""CUDA graphs of one piece of code from which on torch itself warns of them."""
+
+
+def cuda_graphs(account: StepAccount, facts: Facts) -> Cause | None:
+    """CUDA graphs were asked for, and torch left some out, or records one for each of many shapes.
+
+    A graph that is left out is launched kernel by kernel; one that is recorded takes longer than
+    that and keeps its memory.  How much depends on how far the host is behind: no bound.  Written
+    by torch's sources, never run.
+
+    Wrong where: what is left out is a small part of the step.
+    To confirm: `TORCH_LOGS=cudagraphs`; `trainperf prove` with another mode of torch.compile.
+    """
+    document = facts.documents.compilation
+    if document is None or account.device is None:
+        return None
+    # Forward and backward of a graph are recorded apart.
+    many = document.recorded > MANY_RECORDED * 2 * max(1, document.graphs)
+    if not many and not document.unrecorded:
+        return None
+    reasons = dict.fromkeys(filter(None, (each.unrecorded for each in document.compiled)))
+    text = " ".join(reasons).lower()
+    change = next((change for words, change in _UNRECORDED if words in text), "another_mode")
+    left_out = plural(document.unrecorded, "graph")
+    return Cause(
+        id="cuda_graphs",
+        title=f"{document.recorded} CUDA graphs were recorded, one for each shape"
+        if many
+        else f"torch.compile records no CUDA graph of {left_out}, though it was asked to",
+        evidence=tuple(map(_short, reasons)) or ("torch told no reason",),
+        changes=(Use(change="fixed_shapes" if many else change),),
+        confidence="medium",
+        severity="medium",
+    )
+
+
+def ddp_pieces(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
+    """DDP cuts compiled code at its buckets, into many more pieces than buckets of a usual size.
+
+    Each piece is compiled, guarded and launched by itself.  What fewer would gain is not known.
+
+    Wrong where: the buckets are as small as they are to begin reducing early.
+    To confirm: `trainperf prove` with larger buckets, or `torch._dynamo.config.optimize_ddp=False`.
+    """
+    document = facts.documents.compilation
+    breaks = () if document is None else document.breaks
+    cuts = sum(each.times for each in breaks if "DDPOptimizer" in each.reason)
+    pieces = cuts / max(1, 0 if document is None else document.graphs)
+    if pieces <= usual_buckets(facts):
+        return None
+    return Cause(
+        id="ddp_pieces",
+        title=f"DDP cuts a compiled graph into {count(pieces)} pieces, at its buckets",
+        evidence=buckets(facts),
+        changes=(Use(change="larger_buckets", values={"megabytes": BUCKET_MB}),),
+        confidence="medium",
+        severity="medium",
+    )
+
+
+_SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
+"""Environment variables that switch the compiler off."""
+
+
+def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting
+    """Compiling was asked for, and the model runs as it is written.
+
+    The framework's option travels through environment variables and plugins and may be lost on the
+    way; or the model was given to torch.compile, and what came back is not what is called.  What
     compiling would gain is not known.
 
     Wrong where: a part of the model was compiled by hand where trainperf does not look.
     To confirm: `TORCH_LOGS=graph_code` prints graphs where anything is compiled.
     """
-    if (
-        facts.settings.get("compile_option") is not True
-        or facts.settings.get("compiled") is not False
-    ):
+    settings = facts.settings
+    off = next((name for name in _SWITCHES if settings.get(name) == "1"), "")
+    compiled = settings.get("compiled")
+    if compiled is True and settings.get("ran_compiled") is False:
+        title = "the model was given to torch.compile, and nothing was compiled"
+        change = "call_compiled"
+        evidence = "torch built no graph in this process"
+    elif compiled is False and settings.get("compile_option") is True:
+        title, change = "torch_compile=True was given, and the model is not compiled", "compile_it"
+        evidence = "neither the model nor a module in it is a compiled one as training begins"
+    else:
         return None
     return Cause(
         id="not_compiled",
-        title="torch_compile=True was given, and the model is not compiled",
-        evidence=("neither the model nor a module in it is a compiled one as training begins",),
-        changes=(Use(change="compile_it"),),
+        title=title,
+        evidence=(f"{off}=1 in the environment" if off else evidence,),
+        changes=(Use(change="no_switch" if off else change, values={"name": off}),),
         confidence="medium",
         severity="medium",
     )

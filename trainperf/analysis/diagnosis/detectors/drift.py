@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from math import inf
 
 from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
@@ -17,6 +18,7 @@ from trainperf.core.formatting.units import (
     size,
     words,
 )
+from trainperf.core.readings import MEMORY_PEAK_BYTES
 
 
 _MOVED = {
@@ -32,6 +34,9 @@ _MOVED = {
 }
 """What grows along with a step, but for waits for ranks and for data, which say it again."""
 
+_FULL = 0.97
+"""Part of a device's memory from which on it is full: TraceML's upper band."""
+
 _ALIKE = "forward, backward and optimizer alike"
 
 
@@ -41,13 +46,15 @@ def slower_since(account: StepAccount, facts: Facts) -> Cause | None:
 
     From a step on (change point, also one that ends again), or bit by bit over the run.  Removed is
     what they take beyond those before.  What lost most is told of, the others next to it.  Silent
-    on a machine whose speed wanders, and where the machine was seen to be why.
+    on a machine whose speed wanders, and where the machine was seen to be why.  Where the device's
+    memory became full with it, that is why: its driver moves pages, or its allocator starts over.
 
     Wrong where: the work changed on purpose, e.g. by a curriculum or a schedule of batch sizes:
     what moves along says so.
     To confirm: trainperf report RUN --steps of the steps before and of those after, phase by phase.
     """
-    changes = [*map(_level, _unexplained(facts)), *_drift(facts)]
+    levels = (_level(level, facts) for level in _unexplained(facts))
+    changes = [*levels, *_drift(facts)]
     worst = max(changes, key=lambda each: account.part_of(each.claim or Claim()), default=None)
     if worst is None:
         return None
@@ -73,7 +80,7 @@ def _slower(
         where: The line.
         values: For the words of the change of the catalogue.
     """
-    sure = does in ("larger_batches", "slower_data", "hook_does_more")
+    sure = does in ("larger_batches", "slower_data", "hook_does_more", "leave_room")
     return Cause(
         id="slower_since",
         title=title,
@@ -94,7 +101,7 @@ def _unexplained(facts: Facts) -> Iterator[RunChange]:
             yield level
 
 
-def _level(level: RunChange) -> Cause:
+def _level(level: RunChange, facts: Facts) -> Cause:
     """From a step on."""
     when = f"from step {level.from_step:,} on steps take"
     if level.until_step is not None:
@@ -105,14 +112,15 @@ def _level(level: RunChange) -> Cause:
     longer = share(level.ends_s / level.begins_s - 1)
     return _slower(
         level,
-        _changed(level),
-        title=f"{when} {longer} longer: {what}, +{duration(more_s)}",
+        _changed(level, facts),
+        title=f"{when} {longer} longer: {what}, +{duration(more_s)}{_full(level, facts)}",
         evidence=(
             (
                 f"change point: a step takes {duration(level.begins_s)} before and "
                 f"{duration(level.ends_s)} after (steady steps)"
             ),
             *_along(level.moved),
+            *_used(level, facts),
         ),
         name="",
         since=f"from step {level.from_step:,} on",
@@ -125,11 +133,15 @@ def _drift(facts: Facts) -> Iterator[Cause]:
     drift = facts.long_term.drift
     if drift is None:
         return
-    line, holder, change = facts.owner_of_phase(drift.phase), _gathers(facts), _changed(drift)
+    line, holder, change = (
+        facts.owner_of_phase(drift.phase),
+        _gathers(facts),
+        _changed(drift, facts),
+    )
     logger = facts.settings.get("loggers") if drift.phase == "loop" else None
     if holder is not None:
         change = "clear_what_gathers"
-    elif change not in ("slower_machine", "larger_batches"):
+    elif change not in ("slower_machine", "larger_batches", "leave_room"):
         change = _GATHERING.get(drift.phase, change)
     names = (holder and holder.name, logger, line and line.name, words(drift.phase))
     grows = f"{words(drift.phase)}{_on(drift)} grows"
@@ -140,7 +152,7 @@ def _drift(facts: Facts) -> Iterator[Cause]:
         drift,
         change,
         title=f"steps get slower all the time: {grows} from {duration(begins_s)} to "
-        f"{duration(ends_s)} per step",
+        f"{duration(ends_s)} per step{_full(drift, facts)}",
         evidence=(
             (
                 f"a step takes {duration(drift.begins_s)} at first and {duration(drift.ends_s)} at "
@@ -148,6 +160,7 @@ def _drift(facts: Facts) -> Iterator[Cause]:
             ),
             *((f"Lightning calls its logger in the loop: {logger}",) if logger else ()),
             *_along(drift.moved),
+            *_used(drift, facts),
             *sampled(line),
             *(
                 (f"{holder.kind} {holder.name} holds {count(holder.count)} tensors or arrays",)
@@ -176,14 +189,37 @@ _GATHERING = {
 """What to change where a phase grew, at once and bit by bit."""
 
 
-def _changed(change: RunChange) -> str:
+def _changed(change: RunChange, facts: Facts) -> str:
     """By what moved along, else by whether all phases did, else by the phase."""
-    facts = {each.fact for each in change.moved}
-    if facts & {"tokens_padded", "h2d_bytes", "samples"} and change.phase != "data_wait":
+    moved = {each.fact for each in change.moved}
+    if moved & {"tokens_padded", "h2d_bytes", "samples"} and change.phase != "data_wait":
         return "larger_batches"
-    if facts & {"pace_ns", "waited_ns"} or change.alike:
+    if _filled(change, facts):
+        return "leave_room"
+    if moved & {"pace_ns", "waited_ns"} or change.alike:
         return "slower_machine"
     return _BY_PHASE.get(change.phase, "something_changed")
+
+
+def _filled(change: RunChange, facts: Facts) -> Moved | None:
+    """Use of the device's memory before and after, where it became full meanwhile."""
+    full = _FULL * (facts.number("device_memory_bytes") or inf)
+    used = (each for each in change.moved if each.fact == "device_used_bytes")
+    return next((each for each in used if each.before < full <= each.after), None)
+
+
+def _full(change: RunChange, facts: Facts) -> str:
+    return ", as the device's memory became full" if _filled(change, facts) else ""
+
+
+def _used(change: RunChange, facts: Facts) -> Iterator[str]:
+    """How full, and what of it tensors of this process held."""
+    used, capacity = _filled(change, facts), facts.number("device_memory_bytes")
+    if used is not None and capacity:
+        held = facts.value(MEMORY_PEAK_BYTES)
+        own = f"; tensors held {size(held)} at most" if held else ""
+        parts = f"{share(used.before / capacity)} before and {share(used.after / capacity)} after"
+        yield f"memory in use of the device's {size(capacity)}: {parts}{own}"
 
 
 def _on(change: RunChange) -> str:

@@ -1,6 +1,7 @@
 """Detectors of the whole fit: pauses, slow steps, noise, overflows."""
 
 import math
+from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
@@ -24,6 +25,9 @@ from trainperf.core.readings import (
     STEP_S,
 )
 from trainperf.meters.fold import not_covered
+
+
+_SHARDED = ("FullyShardedDataParallel", "FSDPModule")
 
 
 def _pause(
@@ -84,12 +88,16 @@ def validation(account: StepAccount, facts: Facts) -> Cause | None:
 def checkpoint(account: StepAccount, facts: Facts) -> Cause | None:
     """The fit stands still for checkpoints.
 
-    Removed is the whole of it: rarer ones save a part, asynchronous ones nearly all.
+    Removed is the whole of it: rarer ones save a part, asynchronous ones nearly all.  Of a sharded
+    model the whole state may be gathered first.
 
     Wrong where: the disk was slow for another reason, or the real fit saves more rarely.
     To confirm: `trainperf compare` with a run without checkpoints, by the fit clock.
     """
-    return _pause(account, facts, "checkpoint", "checkpoint_less", LIMITS.notable)
+    cause = _pause(account, facts, "checkpoint", "checkpoint_less", LIMITS.notable)
+    if cause is None or facts.settings.get("wrapper") not in _SHARDED:
+        return cause
+    return replace(cause, changes=(*cause.changes, Use(change="sharded_checkpoint")))
 
 
 def no_steady_state(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 counts steps

@@ -117,7 +117,8 @@ def _fewer_launches(account: StepAccount, facts: Facts, lost_s: float) -> Iterat
     number = facts.micro_batches
     if number > 1 and room_for(account, facts, number) is not None:
         yield _one_micro_batch(account, facts, lost_s * (1 - 1 / number))
-    yield Use(change="compile_step")
+    vary = facts.settings.get("shapes_vary")
+    yield Use(change="compile_dynamic" if vary else "compile_step")
     if room_for(account, facts, 2) is not None:
         yield Use(change="larger_batch")
 

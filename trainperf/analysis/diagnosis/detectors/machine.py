@@ -9,6 +9,7 @@ from trainperf.analysis.summary.schema import Cause as MachineCause
 from trainperf.analysis.summary.schema import CauseFacts
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import plural, rate, share, size, step_range
+from trainperf.core.machine.limits import cpus_listed, listed
 
 
 _WHAT: Mapping[MachineCause, tuple[str, str, tuple[str, ...]]] = {
@@ -109,6 +110,8 @@ def _worst(name: str, account: StepAccount, facts: Facts, *causes: MachineCause)
     if cause is None:
         return None
     what, change, values = _WHAT[cause.cause]
+    if change == "room_in_memory" and facts.device.unified:
+        change = "leave_room"  # what its device holds is the host's memory
     who = ", ".join(cause.who) or "other processes"
     cpus = cause.values.get("others_cpus", 0.0)
     judged, slots = cause.slower is not None, account.loop_s.items()
@@ -172,9 +175,32 @@ def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
     """Tasks on the host wait for memory or a disk, and steps take longer.
 
     Removed is what steps take longer meanwhile.  A host that is short of memory
-    nearly all the time is a finding without a gain.
+    nearly all the time is a finding without a gain.  Where a device shares that memory it is the
+    model's first, and the loader's last.
 
     Wrong where: what waits is another job's, and these steps are slow for a reason of their own.
     To confirm: `/proc/pressure` while it trains, next to the slow steps.
     """
     return _worst("host_pressure", account, facts, "memory", "disk")
+
+
+def far_cpus(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting
+    """The process may run on no CPU that is near its device.
+
+    What it copies and launches crosses the link between the sockets.  How much that costs is not
+    known.  Read of the first rank; written, never run.
+
+    Wrong where: the near CPUs are another job's.
+    To confirm: `nvidia-smi topo -m`; `trainperf prove` with CPUs of the device's own node.
+    """
+    own, near = (cpus_listed(str(facts.settings.get(n) or "")) for n in ("cpu_mask", "device_cpus"))
+    if not own or not near or own & near:
+        return None
+    return Cause(
+        id="far_cpus",
+        title=f"the process may run on CPUs {listed(own)}, and its device is near {listed(near)}",
+        evidence=("none of them is on the NUMA node of the device",),
+        changes=(Use(change="near_cpus", values={"cpus": listed(near)}),),
+        confidence="medium",
+        severity="medium",
+    )

@@ -6,8 +6,10 @@ from statistics import median
 
 from trainperf.analysis.diagnosis.account import WORK, Claim, StepAccount, summed
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
+from trainperf.analysis.diagnosis.detectors.code import of_plain_code
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.diagnosis.memory_room import FULL
 from trainperf.analysis.summary.late_ranks import (
     late_and_why,
     lateness,
@@ -16,6 +18,7 @@ from trainperf.analysis.summary.late_ranks import (
 )
 from trainperf.analysis.summary.ranks import saved_s
 from trainperf.analysis.summary.schema import LineShare, SyncPoint
+from trainperf.core.artifacts.lines import SENDS_BUFFERS
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size
 from trainperf.core.readings import phase_reading
@@ -243,7 +246,7 @@ def allreduce_tail(account: StepAccount, facts: Facts) -> Cause | None:
                 and f"{duration(tail_s)} of {duration(account.step_s)} per step after backward"
             ),
             *_collectives(facts, exposed_s),
-            *_buckets(facts),
+            *_settings(facts),
         ),
         changes=tuple(_send_less(facts, tail_s)),
         claim=Claim(
@@ -270,12 +273,64 @@ def _collectives(facts: Facts, exposed_s: float) -> Iterator[str]:
         yield f"all-reduces move {rate(slowest)} over the slowest link"
 
 
-def _buckets(facts: Facts) -> Iterator[str]:
-    buckets, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
-    if buckets and gradients is not None:
-        yield f"{plural(round(buckets), 'bucket')} of {size(gradients / buckets)} on average"
+def usual_buckets(facts: Facts) -> int:
+    """Four times as many as DDP makes by itself, from which on there are too many.
+
+    The first bucket is a small one, so that reducing can begin early.
+    """
+    return 4 * (1 + ceil((facts.number("gradient_bytes") or 0.0) / (BUCKET_MB << 20)))
+
+
+def buckets(facts: Facts) -> tuple[str, ...]:
+    """How many DDP has, and how large they are."""
+    number, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
+    if not number or gradients is None:
+        return ()
+    return (f"{plural(round(number), 'bucket')} of {size(gradients / number)} on average",)
+
+
+def _settings(facts: Facts) -> Iterator[str]:
+    yield from buckets(facts)
     if facts.number("ddp_unused_bytes") == 0:
         yield "find_unused_parameters=True, and every parameter is used"
+    ways, mbps = facts.settings.get("nccl_ways"), facts.number("gloo_mbps")
+    if ways:
+        yield f"NCCL sends via {ways}, by its log"
+    if mbps and _several_hosts(facts):
+        name = facts.settings.get("GLOO_SOCKET_IFNAME")
+        yield f"gloo sends over {name}, a link of {rate(mbps * _MBIT)}"
+
+
+_MBIT = 1e6 / 8
+"""Bytes."""
+
+
+def _several_hosts(facts: Facts) -> bool:
+    local = facts.number("local_world_size")
+    return local is not None and local < facts.world_size
+
+
+def _other_way(facts: Facts) -> Iterator[Use]:
+    """A faster way between ranks than the one that is taken, where both are known."""
+    ways, fastest = str(facts.settings.get("nccl_ways") or ""), facts.number("fastest_mbps") or 0.0
+    off = {
+        name for name in ("NCCL_IB_DISABLE", "NCCL_P2P_DISABLE") if facts.settings.get(name) == "1"
+    }
+    if "NET/Socket" in ways and ("NCCL_IB_DISABLE" in off or facts.settings.get("infiniband")):
+        yield Use(change="use_infiniband")
+    if "SHM" in ways and "NCCL_P2P_DISABLE" in off:
+        yield Use(change="use_links")
+    if _several_hosts(facts) and fastest >= 2 * (facts.number("gloo_mbps") or inf):
+        name = facts.settings.get("fastest_interface")
+        yield Use(change="faster_interface", values={"name": name, "rate": rate(fastest * _MBIT)})
+
+
+def _stays_gathered(facts: Facts) -> bool:
+    """Whether FSDP gathers parameters twice that would fit once they are there."""
+    peak, capacity = facts.peak_bytes, facts.number("device_memory_bytes")
+    if not facts.settings.get("fsdp_reshard") or not peak or not capacity:
+        return False
+    return peak + facts.world_size * (facts.number("gradient_bytes") or inf) <= FULL * capacity
 
 
 def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
@@ -283,23 +338,59 @@ def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
 
     What comes after backward has nothing left to overlap.
     """
-    buckets, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes")
+    yield from _other_way(facts)
+    number, gradients = facts.number("ddp_buckets"), facts.number("gradient_bytes") or 0.0
     collectives = [each for trace in facts.traces for each in trace.collectives]
-    small = [each.kind for each in collectives if each.many_small]
-    # The first bucket is a small one, so that reducing can begin early.  Four times are too many.
-    usual = 4 * (1 + ceil((gradients or 0.0) / (BUCKET_MB << 20)))
-    if buckets and gradients is not None and buckets > usual:
-        yield Use(change="larger_buckets", values={"megabytes": BUCKET_MB})
-    elif facts.number("ddp_unused_bytes") == 0:
-        yield Use(change="no_unused_parameters")
-    elif small:
-        yield Use(change="larger_messages", values={"kind": small[0]})
-    elif facts.settings.get("ddp_gradient_as_bucket_view") is False:
-        yield Use(change="bucket_views")
-    elif collectives and not tail_s and not any(t.totals.allreduce_tail_s for t in facts.traces):
-        yield Use(change="overlap_communication", values={"kind": collectives[0].kind})
-    else:
-        yield Use(change="reduce_less")
+    small = [each for each in collectives if each.many_small]
+    cap_mb = facts.number("ddp_bucket_cap_mb") or 0.0
+    after = tail_s or any(trace.totals.allreduce_tail_s for trace in facts.traces)
+    helps = {
+        "larger_buckets": gradients and number and number > usual_buckets(facts),
+        "smaller_buckets": number and min(gradients / number / (1 << 20), cap_mb) >= 2 * BUCKET_MB,
+        "no_unused_parameters": facts.number("ddp_unused_bytes") == 0,
+        "keep_gathered": _stays_gathered(facts),
+        "larger_messages": small,
+        "bucket_views": facts.settings.get("ddp_gradient_as_bucket_view") is False,
+        "overlap_communication": collectives and not after,
+    }
+    kind = next((each.kind for each in (*small, *collectives)), "")
+    yield Use(
+        change=next((change for change, apt in helps.items() if apt), "reduce_less"),
+        values={"megabytes": BUCKET_MB, "kind": kind},
+    )
+    if facts.number("ddp_unused_bytes") and facts.settings.get("ddp_static_graph") is False:
+        yield Use(change="static_graph")
+
+
+def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
+    """DDP sends buffers from rank 0 before every forward, which are a tenth of the gradients.
+
+    Masks, tables and caches that are buffers never change, or are the same on all ranks.  Removed
+    is what samples saw of it on the host; on a device nothing tells it from the rest of forward.
+
+    Wrong where: the buffers differ between ranks, and have to be rank 0's.
+    To confirm: `trainperf prove` with `broadcast_buffers=False`, and the same loss.
+    """
+    sent, gradients = facts.number("buffer_bytes") or 0.0, facts.number("gradient_bytes") or 0.0
+    sends = facts.settings.get("ddp_broadcast_buffers") is True and facts.world_size > 1
+    # Statistics of normalisations are far less.
+    if not sends or sent < max(1 << 20, LIMITS.notable * gradients):
+        return None
+    code = facts.plain_code("forward")
+    if code is not None and SENDS_BUFFERS not in code.names[:1]:
+        code = None
+    return Cause(
+        id="broadcast_buffers",
+        title=f"DDP sends {size(sent)} of buffers before every forward",
+        evidence=(
+            f"{size(gradients)} of gradients are reduced behind it",
+            *(sampled(code.line) if code else ()),
+        ),
+        changes=(Use(change="no_broadcast"),),
+        claim=of_plain_code(account, "forward", code) if code else None,
+        confidence="high" if code else "medium",
+        severity=None if code else "medium",
+    )
 
 
 def data_parallel(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting

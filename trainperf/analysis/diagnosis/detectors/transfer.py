@@ -1,5 +1,7 @@
 """Detectors of the transfer: copies to the device, and their number."""
 
+from dataclasses import replace
+
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_slots
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.loader import lost_to_loader_s, of_loader, parts
@@ -138,5 +140,5 @@ def offloaded_update(account: StepAccount, facts: Facts) -> Cause | None:
         title=f"{share(account.share(spent_s))} of the step updates weights on the CPU",
         evidence=(f"{duration(spent_s)} per step; the optimizer's weights are on the CPU",),
         changes=(Use(change="update_on_device"),),
-        claim=of_slots(account, "optimizer"),
+        claim=replace(of_slots(account, "optimizer"), device={"host_s": spent_s}),
     )
