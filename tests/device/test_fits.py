@@ -12,7 +12,14 @@ from itertools import count, pairwise
 
 import pytest
 import torch
-from support.device.frontend import NAME, memory_reserved, memory_stats, stream
+from support.device.frontend import (
+    NAME,
+    current_device,
+    empty_cache,
+    memory_reserved,
+    memory_stats,
+    stream,
+)
 from support.device.plants import (
     Graph,
     counted_synchronisations,
@@ -153,7 +160,7 @@ def test_a_device_that_is_not_the_current_one_keeps_its_marks(device: torch.devi
         fit.step(batch)
     fit.close()
 
-    assert torch.accelerator.current_device_index() == 0
+    assert current_device() == 0
     assert None not in fit.facts("data_stall_ns")
     assert fit.facts("loss") == [TRUE_LOSS] * STEPS
 
@@ -268,7 +275,7 @@ def test_what_a_full_allocator_does_is_counted(device: torch.device, case: str) 
     """And what it holds and nobody uses stays to be seen."""
     script, retries, failures = PRESSURE[case]
     gc.collect()  # what other tests have left is not this one's
-    torch.accelerator.empty_cache()
+    empty_cache()
     memory_limit(memory_reserved() + (64 << 20))
     fit, held, numbers = Fit(device), dict[int, torch.Tensor](), count()
     for word, batch in zip(script.split(), fit.batches(), strict=False):
