@@ -11,7 +11,7 @@ import torch
 
 from recipes.cases.case import MeasuredRow
 from trainperf.benchmark import BenchmarkComparison, compare
-from trainperf.benchmark.calls import seconds_of, synchronised_clock
+from trainperf.benchmark.calls import seconds_of
 from trainperf.core.machine.limits import cpu_count
 from trainperf.core.machine.surroundings import cpu_model
 
@@ -123,5 +123,5 @@ def _differs(verdict: str, difference: float | None, tolerance: float) -> str:
 def _warm_call_s(version: Callable[[Batch], object], batch: Batch) -> float:
     """Seconds of the third call: the first may compile, the second may allocate."""
     for _ in range(3):
-        took_s = seconds_of(lambda: version(batch), 1, synchronised_clock)
+        took_s = seconds_of(lambda: version(batch))
     return took_s

@@ -16,6 +16,7 @@ and without `--allow-cpu` it says what it skips, writes nothing, and is 0.
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -38,11 +39,9 @@ INSTALL_S, FACTS_S, PAGE_S = 40.0, 40.0, 20.0
 
 # In a process of its own: a CUDA context of ours would count with those that are measured.
 FACTS = """
-import importlib.metadata, json, platform, torch
-packages = ("torch", "lightning", "transformers", "numpy", "msgspec", "psutil", "rich",
-            "typer", "pytest")
+import importlib.metadata, json, platform, sys, torch
 versions = {"python": platform.python_version()}
-for name in packages:
+for name in sys.argv[1:]:
     try:
         versions[name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -175,10 +174,24 @@ def wheels(scratch: Path, limit_s: float) -> tuple[dict[str, str], FinishedRun |
 def machine_facts(
     environment: Mapping[str, str], limit_s: float
 ) -> tuple[dict[str, object], FinishedRun]:
-    """Whether there is CUDA, the hardware's name and versions; nothing when torch is broken."""
-    done = run(["-c", FACTS], environment, limit_s)
+    """Whether there is CUDA, the hardware's name and versions; nothing when torch is broken.
+
+    Says which packages are missing.
+    """
+    done = run(["-c", FACTS, *required()], environment, limit_s)
     facts: dict[str, object] = json.loads(done.printed) if done.code == 0 else {}
+    versions: Mapping[str, str | None] = facts.get("versions", {})  # type: ignore[assignment]
+    missing = [name for name, version in versions.items() if version is None]
+    if missing:
+        print(f"not installed, bring wheels: {', '.join(missing)}", file=sys.stderr)
     return facts, done
+
+
+def required() -> list[str]:
+    """Packages that a run imports: what the project declares for every machine, and two more."""
+    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    block = declared.partition("\ndependencies = [")[2].partition("\n]")[0]
+    return [*re.findall(r'^ +"([\w-]+)[^;\n]*$', block, re.MULTILINE), "transformers", "pytest"]
 
 
 def _parser() -> argparse.ArgumentParser:

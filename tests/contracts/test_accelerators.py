@@ -28,16 +28,26 @@ def test_a_backend_is_named_in_its_room_only() -> None:
     assert elsewhere == []
 
 
-def test_a_device_that_torch_knows_no_queue_of_is_measured_on_the_host_only() -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("meta", "no queue of meta"),
+        ("mps", "sends off what is queued"),
+        ("xpu", "SYCL compiler 2025.0"),
+    ],
+)
+def test_a_device_without_a_queue_to_ask_is_measured_on_the_host_only(
+    kind: str, reason: str
+) -> None:
     """Each fact that would need one has its reason, and no probe of it is attached."""
-    chosen = choose(FitObjects(device=torch.device("meta")), EVERYTHING)
+    chosen = choose(FitObjects(device=torch.device(kind)), EVERYTHING)
     facts = {fact for probe in chosen.probes for fact in probe.facts}
     needed = {fact for several in NEEDS.values() for fact in several}
 
     assert chosen.clock is None
     assert not facts & needed
     assert needed <= chosen.reasons.keys()
-    assert "no queue of meta" in chosen.reasons["loss"]
+    assert reason in chosen.reasons["loss"]
 
 
 def test_every_ability_says_what_needs_it() -> None:

@@ -4,16 +4,26 @@ Each of these was a wrong number, or a training that waited, when the device hal
 a device that works while the host goes on.
 """
 
+import gc
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from contextlib import suppress
+from itertools import count, pairwise
 
 import pytest
 import torch
-from support.device.frontend import NAME, memory_stats, stream
+from support.device.frontend import (
+    NAME,
+    current_device,
+    empty_cache,
+    memory_reserved,
+    memory_stats,
+    stream,
+)
 from support.device.plants import (
     Graph,
     counted_synchronisations,
+    memory_limit,
     no_synchronisation,
     unplant,
     work,
@@ -23,6 +33,7 @@ from torch import nn
 
 from trainperf.accelerators import accelerator_of
 from trainperf.audit.chip_benchmark import fastest_s
+from trainperf.benchmark.calls import seconds_of
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import Totals
 from trainperf.loop import LoopMonitor
@@ -163,7 +174,7 @@ def test_a_device_that_is_not_the_current_one_keeps_its_marks(device: torch.devi
         fit.step(batch)
     fit.close()
 
-    assert torch.accelerator.current_device_index() == 0
+    assert current_device() == 0
     assert None not in fit.facts("data_stall_ns")
     assert fit.facts("loss") == [TRUE_LOSS] * STEPS
 
@@ -244,8 +255,10 @@ def test_a_step_in_a_side_stream_keeps_its_marks(device: torch.device) -> None:
 def test_the_device_that_is_measured_is_waited_for(device: torch.device) -> None:
     """Not the current one: work of 20 ms on the second is not done in none."""
     second = torch.device(NAME, 1)
+    held = torch.ones(1, device=second)
 
     assert fastest_s(lambda: work(20.0, second), second, 0.05) >= 0.02
+    assert seconds_of(lambda: work(20.0, held.device)) >= 0.02
 
 
 def test_a_device_without_a_number_is_the_current_one(device: torch.device) -> None:
@@ -261,6 +274,42 @@ def test_a_device_without_a_number_is_the_current_one(device: torch.device) -> N
     assert fit.monitor._objects.device == torch.device(NAME, 0)
     assert fit.facts("loss") == [TRUE_LOSS] * 600
     assert taken[-1] - taken[300] <= 3
+
+
+PRESSURE: dict[str, tuple[str, int, int]] = {
+    "the cache is in the way": ("34 -0 36 -1 38", 2, 0),
+    "more than there is": ("80 80", 2, 2),
+    "enough is free, in pieces": ("9 9 9 9 9 9 -0 -2 -4 18", 1, 1),
+}
+"""MiB that are taken, or given back by their number, a step each; retries and failures."""
+
+
+@pytest.mark.parametrize("case", PRESSURE)
+def test_what_a_full_allocator_does_is_counted(device: torch.device, case: str) -> None:
+    """And what it holds and nobody uses stays to be seen."""
+    script, retries, failures = PRESSURE[case]
+    gc.collect()  # what other tests have left is not this one's
+    empty_cache()
+    memory_limit(memory_reserved() + (64 << 20))
+    fit, held, numbers = Fit(device), dict[int, torch.Tensor](), count()
+    for word, batch in zip(script.split(), fit.batches(), strict=False):
+        with suppress(torch.OutOfMemoryError):
+            if word.startswith("-"):
+                del held[int(word[1:])]
+            else:
+                size = int(word) << 20
+                held[next(numbers)] = torch.empty(size, dtype=torch.uint8, device=device)
+        fit.step(batch)
+    fit.close()
+
+    counted = [
+        sum(value or 0 for value in fit.facts(name)) for name in ("alloc_retries", "alloc_failures")
+    ]
+    assert counted == [retries, failures]
+    stats, last = memory_stats(), fit.sink.records[-1].facts
+    assert last["reserved_bytes"] == stats["reserved_bytes.all.current"]
+    if "pieces" in case:
+        assert last["reserved_bytes"] - last["allocated_bytes"] > 27 << 20  # type: ignore[operator]
 
 
 def test_a_graph_can_be_captured_in_the_loop(device: torch.device) -> None:
@@ -354,6 +403,23 @@ def test_a_value_cannot_be_read_before_its_own_event(device: torch.device, on_ho
     unplant()
     assert copied.query()
     assert coming.read() == TRUE_LOSS
+
+
+def test_rows_of_two_streams_come_in_the_order_they_were_written(device: torch.device) -> None:
+    """Each stream has a buffer: the loss of a step is that of its last micro-batch, in either."""
+    ring = Ring(torch.float32)
+    main, side = torch.accelerator.current_stream(device), torch.Stream(device=device)
+    for step, queues in enumerate([(main, side), (side, main)]):
+        for number, queue in enumerate(queues):
+            with stream(queue):
+                row = ring.row(step, device)
+                assert row is not None
+                row.fill_(number)
+    ring.seal()
+    torch.accelerator.synchronize()
+    ring.resolve()
+
+    assert [ring.take(step) for step in range(2)] == [[[0], [1]]] * 2
 
 
 def test_a_step_that_was_captured_in_part_has_no_sum(device: torch.device) -> None:

@@ -45,17 +45,25 @@ def test_ddp_trains_ranks_to_the_same_weights(ranks: list[dict[str, Any]]) -> No
         assert 0 not in rank["streams"]
 
 
-def test_a_tail_is_the_reduction_and_what_a_rank_waits_for(
-    ranks: list[dict[str, Any]], root: Path
-) -> None:
-    """On the late rank the last reduction, which is under way as the gradients are complete."""
-    tails = two_ranks.tails_ms(root, 2)
-    assert all(rank["faults"] == {} for rank in ranks)
+def test_no_wait_in_a_measured_loop_is_ours(ranks: list[dict[str, Any]]) -> None:
+    """It waits once a step by itself."""
     loops_own = {"device": two_ranks.MEASURED - two_ranks.SETTLED}
     assert [rank["waits"] for rank in ranks] == [loops_own, loops_own]
+
+
+@pytest.mark.usefixtures("ranks")
+@pytest.mark.parametrize("loop", two_ranks.LOOPS)
+def test_a_tail_is_the_reduction_and_what_a_rank_waits_for(root: Path, loop: str) -> None:
+    """On the late rank the last reduction, which is under way as the gradients are complete."""
+    tails = two_ranks.tails_ms(root / loop, 2)
     assert tails[1] > 0.7 * two_ranks.REDUCE_MS
     assert tails[0] - tails[1] > 0.6 * two_ranks.LATE_MS
-    (run,) = {path.parent for path in root.rglob("steps-rank*.jsonl")}
-    points = {point.point: point for point in summarize(Run.open(run)).synchronisation}
+
+
+@pytest.mark.usefixtures("ranks")
+def test_the_report_has_the_point_at_which_the_ranks_meet(root: Path) -> None:
+    """And what each of them waits there."""
+    summary = summarize(Run.open(two_ranks.run_of(root / two_ranks.PLAIN)))
+    points = {point.point: point for point in summary.synchronisation}
     first, second = points["backward"].wait_s
     assert first - second > 0.6e-3 * two_ranks.LATE_MS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.device.frontend import NAME
+from support.device.frontend import NAME, empty_cache
 from support.device.plants import (
     counted_synchronisations,
     memory_limit,
@@ -155,7 +155,7 @@ def test_a_fit_that_runs_out_of_memory_says_what_asked_for_how_much(
     device: torch.device, tmp_path: Path
 ) -> None:
     """The ledger of the audited step, and the allocation that ended the fit."""
-    torch.accelerator.empty_cache()
+    empty_cache()
     memory_limit(64 << 20)
     batches = [torch.ones(8, 4)] * 12 + [torch.ones(8 << 20, 4)]
     with pytest.raises(torch.OutOfMemoryError):

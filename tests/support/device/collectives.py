@@ -46,7 +46,7 @@ class Group(dist.ProcessGroup):
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)
         self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout)
-        self._side: torch.Stream | None = None
+        self._sides: dict[torch.device, torch.Stream] = {}
 
     def getBackendName(self) -> str:  # noqa: N802 the name that PyTorch asks for
         """Return the name it is registered by."""
@@ -84,17 +84,16 @@ class Group(dist.ProcessGroup):
         if tensors[0].device.type != NAME:
             return call(*arguments)
         device = tensors[0].device
-        if self._side is None:
-            self._side = torch.Stream(device=device)
+        side = self._sides.setdefault(device, torch.Stream(device=device))
         ready = torch.Event(device=device)
         ready.record(torch.accelerator.current_stream(device))
-        self._side.wait_event(ready)
+        side.wait_event(ready)
         views = _host_views(arguments)
-        with stream(self._side):
+        with stream(side):
             extension().queue_host_function(
                 device.index, f"{BACKEND}::{name}", lambda: call(*views).wait()
             )
-        return Collective(results, tensors, self._side)
+        return Collective(results, tensors, side)
 
 
 def register() -> None:

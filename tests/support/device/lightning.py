@@ -4,7 +4,9 @@ from typing import Any
 
 import torch
 from lightning.pytorch.accelerators import Accelerator
-from lightning.pytorch.strategies import SingleDeviceStrategy
+from lightning.pytorch.plugins.environments import LightningEnvironment
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from support.device.collectives import BACKEND
 from support.device.frontend import NAME, device_count, set_device
 
 
@@ -48,7 +50,18 @@ class Threaded(Accelerator):
         return NAME
 
 
-def on_device(index: int = 0) -> dict[str, Any]:
-    """Return options of a Trainer that trains there."""
-    strategy = SingleDeviceStrategy(torch.device(NAME, index))
-    return {"accelerator": Threaded(), "devices": 1, "strategy": strategy}
+class Ranks(DDPStrategy):
+    """DDP over such devices, whose streams are none of CUDA's."""
+
+    def determine_ddp_device_ids(self) -> None:
+        """Name none: with one Lightning would build DDP in a stream of CUDA."""
+
+
+def on_device(ranks: int = 1) -> dict[str, Any]:
+    """Return options of a Trainer that trains there, each rank on a device of its own."""
+    devices = [torch.device(NAME, index) for index in range(ranks)]
+    strategy = SingleDeviceStrategy(devices[0])
+    if ranks > 1:
+        place = {"cluster_environment": LightningEnvironment(), "process_group_backend": BACKEND}
+        strategy = Ranks(parallel_devices=devices, **place)
+    return {"accelerator": Threaded(), "devices": ranks, "strategy": strategy}

@@ -125,12 +125,15 @@ class Graph:
         self._graph: object | None = None
 
     @contextmanager
-    def capture(self) -> Iterator[None]:
-        """Capture on a stream of its own; nothing runs meanwhile, and nothing may be asked."""
+    def capture(self, capture_error_mode: str = "global") -> Iterator[None]:
+        """Capture on a stream of its own; nothing runs meanwhile, and nothing may be asked.
+
+        In the mode *thread_local* by no call of this thread, else of any.
+        """
         backend, side = extension(), torch.Stream(device=NAME)
         before = torch.accelerator.current_stream(side.device.index)
         torch.accelerator.set_stream(side)
-        backend.begin_capture(side.device.index)
+        backend.begin_capture(side.device.index, capture_error_mode == "thread_local")
         try:
             yield
         finally:

@@ -30,12 +30,15 @@ void sleep_until(int64_t end_ns, const std::atomic<bool>& released) {
         std::chrono::nanoseconds(std::min(end_ns, now + kLook))));
 }
 
-// As on CUDA: what may not be done in a capture ends every capture that is open.
+// As on CUDA: what may not be done in a capture ends every capture that is open, but those that
+// are another thread's alone.
 void refuse_in_capture() {
   std::lock_guard<std::mutex> lock(captures_mutex);
-  if (captures.empty()) return;
-  for (auto& graph : captures) graph->broken = true;
-  TORCH_CHECK(false, "threaded: operation not permitted when stream is capturing");
+  bool refused = false;
+  for (auto& graph : captures)
+    if (!graph->of_thread || graph->thread == std::this_thread::get_id())
+      refused = graph->broken = true;
+  TORCH_CHECK(!refused, "threaded: operation not permitted when stream is capturing");
 }
 
 }  // namespace
@@ -322,11 +325,12 @@ double Event::elapsed_ms(Event& from, Event& to) {
 
 // ---- captures --------------------------------------------------------------------------------
 
-void begin_capture(DeviceIndex index) {
+void begin_capture(DeviceIndex index, bool of_thread) {
   auto& queue = current_queue(index);
   TORCH_CHECK(queue.id() != 0, "threaded: the default stream cannot capture");
   TORCH_CHECK(!queue.graph(), "threaded: this stream is capturing");
   auto graph = std::make_shared<Graph>();
+  graph->of_thread = of_thread;
   queue.join(graph);
   std::lock_guard<std::mutex> lock(captures_mutex);
   captures.push_back(graph);

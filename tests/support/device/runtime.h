@@ -70,6 +70,8 @@ struct Block;
 // What a capture recorded, in an order that respects every wait between its streams.
 struct Graph {
   std::vector<Task> tasks;
+  const std::thread::id thread = std::this_thread::get_id();
+  bool of_thread = false;    // only what its own thread does can end the capture
   std::vector<Block*> held;  // freed in the capture or after it, reused by nobody
   std::atomic<bool> broken{false};
   ~Graph();
@@ -170,7 +172,8 @@ class Event {
   std::shared_ptr<Graph> graph_;
 };
 
-void begin_capture(DeviceIndex index);
+// Of a thread: what other threads do meanwhile does not end the capture (CUDA's `thread_local`).
+void begin_capture(DeviceIndex index, bool of_thread);
 std::shared_ptr<Graph> end_capture(DeviceIndex index);
 void replay(const std::shared_ptr<Graph>& graph, DeviceIndex index);
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -27,8 +28,11 @@ from trainperf.loop import LoopMonitor
 
 ALLREDUCE = f"{collectives.BACKEND}::allreduce"
 
-MEASURED, SETTLED, REDUCE_MS, LATE_MS = 24, 4, 20.0, 50.0
+MEASURED, SETTLED, REDUCE_MS, LATE_MS = 16, 4, 20.0, 150.0
 """Steps, those until DDP has settled, the least that a reduction takes, the second rank's delay."""
+
+LOOPS = PLAIN, LIGHTNING, HUGGING_FACE = "plain", "lightning", "hugging face"
+"""Folders of their runs."""
 
 Told = dict[str, object]
 
@@ -40,11 +44,14 @@ def start(rank: int, root: Path, port: int) -> None:
     collectives.register()
     dist.init_process_group(collectives.BACKEND, rank=rank, world_size=2)
     told = reduce_behind_work(rank) | train(rank)
-    slow_operator(ALLREDUCE, REDUCE_MS)
+    for place in range(2):
+        slow_operator(ALLREDUCE, REDUCE_MS, place)
     with counted_synchronisations() as counts:
-        faults = train_measured(rank, root, f"{NAME}:0", work)
+        train_measured(rank, root / PLAIN, f"{NAME}:0", work)
+    train_lightning(rank, root / LIGHTNING)
+    train_hugging_face(rank, root / HUGGING_FACE)
     unplant()
-    torch.save({**told, "waits": counts, "faults": faults}, root / f"{rank}.pt")
+    torch.save({**told, "waits": counts}, root / f"{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
 
@@ -85,21 +92,50 @@ def train(rank: int) -> Told:
     return {"weight": weight, "counts": counts, "streams": reduced}
 
 
+def train_lightning(rank: int, root: Path) -> None:
+    """Train by Lightning in half precision, each rank on a device of its own."""
+    from lightning.pytorch.plugins import MixedPrecision
+    from support.device.lightning import on_device
+    from support.device.trainings import Classifier, batches
+    from support.fits import trainer as lightning_trainer
+
+    from trainperf.lightning import TrainPerf
+
+    os.environ["LOCAL_RANK"] = str(rank)
+    model = Classifier()
+    model.in_forward = partial(work, LATE_MS * rank, rank)
+    ours = TrainPerf(report=False, dirpath=str(root))
+    precision = MixedPrecision("16-mixed", NAME, torch.amp.GradScaler(NAME))
+    trainer = lightning_trainer(root, ours, plugins=[precision], **on_device(ranks=2))
+    trainer.fit(model, batches(8 * MEASURED))
+
+
+def train_hugging_face(rank: int, root: Path) -> None:
+    """Train by a Trainer that takes the device for a CPU, for Accelerate knows no ranks of it."""
+    from support.hugging_face import Rows, Tiny, quiet
+    from support.hugging_face import trainer as hugging_face_trainer
+
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    os.environ["ACCELERATE_TORCH_DEVICE"] = f"{NAME}:{rank}"
+    model, rows = Tiny(partial(work, LATE_MS * rank, rank)), Rows(4 * MEASURED)
+    ours = quiet(dirpath=str(root))
+    hugging_face_trainer(
+        root, ours, model=model, rows=rows, max_steps=MEASURED, ddp_backend="gloo"
+    ).train()
+
+
 def start_nccl(rank: int, root: Path, port: int) -> None:
     """Do the last of it on GPUs: as many ranks as there are, two at most."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.cuda.set_device(rank)
     size = min(2, torch.cuda.device_count())
     dist.init_process_group("nccl", rank=rank, world_size=size)
-    faults = train_measured(rank, root, f"cuda:{rank}", DeviceWork().queue)
-    torch.save({"faults": faults}, root / f"{rank}.pt")
+    train_measured(rank, root, f"cuda:{rank}", DeviceWork().queue)
     dist.destroy_process_group()
 
 
-def train_measured(
-    rank: int, root: Path, device: str, queue_work: Callable[[float], None]
-) -> dict[str, str]:
-    """Train under a monitor, the device of the second rank slower; what was switched off."""
+def train_measured(rank: int, root: Path, device: str, queue_work: Callable[[float], None]) -> None:
+    """Train under a monitor, the device of the second rank slower."""
     model = nn.parallel.DistributedDataParallel(nn.Linear(4, 1).to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
     kind = device.partition(":")[0]
@@ -122,11 +158,17 @@ def train_measured(
                 optimizer.zero_grad()
             monitor.end_step(loss)
             torch.accelerator.synchronize()  # so that what a rank waits for is seen in its step
-    return dict(monitor.monitor.guard.faults)
+
+
+def run_of(root: Path) -> Path:
+    """The directory that the ranks have left."""
+    (run,) = {path.parent for path in root.rglob("steps-rank*.jsonl")}
+    return run
 
 
 def tails_ms(root: Path, ranks: int) -> list[float]:
-    """The median tail of each rank, once DDP has settled."""
-    (run,) = {path.parent for path in root.rglob("steps-rank*.jsonl")}
-    known = [read(run, rank).fact("tail_ns")[SETTLED:] for rank in range(ranks)]
+    """The median tail of each rank, once DDP has settled; nothing was switched off."""
+    each = [read(run_of(root), rank) for rank in range(ranks)]
+    assert all(ran.totals is not None and ran.totals.faults == {} for ran in each)
+    known = [ran.fact("tail_ns")[SETTLED:] for ran in each]
     return [median(tail for tail in tails if tail is not None) / 1e6 for tails in known]

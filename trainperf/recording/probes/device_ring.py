@@ -86,8 +86,8 @@ class _Buffer:
     ) -> None:
         self.width = width
         self.stream = stream
-        self.steps: list[tuple[int, int]] = []
-        """Step and width of each row that was written."""
+        self.written: list[tuple[int, int, int]] = []
+        """Of each row its place among those of all buffers, its step and its width."""
         self._accelerator = accelerator
         # One made in inference mode could not be zeroed outside of it.
         with torch.inference_mode(mode=False):
@@ -107,23 +107,26 @@ class _Buffer:
         """Put the copy into the queue of the stream that has written the rows."""
         if self.done is None:
             return
-        used = len(self.steps)
+        used = len(self.written)
         with self._accelerator.on(self.stream):
             self._host[:used].copy_(self.whole[:used], non_blocking=True)
         self.done.record(self.stream)
 
-    def read(self) -> list[tuple[int, list[float]]]:
-        """Each row with its step, once; the buffer can be filled again.
+    def read(self) -> list[tuple[int, int, list[float]]]:
+        """Place, step and values of each row, once; the buffer can be filled again.
 
         Raises:
             RuntimeError: The device has not written them yet.
         """
         demand_written(self.done)
-        steps, self.steps = self.steps, []
-        rows = self._host[: len(steps)].tolist()
+        written, self.written = self.written, []
+        rows = self._host[: len(written)].tolist()
         with nullcontext() if self.done is None else self._accelerator.on(self.stream):
             self.whole.zero_()
-        return [(step, row[:width]) for (step, width), row in zip(steps, rows, strict=True)]
+        return [
+            (place, step, row[:width])
+            for (place, step, width), row in zip(written, rows, strict=True)
+        ]
 
 
 class Ring:
@@ -146,6 +149,7 @@ class Ring:
         self.rows_of: dict[int, list[list[float]]] = {}
         """Of each step, in the order they were written, until somebody takes them."""
         self._incomplete: set[int] = set()
+        self._rows = 0
         self.dropped = 0
         """Values given up because every buffer was in flight."""
 
@@ -169,14 +173,15 @@ class Ring:
             stream = accelerator.current_stream()
         key = device, stream
         buffer = self._open.get(key)
-        if buffer is None or width > buffer.width or len(buffer.steps) == SLOTS:
+        if buffer is None or width > buffer.width or len(buffer.written) == SLOTS:
             buffer = self._another(key, accelerator, width)
             if buffer is None:
                 self.dropped += 1
                 self._incomplete.add(step)
                 return None
-        used = len(buffer.steps)
-        buffer.steps.append((step, width))
+        used = len(buffer.written)
+        self._rows += 1
+        buffer.written.append((self._rows, step, width))
         return buffer.rows[used]
 
     def seal(self) -> Sequence[TimingEvent]:
@@ -196,9 +201,11 @@ class Ring:
         Raises:
             RuntimeError: One of its events has not been reached.
         """
-        for key, buffer in self._groups.popleft():
-            for step, row in buffer.read():
-                self.rows_of.setdefault(step, []).append(row)
+        group = self._groups.popleft()
+        # Those of two streams as they were written: the last of a step may be in the first buffer.
+        for _, step, row in sorted(row for _, buffer in group for row in buffer.read()):
+            self.rows_of.setdefault(step, []).append(row)
+        for key, buffer in group:
             self._spare.setdefault(key, []).append(buffer)
 
     def take(self, step: int) -> list[list[float]]:
@@ -235,7 +242,7 @@ class Ring:
         buffer = self._open.pop(key, None)
         if buffer is None:
             return
-        if buffer.steps:
+        if buffer.written:
             buffer.copy()
             self._copied.append((key, buffer))
         else:

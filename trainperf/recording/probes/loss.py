@@ -56,6 +56,7 @@ class LossProbe(RingProbe):
                 if row is not None:
                     value = value.detach()
                     row.copy_(value.reshape(1) if value.ndim > 1 else value, non_blocking=True)
+                self._on_host.pop(draft.index, None)
                 return
             if self._device is None:
                 value = _number(value) if value.ndim else cast("float", value.tolist())
