@@ -21,6 +21,9 @@ def of_teacher(ms: float, *, part: str = "backward", unheld: str = "Net.teacher"
     return region("mm", ms, python=1, part=part, kind="matmul", **inside)
 
 
+HANDED_ON = of_teacher(12, unheld="")
+
+
 def table(looked_up: int, ms: float = 10, **fields: object) -> Region:
     """The gradient of a table of 60,000 rows of 64 numbers, of which a batch looks some up."""
     moves = {"read_bytes": looked_up * (64 * 4 + 8), "written_bytes": 60_000 * 64 * 4, **fields}
@@ -57,10 +60,19 @@ CASES = (
         ),
         words=(
             "20 % of the step computes gradients of weights that no optimizer holds",
-            "Compute Net.teacher without gradients",
+            "Freeze Net.teacher",
             "net.py:40: 12.0 ms per step",
         ),
         shows={"where": "net.py:40"},
+    ),
+    Case(
+        "unheld_gradients",
+        "of two layers amid others, which hand gradients on",
+        sixty(of_teacher(7, unheld="Net.0.base"), of_teacher(5, unheld="Net.1.base"), HANDED_ON),
+        0.014,
+        "no_gradients",
+        (sixty(HANDED_ON),),
+        words=("23 % of the step computes gradients", "Freeze Net.0.base and 1 other"),
     ),
     Case(
         "sparse_gradients",

@@ -44,9 +44,12 @@ CHANGES: tuple[Change, ...] = (
     Change(
         id="no_gradients",
         of=("unheld_gradients",),
-        advice="Compute {name} without gradients",
-        how="with torch.no_grad(): around its call, or requires_grad_(False) on it once",
+        advice="Freeze {name}",
+        how="requires_grad_(False) on the weights that are not to learn, before the optimizer is "
+        "made: to leave them out of the optimizer is not enough",
         confirm="phase_backward_s falls by about that much; the next audit has none of it",
+        costs="what is done with the gradients of all weights, e.g. clip_grad_norm_ over "
+        "model.parameters(), no longer counts theirs: the norm is another one",
     ),
     Change(
         id="sparse_gradients",

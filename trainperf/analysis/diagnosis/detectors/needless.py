@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from trainperf.analysis.diagnosis.account import StepAccount, of_regions
+from trainperf.analysis.diagnosis.account import StepAccount, of_regions, summed
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_operators
 from trainperf.analysis.diagnosis.facts import Facts
@@ -14,25 +14,28 @@ from trainperf.core.formatting.units import plural, share
 
 
 def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
-    """Backward goes through a model whose weights no optimizer holds, and nothing before it learns.
+    """Backward computes gradients of weights that no optimizer holds.
 
-    A teacher, an encoder that was frozen by leaving its weights out of the optimizer.  Removed is
-    its backward; at most also what passes around the calls of its forward, where the graph is made.
+    A teacher, an encoder or the layers below adapters, which were frozen by leaving their weights
+    out of the optimizer.  Removed is what goes into such gradients and nowhere else; at most also
+    what passes around the calls of its forward, where the graph is made.
 
     Wrong where: an optimizer that holds these weights steps in other steps only.
-    To confirm: `trainperf prove` with `torch.no_grad()` around its call, and the same loss.
+    To confirm: `trainperf prove` with `requires_grad_(False)` on these weights, and the same loss.
     """
     rows = [region for region in account.regions if region.use.unheld]
     backward = [region for region in rows if region.use.part == "backward"]
     around_s = sum(region.python_s for region in rows if region.use.part == "forward")
     claim = of_regions(backward)
-    name = max(backward, key=lambda region: region.seconds).use.unheld if backward else ""
+    modules_s = summed((region.use.unheld, region.seconds) for region in backward)
+    names = sorted(modules_s, key=lambda name: -modules_s[name])
+    others = f" and {plural(len(names) - 1, 'other')}" if len(names) > 1 else ""
     return cause_in_operators(
         Cause(
             id="unheld_gradients",
             title="{part} of the step computes gradients of weights that no optimizer holds",
             evidence=(),
-            changes=(Use(change="no_gradients", values={"name": name}),),
+            changes=(Use(change="no_gradients", values={"name": f"{''.join(names[:1])}{others}"}),),
             claim=replace(claim, at_most_s=claim.removes_s + around_s),
         ),
         backward,
