@@ -48,6 +48,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "operators:constant_rebuilt",
             "operators:recompute",
             "padding:padding",
+            "needless:compute_once",
             "needless:unheld_gradients",
             "needless:sparse_gradients",
             "operators:attention",

@@ -42,6 +42,18 @@ CHANGES: tuple[Change, ...] = (
         confirm="the next audit has no softmax between two bmm",
     ),
     Change(
+        id="keep_outputs",
+        of=("compute_once",),
+        advice="Compute {name} once",
+        how="run it over the dataset once, before training, and keep what it gives for each sample "
+        "(torch.save, an array on disk): the dataset then returns that instead of its input",
+        effort="hours",
+        realises=0.9,
+        source="the law of the step, less what it takes to read what was kept",
+        confirm="trainperf compare BEFORE AFTER in samples per second, and the same loss",
+        costs="disk or memory for the outputs of all samples",
+    ),
+    Change(
         id="no_gradients",
         of=("unheld_gradients",),
         advice="Freeze {name}",

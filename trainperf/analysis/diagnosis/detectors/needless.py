@@ -1,16 +1,55 @@
-"""Detectors of gradients that nobody needs."""
+"""Detectors of work that nobody needs: of modules that do not learn, and of gradients."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from trainperf.analysis.diagnosis.account import StepAccount, of_regions, summed
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_operators
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import plural, share
+from trainperf.core.formatting.units import duration, plural, share
+
+
+@worth()
+def compute_once(account: StepAccount, facts: Facts) -> Cause | None:
+    """Modules that do not learn are given the same inputs again, epoch after epoch.
+
+    An image or text encoder, a reference model: none of their weights is held by an optimizer, or
+    changes.  In steps spread over the fit rows of their inputs and outputs are compared.  Removed
+    is the time of their calls; on a device that is told by the audit's operators.
+
+    Wrong where: only a part of the inputs comes back, e.g. where some rows are augmented.
+    To confirm: `trainperf prove` with a dataset that returns the kept outputs, and the same loss.
+    """
+    spent_s, names = facts.number("frozen_s"), str(facts.settings.get("frozen_modules") or "")
+    if not spent_s:
+        return None
+    rows = [
+        region
+        for region in account.regions
+        if region.use.part == "forward"
+        and any(f"{region.use.module}.".startswith(f"{name}.") for name in names.split(", "))
+    ]
+    slot, claim = str(facts.settings.get("frozen_slot")), of_regions(rows)
+    if account.device is None:
+        slot = "between" if slot == "data_wait" and facts.loop.data_wait_is_bound else slot
+        spent_s = min(spent_s, account.spent(slot))
+        claim = replace(claim, owns_s={slot: spent_s}, removes_s=spent_s)
+    again = share(facts.number("frozen_again") or 0.0)
+    return Cause(
+        id="compute_once",
+        title=f"{names}, which does not learn, takes {share(account.share(claim.removes_s))} of "
+        "the step for inputs that come back",
+        evidence=(
+            f"{duration(claim.removes_s)} of {duration(account.step_s)} per step in its calls",
+            f"{again} of the inputs looked at had been there before, and gave the same",
+        ),
+        changes=(Use(change="keep_outputs", values={"name": names}),),
+        claim=claim,
+    )
 
 
 def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
