@@ -44,6 +44,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "host:logging",
             "code:metrics_every_batch",
             "code:hidden_syncs",
+            "host:device_calls",
             "code:python_in_step",
             "operators:constant_rebuilt",
             "operators:recompute",

@@ -35,7 +35,7 @@ def compute_once(account: StepAccount, facts: Facts) -> Cause | None:
     ]
     slot, claim = str(facts.settings.get("frozen_slot")), of_regions(rows)
     if account.device is None:
-        slot = "between" if slot == "data_wait" and facts.loop.data_wait_is_bound else slot
+        slot = "between" if slot == "data_wait" and account.spent("between") else slot
         spent_s = min(spent_s, account.spent(slot))
         claim = replace(claim, owns_s={slot: spent_s}, removes_s=spent_s)
     again = share(facts.number("frozen_again") or 0.0)
