@@ -61,11 +61,11 @@ def adversarial(student: nn.Module, teacher: nn.Module) -> torch.Tensor:
     ("loss_of", "both", "marked"),
     [
         # Its name tells it from the student, which is of the same class.
-        (apart, False, {"Sequential-2": {"forward", "backward"}}),
+        (apart, False, {"Sequential-2": {"forward", "backward"}, "": {"backward"}}),
         (apart, True, {}),
-        (perceptual, False, {}),
+        (perceptual, False, {"Sequential-2": {"forward", "backward"}}),
         (frozen, False, {}),
-        (adversarial, False, {}),
+        (adversarial, False, {"Sequential-2": {"forward", "backward"}}),
     ],
 )
 def test_a_teacher_has_gradients_for_nothing_where_nobody_uses_them(
@@ -73,8 +73,45 @@ def test_a_teacher_has_gradients_for_nothing_where_nobody_uses_them(
     both: bool,  # noqa: FBT001 pytest passes it by name
     marked: dict[str, set[str]],
 ) -> None:
-    """Nobody holds its weights, and nothing that it is given needs a gradient."""
+    """Nobody holds its weights; what it is given may need a gradient."""
     assert unheld(loss_of, both=both) == marked
+
+
+class Adapted(nn.Module):
+    """A layer whose weights nobody trains, and a narrow one beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.low = nn.Linear(16, 16), nn.Linear(16, 16, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Their sum."""
+        return torch.relu(self.base(x) + self.low(x))
+
+
+@pytest.mark.parametrize(("times", "frozen"), [(1, False), (2, False), (1, True)])
+def test_of_a_layer_amid_others_only_its_own_gradients_are_for_nothing(
+    times: int,
+    frozen: bool,  # noqa: FBT001 pytest passes it by name
+) -> None:
+    """What it hands on is learned from; with several backwards they are added up."""
+    adapted = nn.Sequential(Adapted(), Adapted())
+    for each in adapted:
+        each.base.requires_grad_(not frozen)
+    optimizer = torch.optim.SGD([each.low.weight for each in adapted], lr=0.1)
+
+    def step() -> None:
+        for _ in range(times):
+            adapted(BATCH).square().mean().backward()
+        optimizer.step()
+
+    rows = [row for row in audit_step(step).operators if row.part == "backward"]
+    products = [row for row in rows if row.kind == "matmul" and ".base" in (row.module or "")]
+
+    # Of the first layer nobody needs the gradient of what it is given.
+    assert sum(row.calls for row in products if row.unheld) == (0 if frozen else 2 * times)
+    assert sum(row.calls for row in products if not row.unheld) == times
+    assert not any(row.unheld for row in rows if ".low" in (row.module or ""))
 
 
 def test_a_part_of_one_model_is_named_and_not_the_model() -> None:

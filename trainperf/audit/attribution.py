@@ -6,13 +6,13 @@ made it, and is assigned to the same place.  All of it uses torch's own hooks.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -35,6 +35,7 @@ from trainperf.audit.stack_frames import (
     is_torchmetrics,
     line_of,
 )
+from trainperf.audit.traffic import storage_key
 from trainperf.core.artifacts.audit import Part
 
 
@@ -79,8 +80,8 @@ class Attribution:
         """Class of a model to how many there are."""
         self._running: list[tuple[nn.Module, int]] = []
         """Each with the number of graph nodes when it was called."""
-        self._fed: set[int] = set()
-        """Modules, by identity, that are given what needs a gradient."""
+        self._gradients: dict[int, int] = {}
+        """Weight, by identity, to the storage of its gradient as an optimizer stepped."""
         self._held: set[int] = set()
         """Weights, by identity, of the optimizers that stepped."""
         self._updating = 0
@@ -169,37 +170,30 @@ class Attribution:
         while self._running and self._running.pop()[0] is not module:
             pass
 
-    def feed(self, given: Iterable[Tensor]) -> None:
-        """Take what a call of forward is given: modules that were called after that was made."""
-        for tensor in given:
-            if not tensor.requires_grad or isinstance(tensor, nn.Parameter):
-                continue
-            node = -1 if tensor.grad_fn is None else tensor.grad_fn._sequence_nr()  # noqa: SLF001 no public name
-            self._fed |= {id(module) for module, since in self._running if since > node}
+    def unheld(self) -> tuple[tuple[str, ...], frozenset[int]]:
+        """Paths of modules of whose weights no optimizer that stepped holds any, outer ones first.
 
-    def unheld(self) -> tuple[str, ...]:
-        """Paths of modules with gradients for nothing, the outer ones first.
-
-        No optimizer that stepped holds any weight of theirs that has a gradient, and nothing that
-        they are given needs one.  Empty where no optimizer stepped, or one holds what is no weight
-        of a known module: it may be a copy of one.
+        And the storages of the gradients that nobody holds.  Empty where no optimizer stepped, or
+        one holds what is no weight of a known module: it may be a copy of one.
         """
         weights = {
             path: {id(p) for p in module.parameters() if p.requires_grad}
             for path, module in self._names.values()
         }
         if not self._held or self._held - set().union(*weights.values()):
-            return ()
-        return tuple(
-            path
-            for path, module in sorted(self._names.values(), key=lambda named: len(named[0]))
-            if id(module) not in self._fed and weights[path] and not weights[path] & self._held
-        )
+            return (), frozenset()
+        paths = (path for path in weights if weights[path] and not weights[path] & self._held)
+        kept = {self._gradients[weight] for weight in self._held & self._gradients.keys()}
+        return tuple(sorted(paths, key=len)), frozenset({*self._gradients.values()} - kept)
 
     def _update(self, optimizer: Optimizer, *_: object) -> None:
         if self._entered:
             self._updating += 1
             self._held.update(id(p) for group in optimizer.param_groups for p in group["params"])
+            weights = (
+                p for _, module in self._names.values() for p in module.parameters(recurse=False)
+            )
+            self._gradients |= {id(p): storage_key(p.grad) for p in weights if p.grad is not None}
 
     def _updated(self, optimizer: Optimizer, *_: object) -> None:
         if self._entered:

@@ -123,8 +123,6 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         if not like.places:
             self._constants.allocated(func, out)
             return
-        if part in ("forward", "recompute"):
-            self._where.feed(given)
         accesses = tuple(Access(storages[each.storage], *each[1:]) for each in like.places)
         self.calls.append(
             Call(

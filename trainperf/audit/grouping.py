@@ -12,7 +12,7 @@ else reads or what stays.  Results are parallel to the calls and their accesses.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
@@ -21,7 +21,11 @@ from trainperf.core.artifacts.audit import OperatorUse, Place
 
 
 def rows_of(
-    calls: Sequence[Call], device: str, cache_bytes: int | None, unheld: Sequence[str] = ()
+    calls: Sequence[Call],
+    device: str,
+    cache_bytes: int | None,
+    unheld: Sequence[str] = (),
+    gradients: Collection[int] = (),
 ) -> tuple[OperatorUse, ...]:
     """The rows of a step, in the order of their first call.
 
@@ -29,7 +33,8 @@ def rows_of(
         calls: In their order.
         device: Type of the one that computed.
         cache_bytes: Of its last cache; `None` where that is not known.
-        unheld: Modules with gradients for nothing.
+        unheld: Modules of whose weights no optimizer holds any, the outer ones first.
+        gradients: Storages of gradients that no optimizer holds.
     """
     own = [call for call in calls if place_of(call, device) == "device"]
     moved: dict[int, _Moved] = {}
@@ -40,20 +45,57 @@ def rows_of(
         fused, outer = sum(compress(traffic, standing)), sum(compress(sizes, standing))
         moved[id(call)] = sum(traffic), fused, sum(sizes) - outer
     alike: dict[tuple[object, ...], list[Call]] = {}
+    dead = dead_ends(calls, gradients)
     for call in calls:
         like, place = call.like, place_of(call, device)
         given = (like.shapes, like.dtypes, like.result_dtype)
-        key = (like.name, call.part, call.site, call.constant, place, *given)
+        key = (like.name, call.part, call.site, call.constant, place, *given, id(call) in dead)
         alike.setdefault(key, []).append(call)
     return tuple(
         _row(
             same,
             place_of(same[0], device),
             [moved.get(id(call), (0, 0, 0)) for call in same],
-            unheld=next((m for m in unheld if f"{same[0].site.module}.".startswith(f"{m}.")), ""),
+            unheld=_unheld(same[0], unheld, dead=id(same[0]) in dead),
         )
         for same in alike.values()
     )
+
+
+def dead_ends(calls: Sequence[Call], gradients: Collection[int]) -> set[int]:
+    """Calls of backward, by identity, whose results go into these gradients and nowhere else.
+
+    Args:
+        calls: In their order.
+        gradients: Storages.
+    """
+    dead: set[int] = set()
+    ends, needed = set(gradients), set[int]()
+    for call in reversed(calls):
+        if call.part != "backward":
+            continue
+        written = {access.storage for access in call.accesses if access.writes}
+        read = {access.storage for access in call.accesses if not access.writes}
+        if written and written <= ends:
+            dead.add(id(call))
+            ends |= read - needed
+        else:
+            needed |= read
+            ends -= read
+        # Before it was allocated its place was another tensor's.
+        fresh = {access.storage for access in call.accesses if access.new}
+        ends -= fresh
+        needed -= fresh
+    return dead
+
+
+def _unheld(call: Call, paths: Sequence[str], *, dead: bool) -> str:
+    """Module with gradients for nothing that a call is of, or hands them to; else the line."""
+    within = f"{call.site.module}."
+    path = next((path for path in paths if within.startswith(f"{path}.")), "")
+    if call.part != "backward":
+        return path
+    return (path or next(iter(paths), call.site.line or "")) if dead else ""
 
 
 _Moved = tuple[int, int, int]

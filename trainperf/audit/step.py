@@ -103,7 +103,7 @@ class Audit:
             device=device,
             device_name=device_name(torch.device(place)),
             cache_bytes=cache,
-            operators=rows_of(calls, device, cache, self._where.unheld()),
+            operators=rows_of(calls, device, cache, *self._where.unheld()),
             uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,
         )

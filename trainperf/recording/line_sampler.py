@@ -117,13 +117,15 @@ class LineSampler:
         """Look, wait, and look again, for as long as *after*, called after each look, allows."""
         pause_ns = LEAST_NS
         while True:
+            wait_ns = int(EAGER_NS * (0.3 + 0.7 * (self._shift * 7.0 % 1.0)))
+            due_ns = self._clock() + pause_ns + wait_ns
             # The lock waits without the interpreter; whoever releases it ends the thread.
             if self._stop.acquire(timeout=pause_ns / 1e9):
                 return
             with EagerSwitches():
-                wait_ns = int(EAGER_NS * (0.3 + 0.7 * (self._shift * 7.0 % 1.0)))
-                due_ns = self._clock() + wait_ns
-                if self._stop.acquire(timeout=wait_ns / 1e9):
+                # Who has held the interpreter until then is looked at before it goes on.
+                left_ns = max(0, due_ns - self._clock())
+                if self._stop.acquire(timeout=left_ns / 1e9):
                     return
                 begun = self._clock()
                 self._look(pause_ns + wait_ns + begun - due_ns)

@@ -1,6 +1,7 @@
 """What a frame does that is no tensor operation, instruction by instruction."""
 
 import functools
+import gc
 import json
 import math
 import operator
@@ -16,8 +17,11 @@ import pytest
 import torch
 
 from trainperf.recording.early_lines import stack_of
-from trainperf.recording.probes.host_work import host_work
+from trainperf.recording.probes.garbage_collector import GarbageProbe
+from trainperf.recording.probes.host_work import DEVICE_CALLS, host_work
 from trainperf.recording.probes.user_stacks import UserStacks
+from trainperf.recording.recorder import Recorder
+from trainperf.testing import FakeClock
 
 
 needs_positions = pytest.mark.skipif(
@@ -132,3 +136,31 @@ def test_frames_of_the_standard_library_count_unless_torch_runs_them() -> None:
 
     work = [[*stacks.stacks][number].host_work for number in numbers]
     assert work == ["json", ""]
+
+
+@needs_positions
+def test_calls_that_stall_a_device_and_garbage_by_hand_are_named() -> None:
+    """Under torch's own frames; and where our callback runs as the collector ends."""
+    stacks, numbers = UserStacks(), []
+
+    def look(frame: FrameType | None) -> None:
+        numbers.append(stacks.number("other", stack_of(frame), frame))
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        looked_at = frame.f_code in (*DEVICE_CALLS, GarbageProbe.callback)
+        if event == "call" and looked_at:
+            look(frame)
+
+    probe = GarbageProbe()
+    probe.recorder = Recorder(FakeClock())
+    gc.callbacks.append(probe._listen)
+    sys.setprofile(watch)
+    try:
+        gc.collect()
+        torch.cuda.empty_cache()
+    finally:
+        sys.setprofile(None)
+        gc.callbacks.remove(probe._listen)
+
+    work = [[*stacks.stacks][number].host_work for number in numbers]
+    assert work == ["gc.collect", "gc.collect", "torch.cuda.empty_cache"]

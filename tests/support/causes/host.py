@@ -5,6 +5,7 @@ from support.causes.case import CauseCase as Case
 
 from trainperf.analysis.diagnosis.account import OWN, DeviceAccount, Region
 from trainperf.analysis.summary.schema import HostShare, LineShare, PhaseLines, PlainCode
+from trainperf.core.artifacts.lines import Place, Sample, SampledLines, SampledStack
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE
 from trainperf.traces.results import RankTrace, SyncSite, TraceStep, TraceTotals
 
@@ -488,10 +489,34 @@ def switched(
     return seen(account, settings=settings)
 
 
-def collected(paused_s: float, unusual: int = 10, **readings: float) -> Seen:
-    """Of a fit of ten seconds, in unusual steps."""
+def collected(
+    paused_s: float, unusual: int = 10, called_ms: float = 0.0, **readings: float
+) -> Seen:
+    """Of a fit of ten seconds, in unusual steps; so many milliseconds of a step by hand."""
     known = {"gc_s": paused_s, "step_s": 0.05, **readings}
-    return seen(step(forward=50), readings=known, excluded={"gc": unusual})
+    lines = stalling(collect=called_ms)
+    return seen(step(forward=50), readings=known, excluded={"gc": unusual}, **lines)
+
+
+def stalling(**calls_ms: float) -> dict[str, object]:
+    """Samples of two hundred steps: calls, by their last names, and milliseconds of a step."""
+    names = {"collect": "gc.collect", "sleep": "time.sleep"}
+    work = [names.get(call, f"torch.cuda.{call}") for call in calls_ms]
+    lines = SampledLines(
+        taken=len(work),
+        every=1,
+        sampled_s=10.0,
+        cost_s=0.0,
+        places=tuple(Place("loop.py", 7 + at, "train") for at in range(len(work))),
+        stacks=tuple(SampledStack("other", (at,), 1, name) for at, name in enumerate(work)),
+        samples=tuple(Sample(at, at, round(ms * 2e5)) for at, ms in enumerate(calls_ms.values())),
+    )
+    return {"documents": {"lines": lines}}
+
+
+def calling(**calls_ms: float) -> Seen:
+    """The same in steps of 50 ms on a device."""
+    return seen(step(forward=30, other=20, device=on_gpu()), **stalling(**calls_ms))
 
 
 def overhead(us: float) -> Seen:
@@ -624,6 +649,43 @@ SWITCHES = (
             collected(0.6, 4),  # a few in a short fit: the start of a process has some
             collected(0.6, 0, first_step_s=0.55),  # the first step may have held it
         ),
+    ),
+    Case(
+        "garbage",
+        "most of it where a line asks for it",
+        collected(0.6, called_ms=2.9),
+        0.6,
+        "rare_collect",
+        words=("gc.collect at loop.py:7: 580 ms of it", "no gc.collect() in the loop"),
+        shows={"where": "loop.py:7"},
+    ),
+    Case(
+        "garbage",
+        "little of it is asked for",
+        collected(0.6, called_ms=1.4),
+        0.6,
+        "freeze_garbage",
+        shows={"where": ""},
+    ),
+    Case(
+        "device_calls",
+        "8 of 50 ms in which memory goes back to the driver",
+        calling(synchronize=2, empty_cache=6, collect=9, sleep=9),
+        0.008,
+        "keep_cache",
+        (calling(empty_cache=4.9), calling(collect=9, sleep=9)),
+        words=(
+            "torch.cuda.empty_cache and torch.cuda.synchronize take 16 % of the step",
+            "torch.cuda.empty_cache at loop.py:8: 6.00 ms per step",
+        ),
+        shows={"where": "loop.py:8"},
+    ),
+    Case(
+        "device_calls",
+        "a wait in every step",
+        calling(synchronize=12),
+        0.012,
+        "no_synchronize",
     ),
     Case(
         "own_cost",

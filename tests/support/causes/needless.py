@@ -1,9 +1,10 @@
 """Gradients that nobody needs: of weights that no optimizer holds, and of whole tables."""
 
-from support.accounts import Seen, audit_of, light, region, seen, step
+from support.accounts import Seen, audit_of, light, on_gpu, region, seen, step
 from support.causes.case import CauseCase as Case
 
-from trainperf.analysis.diagnosis.account import Region
+from trainperf.analysis.diagnosis.account import Claim, DeviceAccount, Region
+from trainperf.core.loop_kind import OUTSIDE
 
 
 OWN = region("mm", 30, ideal=30, part="backward", kind="matmul", module="Net.0", line="net.py:9")
@@ -19,6 +20,9 @@ def of_teacher(ms: float, *, part: str = "backward", unheld: str = "Net.teacher"
     """Operators of a model that no optimizer holds."""
     inside = {"module": "Net.teacher.layers.0", "line": "net.py:40", "unheld": unheld}
     return region("mm", ms, python=1, part=part, kind="matmul", **inside)
+
+
+HANDED_ON = of_teacher(12, unheld="")
 
 
 def table(looked_up: int, ms: float = 10, **fields: object) -> Region:
@@ -43,7 +47,43 @@ def update(*shapes: tuple[int, ...], ms: float = 10) -> Region:
 
 TABLE = (60_000, 64)
 
+
+def frozen(ms: float, *rows: Region, device: DeviceAccount | None = None, **known: object) -> Seen:
+    """Forty milliseconds, of which an encoder takes so many between update and forward."""
+    settings = {
+        "frozen_modules": "Encoder.body, Text",
+        "frozen_s": ms / 1e3,
+        "frozen_slot": "data_wait",
+        "frozen_again": 0.5,
+    }
+    account = step(*rows, between=20, data_wait=2, forward=8, backward=10, device=device)
+    return seen(account, settings={} if not ms else settings, **{"loop": OUTSIDE, **known})
+
+
+INSIDE = region("mm", 6, module="Encoder.body.0", line="net.py:3")
+
 CASES = (
+    Case(
+        "compute_once",
+        "of an encoder that is called between update and forward",
+        frozen(12),
+        0.012,
+        "keep_outputs",
+        (frozen(3.9), frozen(0)),
+        words=(
+            "Encoder.body, Text, which does not learn, takes 30 % of the step",
+            "50 % of the inputs looked at had been there before",
+        ),
+        shows={"claim": Claim(owns_s={"between": 0.012}, removes_s=0.012)},
+    ),
+    Case(
+        "compute_once",
+        "on a device by the operators of an audit",
+        frozen(1, INSIDE, device=on_gpu()),
+        0.006,
+        "keep_outputs",
+        (frozen(12, device=on_gpu()),),
+    ),
     Case(
         "unheld_gradients",
         "a teacher's backward; its forward makes the graph",
@@ -57,10 +97,19 @@ CASES = (
         ),
         words=(
             "20 % of the step computes gradients of weights that no optimizer holds",
-            "Compute Net.teacher without gradients",
+            "Freeze Net.teacher",
             "net.py:40: 12.0 ms per step",
         ),
         shows={"where": "net.py:40"},
+    ),
+    Case(
+        "unheld_gradients",
+        "of two layers amid others, which hand gradients on",
+        sixty(of_teacher(7, unheld="Net.0.base"), of_teacher(5, unheld="Net.1.base"), HANDED_ON),
+        0.014,
+        "no_gradients",
+        (sixty(HANDED_ON),),
+        words=("23 % of the step computes gradients", "Freeze Net.0.base and 1 other"),
     ),
     Case(
         "sparse_gradients",

@@ -6,7 +6,7 @@ known from its records alone.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,7 +14,14 @@ import numpy.typing as npt
 
 from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps
 from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode, RecurringSteps
-from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS, SampledLines, SampledStack
+from trainperf.core.artifacts.lines import (
+    BEFORE_FIT,
+    COLLECT,
+    IMPORTS,
+    STALLS,
+    SampledLines,
+    SampledStack,
+)
 from trainperf.core.findings import LIMITS
 from trainperf.core.phases import PHASES, Tag
 from trainperf.core.stats.quantiles import wilson
@@ -147,6 +154,38 @@ def before_fit(lines: SampledLines | None) -> dict[str, float]:
     return {**spent_s, "unseen": max(0.0, lines.before_fit_s - sum(spent_s.values()))}
 
 
+class StallingCall(NamedTuple):
+    """A line that calls what stalls a step, in some phase of it."""
+
+    name: str
+    """E.g. `gc.collect`, `torch.cuda.synchronize`."""
+    slot: str
+    where: str
+    """`file:line`."""
+    spent_s: float
+    """In all steps, by samples."""
+
+
+def stalling_calls(lines: SampledLines | None) -> list[StallingCall]:
+    """What waits for a device, has memory given back or looks for garbage, the longest first."""
+    if lines is None:
+        return []
+    looks = [(lines.stacks[sample.stack], sample.stands_for_us) for sample in lines.samples]
+    spent_us = _summed(
+        ((stack.host_work, stack.slot, lines.places[stack.frames[-1]]), us)
+        for stack, us in looks
+        if _stalls(stack) and stack.slot in _PHASES
+    )
+    return [
+        StallingCall(name, slot, f"{place.file}:{place.line}", us / 1e6)
+        for (name, slot, place), us in spent_us.most_common()
+    ]
+
+
+def _stalls(stack: SampledStack) -> bool:
+    return stack.host_work == COLLECT or stack.host_work.endswith(STALLS)
+
+
 class _SampledCode:
     """What was sampled: stacks of lines, and functions that run the loop itself."""
 
@@ -201,7 +240,11 @@ class _SampledCode:
 
     def _plain_code(self, samples: Sequence[WeighedStack]) -> PlainCode | None:
         """What is no tensor operation there, and the innermost function that most of it is in."""
-        plain = [(stack, spent_us) for stack, spent_us in samples if stack.host_work]
+        plain = [
+            (stack, spent_us)
+            for stack, spent_us in samples
+            if stack.host_work and not _stalls(stack)
+        ]
         stacks = _summed((stack.frames, spent_us) for stack, spent_us in plain)
         owner = self._owner(stacks, len(samples), self._around)
         if owner is None:

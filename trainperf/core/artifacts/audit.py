@@ -87,8 +87,8 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     logs: bool = False
     """Whether a framework's logging made the calls, e.g. Lightning's `self.log`."""
     unheld: str = ""
-    """Path of a module around it with gradients for nothing: no optimizer that stepped holds any of
-    its weights, and nothing that it is given needs a gradient.  Empty without one."""
+    """Path of a module around it of whose weights no optimizer that stepped holds any; in backward
+    only where all that it computes goes into gradients that nobody holds.  Empty without one."""
 
     @property
     def short_name(self) -> str:

@@ -21,6 +21,9 @@ SENDS_BUFFERS = "DDP's buffers"
 WORKER_MAKING, WORKER_WAITING = "worker_making", "worker_waiting"
 """Slots of samples of a loader's worker: it makes a batch, or waits to be asked for the next."""
 
+COLLECT, STALLS = "gc.collect", ("empty_cache", "synchronize")
+"""Calls that stall a step, as `host_work` says: of Python, and the last names of those of torch."""
+
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
     """A line of a function."""

@@ -3,6 +3,7 @@
 import gc
 import math
 from collections.abc import Sequence
+from types import CodeType
 from typing import ClassVar
 
 from trainperf.core.phases import FIRST_GAP, Tag
@@ -46,3 +47,6 @@ class GarbageProbe(Probe):
             if recorder.draft is not None:
                 add(recorder.draft, "gc_ns", recorder.now_ns() - self._began)
             self._began = 0
+
+    callback: ClassVar[CodeType] = _listen.__code__
+    """What runs as a collection begins and ends."""

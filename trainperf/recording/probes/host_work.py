@@ -16,9 +16,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 
 import torch
+
+from trainperf.core.artifacts.lines import STALLS
 
 
 PYTHON = "Python"
@@ -49,6 +51,14 @@ CALLERS = frozenset(
 
 _FROM_VALUES = (torch.tensor, torch.as_tensor)
 """Go through lists and arrays value by value, in Python's own types, before there is a tensor."""
+
+DEVICE_CALLS: Mapping[CodeType, str] = {
+    function.__code__: f"torch.{kind}.{name}"
+    for kind in ("accelerator", "cuda", "mps", "xpu")
+    for name in STALLS
+    if isinstance(function := getattr(getattr(torch, kind, None), name, None), FunctionType)
+}
+"""Code of torch that has the host wait for a device, or its allocator give memory back."""
 
 _MOST_FILES = 20_000
 

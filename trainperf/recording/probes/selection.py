@@ -31,6 +31,7 @@ from trainperf.recording.probes.contention import ContentionProbe, countable
 from trainperf.recording.probes.ddp import TailProbe
 from trainperf.recording.probes.device_marks import Mark, MarksProbe
 from trainperf.recording.probes.engine import EngineProbe, ScalingEngine
+from trainperf.recording.probes.frozen import FrozenProbe
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.loop_habits import ZeroGradProbe
 from trainperf.recording.probes.loss import LossProbe
@@ -246,6 +247,9 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
         chosen.contention = chosen.include(ContentionProbe())
     if objects.schedulers:
         chosen.include(SchedulersProbe(objects.schedulers))
+    held = [each for each in objects.optimizers if isinstance(each, Optimizer)]
+    if held and objects.run is not None:
+        chosen.include(FrozenProbe(held, chosen.accelerator))
     if objects.world_size > 1:
         chosen.include(CollectivesProbe())
     if not chosen.accelerator.asynchronous:

@@ -11,7 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts.lines import SENDS_BUFFERS, Place, SampledStack
 from trainperf.recording.early_lines import Stack
-from trainperf.recording.probes.host_work import CALLERS, host_work, package_of
+from trainperf.recording.probes.garbage_collector import GarbageProbe
+from trainperf.recording.probes.host_work import CALLERS, DEVICE_CALLS, host_work, package_of
 
 
 FRAMEWORK, PACKAGE, USER, MODULE, LIBRARY, LOADER = range(6)
@@ -79,7 +80,7 @@ class UserStacks:
                 leaf = kind
             last = kind
         places = (own or others)[:_DEEPEST]
-        work = self._work(innermost, leaf) if own and innermost else ""
+        work = self._work(innermost, leaf, lines) if own and innermost else ""
         outside = max(0, len(places) - inside) if own else len(places)
         stack = SampledStack(slot, tuple(reversed(places)), outside, work, loads)
         if len(self.stacks) >= MOST_STACKS and stack not in self.stacks:
@@ -98,13 +99,17 @@ class UserStacks:
             return _NOWHERE  # a stack with a new place would not be kept
         return self._places.setdefault(at, (len(self._places), code))[0]
 
-    def _work(self, frame: FrameType, kind: int | None) -> str:
+    def _work(self, frame: FrameType, kind: int | None, lines: Stack) -> str:
         """What it does on the host.  The source is read at its first look."""
+        # Our own callback, as the garbage collector ends, counts for whoever has called that.
+        caller = frame.f_back
+        if frame.f_code is GarbageProbe.callback and caller is not None:
+            frame, kind = caller, kind_of(caller.f_code.co_filename)
         code = frame.f_code
         if code is _SEND:
             return SENDS_BUFFERS
         if kind in _OPERATORS:
-            return ""
+            return next((DEVICE_CALLS[called] for called, _ in lines if called in DEVICE_CALLS), "")
         package = None if kind == USER else package_of(code.co_filename)
         at = (id(code), frame.f_lasti) if package is None else package
         if at not in self._host_work:

@@ -238,6 +238,34 @@ CHANGES: tuple[Change, ...] = (
         confirm="trainperf compare BEFORE AFTER: gc_s falls",
     ),
     Change(
+        id="rare_collect",
+        of=("garbage",),
+        advice="Leave the garbage to Python",
+        how="no gc.collect() in the loop, at most between epochs: Python collects by itself; where "
+        "its pauses are long, too, gc.freeze() after set-up",
+        realises=0.9,
+        source=TWINS,
+        confirm="trainperf compare BEFORE AFTER: gc_s falls",
+    ),
+    Change(
+        id="keep_cache",
+        of=("device_calls",),
+        advice="Let the allocator keep its memory",
+        how="no empty_cache() in the loop: what it gives back the next step asks for again; the "
+        "memory is free for tensors without it",
+        confirm="trainperf compare BEFORE AFTER: the step is shorter, memory_peak_bytes the same",
+    ),
+    Change(
+        id="no_synchronize",
+        of=("device_calls",),
+        advice="Let the device run behind",
+        how="no synchronize() in the loop: time steps with events (torch.Event, "
+        "enable_timing=True), or synchronise every 50th step",
+        realises=None,
+        source="the device works meanwhile: only what the host would have prepared is lost",
+        confirm="{device.no_waits}",
+    ),
+    Change(
         id="measure_less",
         of=("own_cost",),
         advice="Measure less",

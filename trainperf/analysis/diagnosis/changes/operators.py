@@ -42,11 +42,26 @@ CHANGES: tuple[Change, ...] = (
         confirm="the next audit has no softmax between two bmm",
     ),
     Change(
+        id="keep_outputs",
+        of=("compute_once",),
+        advice="Compute {name} once",
+        how="run it over the dataset once, before training, and keep what it gives for each sample "
+        "(torch.save, an array on disk): the dataset then returns that instead of its input",
+        effort="hours",
+        realises=0.9,
+        source="the law of the step, less what it takes to read what was kept",
+        confirm="trainperf compare BEFORE AFTER in samples per second, and the same loss",
+        costs="disk or memory for the outputs of all samples",
+    ),
+    Change(
         id="no_gradients",
         of=("unheld_gradients",),
-        advice="Compute {name} without gradients",
-        how="with torch.no_grad(): around its call, or requires_grad_(False) on it once",
+        advice="Freeze {name}",
+        how="requires_grad_(False) on the weights that are not to learn, before the optimizer is "
+        "made: to leave them out of the optimizer is not enough",
         confirm="phase_backward_s falls by about that much; the next audit has none of it",
+        costs="what is done with the gradients of all weights, e.g. clip_grad_norm_ over "
+        "model.parameters(), no longer counts theirs: the norm is another one",
     ),
     Change(
         id="sparse_gradients",

@@ -11,11 +11,14 @@ from trainperf.analysis.diagnosis.account import (
     of_python,
     of_regions,
     of_slots,
+    summed,
     total_s,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.summary.lines import stalling_calls
+from trainperf.core.artifacts.lines import COLLECT
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, words
 from trainperf.core.loop_kind import imported_from
@@ -316,6 +319,7 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
 
     `gc.callbacks` times each collection inside a step.  A finding from a twentieth of the fit on,
     unless the first step, or a few full collections as the process warms up, may have held it all.
+    Samples name the line, where it is called by hand.
 
     Wrong where: the pauses are of the warm-up, and the fit is short.
     To confirm: the reading `gc_s` of a longer run; `gc.freeze()` after set-up.
@@ -324,14 +328,54 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
     first_s, step_s = facts.value(FIRST_STEP_S), facts.value(STEP_S)
     once_s = max(0.0, (first_s or 0.0) - step_s) if step_s else 0.0
     beyond_s = paused_s if unusual else paused_s - once_s
+    calls = [call for call in stalling_calls(facts.documents.lines) if call.name == COLLECT]
+    mostly = sum(call.spent_s for call in calls) >= LIMITS.mostly * paused_s
+    by_hand = calls if mostly else []
     if account.share_of_fit(beyond_s) < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
         return None
     return Cause(
         id="garbage",
         title=f"the garbage collector takes {share(account.share_of_fit(paused_s))} of the fit",
-        evidence=(f"{duration(paused_s)} of pauses inside steps",),
-        changes=(Use(change="freeze_garbage"),),
+        evidence=(
+            f"{duration(paused_s)} of pauses inside steps",
+            *(f"{COLLECT} at {call.where}: {duration(call.spent_s)} of it" for call in by_hand[:2]),
+        ),
+        changes=(Use(change="rare_collect" if by_hand else "freeze_garbage"),),
         claim=Claim(pauses_s={"garbage": paused_s}),
+        where="".join(call.where for call in by_hand[:1]),
+    )
+
+
+@worth()
+def device_calls(account: StepAccount, facts: Facts) -> Cause | None:
+    """Lines of the step wait for the device, or have its allocator give its memory back.
+
+    By samples of all steps. What `empty_cache` gives back is asked for again, and both the driver
+    and the host then wait for all that the device was given. Of a wait only what the host would
+    have prepared meanwhile is lost, which is not known.
+
+    Wrong where: a time is read once in many steps, and the samples are few.
+    To confirm: `trainperf prove` without the call.
+    """
+    calls = [call for call in stalling_calls(facts.documents.lines) if call.name != COLLECT]
+    spent_s = {call: call.spent_s / max(1, facts.steps) for call in calls}
+    apart = "between" if account.spent("between") else "data_wait"
+    owns_s = summed(
+        (apart if call.slot == "data_wait" else call.slot, spent_s[call]) for call in calls
+    )
+    removes_s = sum(owns_s.values())
+    frees = any(call.name.endswith("empty_cache") for call in calls[:1])
+    return Cause(
+        id="device_calls",
+        title=f"{' and '.join(dict.fromkeys(call.name for call in calls))} take "
+        f"{share(account.share(removes_s))} of the step",
+        evidence=tuple(
+            f"{c.name} at {c.where}: {duration(spent_s[c])} per step" for c in calls[:3]
+        ),
+        changes=(Use(change="keep_cache" if frees else "no_synchronize"),),
+        claim=Claim(owns_s=owns_s, removes_s=removes_s),
+        where="".join(call.where for call in calls[:1]),
+        confidence="medium",
     )
 
 

@@ -1,38 +1,80 @@
-"""Detectors of gradients that nobody needs."""
+"""Detectors of work that nobody needs: of modules that do not learn, and of gradients."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from trainperf.analysis.diagnosis.account import StepAccount, of_regions
-from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.account import StepAccount, of_regions, summed
+from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_operators
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import plural, share
+from trainperf.core.formatting.units import duration, plural, share
+
+
+@worth()
+def compute_once(account: StepAccount, facts: Facts) -> Cause | None:
+    """Modules that do not learn are given the same inputs again, epoch after epoch.
+
+    An image or text encoder, a reference model: none of their weights is held by an optimizer, or
+    changes.  In steps spread over the fit rows of their inputs and outputs are compared.  Removed
+    is the time of their calls; on a device that is told by the audit's operators.
+
+    Wrong where: only a part of the inputs comes back, e.g. where some rows are augmented.
+    To confirm: `trainperf prove` with a dataset that returns the kept outputs, and the same loss.
+    """
+    spent_s, names = facts.number("frozen_s"), str(facts.settings.get("frozen_modules") or "")
+    if not spent_s:
+        return None
+    rows = [
+        region
+        for region in account.regions
+        if region.use.part == "forward"
+        and any(f"{region.use.module}.".startswith(f"{name}.") for name in names.split(", "))
+    ]
+    slot, claim = str(facts.settings.get("frozen_slot")), of_regions(rows)
+    if account.device is None:
+        slot = "between" if slot == "data_wait" and account.spent("between") else slot
+        spent_s = min(spent_s, account.spent(slot))
+        claim = replace(claim, owns_s={slot: spent_s}, removes_s=spent_s)
+    again = share(facts.number("frozen_again") or 0.0)
+    return Cause(
+        id="compute_once",
+        title=f"{names}, which does not learn, takes {share(account.share(claim.removes_s))} of "
+        "the step for inputs that come back",
+        evidence=(
+            f"{duration(claim.removes_s)} of {duration(account.step_s)} per step in its calls",
+            f"{again} of the inputs looked at had been there before, and gave the same",
+        ),
+        changes=(Use(change="keep_outputs", values={"name": names}),),
+        claim=claim,
+    )
 
 
 def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:
-    """Backward goes through a model whose weights no optimizer holds, and nothing before it learns.
+    """Backward computes gradients of weights that no optimizer holds.
 
-    A teacher, an encoder that was frozen by leaving its weights out of the optimizer.  Removed is
-    its backward; at most also what passes around the calls of its forward, where the graph is made.
+    A teacher, an encoder or the layers below adapters, which were frozen by leaving their weights
+    out of the optimizer.  Removed is what goes into such gradients and nowhere else; at most also
+    what passes around the calls of its forward, where the graph is made.
 
     Wrong where: an optimizer that holds these weights steps in other steps only.
-    To confirm: `trainperf prove` with `torch.no_grad()` around its call, and the same loss.
+    To confirm: `trainperf prove` with `requires_grad_(False)` on these weights, and the same loss.
     """
     rows = [region for region in account.regions if region.use.unheld]
     backward = [region for region in rows if region.use.part == "backward"]
     around_s = sum(region.python_s for region in rows if region.use.part == "forward")
     claim = of_regions(backward)
-    name = max(backward, key=lambda region: region.seconds).use.unheld if backward else ""
+    modules_s = summed((region.use.unheld, region.seconds) for region in backward)
+    names = sorted(modules_s, key=lambda name: -modules_s[name])
+    others = f" and {plural(len(names) - 1, 'other')}" if len(names) > 1 else ""
     return cause_in_operators(
         Cause(
             id="unheld_gradients",
             title="{part} of the step computes gradients of weights that no optimizer holds",
             evidence=(),
-            changes=(Use(change="no_gradients", values={"name": name}),),
+            changes=(Use(change="no_gradients", values={"name": f"{''.join(names[:1])}{others}"}),),
             claim=replace(claim, at_most_s=claim.removes_s + around_s),
         ),
         backward,

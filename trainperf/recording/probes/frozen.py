@@ -1,0 +1,205 @@
+"""Modules that do not learn, and whether what they are given comes back epoch after epoch.
+
+A module none of whose weights an optimizer holds gives the same for the same: where its inputs come
+back, it could be computed once.  In one step all of them are timed, from then on those that take a
+twentieth of it, and now and then a few numbers of each row of their input and output are kept, on
+their device, until the fit is over.
+
+| fact | what it is |
+|---|---|
+| `frozen_modules` | paths of those with a twentieth of a step or more, given the same rows again |
+| `frozen_s` | seconds of a step in their calls, host clock, mean from the fifth step on |
+| `frozen_slot` | the phase in which they are called |
+| `frozen_again` | share of the rows looked at that had been there before, with the same result |
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trainperf.accelerators import Accelerator
+from trainperf.audit.nested import tensors
+from trainperf.core.findings import LIMITS
+from trainperf.core.machine.clocks import thread_ns
+from trainperf.core.phases import FIRST_GAP, PHASES, Tag
+from trainperf.core.steps.records import Scalar
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.compilation import graphs_built
+from trainperf.recording.process_objects import UntracedHook, is_compiled, living
+from trainperf.recording.recorder import Draft
+from trainperf.recording.schedule import CostLimit
+
+
+ROWS, NUMBERS = 64, 256
+"""Of a batch, and of a row, so many are looked at."""
+MOST_LOOKS = 2048
+"""Kept ones; whenever there are more, every second one goes."""
+FEWEST = 8
+"""Fewer different rows that came back may be special ones, an empty text for instance."""
+FIRST_STEP = 2
+"""After it they are hooked: what is compiled, is compiled by then."""
+
+
+class _Frozen:
+    """A module that does not learn, and what was seen of it."""
+
+    def __init__(self, module: nn.Module, name: str, share: float) -> None:
+        self.module, self.name, self.share = module, name, share
+        """Of the time that looks may take."""
+        self.ns = self.slot = 0
+        self.limit = CostLimit(self.share)
+        self.looks: list[tuple[Tensor, Tensor]] = []
+        """Fingerprints of the rows of its input, weights included, and of its output."""
+
+
+class FrozenProbe(Probe):
+    """Times modules that do not learn, and compares what they are given, where nothing is compiled.
+
+    Args:
+        optimizers: All that hold weights.
+        accelerator: Inside a capture of its graphs nothing is looked at.
+    """
+
+    name: ClassVar[str] = "frozen modules"
+    reads_device = True
+
+    def __init__(self, optimizers: Sequence[Optimizer], accelerator: Accelerator) -> None:
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        self._held = {id(weight) for group in groups for weight in group["params"]}
+        self._accelerator = accelerator
+        self._inside: _Frozen | None = None
+        self._config: dict[str, Scalar] = {}
+
+    def begin(self) -> None:
+        """Look for them: no step is to wait for it."""
+        self._modules = [_Frozen(*each, self.share) for each in _frozen(self._held)]
+
+    def close(self, draft: Draft) -> None:
+        """Hook them, and a step later keep those that matter.  Runs every step."""
+        self._inside = None
+        if draft.index == FIRST_STEP:
+            self._listen([] if graphs_built() else self._modules)
+        elif draft.index == FIRST_STEP + 1:
+            self.detach()
+            least_ns = LIMITS.worth * sum(draft.host_ns)
+            self._listen([each for each in self._modules if each.ns >= least_ns])
+
+    def _listen(self, modules: list[_Frozen]) -> None:
+        self._modules = modules
+        for each in modules:
+            each.ns = 0
+            called = UntracedHook(self.shield(partial(self._called, each)))
+            returned = UntracedHook(self.shield(partial(self._returned, each)))
+            self.hook(
+                each.module.register_forward_pre_hook(called),
+                each.module.register_forward_hook(returned, with_kwargs=True),
+            )
+
+    def ended(self, reason: str) -> None:
+        """Compare what was kept."""
+        again = {each: came_back(each.looks) for each in self._modules if each.looks}
+        repeated = [each for each, part in again.items() if part >= LIMITS.worth]
+        if repeated:
+            steps = self.recorder.index - FIRST_STEP - 1
+            self._config = {
+                "frozen_modules": ", ".join(each.name for each in repeated),
+                "frozen_s": sum(each.ns for each in repeated) / steps / 1e9,
+                "frozen_slot": PHASES[repeated[0].slot].label,
+                "frozen_again": min(again[each] for each in repeated),
+            }
+
+    def config(self) -> dict[str, Scalar]:
+        """What came back, once the fit is over."""
+        return self._config
+
+    def _called(self, each: _Frozen, *_: object) -> None:
+        """Of those inside one another the outermost counts."""
+        if self._inside is None and self.recorder.slot < FIRST_GAP:
+            self._inside, each.slot = each, self.recorder.slot
+            self._since_ns = self.recorder.now_ns()
+
+    def _returned(
+        self,
+        each: _Frozen,
+        module: nn.Module,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        output: object,
+    ) -> None:
+        draft, now_ns = self.recorder.draft, self.recorder.now_ns()
+        if self._inside is not each or draft is None:
+            return
+        self._inside = None
+        each.ns += now_ns - self._since_ns
+        # An audit would take what is computed here for the model's.
+        hidden = draft.tags & Tag.AUDITED or self._accelerator.is_capturing()
+        if draft.index <= FIRST_STEP + 1 or hidden or not each.limit.due(now_ns):
+            return
+        begun_ns = thread_ns()
+        each.looks += look(module, tensors((*args, kwargs)), tensors(output))
+        if len(each.looks) > MOST_LOOKS:
+            del each.looks[::2]
+            each.share /= 2
+            each.limit = CostLimit(each.share)
+        each.limit.done(now_ns, thread_ns() - begun_ns)
+
+
+def _frozen(held: set[int]) -> Iterator[tuple[nn.Module, str]]:
+    """All modules of the process without a weight that is held, by their paths."""
+    modules = list(living(nn.Module))
+    inside = {id(child) for module in modules for child in module.children()}
+    for root in modules:
+        if id(root) in inside or any(map(is_compiled, root.modules())):
+            continue
+        for path, module in root.named_modules(prefix=type(root).__name__):
+            weights = {id(weight) for weight in module.parameters()}
+            if weights and not weights & held and not isinstance(module, torch.jit.ScriptModule):
+                yield module, path
+
+
+def look(
+    module: nn.Module, given: Iterable[Tensor], results: Iterable[Tensor]
+) -> list[tuple[Tensor, Tensor]]:
+    """What is kept of a call: nothing where what it is given was learned, or has no rows."""
+    inputs = [tensor for tensor in given if tensor.ndim]
+    if not inputs or any(tensor.requires_grad for tensor in inputs):
+        return []
+    outputs = [tensor for tensor in results if tensor.ndim and len(tensor) == len(inputs[0])]
+    if not outputs:
+        return []
+    weight = max(module.parameters(), key=Tensor.numel)
+    return [(fingerprints(inputs) + fingerprints([weight]).sum(), fingerprints(outputs))]
+
+
+def fingerprints(several: Sequence[Tensor]) -> Tensor:
+    """A number for each of the first rows, from some numbers of all that have as many rows."""
+    first = several[0]
+    # Single precision where a device has no other; roots, lest sums of whole numbers agree.
+    kind = torch.float32 if first.device.type == "mps" else torch.float64
+    sums = torch.zeros((), device=first.device, dtype=kind)
+    for number, tensor in enumerate(several, start=2):
+        if len(tensor) == len(first):
+            rows = tensor.detach()[:ROWS].reshape(min(ROWS, len(tensor)), -1)
+            columns = rows[:, :: max(1, rows.shape[1] // NUMBERS)].to(first.device, kind)
+            ends = number, number + columns.shape[1]
+            weights = torch.arange(*ends, device=first.device, dtype=kind).sqrt()
+            sums = sums + (columns * weights).sum(1)
+    return sums
+
+
+def came_back(looks: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """Share of the rows that had been there before; 0 where they gave another result then."""
+    inputs, outputs = (torch.cat(prints).cpu().numpy() for prints in zip(*looks, strict=True))
+    _, first, which, times = np.unique(
+        inputs, return_index=True, return_inverse=True, return_counts=True
+    )
+    again = first[which] < np.arange(len(inputs))
+    same = np.isclose(outputs, outputs[first[which]], rtol=1e-3)
+    few = np.count_nonzero(times > 1) < min(FEWEST, len(times))
+    unlike = np.count_nonzero(again & ~same) > LIMITS.worth * np.count_nonzero(again)
+    return 0.0 if few or unlike else float(again.mean())
