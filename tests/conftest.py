@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -32,5 +33,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_finish() -> None:
     """Take what is loaded by now out of every later collection: a third of a second each."""
+    early = sys.modules.get("trainperf.recording.early_lines")
+    if early is not None:  # what pytest does before the first fit is no preparation of its script
+        early.EARLY_LINES.end()
     gc.collect()
     gc.freeze()

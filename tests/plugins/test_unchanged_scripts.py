@@ -13,6 +13,8 @@ from statistics import median
 import pytest
 from support.loops import Written, read
 
+from trainperf.core.artifacts.lines import BEFORE_FIT, DATASET_MAP
+
 
 pytestmark = pytest.mark.slow
 
@@ -63,6 +65,53 @@ def prepare():
     print("prepared in", time.perf_counter() - begun, "s")
 
 prepare()
+"""
+
+MAPPING = """
+import os, sys
+sys.path.insert(0, os.path.abspath("site-packages"))
+from datasets import Dataset
+
+def tokenize(row):
+    time.sleep(0.1)
+    return row
+
+begun = time.perf_counter()
+Dataset(range(40)).map(tokenize)
+print("mapped in", time.perf_counter() - begun, "s")
+"""
+
+DATASETS = {
+    "__init__": "from datasets.arrow_dataset import Dataset",
+    "fingerprint": """
+fingerprint_warnings = {"update_fingerprint_transform_hash_failed": True}
+
+def is_caching_enabled():
+    return True
+""",
+    "arrow_dataset": """
+import datasets.fingerprint
+
+class Dataset(list):
+    def map(self, function):
+        return Dataset(self._map_single(function))
+
+    def _map_single(self, function):
+        for row in self:
+            yield function(row)
+""",
+}
+"""A stand-in for the package of that name, as far as anything of it is read."""
+
+OWN_MONITOR = """
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+with LoopMonitor("runs") as monitor:
+    for batch in monitor.batches(DataLoader(Rows(), batch_size=4)):
+        loss = model(**batch)["loss"]
+        loss.backward()
+        optimizer.step()
+        monitor.end_step(loss)
 """
 
 ACCELERATE = """
@@ -209,16 +258,38 @@ def test_a_sleeping_loader_comes_back(script: str, loop: str, steps: int, tmp_pa
 
 
 @pytest.mark.real_clock
-def test_what_comes_before_the_first_step_comes_back_with_its_line(tmp_path: Path) -> None:
-    """By the plant's own clock; loading modules is no part of it."""
-    ended = run(tmp_path, PREPARING + PLAIN)
+@pytest.mark.parametrize("own", [False, True], ids=["command", "own monitor"])
+def test_what_comes_before_the_first_step_comes_back_with_its_line(
+    own: bool,  # noqa: FBT001 a fixture
+    tmp_path: Path,
+) -> None:
+    """By the plant's own clock; loading modules is no part of it, and mapping a dataset is apart.
+
+    A monitor in the script looks from where it is imported on.
+    """
+    package = tmp_path / "site-packages" / "datasets"
+    package.mkdir(parents=True)
+    for name, text in DATASETS.items():
+        (package / f"{name}.py").write_text(text)
+    script = PREPARING + MAPPING + (OWN_MONITOR if own else PLAIN)
+    if own:
+        imports = "from trainperf.loop import LoopMonitor\n"
+        ended = run(tmp_path, imports + script, sys.executable, "train.py")
+    else:
+        ended = run(tmp_path, script)
 
     assert ended.returncode == 0, ended.stderr
     summary = json.loads((tmp_path / "runs" / "trainperf" / "summary.json").read_text("utf-8"))
-    planted_s = float(ended.stdout.partition("prepared in ")[2].split()[0])
-    assert summary["run"]["before_s"]["before_fit"] == pytest.approx(planted_s, rel=0.2)
-    owner = next(each["owner"] for each in summary["lines"] if each["slot"] == "before_fit")
-    assert owner["function"] == "prepare"
+    owners = {each["slot"]: each["owner"] for each in summary["lines"]}
+    for did, slot, function in (
+        ("prepared in ", BEFORE_FIT, "prepare"),
+        ("mapped in ", DATASET_MAP, "tokenize"),
+    ):
+        planted_s = float(ended.stdout.partition(did)[2].split()[0])
+        assert summary["run"]["before_s"][slot] == pytest.approx(planted_s, rel=0.2)
+        assert owners[slot]["function"] == function
+    assert summary["run"]["seen_from"] == ("trainperf" if own else "torch")
+    assert summary["run"]["config"]["datasets_cache"] == "a function could not be hashed"
 
 
 def test_a_trainer_with_a_callback_of_its_own_is_measured_once(tmp_path: Path) -> None:

@@ -2,24 +2,52 @@
 
 import gc
 import multiprocessing
+import re
 import sys
 import threading
 import types
 import weakref
+from dataclasses import replace
+from pathlib import Path
 
+import msgspec
 import pytest
+from support.runs import RankSpec, make_gap, make_run_dir, make_step, make_steps
 
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.lines import before_fit, phase_lines
+from trainperf.core.artifacts import write_document
+from trainperf.core.artifacts.compilation import Compilation, Compiled
 from trainperf.core.artifacts.lines import (
     BEFORE_FIT,
+    BUILDING,
+    COMPILING,
+    DATASET_MAP,
+    DATASET_MAP_IN_PROCESSES,
+    DATASETS,
     IMPORTS,
+    JOINING,
+    LOADING,
+    TOKENIZING,
     Place,
     Sample,
     SampledLines,
     SampledStack,
 )
-from trainperf.recording.early_lines import EVERY_NS, LOOKS, EarlyLines, Stack, stack_of
-from trainperf.recording.probes.lines import _slot
+from trainperf.core.phases import Gap, Tag
+from trainperf.core.steps.records import RunInfo
+from trainperf.recording.early_lines import (
+    EVERY_NS,
+    LOOKS,
+    EarlyLines,
+    EarlySample,
+    Stack,
+    prepared_s,
+    slot_of,
+    stack_of,
+)
+from trainperf.reports.run.rows import script_sum
 
 
 class Work:
@@ -49,8 +77,65 @@ def test_loading_a_module_is_told_from_the_scripts_own_work() -> None:
     space = {"look": stack_of}
     exec(code, space)  # noqa: S102 a frame of that file
 
-    assert _slot(space["copy"]) == IMPORTS
-    assert _slot(stack_of(sys._getframe())) == BEFORE_FIT
+    assert slot_of(space["copy"]) == IMPORTS
+    assert slot_of(stack_of(sys._getframe())) == BEFORE_FIT
+
+
+INSTALLED = "/env/lib/python3.12/site-packages"
+
+
+def running(*frames: tuple[str, str]) -> Stack:
+    """A stack of functions, each with its file, the innermost first."""
+    module = (compile(f"def {name}(): pass", file, "exec") for file, name in frames)
+    return [
+        (code, 1) for each in module for code in each.co_consts if isinstance(code, types.CodeType)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frames", "slot"),
+    [
+        ((("datasets/arrow_dataset.py", "_map_single"),), DATASET_MAP),
+        ((("datasets/utils/py_utils.py", "iflatmap_unordered"),), DATASET_MAP_IN_PROCESSES),
+        ((("datasets/load.py", "load_dataset"),), DATASETS),
+        # The innermost frame is the tokenizer's: it is called by map.
+        (
+            (
+                ("transformers/tokenization_utils.py", "__call__"),
+                ("datasets/arrow_dataset.py", "_map_single"),
+            ),
+            DATASET_MAP,
+        ),
+        ((("transformers/tokenization_utils.py", "__call__"),), TOKENIZING),
+        # Modules that are built as weights are loaded.
+        (
+            (
+                ("torch/nn/modules/linear.py", "__init__"),
+                ("transformers/modeling_utils.py", "from_pretrained"),
+            ),
+            LOADING,
+        ),
+        ((("torch/serialization.py", "load"),), LOADING),
+        ((("torch/nn/modules/linear.py", "__init__"),), BUILDING),
+        ((("torch/nn/modules/linear.py", "forward"),), BEFORE_FIT),
+        ((("torch/_dynamo/convert_frame.py", "compile_inner"),), COMPILING),
+        ((("torch/distributed/distributed_c10d.py", "init_process_group"),), JOINING),
+    ],
+)
+def test_what_has_a_name_is_called_by_it(frames: tuple[tuple[str, str], ...], slot: str) -> None:
+    """Of installed packages: a folder of the user's called `datasets` is the user's own."""
+    own = ("/home/me/train.py", "main")
+    stack = running(*((f"{INSTALLED}/{file}", name) for file, name in frames), own)
+    users = running(*((f"/home/me/{file}", name) for file, name in frames), own)
+    assert (slot_of(stack), slot_of(users)) == (slot, BEFORE_FIT)
+
+
+def test_what_could_be_kept_is_counted_on_every_rank() -> None:
+    """Modules that are loaded are not."""
+    mapping = running((f"{INSTALLED}/datasets/arrow_dataset.py", "_map_single"))
+    loading = running(("<frozen importlib._bootstrap>", "_load"))
+    samples = [EarlySample(mapping, 1, 2_500_000), EarlySample(loading, 2, 500_000)]
+    assert prepared_s(samples) == 2.5
 
 
 class Waits(threading.Event):
@@ -86,14 +171,23 @@ def test_looks_get_rarer_and_stand_for_all_of_the_time() -> None:
     assert early.end() == ()  # once
 
 
-def test_a_workers_process_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A spawned worker loads torch as well, and would be sampled for as long as it lives."""
-    monkeypatch.setattr(multiprocessing, "parent_process", types.SimpleNamespace)
+def test_who_does_not_prepare_is_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker loads torch as well, and would be sampled for as long as it lives."""
     early = EarlyLines()
-
-    early.start()
-
-    assert early._thread is None
+    for owner, name, value in (
+        (multiprocessing, "parent_process", types.SimpleNamespace),
+        # One that is spawned loads the script before it has a parent.
+        (multiprocessing.current_process(), "_inheriting", True),
+        # A session that somebody types into.
+        (sys.modules, "__main__", types.ModuleType("__main__")),
+    ):
+        with monkeypatch.context() as there:
+            if owner is sys.modules:
+                there.setitem(sys.modules, name, value)
+            else:
+                there.setattr(owner, name, value, raising=False)
+            early.start("torch")
+        assert early._thread is None
 
 
 def lines_of(before_s: float, loading_s: float, whole_s: float) -> SampledLines:
@@ -124,6 +218,41 @@ def test_what_came_before_sums_to_the_time_of_the_process() -> None:
     assert before_fit(lines) == {"before_fit": 12.0, "imports": 3.0, "unseen": 1.5}
     owners = {each.slot: each.owner for each in phase_lines(lines, [30])}
     assert owners[BEFORE_FIT].where == "train.py:7"
+
+
+@pytest.mark.parametrize("loop", ["plain", "outside"])
+def test_the_ledger_sums_to_the_wall_time_of_the_process(loop: str, tmp_path: Path) -> None:
+    """From its start to the end of the fit, compiling in the first step; on both ranks.
+
+    From outside the first step was over before the fit.
+    """
+    first = make_step(0, tags=int(Tag.WARMUP), data_wait=300, forward=700)
+    steps = [first, *make_steps(40, warmup=4, forward=100)[1:]]
+    info = RunInfo(prepared_s=12.0, world_size=3, config={"loop": loop})
+    ranks = [
+        RankSpec(steps=steps, info=msgspec.structs.replace(info, rank=rank, prepared_s=prepared_s))
+        for rank, prepared_s in enumerate((12.0, 11.0, 1.0))
+    ]
+    ranks[0] = replace(ranks[0], gaps=[make_gap(Gap.STARTUP, 200)], fit_ns=6_000_000_000)
+    run = make_run_dir(tmp_path / "trainperf", ranks)
+    write_document(lines_of(12.0, 3.0, 16.5), run)
+    compiled = Compiled(function="f", where="", step=0, seconds=0.4, reason=None)
+    write_document(Compilation(graphs=1, compiled=(compiled,)), run)
+
+    summary = summarize(Run.open(run))
+
+    assert summary.run.prepared_ranks == 2
+    first_s = {"first_batch": 0.3, "compiling": 0.4, "first_step": 0.3, "warmup": 0.3}
+    if loop == "outside":
+        first_s = {"warmup": 1.3}
+    assert summary.run.first_s == pytest.approx({"startup": 0.2, **first_s})
+    terms = script_sum(summary)
+    whole, *parts = (
+        float(number) for term in terms for number in re.findall(r"(?<= )[\d.]+", term)
+    )
+    assert whole == pytest.approx(16.5 + 6.0)
+    assert sum(parts) == pytest.approx(whole, abs=0.1 * len(parts))
+    assert "until torch was loaded 1.5" in terms
 
 
 def test_without_a_look_nothing_is_told() -> None:

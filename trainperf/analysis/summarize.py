@@ -23,15 +23,16 @@ from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements, traces
 from trainperf.analysis.summary.host_share import host_share
-from trainperf.analysis.summary.lines import before_fit, phase_lines, slow_steps
+from trainperf.analysis.summary.lines import before_fit, phase_lines, slow_steps, up_to_steady
 from trainperf.analysis.summary.ranks import what_if
 from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
-from trainperf.analysis.summary.schema import Summary, encode_summary
+from trainperf.analysis.summary.schema import RunFacts, Summary, encode_summary
 from trainperf.analysis.summary.standstill import hang_of
 from trainperf.analysis.summary.utilisation import typical_audit
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents, read_documents
+from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.loop_kind import loop_of
 from trainperf.core.paths import AnyPath
 from trainperf.core.phases import TAGS
@@ -122,6 +123,27 @@ def save_summary(summary: Summary, run: AnyPath) -> None:
     write_atomically(run / SUMMARY, encode_summary(summary))
 
 
+def _with_start(facts: RunFacts, folds: RunFolds, lines: SampledLines | None) -> RunFacts:
+    """What is known of a run, with the ledger of what came before its steady steps."""
+    before_s = before_fit(lines)
+    if lines is None or not before_s:
+        return facts
+    ledger_s = folds.replay.journals[folds.run.ranks[0]].ledger_s()
+    prepared_s = [file.info.prepared_s for file in folds.run.attempts[-1]]
+    return msgspec.structs.replace(
+        facts,
+        before_s=before_s,
+        seen_from=lines.seen_from,
+        first_s=up_to_steady(
+            folds.steps.rows(),
+            ledger_s,
+            folds.documents.compilation,
+            outside=facts.loop.outside,
+        ),
+        prepared_ranks=sum(2 * each >= max(prepared_s) for each in prepared_s),
+    )
+
+
 def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     """Everything but the time split and the findings, of the steps so far."""
     run, replay, documents = folds.run, folds.replay, folds.documents
@@ -132,7 +154,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
     # Samples of a later attempt are numbered by its own steps.
     lines = documents.lines if len(run.attempts) == 1 else None
     if facts.state != "running" and not facts.window:
-        facts = msgspec.structs.replace(facts, before_s=before_fit(lines))
+        facts = _with_start(facts, folds, lines)
     hang = hang_of(replay, documents.standstills, now_s)
     if hang is not None and not hang.over and facts.state == "killed":  # it writes of itself
         facts = msgspec.structs.replace(facts, state="running", ended_otherwise=())

@@ -11,6 +11,9 @@ with LoopMonitor("runs/a") as monitor:
 from trainperf.loop.monitor import LoopMonitor
 from trainperf.loop.monitored_loader import MonitoredLoader
 from trainperf.loop.options import FitOptions
+from trainperf.recording.early_lines import EARLY_LINES
 
 
 __all__ = ["FitOptions", "LoopMonitor", "MonitoredLoader"]
+
+EARLY_LINES.start("trainperf")  # what a script does before its fit: every door comes by here

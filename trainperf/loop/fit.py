@@ -40,7 +40,7 @@ from trainperf.loop.termination import end_before_sigterm
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
-from trainperf.recording.early_lines import EARLY_LINES
+from trainperf.recording.early_lines import EARLY_LINES, prepared_s
 from trainperf.recording.machine.probe import is_first_of_host, machine_probe
 from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.audit import AuditProbe
@@ -288,6 +288,7 @@ class Fit:
         capture = None if profile is None else capture_probe(profile, place, self.guard)
         probes: list[Probe] = [] if capture is None else [capture]
         early = EARLY_LINES.end()
+        self._prepared_s = prepared_s(early)
         lines: list[Probe] = []
         if options.lines and objects.run is not None and self._on_machine_clock:
             lines = [LinesProbe(objects.run, early=early)]
@@ -333,6 +334,7 @@ class Fit:
         return RunInfo(
             started_at=self._started_at,
             rank=rank,
+            prepared_s=self._prepared_s,
             world_size=objects.world_size,
             device=objects.device.type,
             attempt=run_directory.attempt(),

@@ -58,7 +58,7 @@ def _begin(options: LaunchOptions, guard: Guard) -> None:
         updates.begins(*given)
 
     options.send(LaunchSignal.LOADED)
-    EARLY_LINES.start()
+    EARLY_LINES.start("torch")
     before = register_optimizer_step_pre_hook(UntracedHook(guard.hook(PART, first_update)))
     after = register_optimizer_step_post_hook(UntracedHook(nothing))
     _hear_of_trainers(guard.wrap(PART, _offer_callback))

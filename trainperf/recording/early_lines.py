@@ -1,18 +1,33 @@
 """Samples of the main thread before there is a fit: what a script does ahead of its first step.
 
-A thread looks at the stack five times a second, ever more seldom the longer it takes, in processes
-that `trainperf run` has launched, from the moment in which torch is loaded.  Frames are copied,
-none is held: what the script lets go of is gone.
+A thread looks at the stack five times a second, ever more seldom the longer it takes, from the
+moment in which torch is loaded where `trainperf run` has launched the process, else from that in
+which a door of trainperf is.  Frames are copied, none is held: what the script lets go of is gone.
 """
 
 import gc
 import multiprocessing
 import sys
 import threading
+from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import NamedTuple, TypeAlias
 
+from trainperf.core.artifacts.lines import (
+    BEFORE_FIT,
+    BUILDING,
+    COMPILING,
+    DATASET_MAP,
+    DATASET_MAP_IN_PROCESSES,
+    DATASETS,
+    IMPORTS,
+    JOINING,
+    LOADING,
+    PREPARING,
+    TOKENIZING,
+)
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
+from trainperf.recording.probes.host_work import package_of
 
 
 EVERY_NS = 200_000_000
@@ -21,6 +36,28 @@ LOOKS = 500
 """From so many on they get rarer, so that the last ones are a five-hundredth of all the time apart:
 in a day there are some 3,000."""
 _DEEPEST = 200
+
+_LOADS = "<frozen importlib._bootstrap>"
+"""The part of Python that loads modules."""
+
+_NAMED = (
+    (IMPORTS, "", _LOADS, ""),
+    (DATASET_MAP, "datasets", "arrow_dataset.py", "_map_single"),
+    (DATASET_MAP_IN_PROCESSES, "datasets", "py_utils.py", "iflatmap_unordered"),
+    (DATASETS, "datasets", "", ""),
+    (TOKENIZING, "transformers", "tokenization_", ""),
+    (LOADING, "transformers", "modeling_utils.py", "from_pretrained"),
+    (LOADING, "torch", "torch/serialization.py", "load"),
+    (LOADING, "torch", "torch/distributed/checkpoint/", ""),
+    (LOADING, "safetensors", "", ""),
+    (LOADING, "huggingface_hub", "", ""),
+    (JOINING, "torch", "distributed_c10d.py", "init_process_group"),
+    (COMPILING, "torch", "torch/_dynamo/convert_frame.py", ""),
+    (BUILDING, "torch", "torch/nn/init.py", ""),
+    (BUILDING, "torch", "torch/nn/modules/", "__init__"),
+)
+"""Slot, installed package, part of a file's name, and function; the first one that any frame of a
+stack is of has it."""
 
 Stack: TypeAlias = list[tuple[CodeType, int | None]]
 """Code and line of each frame, the innermost first; a line is `None` between two of them."""
@@ -35,6 +72,21 @@ class EarlySample(NamedTuple):
     stands_for_us: int
 
 
+def slot_of(stack: Stack) -> str:
+    """What runs there, as the ledger of what comes before the first step calls it."""
+    frames = [(code.co_filename, code.co_name) for code, _ in stack]
+    for slot, package, part, name in _NAMED:
+        for file, function in frames:
+            if part in file and name in ("", function) and package in ("", package_of(file)):
+                return slot
+    return BEFORE_FIT
+
+
+def prepared_s(samples: Iterable[EarlySample]) -> float:
+    """Seconds in which something was prepared whose result could be kept."""
+    return sum(s.stands_for_us for s in samples if slot_of(s.stack) in PREPARING) / 1e6
+
+
 class EarlyLines:
     """Samples the main thread from `start` to `end`.
 
@@ -44,16 +96,24 @@ class EarlyLines:
 
     def __init__(self, clock: HostClock = monotonic_ns) -> None:
         self._clock = clock
+        self.seen_from = ""
+        """What had just been loaded."""
         self._samples: list[EarlySample] = []
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
+    def start(self, loaded: str) -> None:
         """Begin; does nothing in a process that another Python process has made for its own work.
 
-        A worker of a loader would sample itself for as long as it lives.
+        A worker of a loader would sample itself for as long as it lives.  In a session that
+        somebody types into, what comes before a fit is no work of the script.
+
+        Args:
+            loaded: The package that has just been.
         """
-        if self._thread is None and multiprocessing.parent_process() is None:
+        script = hasattr(sys.modules["__main__"], "__file__")
+        if self._thread is None and script and not of_another_process():
+            self.seen_from = loaded
             self._thread = threading.Thread(
                 target=self._look_until_stopped, name="trainperf early lines", daemon=True
             )
@@ -79,6 +139,15 @@ class EarlyLines:
                 stands_for_us = (now_ns - last_ns) // 1000
                 self._samples.append(EarlySample(stack, now_ns, stands_for_us))
             last_ns = now_ns
+
+
+def of_another_process() -> bool:
+    """Whether `multiprocessing` has made this process.
+
+    One that is spawned has no parent yet while it loads the script's modules.
+    """
+    spawned = getattr(multiprocessing.current_process(), "_inheriting", False)
+    return spawned or multiprocessing.parent_process() is not None
 
 
 def running_in(thread: int) -> tuple[FrameType | None, Stack]:

@@ -32,6 +32,7 @@ they do not.  `None` is *not known*, or *has no such thing*.
 | `attention` | how a Hugging Face model attends: `eager`, `sdpa`, … |
 | `gradient_checkpointing` | whether a Hugging Face model recomputes activations |
 | `vocabulary` | rows of the largest embedding |
+| `datasets_cache` | why `datasets` has kept nothing of what it mapped; `None` if it may have |
 | `dropout` | largest probability among its dropout modules; 0 without one |
 """
 
@@ -118,9 +119,20 @@ def _switches() -> dict[str, Scalar]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "detect_anomaly": torch.is_anomaly_enabled(),
         "python_tracer": _tracer(),
+        "datasets_cache": _uncached(),
         "launch_blocking": variables().get("CUDA_LAUNCH_BLOCKING") == "1",
         "autograd_profiler": torch.autograd._profiler_enabled(),  # type: ignore[attr-defined]  # noqa: SLF001 no public name
     }
+
+
+def _uncached() -> str | None:
+    fingerprints = sys.modules.get("datasets.fingerprint")
+    if fingerprints is None:
+        return None
+    if not fingerprints.is_caching_enabled():
+        return "caching is off"
+    failed = getattr(fingerprints, "fingerprint_warnings", {})
+    return "a function could not be hashed" if any(failed.values()) else None
 
 
 def _tracer() -> str | None:

@@ -10,6 +10,7 @@ from support.causes.machine import trouble
 
 from trainperf.analysis.diagnosis.cause import Use
 from trainperf.analysis.summary.schema import (
+    HostShare,
     LineShare,
     LongTerm,
     Moved,
@@ -18,6 +19,7 @@ from trainperf.analysis.summary.schema import (
     RunChange,
 )
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep, GraphBreak
+from trainperf.core.artifacts.lines import DATASET_MAP, DATASET_MAP_IN_PROCESSES, TOKENIZING
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
 from trainperf.meters.fold import Reading
@@ -187,6 +189,14 @@ def prepared(spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0) -> See
     return seen(account, **seen_in("before_fit"))
 
 
+def mapped(spent_s: float, fit_s: float = 20.0, slot: str = DATASET_MAP, **known: object) -> Seen:
+    """The same where most of it has a name; of 1 s the script's own has none."""
+    before_s = {slot: spent_s, "before_fit": 1.0, "imports": 5.0, "loading_weights": 0.5}
+    account = step(forward=100, fit_s=fit_s, before_s={**before_s, "unseen": 0.5})
+    host = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=2.0, threads=2, workers=0)
+    return seen(account, host=host, **seen_in(slot), **known)
+
+
 BEFORE = (
     Case(
         "before_first_step",
@@ -206,6 +216,55 @@ BEFORE = (
             "evaluate (train.py:88): 80 % of that in 50 samples",
         ),
         shows={"where": "train.py:88"},
+    ),
+    Case(
+        "before_first_step",
+        "a map in one process of two CPUs that no cache had, before a fit of 20 s",
+        mapped(25.0),
+        26.0,
+        "keep_prepared",
+        (mapped(8.9, fit_s=5.0),),
+        words=("25.0 s of it Dataset.map in one process, not cached: no cache had it",),
+        shows={
+            "changes": (
+                Use(change="keep_prepared", values={"name": "evaluate"}),
+                Use(change="map_in_processes", values={"number": 2}, realises=0.5),
+            )
+        },
+    ),
+    Case(
+        "before_first_step",
+        "the same in processes on seven of eight ranks, of a function that cannot be hashed",
+        mapped(
+            25.0,
+            slot=DATASET_MAP_IN_PROCESSES,
+            settings={"datasets_cache": "a function could not be hashed"},
+            world_size=8,
+            prepared_ranks=7,
+        ),
+        26.0,
+        "let_datasets_cache",
+        words=(
+            "25.0 s of it Dataset.map in processes, not cached: a function could not be hashed",
+            "on 7 of 8 ranks",
+        ),
+        shows={
+            "changes": (
+                Use(
+                    change="let_datasets_cache",
+                    values={"why": "a function could not be hashed"},
+                ),
+                Use(change="prepare_once"),
+            )
+        },
+    ),
+    Case(
+        "before_first_step",
+        "tokenising has no cache to ask",
+        mapped(25.0, slot=TOKENIZING),
+        26.0,
+        "keep_prepared",
+        words=("50 % of all it takes, 25.0 s of it tokenizing",),
     ),
 )
 

@@ -59,6 +59,8 @@ class Facts:
     rank_numbers: tuple[int, ...] = ()
     """In the order in which readings have them."""
     world_size: int = 1
+    prepared_ranks: int = 1
+    """Those that prepared data for long before the fit."""
     gaps: Mapping[str, int] = field(default_factory=dict)
     """Kind of pause to how many there were."""
     excluded: Mapping[str, int] = field(default_factory=dict)

@@ -80,6 +80,7 @@ def facts_of(evidence: Evidence) -> Facts:
         ranks=len(run.ranks),
         rank_numbers=tuple(run.ranks),
         world_size=run.world_size,
+        prepared_ranks=run.prepared_ranks,
         gaps=summary.gaps,
         excluded=summary.excluded,
         lines=summary.lines,

@@ -5,25 +5,19 @@ known from its records alone.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps
+from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps, tagged
 from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode, RecurringSteps
-from trainperf.core.artifacts.lines import (
-    BEFORE_FIT,
-    COLLECT,
-    IMPORTS,
-    STALLS,
-    SampledLines,
-    SampledStack,
-)
+from trainperf.core.artifacts.compilation import Compilation
+from trainperf.core.artifacts.lines import BEFORE, COLLECT, STALLS, SampledLines, SampledStack
 from trainperf.core.findings import LIMITS
-from trainperf.core.phases import PHASES, Tag
+from trainperf.core.phases import PHASES, Gap, Phase, Tag
 from trainperf.core.stats.quantiles import wilson
 from trainperf.core.steps.block import Column
 
@@ -143,14 +137,14 @@ def phase_lines(
 
 
 def before_fit(lines: SampledLines | None) -> dict[str, float]:
-    """Seconds of the process before its first fit: the script's, of loading modules, and unseen.
+    """Seconds of the process before its first fit, by slot; they sum to its age then.
 
-    Empty where no sample tells of them.  Unseen is what came before torch was loaded.
+    Empty where no sample tells of them.  Unseen is what came before the first.
     """
     if lines is None or not lines.before_fit_s:
         return {}
     spent_us = _summed((lines.stacks[at.stack].slot, at.stands_for_us) for at in lines.samples)
-    spent_s = {slot: spent_us[slot] / 1e6 for slot in (BEFORE_FIT, IMPORTS)}
+    spent_s = {slot: spent_us[slot] / 1e6 for slot in BEFORE if slot in spent_us}
     return {**spent_s, "unseen": max(0.0, lines.before_fit_s - sum(spent_s.values()))}
 
 
@@ -184,6 +178,44 @@ def stalling_calls(lines: SampledLines | None) -> list[StallingCall]:
 
 def _stalls(stack: SampledStack) -> bool:
     return stack.host_work == COLLECT or stack.host_work.endswith(STALLS)
+
+
+def up_to_steady(
+    rows: Column,
+    ledger_s: Mapping[str, float],
+    compilation: Compilation | None,
+    *,
+    outside: bool = False,
+) -> dict[str, float]:
+    """Seconds of the fit until its steps are steady; empty where they never are.
+
+    The first step is what it takes beyond its batch and beyond compiling.  From *outside* it was
+    over before the fit.
+
+    Args:
+        rows: Steps one by one; empty is returned where the first is not among them.
+        ledger_s: Of the fit.
+        compilation: What was compiled in it.
+        outside: Whether it was recorded so.
+    """
+    warm = rows[tagged(rows, Tag.WARMUP)]
+    if not len(warm) or len(warm) == len(rows) or rows[0, INDEX]:
+        return {}
+    before = (Gap.STARTUP.label, Gap.SANITY_CHECK.label)
+    before_s = {gap: ledger_s[gap] for gap in before if gap in ledger_s}
+    if outside:
+        return {**before_s, "warmup": float(warm[:, HOST:].sum())}
+    compiled = () if compilation is None else compilation.compiled
+    first_s, batch_s = float(rows[0, HOST:].sum()), float(rows[0, HOST + Phase.DATA_WAIT])
+    compiling_s = sum(each.seconds or 0.0 for each in compiled if each.step == 0)
+    compiling_s = min(compiling_s, first_s - batch_s)
+    return {
+        **before_s,
+        "first_batch": batch_s,
+        "compiling": compiling_s,
+        "first_step": first_s - batch_s - compiling_s,
+        "warmup": float(warm[warm[:, INDEX] > 0, HOST:].sum()),
+    }
 
 
 class _SampledCode:

@@ -132,8 +132,15 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Host time of the fit on the lowest rank; up to the last line while it is running."""
     before_s: dict[str, float] = {}
     """Seconds from the start of the process to its first fit: `before_fit` is the script's own
-    work, `imports` loading modules, `unseen` what came before torch was loaded.  Of a whole run
-    that has ended, under `trainperf run`; empty for any other."""
+    work, `imports` loading modules, what has a name (`loading_weights`, `compiling`, …) that, and
+    `unseen` what came before anybody looked.  Of a whole run that has ended; else empty."""
+    seen_from: str = "torch"
+    """The package that had just been loaded then: under `trainperf run` torch."""
+    first_s: dict[str, float] = {}
+    """Seconds of the fit up to its first steady step: `startup`, `first_batch`, `compiling`,
+    `first_step` without these, `warmup`.  Known where `before_s` is."""
+    prepared_ranks: int = 1
+    """Ranks that prepared data for long before the fit: half as long as any, or longer."""
     earlier: dict[str, int]
     """Steps, samples and tokens of earlier fits that this one continues."""
     software: dict[str, str]

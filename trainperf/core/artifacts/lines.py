@@ -17,6 +17,18 @@ BEFORE_FIT, IMPORTS = "before_fit", "imports"
 
 SENDS_BUFFERS = "DDP's buffers"
 """Work on the host of a thread that sends buffers between ranks, or waits for them."""
+DATASET_MAP, DATASET_MAP_IN_PROCESSES = "Dataset.map_in_one_process", "Dataset.map_in_processes"
+DATASETS, TOKENIZING = "datasets", "tokenizing"
+LOADING, BUILDING, COMPILING = "loading_weights", "building_the_model", "compiling"
+JOINING = "joining_the_ranks"
+"""Slots of the same, where what is running has a name: in `datasets`, in `transformers`, of torch.
+"""
+
+PREPARING = (DATASET_MAP, DATASET_MAP_IN_PROCESSES, DATASETS, TOKENIZING, BEFORE_FIT)
+"""Slots whose result could be kept for the next start."""
+
+BEFORE = (*PREPARING, IMPORTS, LOADING, BUILDING, COMPILING, JOINING)
+"""All slots of samples from before the fit."""
 
 WORKER_MAKING, WORKER_WAITING = "worker_making", "worker_waiting"
 """Slots of samples of a loader's worker: it makes a batch, or waits to be asked for the next."""
@@ -107,3 +119,5 @@ class SampledLines(Document, frozen=True, kw_only=True):
     """Those of loaders that were seen, of all epochs."""
     before_fit_s: float = 0.0
     """From the start of the process to its first fit, where samples tell of it; else 0."""
+    seen_from: str = "torch"
+    """What had just been loaded when they began."""

@@ -192,6 +192,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     """Steps, samples and tokens of earlier fits that this one continues."""
     continues: str = ""
     """Run directory this fit continues, if it was resumed and the earlier one is known."""
+    prepared_s: float = 0.0
+    """Wall time before the fit in which data was prepared, as far as anybody looked."""
     attempt: int = 0
     process: str = ""
     """Who wrote the file, as `core.machine.processes` names it; empty where that is unknown."""

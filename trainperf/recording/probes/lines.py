@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainperf.core.artifacts import write_document
-from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS, Sample, SampledLines
+from trainperf.core.artifacts.lines import Sample, SampledLines
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.machine.processes import age_s
 from trainperf.core.phases import GAPS, PHASES
-from trainperf.recording.early_lines import EarlySample, Stack
+from trainperf.recording.early_lines import EARLY_LINES, EarlySample, Stack, slot_of
 from trainperf.recording.line_sampler import LineSampler
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft
@@ -24,8 +24,6 @@ _FIRST_WRITE_NS, _WRITE_EVERY_NS = 2_000_000_000, 20_000_000_000
 
 _LABELS = [*(phase.label for phase in PHASES), *(gap.label for gap in GAPS)]
 """By slot."""
-_LOADING = "<frozen importlib._bootstrap>"
-"""The part of Python that loads modules."""
 
 
 class LinesProbe(Probe):
@@ -72,7 +70,7 @@ class LinesProbe(Probe):
             return
         self._before_fit_s = max(0.0, age - (self._clock() - zero_ns) / 1e9)
         self._early = [
-            Sample(stacks.number(_slot(each.stack), each.stack), -1, each.stands_for_us)
+            Sample(stacks.number(slot_of(each.stack), each.stack), -1, each.stands_for_us)
             for each in self._seen_early
             if each.at_ns <= zero_ns
         ]
@@ -108,13 +106,9 @@ class LinesProbe(Probe):
             stacks=tuple(sampler.stacks.stacks),
             samples=samples,
             before_fit_s=self._before_fit_s,
+            seen_from=EARLY_LINES.seen_from,
         )
         return joined(lines, WORKER_LINES.collect())
 
     def _where(self, stack: Stack) -> tuple[str, int, Stack]:
         return _LABELS[self.recorder.slot], self.recorder.index, stack
-
-
-def _slot(early: Stack) -> str:
-    """Whether a module was being loaded, or the script did something else."""
-    return IMPORTS if any(code.co_filename == _LOADING for code, _ in early) else BEFORE_FIT

@@ -1,5 +1,6 @@
 """Rows and sentences of every report of a run: the summary's numbers, put into words once."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -8,7 +9,7 @@ from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.machine import link_words
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core import readings
-from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS
+from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS, PREPARING
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
@@ -190,12 +191,18 @@ def script_sum(summary: Summary) -> list[str]:
     """The terms of the script's sum, where a tenth of it or more is its own work before the fit."""
     run = summary.run
     whole_s = run.fit_s + sum(run.before_s.values())
-    own_s = run.before_s.get(BEFORE_FIT, 0.0)
+    own_s = sum(run.before_s.get(slot, 0.0) for slot in PREPARING)
     if not own_s or own_s < LIMITS.notable * whole_s:
         return []
-    names = {BEFORE_FIT: "before the fit", IMPORTS: "loading modules", "unseen": "before torch"}
-    parts = [(names[slot], spent_s) for slot, spent_s in run.before_s.items()]
-    return _terms("script", whole_s, [*parts, (run.loop.run_noun, run.fit_s)])
+    names = {
+        BEFORE_FIT: "before the fit",
+        IMPORTS: "loading modules",
+        "unseen": f"until {run.seen_from} was loaded",
+    }
+    first_s = Counter(run.before_s) + Counter(run.first_s)
+    parts = [(names.get(slot, words(slot)), spent_s) for slot, spent_s in first_s.items()]
+    rest = f"the rest of the {run.loop.run_noun}" if run.first_s else run.loop.run_noun
+    return _terms("script", whole_s, [*parts, (rest, run.fit_s - sum(run.first_s.values()))])
 
 
 def _terms(whole: str, whole_s: float, parts: Sequence[tuple[str, float]]) -> list[str]:

@@ -16,6 +16,41 @@ CHANGES: tuple[Change, ...] = (
         confirm="the second start of the script reaches its first step at once",
     ),
     Change(
+        id="let_datasets_cache",
+        of=("before_first_step",),
+        advice="Let datasets keep what it maps",
+        how="the cache had nothing of it because {why}: datasets.enable_caching(), and pass map a "
+        "function that can be pickled (no open file, lock or generator in it), or a "
+        "new_fingerprint= of your own",
+        realises=0.95,
+        source="docs/measurements/cpu-2-cores/before-first-step.json",
+        confirm="the second start of the script reaches its first step at once",
+    ),
+    Change(
+        id="map_in_processes",
+        of=("before_first_step",),
+        advice="Map the dataset in {number} processes",
+        how="dataset.map(…, num_proc={number})",
+        realises=None,
+        source="the rank's CPUs, if each row takes one process as long as it does now",
+        confirm="the first start of the script takes less time before its first step",
+        costs="the memory of a process for each",
+    ),
+    Change(
+        id="prepare_once",
+        of=("before_first_step",),
+        advice="Prepare on one rank, read on the others",
+        how="on rank 0 first, then torch.distributed.barrier(), then the others from the cache or "
+        "the file",
+        how_in={
+            LIGHTNING: "in LightningDataModule.prepare_data, which one rank of a machine calls",
+            HF: "with args.main_process_first(): around it (TrainingArguments)",
+        },
+        realises=None,
+        source="ranks that prepare at once share CPUs and disk, by how much differs",
+        confirm="the other ranks are in prepared_s for a moment only",
+    ),
+    Change(
         id="validate_less",
         of=("validation",),
         advice="Validate less",

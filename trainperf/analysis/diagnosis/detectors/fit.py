@@ -1,13 +1,20 @@
 """Detectors of the whole fit: pauses, slow steps, noise, overflows."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.core.artifacts.lines import BEFORE_FIT, IMPORTS
+from trainperf.core.artifacts.lines import (
+    BEFORE_FIT,
+    DATASET_MAP,
+    DATASET_MAP_IN_PROCESSES,
+    IMPORTS,
+    PREPARING,
+)
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import (
     duration,
@@ -146,32 +153,64 @@ ATTENTION_S = 10.0
 def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     """The script prepares for long before its first step.
 
-    Removed is what its own lines took; loading modules stays.
+    Removed is what its own lines took, and what maps, loads or tokenises a dataset for it; loading
+    modules and weights, building the model and compiling stay.  What of it is most is named: of
+    `Dataset.map` whether it ran in one process, why no cache had it, and on how many ranks.
 
     Wrong where: the run is a short try of a long training, of which this will be a small part; or
     what is prepared is another thing each time.
     To confirm: start the script again, with what it prepares kept.
     """
-    spent_s, line = account.before_s.get(BEFORE_FIT, 0.0), facts.owner(BEFORE_FIT)
+    prepared_s = {slot: account.before_s.get(slot, 0.0) for slot in PREPARING}
+    spent_s, most = sum(prepared_s.values()), max(PREPARING, key=prepared_s.__getitem__)
+    line, maps = facts.owner(most), most in (DATASET_MAP, DATASET_MAP_IN_PROCESSES)
     claim = Claim(pauses_s={BEFORE_FIT: spent_s})
     lost = spent_s / (account.whole_s(claim) or math.inf)
     if spent_s < ATTENTION_S or lost < LIMITS.critical:
         return None
     before_s, loading_s = sum(account.before_s.values()), account.before_s.get(IMPORTS, 0.0)
+    why = str(facts.settings.get("datasets_cache") or NOT_CACHED)
+    mostly = (
+        "" if most == BEFORE_FIT else f"{duration(prepared_s[most])} of it {words(most)}",
+        f"not cached: {why}" if maps else "",
+        f"on {facts.prepared_ranks} of {plural(facts.world_size, 'rank')}"
+        if facts.prepared_ranks > 1
+        else "",
+    )
     return Cause(
         id="before_first_step",
         title=f"{duration(spent_s)} of the script's own work before the first step, "
-        f"{share(lost)} of all it takes",
+        f"{share(lost)} of all it takes{''.join(f', {part}' for part in mostly if part)}",
         evidence=(
             f"{duration(before_s)} before the fit, {duration(loading_s)} of them loading modules",
             *sampled(line),
         ),
-        changes=(
-            Use(change="keep_prepared", values={"name": line.subject if line else "the script"}),
-        ),
+        changes=tuple(_prepare_less(facts, most, line.subject if line else "the script")),
         claim=claim,
         where="" if line is None else line.where,
     )
+
+
+NOT_CACHED = "no cache had it"
+
+
+def _prepare_less(facts: Facts, most: str, name: str) -> Iterator[Use]:
+    """What would spare most of it at the next start, or make it shorter.
+
+    Args:
+        facts: Of the run.
+        most: Slot that takes most of it.
+        name: What prepares.
+    """
+    uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
+    if uncached and most in (DATASET_MAP, DATASET_MAP_IN_PROCESSES):
+        yield Use(change="let_datasets_cache", values={"why": uncached})
+    else:
+        yield Use(change="keep_prepared", values={"name": name})
+    if most == DATASET_MAP and cpus > 1:
+        yield Use(change="map_in_processes", values={"number": cpus}, realises=1 - 1 / cpus)
+    if facts.prepared_ranks > 1:
+        yield Use(change="prepare_once")
 
 
 _ENDINGS = {1: "st", 2: "nd", 3: "rd"}
