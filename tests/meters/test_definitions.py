@@ -89,6 +89,11 @@ CASES: dict[str, tuple[list[StepRecord], str, dict[str, float]]] = {
         "cuda",
         {"host_bound_fraction": 0.5},
     ),
+    "a mean is over the steps that have the fact": (
+        steps_with([{"h2d_bytes": 8}, {}, {"h2d_bytes": 4}], forward=1),
+        "cuda",
+        {"h2d_bytes": 6},
+    ),
     "8 MB in 1 ms are 8 GB/s": (
         steps_with([COPIED] * 8, forward=9, h2d=1),
         "cuda",

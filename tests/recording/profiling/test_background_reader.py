@@ -22,6 +22,11 @@ from trainperf.traces.capture_files import (
 )
 
 
+def patient() -> TraceWorker:
+    """A reader that is waited for on a loaded machine too."""
+    return TraceWorker(10 * PATIENCE_NS)
+
+
 def captured(run: Path, analyst: TraceWorker | None, *, rank: int = 0, repeat: int = 1) -> Captured:
     """A fit whose traces go into *run*, offset by a checkpoint at step 1000."""
     plan = schedule(repeat=repeat, wait=2, warmup=1, active=2)
@@ -55,7 +60,7 @@ def _end_all() -> None:
 
 def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
     """With the steps it is of, by both their numbers, and a copy for torch-tb-profiler."""
-    timeline = captured(tmp_path, TraceWorker())
+    timeline = captured(tmp_path, patient())
     timeline.finish()
 
     (report,) = read_all(tmp_path)
@@ -71,7 +76,7 @@ def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
 
 def test_one_process_at_a_time_reads_them_all(tmp_path: Path) -> None:
     """The others wait for their turn; the end of the fit waits for all, on a loaded machine too."""
-    analyst = TraceWorker(patience_ns=10 * PATIENCE_NS)
+    analyst = patient()
     timeline = captured(tmp_path, analyst, repeat=3)
 
     assert len(children()) == 1
@@ -82,7 +87,7 @@ def test_one_process_at_a_time_reads_them_all(tmp_path: Path) -> None:
 
 def test_steps_are_tagged_while_a_trace_is_being_read(tmp_path: Path) -> None:
     """They are slower for it; to start it and to hear it is in none of them, but the gap."""
-    analyst = TraceWorker()
+    analyst = patient()
     timeline = captured(tmp_path, analyst)
     timeline.train(10)
     assert analyst.busy
@@ -108,6 +113,7 @@ THEIRS = gzip.compress(json.dumps({"traceEvents": [EVENT]}).encode())
 @pytest.mark.parametrize(
     ("content", "problem"),
     [(b"hello", "TraceError"), (THEIRS, "does not say which steps of a run it is of")],
+    ids=["no trace", "of another program"],
 )
 def test_a_trace_that_cannot_be_read_is_said(
     content: bytes, problem: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -116,7 +122,7 @@ def test_a_trace_that_cannot_be_read_is_said(
     trace = tmp_path / "traces" / "rank0-step000007-3steps.trace.json.gz"
     trace.parent.mkdir()
     trace.write_bytes(content)
-    analyst = TraceWorker()
+    analyst = patient()
     analyst.send(trace)
     said = analyst.finish()["captures_unread"]
 
@@ -165,11 +171,11 @@ def test_a_process_that_is_ended_takes_its_drafts_along(tmp_path: Path) -> None:
 def test_traces_of_several_ranks_become_one_answer(tmp_path: Path) -> None:
     """In place of those of each; the ranks are told apart by the files' names."""
     for rank in (0, 1):
-        captured(tmp_path, TraceWorker(), rank=rank).finish()
+        captured(tmp_path, patient(), rank=rank).finish()
     assert len(read_all(tmp_path)) == 2
     (traces,) = groups(tmp_path)
 
-    analyst = TraceWorker()
+    analyst = patient()
     analyst.send(*traces)
     assert analyst.finish() == {}
 
@@ -208,14 +214,14 @@ def test_a_directory_of_the_user_cannot_stand_in_for_a_library(
     (tmp_path / "json.py").write_text("raise SystemExit('theirs')")
     (tmp_path / "numpy.py").write_text("raise SystemExit('theirs')")
     monkeypatch.chdir(tmp_path)
-    captured(Path("run"), TraceWorker()).finish()
+    captured(Path("run"), patient()).finish()
 
     assert len(read_all(Path("run"))) == 1
 
 
 def test_a_damaged_answer_is_left_out(tmp_path: Path) -> None:
     """The trace is there, and can be read again."""
-    captured(tmp_path, TraceWorker()).finish()
+    captured(tmp_path, patient()).finish()
     (good,) = (tmp_path / "traces").glob("*.analysis.json")
     good.with_name("rank0-step000001-2steps.analysis.json").write_bytes(good.read_bytes()[:-20])
 

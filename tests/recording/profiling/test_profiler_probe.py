@@ -435,7 +435,9 @@ def test_a_tracer_dropped_at_any_time_leaves_room_for_the_next(tmp_path: Path) -
     last.stop({})
 
 
-@pytest.mark.parametrize(("ranks", "captures"), [((1,), False), ((0,), True), ((0, 1), True)])
+@pytest.mark.parametrize(
+    ("ranks", "captures"), [((1,), False), ((0,), True), ((0, 1), True), ((0, 5), True)]
+)
 def test_a_rank_that_is_not_chosen_traces_nothing(
     tmp_path: Path, ranks: tuple[int, ...], *, captures: bool
 ) -> None:
