@@ -1,4 +1,4 @@
-"""The same planted truth comes back from every kind of loop, within the same tolerances."""
+"""The same planted truth comes back from loops of several frameworks, to the same tolerances."""
 
 from pathlib import Path
 from statistics import median

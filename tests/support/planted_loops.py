@@ -1,4 +1,6 @@
-"""The same small training in every kind of loop, with the same truth planted in each.
+"""The same small training in loops of several frameworks, with the same truth planted in each.
+
+Of the doors by themselves the stories of `support.conformance` tell more.
 
 A batch takes 20 ms longer to come in every second step, logging 5 ms longer in two of four; 37.5 %
 of the tokens are padding, and every fifth update overflows.
@@ -12,21 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
 from accelerate import Accelerator
 from lightning.fabric import Fabric
 from lightning.fabric.plugins.precision import MixedPrecision as OfFabric
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.plugins import MixedPrecision
-from support.hugging_face import Rows, Tiny, quiet, trainer
+from support.hugging_face import Rows, Tiny
 from support.loops import Sleeper
 from support.stand_ins import installed, put_in
 from torch.utils.data import DataLoader, default_collate
-from transformers import Trainer, TrainerCallback
 
-from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
 
 
@@ -73,93 +70,6 @@ class Planted:
     def batches(self) -> "DataLoader[Any]":
         """A loader for one epoch of so many steps."""
         return DataLoader(Rows(2 * STEPS), batch_size=2, collate_fn=self.collate)
-
-
-def plain(path: Path, planted: Planted) -> Path | None:
-    """As in a loop of one's own."""
-    model, scales = Tiny(), scaler()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with LoopMonitor(path, report=False, lines=False).watch(model, optimizer, scales) as monitor:
-        for batch in monitor.batches(planted.batches()):
-            with monitor.phase("forward"):
-                loss = planted.loss(model(**batch)["loss"])
-            with monitor.phase("backward"):
-                scales.scale(loss).backward()
-            with monitor.phase("optimizer"):
-                scales.step(optimizer)
-                scales.update()
-                optimizer.zero_grad()
-            with monitor.phase("callbacks"):
-                planted.log()
-            monitor.end_step(loss)
-    return monitor.run
-
-
-class _Module(pl.LightningModule):
-    def __init__(self, planted: Planted) -> None:
-        super().__init__()
-        self.model = Tiny()
-        self.planted = planted
-
-    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-        return self.planted.loss(self.model(**batch)["loss"])
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-
-
-class _Logs(Callback):
-    def __init__(self, planted: Planted) -> None:
-        self.planted = planted
-
-    def on_train_batch_end(self, *_: object) -> None:
-        self.planted.log()
-
-
-def lightning(path: Path, planted: Planted) -> Path | None:
-    """A `Trainer` with its callback."""
-    perf = TrainPerf(report=False, lines=False, dirpath=str(path))
-    pl.Trainer(
-        callbacks=[perf, _Logs(planted)],
-        plugins=[MixedPrecision("16-mixed", "cpu", scaler())],
-        accelerator="cpu",
-        max_epochs=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    ).fit(_Module(planted), planted.batches())
-    return next(path.glob("trainperf*"), None)
-
-
-class _LogsThere(TrainerCallback):
-    def __init__(self, planted: Planted) -> None:
-        self.planted = planted
-
-    def on_step_end(self, *_: object, **__: object) -> None:
-        self.planted.log()
-
-
-def hugging_face(path: Path, planted: Planted) -> Path | None:
-    """A `Trainer` of transformers with its callback."""
-
-    class Overflowing(Trainer):
-        def compute_loss(self, *args: Any, **options: Any) -> Any:
-            return planted.loss(super().compute_loss(*args, **options))
-
-    callback = quiet()
-    training = trainer(
-        path,
-        callback,
-        _LogsThere(planted),
-        rows=Rows(2 * STEPS),
-        kind=Overflowing,
-        max_steps=STEPS,
-    )
-    training.data_collator = planted.collate
-    training.accelerator.scaler = scaler()
-    training.train()
-    return callback.run
 
 
 def accelerate(path: Path, planted: Planted) -> Path | None:
@@ -284,9 +194,6 @@ def ultralytics(path: Path, planted: Planted) -> Path | None:
 
 
 LOOPS: dict[str, Callable[[Path, Planted], Path | None]] = {
-    "plain": plain,
-    "lightning": lightning,
-    "hugging_face": hugging_face,
     "accelerate": accelerate,
     "fabric": fabric,
     "deepspeed": deepspeed,
