@@ -8,7 +8,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from lightning.pytorch.profilers import Profiler
+from lightning.pytorch.profilers import SimpleProfiler
 from support.fits import Loader, Model, Validated, trainer
 
 from trainperf.lightning import actions
@@ -96,21 +96,6 @@ CLASSIFIED: dict[tuple[str, str], Role] = {
 """What each means.  A name that is missing here is new in Lightning: look at it, then add it."""
 
 
-class Diary(Profiler):
-    """Keeps the names of what begins."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def start(self, action_name: str) -> None:
-        """Keep it."""
-        self.names.add(action_name)
-
-    def stop(self, action_name: str) -> None:
-        """Nothing."""
-
-
 class Data(pl.LightningDataModule):
     """With transfer hooks of its own, if asked for."""
 
@@ -175,7 +160,7 @@ def announced(
     tmp_path: Path, model: pl.LightningModule, data: pl.LightningDataModule, **options: Any
 ) -> set[str]:
     """Names of all actions of a fit."""
-    diary = Diary()
+    diary = SimpleProfiler()
     callbacks = options.pop("callbacks", [Callback()])
     training = trainer(tmp_path, *callbacks, profiler=diary, **options)
     if isinstance(model, Failing):
@@ -183,7 +168,7 @@ def announced(
             training.fit(model, datamodule=data)
     else:
         training.fit(model, datamodule=data)
-    return diary.names
+    return {*diary.recorded_durations}
 
 
 @pytest.mark.filterwarnings("ignore:.*val_dataloader.*")

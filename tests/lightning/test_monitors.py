@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch.loggers import Logger
-from support.fits import Loader, Model, Ran, fit, read, trainer
+from support.fits import Loader, Model, OwnLogger, Ran, fit, read, trainer
 
 from trainperf.core.steps.records import FACTS
 from trainperf.lightning import (
@@ -40,7 +39,7 @@ ON_A_CPU = {
 """Facts that each feeds on one rank of a CPU, without a GradScaler."""
 
 
-class Keeping(Logger):
+class Keeping(OwnLogger):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -48,25 +47,12 @@ class Keeping(Logger):
         self.told: dict[str, list[float]] = {}
         self.steps: list[int | None] = []
 
-    @property
-    def name(self) -> str:
-        """Any."""
-        return "keeping"
-
-    @property
-    def version(self) -> str:
-        """Any."""
-        return "0"
-
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Keep our own."""
         for tag, value in metrics.items():
             if tag.startswith("trainperf/"):
                 self.told.setdefault(tag.removeprefix("trainperf/"), []).append(value)
                 self.steps.append(step)
-
-    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
-        """Nothing."""
 
 
 def measured(tmp_path: Path, *callbacks: Measurement) -> tuple[Ran, Keeping]:

@@ -12,13 +12,13 @@ import lightning.pytorch as pl
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from support.fits import (
     At,
     Loader,
     Model,
+    OwnLogger,
     Sleeper,
     assert_comes_back,
     assert_nowhere_else,
@@ -103,30 +103,17 @@ def strategy(sleeper: Sleeper) -> Case:
     return Case(options={"strategy": SlowStrategy(device=torch.device("cpu"), accelerator=None)})
 
 
-class SlowLogger(Logger):
+class SlowLogger(OwnLogger):
     """Slow to write the user's own metrics."""
 
     def __init__(self, sleeper: Sleeper) -> None:
         super().__init__()
         self._sleeper = sleeper
 
-    @property
-    def name(self) -> str:
-        """Any."""
-        return "slow"
-
-    @property
-    def version(self) -> str:
-        """Any."""
-        return "0"
-
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Slow, but for what trainperf logs itself."""
         if "mine" in metrics:
             self._sleeper()
-
-    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
-        """Nothing."""
 
 
 def logger(sleeper: Sleeper) -> Case:

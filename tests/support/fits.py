@@ -10,6 +10,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
 from support import loops
 from support.loops import Written
 
@@ -124,6 +125,19 @@ class Stream(torch.utils.data.IterableDataset[torch.Tensor]):
         for _ in range(self.batches):
             self.slow()
             yield torch.ones(2, 4)
+
+
+class OwnLogger(Logger):
+    """A logger of the user's that keeps nothing."""
+
+    name = "own"
+    version = "0"
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Nothing."""
+
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """Nothing."""
 
 
 class At(Callback):

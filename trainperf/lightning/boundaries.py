@@ -53,8 +53,6 @@ class Boundaries:
         fit: Whose they are.
     """
 
-    part = Fit.hooks
-
     def __init__(self, fit: Fit) -> None:
         self._fit, self._recorder, self._guard = fit, fit.recorder, fit.guard
         self._hooks: dict[str, HookBracket] = {}
@@ -119,7 +117,7 @@ class Boundaries:
                 else DirectBracket(before, after)
             )
         if role in self._guarded:
-            return self._guard.bracket(self.part, *self._guarded[role])
+            return self._guard.bracket(Fit.hooks, *self._guarded[role])
         if role == "fetch":
             return self._fetch()
         if role == "forward":
@@ -171,7 +169,7 @@ class Boundaries:
             hook.__exit__(None, None, None)
             after()
 
-        return self._guard.bracket(self.part, enter, leave)
+        return self._guard.bracket(Fit.hooks, enter, leave)
 
     def _fetch(self) -> Bracket:
         phases = self._fit.phases

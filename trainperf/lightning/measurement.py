@@ -42,9 +42,8 @@ class Measurement(Callback):
         self._restored: dict[str, Any] = {}
         self._listen()
 
-    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+    def setup(self, trainer: "pl.Trainer", _module: "pl.LightningModule", stage: str) -> None:
         """The fit begins: put the relay in place."""
-        del pl_module
         if stage != "fit" or self._leader(trainer) is not self:
             return
         # Another callback's `on_exception` that raises keeps ours from being called.
@@ -61,9 +60,8 @@ class Measurement(Callback):
         # Lightning has no action of its own around the sanity check: our empty hooks bring one.
         self._listen(on_sanity_check_start=nothing, on_sanity_check_end=nothing)
 
-    def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+    def on_train_start(self, _trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Model, optimizers and loaders exist."""
-        del trainer
         session = self.session
         if session is None:
             return
@@ -76,21 +74,19 @@ class Measurement(Callback):
         }
         if fit.audit is not None:
             hooks["on_train_batch_start"] = self._batch_begins
-        if session.hears_updates:
+        if fit.chosen.scaler is not None or fit.tries:
             hears = fit.guard.wrap(Fit.hooks, session.on_before_optimizer_step)
             hooks["on_before_optimizer_step"] = hears
         self._listen(**hooks)
 
     def on_exception(
-        self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException
+        self, _trainer: "pl.Trainer", _module: "pl.LightningModule", exception: BaseException
     ) -> None:
         """Files are closed, the profiler is restored, and the numbers so far are reported."""
-        del trainer, pl_module
         self._end(ended_by(type(exception)))
 
-    def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+    def teardown(self, _trainer: "pl.Trainer", _module: "pl.LightningModule", stage: str) -> None:
         """The fit is over."""
-        del trainer, pl_module
         session = self.session
         if stage == "fit":
             self._end(FINISHED)

@@ -39,6 +39,9 @@ BACKWARD_UNSEEN = (
 ITERATOR_TAKES_OVER = (
     "not measurable: training_step takes dataloader_iter and moves the batch itself"
 )
+_TAKEN_OVER = dict.fromkeys(
+    ("h2d_device_ns", "h2d_bytes", "h2d_tensors", H2D_S, PHASE_H2D_S), ITERATOR_TAKES_OVER
+)
 
 
 class Session:
@@ -116,10 +119,9 @@ class Session:
             self._attempt = fit.guard.wrap(scaler.name, scaler.attempt)
 
     def on_train_batch_end(
-        self, trainer: object, module: object, outputs: object, batch: object, batch_idx: int
+        self, _trainer: object, _module: object, outputs: object, batch: object, _index: int
     ) -> None:
         """Our only hook in the loop, with the callback's signature.  Runs every micro-batch."""
-        del trainer, module, batch_idx
         if batch is None or self.boundaries.exhausted:
             self.fit.pause_audit()
             return  # nothing ran: Lightning has skipped it, or there was none
@@ -133,16 +135,10 @@ class Session:
         # Our own bracket was the last to switch: what Lightning took to call us is ours, too.
         self.fit.micro_batch(batch, outputs, complete=complete, begun=self.recorder.switched_ns)
 
-    @property
-    def hears_updates(self) -> bool:
-        """Whether `on_before_optimizer_step` has anything to do."""
-        return self.fit.chosen.scaler is not None or self.fit.tries
-
     def on_before_optimizer_step(
-        self, trainer: object, module: object, optimizer: Optimizer
+        self, _trainer: object, _module: object, optimizer: Optimizer
     ) -> None:
-        """An attempt, with the callback's signature.  Runs every step under a GradScaler."""
-        del trainer, module
+        """An attempt, with the callback's signature.  Runs every step under a scaler or trials."""
         # In automatic optimization a `training_step` that returned None ends here too.
         if self._manual or self.boundaries.backward_seen:
             self._attempt(optimizer)
@@ -175,7 +171,7 @@ class Session:
             profile=self._profile,
             probes=(LoggedProbe(trainer),),
             notes=self._notes,
-            reasons=_iterator_reasons(module),
+            reasons=_TAKEN_OVER if _takes_iterator(module) else {},
             actions_ns=self.boundaries.hooks_ns,
             trials=self._trials,
             totals=self._restored.get("totals", {}),
@@ -233,13 +229,6 @@ class Session:
 
 def _takes_iterator(module: "pl.LightningModule") -> bool:
     return "dataloader_iter" in inspect.signature(module.training_step).parameters
-
-
-def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
-    if not _takes_iterator(module):
-        return {}
-    facts = ("h2d_device_ns", "h2d_bytes", "h2d_tensors")
-    return dict.fromkeys((*facts, H2D_S, PHASE_H2D_S), ITERATOR_TAKES_OVER)
 
 
 def _updates(trainer: "pl.Trainer", module: "pl.LightningModule") -> Callable[[], int]:

@@ -54,7 +54,11 @@ def dispose_of(trainer: "pl.Trainer", closing: ExitStack) -> list[Logger]:
     Raises:
         ConfigError: The process that runs the script cannot be ended from within the fit.
     """
-    _demand_own_process(trainer)
+    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        raise ConfigError(
+            "trainperf try cannot end a script whose ranks are spawned or forked by the Trainer; "
+            'try Trainer(strategy="ddp")'
+        )
     folder = closing.enter_context(TemporaryDirectory(prefix="trainperf-trials-"))
     own = list(trainer.loggers)
     loggers = [_stand_in(logger, folder, str(place)) for place, logger in enumerate(own)]
@@ -130,7 +134,6 @@ class LightningTraining(FitTraining):
         self._trainer = trainer
         self._loggers = loggers
         self._precision = trainer.precision_plugin
-        self._mixed: dict[torch.dtype, MixedPrecision] = {}
         self._drops_gradients = False
         self._steps = 0
         self.mute_callbacks_of([cast("Any", trainer)])
@@ -186,14 +189,12 @@ class LightningTraining(FitTraining):
     @override
     def set_autocast(self, dtype: torch.dtype | None) -> None:
         """As `Trainer(precision=…)` does, for the whole training step."""
-        if dtype is None:
-            self._trainer.strategy.precision_plugin = self._precision
-            return
-        if dtype not in self._mixed:
-            self._mixed[dtype] = MixedPrecision(
+        plugin = self._precision
+        if dtype is not None:
+            plugin = MixedPrecision(
                 "bf16-mixed" if dtype is torch.bfloat16 else "16-mixed", self.device.type
             )
-        self._trainer.strategy.precision_plugin = self._mixed[dtype]
+        self._trainer.strategy.precision_plugin = plugin
 
     @property
     @override
@@ -269,15 +270,6 @@ class LightningTraining(FitTraining):
                 switches = (bar.disable, bar.enable) if shown else (nothing, nothing)
                 muted.append(Mutable(type(bar).__name__, *switches))
         return muted
-
-
-def _demand_own_process(trainer: "pl.Trainer") -> None:
-    """The process that runs the script must be one that can be ended from within the fit."""
-    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
-        raise ConfigError(
-            "trainperf try cannot end a script whose ranks are spawned or forked by the Trainer; "
-            'try Trainer(strategy="ddp")'
-        )
 
 
 def iterators_of(trainer: "pl.Trainer") -> list[Iterator[Any]]:

@@ -36,6 +36,7 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.inference import InferenceProbe
 from trainperf.recording.probes.loop_habits import ValidationProbe
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
+from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.selection import FitObjects
 from trainperf.recording.sinks.base import Writer
 
@@ -181,9 +182,9 @@ class LoopMonitor(FitOptions):
         Raises:
             ConfigError: There is no phase of that name.
         """
-        fit = self._fit
-        if fit.chosen.scaler is not None and name == Phase.OPTIMIZER.label:
-            fit.guard.run(fit.chosen.scaler.name, lambda: self._attempt(optimizer))
+        fit, scaler = self._fit, self._fit.chosen.scaler
+        if scaler is not None and name == Phase.OPTIMIZER.label:
+            fit.guard.run(scaler.name, lambda: self._attempt(scaler, optimizer))
         return fit.phases[name]
 
     def end_step(self, loss: object = None) -> None:
@@ -271,10 +272,9 @@ class LoopMonitor(FitOptions):
             self._batch = _NO_BATCH
             self.monitor.recorder.epoch_ended()
 
-    def _attempt(self, optimizer: Optimizer | None) -> None:
+    def _attempt(self, scaler: ScalerProbe, optimizer: Optimizer | None) -> None:
         stepped = stepped_optimizer(optimizer, self._objects.optimizers)
-        scaler = self._fit.chosen.scaler
-        if scaler is not None and id(stepped) not in self._attempted:
+        if id(stepped) not in self._attempted:
             self._attempted.add(id(stepped))  # zero_grad and update may have phases of their own
             scaler.attempt(stepped)
 

@@ -192,13 +192,12 @@ class OutsideLoop:
         self._evaluated_in, self._state = step, _APART
 
     def _returned(
-        self, module: object, args: tuple[object, ...], kwargs: Mapping[str, object], output: object
+        self, _: object, args: tuple[object, ...], kwargs: Mapping[str, object], output: object
     ) -> None:
         """Of a forward: backward begins with the first gradient of what was returned.
 
         The first single number of three values at most is the loss.
         """
-        del module
         for take in self._modules.takes:
             take()
         self._modules.listen()
