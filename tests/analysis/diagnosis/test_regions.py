@@ -272,25 +272,22 @@ def on_gpu(work_ms: float = 60, **traced_ms: float) -> tuple[dict[str, Region], 
     return {region.use.line or "": region for region in regions}, basis
 
 
-def test_without_a_trace_the_work_is_shared_out_by_the_floors() -> None:
-    """And said to be a model."""
-    rows, basis = on_gpu()
+@pytest.mark.parametrize(
+    ("traced_ms", "basis", "expected_ms"),
+    [
+        # The work is shared out by the floors, and said to be a model.
+        ({}, "modelled", (30, 30)),
+        # Whatever the floors say.
+        ({"copy_": 5, "addmm": 40}, "traced", (5, 40)),
+        # It lists the longest: what it does not takes less.
+        ({"addmm": 4}, "traced", (4, 4)),
+    ],
+)
+def test_a_trace_has_the_times_of_a_device(
+    traced_ms: dict[str, float], basis: str, expected_ms: tuple[float, float]
+) -> None:
+    """Of what it lists."""
+    rows, found = on_gpu(**traced_ms)
 
-    assert basis == "modelled"
-    assert [ms(rows[line]) for line in ("copy", "product")] == pytest.approx([30, 30])
-
-
-def test_a_trace_has_the_times() -> None:
-    """Whatever the floors say."""
-    rows, basis = on_gpu(copy_=5, addmm=40)
-
-    assert basis == "traced"
-    assert [ms(rows[line]) for line in ("copy", "product")] == pytest.approx([5, 40])
-
-
-def test_what_a_trace_does_not_list_takes_less_than_what_it_does() -> None:
-    """It lists the longest."""
-    rows, _ = on_gpu(addmm=4)
-
-    assert ms(rows["product"]) == pytest.approx(4)
-    assert ms(rows["copy"]) <= 4
+    assert found == basis
+    assert tuple(ms(rows[line]) for line in ("copy", "product")) == pytest.approx(expected_ms)

@@ -198,6 +198,7 @@ def in_turns() -> list[StepRecord]:
     ]
 
 
+SLOW = {"forward": 90.0}
 MINUTE = {"forward": 20.0, "backward": 60_000.0}
 AT_NO_DISTANCE = (17, 40, 71, 97, 139, 150, 222, 241, 300, 333, 390)
 
@@ -209,7 +210,9 @@ AT_NO_DISTANCE = (17, 40, 71, 97, 139, 150, 222, 241, 300, 333, 390)
         (replaced(every_20th(), {33: MINUTE, 55: MINUTE}), (20, "other", 1.0)),
         (shifted(), (20, "other", 1.0)),
         (in_turns(), None),
-        (replaced(every_20th(other_ms=0.0), {n: {"forward": 90.0} for n in AT_NO_DISTANCE}), None),
+        (replaced(every_20th(other_ms=0.0), dict.fromkeys(AT_NO_DISTANCE, SLOW)), None),
+        # One after the other: a slow stretch, and nothing that comes back.
+        (replaced(every_20th(other_ms=0.0), dict.fromkeys(range(100, 140), SLOW)), None),
         # Another rule owns these.
         *((every_20th(tags=int(tag)), None) for tag in (Tag.GC, Tag.TURN_BOUNDARY)),
     ],
@@ -218,6 +221,7 @@ AT_NO_DISTANCE = (17, 40, 71, 97, 139, 150, 222, 241, 300, 333, 390)
         "shifted by epochs, with steps that are slow by chance",
         "slow in a phase of their own each",
         "slow by chance",
+        "a slow stretch",
         "the garbage collector",
         "the edge of a turn",
     ],
