@@ -27,7 +27,7 @@ class Numbers(Dataset[torch.Tensor]):
 def test_batches_of_workers_are_pinned_and_copied_without_a_wait(device: torch.device) -> None:
     """In worker processes that are forked from one that uses the device."""
     total = torch.zeros((), device=device)
-    for batch in DataLoader(Numbers(), batch_size=2, num_workers=1, pin_memory=True):
+    for batch in DataLoader(Numbers(), batch_size=2, num_workers=1, **threaded.PINNED):
         assert batch.is_pinned()
         with no_synchronisation():
             total += batch.to(device, non_blocking=True).sum()

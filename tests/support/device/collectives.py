@@ -1,5 +1,6 @@
 """Collectives between the devices of processes: gloo, run by a stream of its own as NCCL's are."""
 
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -29,6 +30,7 @@ class Collective(dist._Work):
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Let the current stream wait."""
         torch.accelerator.current_stream(self._done.device).wait_event(self._done)
+        self._kept = None
         return True
 
     def is_completed(self) -> bool:
@@ -47,6 +49,8 @@ class Group(dist.ProcessGroup):
         super().__init__(rank, size)
         self._gloo = dist.ProcessGroupGloo(store, rank, size, timeout)
         self._sides: dict[torch.device, torch.Stream] = {}
+        self._works: deque[Collective] = deque(maxlen=64)
+        """Kept: torch 2.6 lets go of Python's half of one, and the other half waits for ever."""
 
     def getBackendName(self) -> str:  # noqa: N802 the name that PyTorch asks for
         """Return the name it is registered by."""
@@ -54,7 +58,6 @@ class Group(dist.ProcessGroup):
 
     def allreduce(self, tensors: Tensors, opts: object = None) -> dist.Work:
         """Reduce in place."""
-        opts = opts or dist.AllreduceOptions()
         return self._run("allreduce", tensors, tensors, tensors, opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: object = None) -> dist.Work:
@@ -70,7 +73,6 @@ class Group(dist.ProcessGroup):
     def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: object = None) -> dist.Work:
         """Bring together what every rank has."""
         kept = [*outputs[0], *inputs]
-        opts = opts or dist.AllgatherOptions()
         return self._run("allgather", outputs, kept, outputs, inputs, opts)
 
     def barrier(self, opts: object = None) -> dist.Work:
@@ -84,7 +86,9 @@ class Group(dist.ProcessGroup):
         if tensors[0].device.type != NAME:
             return call(*arguments)
         device = tensors[0].device
-        side = self._sides.setdefault(device, torch.Stream(device=device))
+        if device not in self._sides:
+            self._sides[device] = torch.Stream(device=device)
+        side = self._sides[device]
         ready = torch.Event(device=device)
         ready.record(torch.accelerator.current_stream(device))
         side.wait_event(ready)
@@ -93,7 +97,8 @@ class Group(dist.ProcessGroup):
             extension().queue_host_function(
                 device.index, f"{BACKEND}::{name}", lambda: call(*views).wait()
             )
-        return Collective(results, tensors, side)
+        self._works.append(Collective(results, tensors, side))
+        return self._works[-1]
 
 
 def register() -> None:

@@ -16,6 +16,12 @@ NAME = "threaded"
 _initialized = True
 """Recomputing keeps the state of a device's generator only where this is true."""
 
+PINNED = {
+    "pin_memory": True,
+    "pin_memory_device": "" if hasattr(torch.accelerator, "current_device_index") else NAME,
+}
+"""Options of a loader that pins its batches: before torch 2.7 it does so for CUDA unless told."""
+
 Place = torch.device | str | int | None
 
 

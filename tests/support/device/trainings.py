@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins import MixedPrecision
-from support.device.frontend import NAME
+from support.device.frontend import NAME, PINNED
 from support.device.lightning import on_device
 from support.fits import Validated
 from support.fits import trainer as lightning_trainer
@@ -39,7 +39,7 @@ def batches(rows: int) -> DataLoader[Any]:
     """Pinned, so that copies return at once."""
     labels = torch.arange(rows) % 2
     data = TensorDataset(torch.randn(rows, 4), labels)
-    return DataLoader(data, batch_size=4, pin_memory=True)
+    return DataLoader(data, batch_size=4, **PINNED)
 
 
 def plain_loop(root: Path, *, measured: bool) -> float:
