@@ -193,7 +193,7 @@ def _short(text: str) -> str:
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](?P<file>(?P<package>\w+).*)")
 """A line of an installed package, which is not the user's to change."""
 
-_OF_DDP = re.compile(r"DDPOptimizer|DistributedDataParallel|torch[/\\]nn[/\\]parallel[/\\]")
+_OF_DDP = re.compile(r"DDPOptimizer|_inside_ddp_forward|torch[/\\]nn[/\\]parallel[/\\]")
 """Breaks of torch's own at the borders of DDP and of its buckets."""
 
 _BREAKS = (
@@ -282,8 +282,7 @@ def cuda_graphs(account: StepAccount, facts: Facts) -> Cause | None:
     if not many and not document.unrecorded:
         return None
     reasons = dict.fromkeys(filter(None, (each.unrecorded for each in document.compiled)))
-    text = " ".join(reasons).lower()
-    change = next((change for words, change in _UNRECORDED if words in text), "another_mode")
+    kinds = (change for text in reasons for words, change in _UNRECORDED if words in text)
     left_out = plural(document.unrecorded, "graph")
     return Cause(
         id="cuda_graphs",
@@ -291,7 +290,7 @@ def cuda_graphs(account: StepAccount, facts: Facts) -> Cause | None:
         if many
         else f"torch.compile records no CUDA graph of {left_out}, though it was asked to",
         evidence=tuple(map(_short, reasons)) or ("torch told no reason",),
-        changes=(Use(change="fixed_shapes" if many else change),),
+        changes=(Use(change="fixed_shapes" if many else next(kinds, "another_mode")),),
         confidence="medium",
         severity="medium",
     )
@@ -338,7 +337,7 @@ def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     settings = facts.settings
     off = next((name for name in _SWITCHES if settings.get(name) == "1"), "")
     compiled = settings.get("compiled")
-    if compiled is True and settings.get("ran_compiled") is False:
+    if compiled is True and settings.get("ran_compiled") is False and facts.steps:
         title = "the model was given to torch.compile, and nothing was compiled"
         change = "call_compiled"
         evidence = "torch built no graph in this process"

@@ -80,7 +80,7 @@ def _slower(
         where: The line.
         values: For the words of the change of the catalogue.
     """
-    sure = does in ("larger_batches", "slower_data", "hook_does_more", "leave_room")
+    sure = does in ("larger_batches", "slower_data", "hook_does_more")
     return Cause(
         id="slower_since",
         title=title,
@@ -202,7 +202,12 @@ def _changed(change: RunChange, facts: Facts) -> str:
 
 
 def _filled(change: RunChange, facts: Facts) -> Moved | None:
-    """Use of the device's memory before and after, where it became full meanwhile."""
+    """Use of the device's memory before and after, where it became full meanwhile.
+
+    A loader that is waited for longer does not wait for it.
+    """
+    if change.phase == "data_wait":
+        return None
     full = _FULL * (facts.number("device_memory_bytes") or inf)
     used = (each for each in change.moved if each.fact == "device_used_bytes")
     return next((each for each in used if each.before < full <= each.after), None)
