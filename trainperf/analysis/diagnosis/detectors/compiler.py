@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection
-from pathlib import PurePath
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
@@ -108,7 +107,7 @@ _SIZE = re.compile(
     r"\. expected (?P<was>\S+), actual (?P<now>\S+)"
 )
 _EQUAL = re.compile(r"(?P<name>[^=<>!]+) == (?P<was>[^=]+)")
-_LINE = re.compile(r"# (?P<file>\S+):(?P<line>\d+) in ")
+_LINE = re.compile(r"# (\S*[/\\])?(?P<file>[^\s/\\]+):(?P<line>\d+) in ")
 """Where torch says which line of the user's a guard is for."""
 
 _WRAPPED = re.compile(r"\b[LG]\['(\w+)'\]")
@@ -171,7 +170,7 @@ def _guard(graph: Compiled) -> tuple[str, str]:
     """
     reason, _, comment = _WRAPPED.sub(r"\1", graph.reason or "").partition("  #")
     line, file = _LINE.search(comment), graph.where.rpartition(":")[0]
-    same = line is not None and file.endswith(PurePath(line["file"]).name)
+    same = line is not None and file.endswith(line["file"])
     return reason.strip(), f"{file}:{line['line']}" if line and same else graph.where
 
 
@@ -260,9 +259,6 @@ _UNRECORDED = (
 )
 """Words of a reason for which torch records no CUDA graph, and what to change."""
 
-MANY_RECORDED = 8
-"""CUDA graphs of one piece of code from which on torch itself warns of them."""
-
 
 def cuda_graphs(account: StepAccount, facts: Facts) -> Cause | None:
     """CUDA graphs were asked for, and torch left some out, or records one for each of many shapes.
@@ -277,8 +273,8 @@ def cuda_graphs(account: StepAccount, facts: Facts) -> Cause | None:
     document = facts.documents.compilation
     if document is None or account.device is None:
         return None
-    # Forward and backward of a graph are recorded apart.
-    many = document.recorded > MANY_RECORDED * 2 * max(1, document.graphs)
+    # Forward and backward of a graph are recorded apart; of more than 8 each torch itself warns.
+    many = document.recorded > 8 * 2 * max(1, document.graphs)
     if not many and not document.unrecorded:
         return None
     reasons = dict.fromkeys(filter(None, (each.unrecorded for each in document.compiled)))

@@ -34,9 +34,6 @@ _MOVED = {
 }
 """What grows along with a step, but for waits for ranks and for data, which say it again."""
 
-_FULL = 0.97
-"""Part of a device's memory from which on it is full: TraceML's upper band."""
-
 _ALIKE = "forward, backward and optimizer alike"
 
 
@@ -208,7 +205,8 @@ def _filled(change: RunChange, facts: Facts) -> Moved | None:
     """
     if change.phase == "data_wait":
         return None
-    full = _FULL * (facts.number("device_memory_bytes") or inf)
+    # TraceML's upper band, as for `memory_limit`.
+    full = 0.97 * (facts.number("device_memory_bytes") or inf)
     used = (each for each in change.moved if each.fact == "device_used_bytes")
     return next((each for each in used if each.before < full <= each.after), None)
 

@@ -293,16 +293,12 @@ def _settings(facts: Facts) -> Iterator[str]:
     yield from buckets(facts)
     if facts.number("ddp_unused_bytes") == 0:
         yield "find_unused_parameters=True, and every parameter is used"
-    ways, mbps = facts.settings.get("nccl_ways"), facts.number("gloo_mbps")
+    ways, pace = facts.settings.get("nccl_ways"), facts.number("gloo_bytes_per_s")
     if ways:
         yield f"NCCL sends via {ways}, by its log"
-    if mbps and _several_hosts(facts):
+    if pace and _several_hosts(facts):
         name = facts.settings.get("GLOO_SOCKET_IFNAME")
-        yield f"gloo sends over {name}, a link of {rate(mbps * _MBIT)}"
-
-
-_MBIT = 1e6 / 8
-"""Bytes."""
+        yield f"gloo sends over {name}, a link of {rate(pace)}"
 
 
 def _several_hosts(facts: Facts) -> bool:
@@ -311,16 +307,19 @@ def _several_hosts(facts: Facts) -> bool:
 
 def _other_way(facts: Facts) -> Iterator[Use]:
     """A faster way between ranks than the one that is taken, where both are known."""
-    ways, fastest = str(facts.settings.get("nccl_ways") or ""), facts.number("fastest_mbps") or 0.0
+    ways, fastest = (
+        str(facts.settings.get("nccl_ways") or ""),
+        facts.number("fastest_bytes_per_s") or 0.0,
+    )
     off = facts.settings.get("NCCL_IB_DISABLE") == "1"
     if "NET/Socket" in ways and (off or facts.settings.get("infiniband")):
         yield Use(change="use_infiniband")
     if "SHM" in ways and facts.settings.get("NCCL_P2P_DISABLE") == "1":
         yield Use(change="use_links")
-    slow = facts.number("gloo_mbps")
+    slow = facts.number("gloo_bytes_per_s")
     if slow and _several_hosts(facts) and fastest >= 2 * slow:
         name = facts.settings.get("fastest_interface")
-        values = {"name": name, "rate": rate(fastest * _MBIT)}
+        values = {"name": name, "rate": rate(fastest)}
         yield Use(change="faster_interface", values=values, realises=1 - slow / fastest)
 
 
