@@ -72,10 +72,10 @@ class Cuda(Accelerator):
 
     @override
     def pci_address(self) -> str:
-        known = self._properties()
-        if not hasattr(known, "pci_bus_id"):  # an older torch
+        place = self._properties()
+        if not hasattr(place, "pci_bus_id"):  # an older torch
             return ""
-        return f"{known.pci_domain_id:04x}:{known.pci_bus_id:02x}:{known.pci_device_id:02x}.0"
+        return f"{place.pci_domain_id:04x}:{place.pci_bus_id:02x}:{place.pci_device_id:02x}.0"
 
     @override
     def cache_bytes(self) -> int | None:

@@ -48,8 +48,8 @@ _CHANGES: dict[str, str] = {
 
 _NEW_FACTS = frozenset(
     {"local_world_size", "collectives", "dataset_samples", "shapes_vary", "ran_compiled"}
-    | {"buffer_bytes", "fsdp_reshard", "nccl_ways", "infiniband", "gloo_mbps"}
-    | {"fastest_interface", "fastest_mbps", "device_cpus"}
+    | {"buffer_bytes", "fsdp_reshard", "nccl_ways", "infiniband", "gloo_bytes_per_s"}
+    | {"fastest_interface", "fastest_bytes_per_s", "device_cpus"}
     | {*NEW_FACTS, *VARIABLES}
 )
 """Which older runs lack: what one side does not say is no change."""

@@ -191,8 +191,8 @@ def _fsdp(parts: Sequence[Any]) -> dict[str, Scalar]:
 
 def _groups(state: Any) -> list[Any]:  # noqa: ANN401 torch's own
     """Parameters that FSDP2 gathers together; earlier versions of torch have one group a part."""
-    one = getattr(state, "_fsdp_param_group", None)
-    return getattr(state, "_fsdp_param_groups", [one] if one else [])
+    earlier = getattr(state, "_fsdp_param_group", None)
+    return getattr(state, "_fsdp_param_groups", [earlier] if earlier else [])
 
 
 def _sizes(module: nn.Module) -> dict[str, Scalar]:

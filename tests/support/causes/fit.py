@@ -520,6 +520,7 @@ TIME = (
         level("forward", LONGER, FULLER, **OF_24_GIB),
     ),
     because("data_wait", "slower_data", "its own name", level("data_wait", LONGER)),
+    because("data_wait", "slower_data", "and no memory's", level("data_wait", FULLER, **OF_24_GIB)),
     because("callbacks", "hook_does_more", "a hook", level("callbacks")),
     because("backward", "something_changed", "nothing tells", level("backward")),
     Case(

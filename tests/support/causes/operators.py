@@ -75,6 +75,8 @@ def under_autocast(compute: float, *, autocast: bool = True) -> Seen:
     return sixty(cast(), half, settings=settings, light=light(FAST))
 
 
+IN_BUCKETS = {"ddp_gradient_as_bucket_view": False}
+
 COPIES = (
     Case(
         "layout_copies",
@@ -88,9 +90,17 @@ COPIES = (
             sixty(copy("clone", constant=True)),
             sixty(cast()),
             sixty(copy("copy_", dtypes=("fp32", "int64"))),
+            sixty(copy("copy_", part="backward", module=""), settings=IN_BUCKETS),
         ),
         words=("copies to another memory layout take 25 % of the step", "net.py:20: 12.0 ms per"),
         shows={"where": "net.py:20", "confidence": "medium", "bounded": True},
+    ),
+    Case(
+        "layout_copies",
+        "beside DDP too, in a module",
+        sixty(copy("copy_", part="backward"), settings=IN_BUCKETS),
+        0.015,
+        "one_layout",
     ),
     Case(
         "layout_copies",

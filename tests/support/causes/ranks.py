@@ -251,9 +251,9 @@ def shrinks(
 
 SLOW_LINK: dict[str, Scalar] = {
     "GLOO_SOCKET_IFNAME": "eth0",
-    "gloo_mbps": 1_000,
+    "gloo_bytes_per_s": 125e6,
     "fastest_interface": "eth1",
-    "fastest_mbps": 10_000,
+    "fastest_bytes_per_s": 1.25e9,
     "local_world_size": 1,
 }
 
@@ -419,8 +419,8 @@ REDUCTIONS = (
             ("it is off, and no log says what is used", {"NCCL_IB_DISABLE": "1"}),
             ("no link joins these devices", {"nccl_ways": "SHM"}),
             ("ranks of one host send over none", {**SLOW_LINK, "local_world_size": 2}),
-            ("it is the fastest", {**SLOW_LINK, "gloo_mbps": 10_000}),
-            ("gloo chose its interface itself", {**SLOW_LINK, "gloo_mbps": None}),
+            ("it is the fastest", {**SLOW_LINK, "gloo_bytes_per_s": 1.25e9}),
+            ("gloo chose its interface itself", {**SLOW_LINK, "gloo_bytes_per_s": None}),
         )
     ),
     shrinks(

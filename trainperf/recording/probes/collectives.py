@@ -111,7 +111,7 @@ class CollectivesProbe(Probe):
 
 
 def transport(environment: Mapping[str, str]) -> dict[str, Scalar]:
-    """Ways that NCCL took by its own log, and rates of this host's interfaces, in Mbit/s.
+    """Ways that NCCL took by its own log, and rates of this host's interfaces.
 
     The log is read only where the user has NCCL write it: `NCCL_DEBUG=INFO` and `NCCL_DEBUG_FILE`.
 
@@ -125,14 +125,15 @@ def transport(environment: Mapping[str, str]) -> dict[str, Scalar]:
         with log.open(encoding="utf-8", errors="replace") as lines:
             text = lines.read(MOST_LOGGED)
     ways = ", ".join(sorted({*_WAY.findall(text)}))
-    up = {name: each.speed for name, each in psutil.net_if_stats().items() if each.isup}
+    stats = psutil.net_if_stats().items()
+    up = {name: each.speed * 1e6 / 8 for name, each in stats if each.isup}  # as the system says
     fastest = max(up, key=lambda name: up[name], default="")
     return {
         **({"nccl_ways": ways} if ways else {}),
         "infiniband": any(name.startswith("ib") for name in up),
-        "gloo_mbps": up.get(environment.get("GLOO_SOCKET_IFNAME", "")),
+        "gloo_bytes_per_s": up.get(environment.get("GLOO_SOCKET_IFNAME", "")),
         "fastest_interface": fastest,
-        "fastest_mbps": up.get(fastest),
+        "fastest_bytes_per_s": up.get(fastest),
     }
 
 

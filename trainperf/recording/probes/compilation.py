@@ -47,7 +47,7 @@ class CompileProbe(Probe):
         """Note what there is already."""
         self._records = DynamoRecords()
         self._frames, self._graphs = _counted("frames", "total"), graphs_built()
-        self._unrecorded = _unrecorded()
+        self._unrecorded = _counted("inductor", "cudagraph_skips")
 
     def detach(self) -> None:
         """The last gap may have compiled something too."""
@@ -110,7 +110,7 @@ class CompileProbe(Probe):
             graphs=self._built,
             compile_s=self._records.compile_s(),
             recorded=graphs_recorded(),
-            unrecorded=max(0, _unrecorded() - self._unrecorded),
+            unrecorded=max(0, _counted("inductor", "cudagraph_skips") - self._unrecorded),
             compiled=tuple(self._compiled),
             breaks=tuple(
                 GraphBreak(reason=reason, where=where, times=times)
@@ -128,10 +128,6 @@ def graphs_built() -> int:
 def backwards_captured() -> int:
     """Backward passes that compiled autograd has captured in this process, with their hooks."""
     return _counted("compiled_autograd", "captures")
-
-
-def _unrecorded() -> int:
-    return _counted("inductor", "cudagraph_skips")
 
 
 def _counted(what: str, name: str) -> int:

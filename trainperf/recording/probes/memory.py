@@ -71,7 +71,7 @@ class DeviceUseProbe(Probe):
 
     def sample(self, draft: Draft) -> None:
         """Read what is in use now, where the device tells."""
-        sizes = self._accelerator.memory_bytes()
+        sizes = None if self._accelerator.is_capturing() else self._accelerator.memory_bytes()
         if sizes is not None:
             draft.facts["device_used_bytes"] = sizes[1] - sizes[0]
 

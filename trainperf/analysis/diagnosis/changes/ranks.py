@@ -120,9 +120,8 @@ CHANGES: tuple[Change, ...] = (
         advice="Let NCCL use InfiniBand",
         how="take NCCL_IB_DISABLE out of the environment; in a container pass /dev/infiniband on "
         "and install libibverbs",
-        effort="hours",
-        realises=None,
-        source="depends on the network",
+        realises=0.75,
+        source="100 Gbit/s, the slowest InfiniBand of today (HDR100), beside Ethernet of 25",
         confirm="nccl_ways in the run's configuration has NET/IB",
     ),
     Change(
@@ -130,8 +129,8 @@ CHANGES: tuple[Change, ...] = (
         of=("allreduce_tail",),
         advice="Let NCCL use the links between GPUs",
         how="take NCCL_P2P_DISABLE out of the environment: data goes through the host's memory now",
-        realises=None,
-        source="depends on the links",
+        realises=0.5,
+        source="one copy in place of two",
         confirm="nccl_ways in the run's configuration has P2P",
     ),
     Change(
@@ -139,8 +138,8 @@ CHANGES: tuple[Change, ...] = (
         of=("allreduce_tail",),
         advice="Send over the faster interface",
         how="GLOO_SOCKET_IFNAME={name}, a link of {rate}, if it leads to the other hosts",
-        realises=None,
-        source="depends on the network",
+        realises=0.5,
+        source="a link twice as fast; by how much, in each run",
         confirm="trainperf compare BEFORE AFTER: allreduce_tail_s falls",
     ),
     Change(

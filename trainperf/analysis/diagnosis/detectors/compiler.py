@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection
-from pathlib import PurePath
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
@@ -108,7 +107,7 @@ _SIZE = re.compile(
     r"\. expected (?P<was>\S+), actual (?P<now>\S+)"
 )
 _EQUAL = re.compile(r"(?P<name>[^=<>!]+) == (?P<was>[^=]+)")
-_LINE = re.compile(r"# (?P<file>\S+):(?P<line>\d+) in ")
+_LINE = re.compile(r"# (\S*[/\\])?(?P<file>[^\s/\\]+):(?P<line>\d+) in ")
 """Where torch says which line of the user's a guard is for."""
 
 _WRAPPED = re.compile(r"\b[LG]\['(\w+)'\]")
@@ -171,7 +170,7 @@ def _guard(graph: Compiled) -> tuple[str, str]:
     """
     reason, _, comment = _WRAPPED.sub(r"\1", graph.reason or "").partition("  #")
     line, file = _LINE.search(comment), graph.where.rpartition(":")[0]
-    same = line is not None and file.endswith(PurePath(line["file"]).name)
+    same = line is not None and file.endswith(line["file"])
     return reason.strip(), f"{file}:{line['line']}" if line and same else graph.where
 
 
@@ -193,7 +192,7 @@ def _short(text: str) -> str:
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\](?P<file>(?P<package>\w+).*)")
 """A line of an installed package, which is not the user's to change."""
 
-_OF_DDP = re.compile(r"DDPOptimizer|DistributedDataParallel|torch[/\\]nn[/\\]parallel[/\\]")
+_OF_DDP = re.compile(r"DDPOptimizer|_inside_ddp_forward|torch[/\\]nn[/\\]parallel[/\\]")
 """Breaks of torch's own at the borders of DDP and of its buckets."""
 
 _BREAKS = (
@@ -260,9 +259,6 @@ _UNRECORDED = (
 )
 """Words of a reason for which torch records no CUDA graph, and what to change."""
 
-MANY_RECORDED = 8
-"""CUDA graphs of one piece of code from which on torch itself warns of them."""
-
 
 def cuda_graphs(account: StepAccount, facts: Facts) -> Cause | None:
     """CUDA graphs were asked for, and torch left some out, or records one for each of many shapes.
@@ -277,13 +273,12 @@ def cuda_graphs(account: StepAccount, facts: Facts) -> Cause | None:
     document = facts.documents.compilation
     if document is None or account.device is None:
         return None
-    # Forward and backward of a graph are recorded apart.
-    many = document.recorded > MANY_RECORDED * 2 * max(1, document.graphs)
+    # Forward and backward of a graph are recorded apart; of more than 8 each torch itself warns.
+    many = document.recorded > 8 * 2 * max(1, document.graphs)
     if not many and not document.unrecorded:
         return None
     reasons = dict.fromkeys(filter(None, (each.unrecorded for each in document.compiled)))
-    text = " ".join(reasons).lower()
-    change = next((change for words, change in _UNRECORDED if words in text), "another_mode")
+    kinds = (change for text in reasons for words, change in _UNRECORDED if words in text)
     left_out = plural(document.unrecorded, "graph")
     return Cause(
         id="cuda_graphs",
@@ -291,7 +286,7 @@ def cuda_graphs(account: StepAccount, facts: Facts) -> Cause | None:
         if many
         else f"torch.compile records no CUDA graph of {left_out}, though it was asked to",
         evidence=tuple(map(_short, reasons)) or ("torch told no reason",),
-        changes=(Use(change="fixed_shapes" if many else change),),
+        changes=(Use(change="fixed_shapes" if many else next(kinds, "another_mode")),),
         confidence="medium",
         severity="medium",
     )
@@ -338,7 +333,7 @@ def not_compiled(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
     settings = facts.settings
     off = next((name for name in _SWITCHES if settings.get(name) == "1"), "")
     compiled = settings.get("compiled")
-    if compiled is True and settings.get("ran_compiled") is False:
+    if compiled is True and settings.get("ran_compiled") is False and facts.steps:
         title = "the model was given to torch.compile, and nothing was compiled"
         change = "call_compiled"
         evidence = "torch built no graph in this process"

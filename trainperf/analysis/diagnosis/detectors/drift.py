@@ -34,9 +34,6 @@ _MOVED = {
 }
 """What grows along with a step, but for waits for ranks and for data, which say it again."""
 
-_FULL = 0.97
-"""Part of a device's memory from which on it is full: TraceML's upper band."""
-
 _ALIKE = "forward, backward and optimizer alike"
 
 
@@ -80,7 +77,7 @@ def _slower(
         where: The line.
         values: For the words of the change of the catalogue.
     """
-    sure = does in ("larger_batches", "slower_data", "hook_does_more", "leave_room")
+    sure = does in ("larger_batches", "slower_data", "hook_does_more")
     return Cause(
         id="slower_since",
         title=title,
@@ -202,8 +199,14 @@ def _changed(change: RunChange, facts: Facts) -> str:
 
 
 def _filled(change: RunChange, facts: Facts) -> Moved | None:
-    """Use of the device's memory before and after, where it became full meanwhile."""
-    full = _FULL * (facts.number("device_memory_bytes") or inf)
+    """Use of the device's memory before and after, where it became full meanwhile.
+
+    A loader that is waited for longer does not wait for it.
+    """
+    if change.phase == "data_wait":
+        return None
+    # TraceML's upper band, as for `memory_limit`.
+    full = 0.97 * (facts.number("device_memory_bytes") or inf)
     used = (each for each in change.moved if each.fact == "device_used_bytes")
     return next((each for each in used if each.before < full <= each.after), None)
 

@@ -219,16 +219,20 @@ def layout_copies(account: StepAccount, facts: Facts) -> Cause | None:
     """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step.
 
     Summed over the audited step's copies in forward and backward that change neither the type of
-    their elements nor the device; nothing of them has to stay.
+    their elements nor the device; nothing of them has to stay.  What DDP copies into its buckets
+    and out of them, in backward and outside of every module, is no layout.
 
     Wrong where: the copy makes the kernels after it faster than it costs.
     To confirm: `trainperf prove` without the call; `trainperf try --only channels_last SCRIPT`.
     """
     names = ("clone", "copy_", "_to_copy", "contiguous")
+    buckets = facts.settings.get("ddp_gradient_as_bucket_view") is False
     rows = [
         row
         for row in passes(account)
-        if row.use.short_name in names and not row.use.constant and not is_cast(row.use)
+        if row.use.short_name in names
+        and not (row.use.constant or is_cast(row.use))
+        and not (buckets and row.use.part == "backward" and not row.use.module)
     ]
     return cause_in_operators(
         Cause(

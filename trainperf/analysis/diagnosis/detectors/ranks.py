@@ -293,44 +293,41 @@ def _settings(facts: Facts) -> Iterator[str]:
     yield from buckets(facts)
     if facts.number("ddp_unused_bytes") == 0:
         yield "find_unused_parameters=True, and every parameter is used"
-    ways, mbps = facts.settings.get("nccl_ways"), facts.number("gloo_mbps")
+    ways, pace = facts.settings.get("nccl_ways"), facts.number("gloo_bytes_per_s")
     if ways:
         yield f"NCCL sends via {ways}, by its log"
-    if mbps and _several_hosts(facts):
+    if pace and _several_hosts(facts):
         name = facts.settings.get("GLOO_SOCKET_IFNAME")
-        yield f"gloo sends over {name}, a link of {rate(mbps * _MBIT)}"
-
-
-_MBIT = 1e6 / 8
-"""Bytes."""
+        yield f"gloo sends over {name}, a link of {rate(pace)}"
 
 
 def _several_hosts(facts: Facts) -> bool:
-    local = facts.number("local_world_size")
-    return local is not None and local < facts.world_size
+    return (facts.number("local_world_size") or inf) < facts.world_size
 
 
 def _other_way(facts: Facts) -> Iterator[Use]:
     """A faster way between ranks than the one that is taken, where both are known."""
-    ways, fastest = str(facts.settings.get("nccl_ways") or ""), facts.number("fastest_mbps") or 0.0
-    off = {
-        name for name in ("NCCL_IB_DISABLE", "NCCL_P2P_DISABLE") if facts.settings.get(name) == "1"
-    }
-    if "NET/Socket" in ways and ("NCCL_IB_DISABLE" in off or facts.settings.get("infiniband")):
+    ways, fastest = (
+        str(facts.settings.get("nccl_ways") or ""),
+        facts.number("fastest_bytes_per_s") or 0.0,
+    )
+    off = facts.settings.get("NCCL_IB_DISABLE") == "1"
+    if "NET/Socket" in ways and (off or facts.settings.get("infiniband")):
         yield Use(change="use_infiniband")
-    if "SHM" in ways and "NCCL_P2P_DISABLE" in off:
+    if "SHM" in ways and facts.settings.get("NCCL_P2P_DISABLE") == "1":
         yield Use(change="use_links")
-    if _several_hosts(facts) and fastest >= 2 * (facts.number("gloo_mbps") or inf):
+    slow = facts.number("gloo_bytes_per_s")
+    if slow and _several_hosts(facts) and fastest >= 2 * slow:
         name = facts.settings.get("fastest_interface")
-        yield Use(change="faster_interface", values={"name": name, "rate": rate(fastest * _MBIT)})
+        values = {"name": name, "rate": rate(fastest)}
+        yield Use(change="faster_interface", values=values, realises=1 - slow / fastest)
 
 
 def _stays_gathered(facts: Facts) -> bool:
     """Whether FSDP gathers parameters twice that would fit once they are there."""
-    peak, capacity = facts.peak_bytes, facts.number("device_memory_bytes")
-    if not facts.settings.get("fsdp_reshard") or not peak or not capacity:
-        return False
-    return peak + facts.world_size * (facts.number("gradient_bytes") or inf) <= FULL * capacity
+    left = FULL * (facts.number("device_memory_bytes") or 0.0) - (facts.peak_bytes or inf)
+    whole = facts.world_size * (facts.number("gradient_bytes") or inf)
+    return facts.settings.get("fsdp_reshard") is True and whole <= left
 
 
 def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
