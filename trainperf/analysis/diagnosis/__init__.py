@@ -58,6 +58,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "precision:autocast_casts",
             "operators:layout_copies",
             "launches:small_micro_batches",
+            "launches:equal_modules",
             "launches:launch_bound",
             "operators:elementwise_chain",
             "precision:half_sensitive",

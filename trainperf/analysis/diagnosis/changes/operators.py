@@ -109,6 +109,18 @@ CHANGES: tuple[Change, ...] = (
         confirm="trainperf compare BEFORE AFTER in samples per second",
     ),
     Change(
+        id="one_product",
+        of=("equal_modules",),
+        advice="Compute all modules of {name} at once",
+        how="keep their weights in one tensor (number, inputs, outputs) and multiply by "
+        "torch.baddbmm or einsum: one product instead of one for each; where each has rows of its "
+        "own, sorted rows and a grouped product",
+        effort="hours",
+        realises=0.9,
+        source="Python and dispatch around the calls, which are paid once",
+        confirm="trainperf compare BEFORE AFTER in samples per second",
+    ),
+    Change(
         id="compile_step",
         of=("launch_bound", "elementwise_chain"),
         advice="Compile the model",
