@@ -92,6 +92,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "machine:host_shared",
             "machine:host_pressure",
             "memory:memory_limit",
+            "memory:driver_allocations",
             # The rest.
             "fit:noisy_run",
             "host:own_cost",

@@ -57,6 +57,7 @@ FACTS_OF: dict[Measure, tuple[str, ...]] = {
         "reserved_peak_bytes",
         "alloc_retries",
         "alloc_failures",
+        "device_allocs",
         "resident_bytes",
         "owned_bytes",
     ),
@@ -99,7 +100,7 @@ NEEDS: Mapping[Ability, tuple[str, ...]] = {
         "tokens_padded",
     ),
     Ability.STATISTICS: DeviceMemoryProbe.facts,
-    Ability.RETRIES: ("alloc_retries", "alloc_failures"),
+    Ability.RETRIES: ("alloc_retries", "alloc_failures", "device_allocs"),
 }
 """Facts that cannot be had where a device lacks something."""
 
