@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
+from trainperf.audit.data_flow import dead_ends, members_of, siblings
 from trainperf.audit.operator_call import Access, Call
 from trainperf.core.artifacts.audit import OperatorUse, Place
 
@@ -45,7 +46,7 @@ def rows_of(
         fused, outer = sum(compress(traffic, standing)), sum(compress(sizes, standing))
         moved[id(call)] = sum(traffic), fused, sum(sizes) - outer
     alike: dict[tuple[object, ...], list[Call]] = {}
-    dead = dead_ends(calls, gradients)
+    dead, equals = dead_ends(calls, gradients), siblings(calls)
     for call in calls:
         like, place = call.like, place_of(call, device)
         given = (like.shapes, like.dtypes, like.result_dtype)
@@ -57,36 +58,10 @@ def rows_of(
             place_of(same[0], device),
             [moved.get(id(call), (0, 0, 0)) for call in same],
             unheld=_unheld(same[0], unheld, dead=id(same[0]) in dead),
+            siblings=next((at for at in members_of(same[0].site.module) if at in equals), ""),
         )
         for same in alike.values()
     )
-
-
-def dead_ends(calls: Sequence[Call], gradients: Collection[int]) -> set[int]:
-    """Calls of backward, by identity, whose results go into these gradients and nowhere else.
-
-    Args:
-        calls: In their order.
-        gradients: Storages.
-    """
-    dead: set[int] = set()
-    ends, needed = set(gradients), set[int]()
-    for call in reversed(calls):
-        if call.part != "backward":
-            continue
-        written = {access.storage for access in call.accesses if access.writes}
-        read = {access.storage for access in call.accesses if not access.writes}
-        if written and written <= ends:
-            dead.add(id(call))
-            ends |= read - needed
-        else:
-            needed |= read
-            ends -= read
-        # Before it was allocated its place was another tensor's.
-        fresh = {access.storage for access in call.accesses if access.new}
-        ends -= fresh
-        needed -= fresh
-    return dead
 
 
 def _unheld(call: Call, paths: Sequence[str], *, dead: bool) -> str:
@@ -110,7 +85,7 @@ def place_of(call: Call, device: str) -> Place:
 
 
 def _row(
-    calls: Sequence[Call], place: Place, moved: Sequence[_Moved], *, unheld: str
+    calls: Sequence[Call], place: Place, moved: Sequence[_Moved], *, unheld: str, siblings: str
 ) -> OperatorUse:
     first = calls[0]
     like, site = first.like, first.site
@@ -146,6 +121,7 @@ def _row(
         before_s=sum(call.before_ns for call in calls) / 1e9,
         logs=site.logs,
         unheld=unheld,
+        siblings=siblings,
     )
 
 

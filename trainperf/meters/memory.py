@@ -122,6 +122,22 @@ class AllocationRetries(_MemoryMeter):
     statistic = staticmethod(total)
 
 
+class DeviceAllocations(_MemoryMeter):
+    """How often the allocator asked the driver for memory, over steady steps; rank with the most.
+
+    PyTorch's caching allocator does when nothing that it keeps fits (`num_device_alloc`, of CUDA
+    `cudaMalloc`).  Counted between readings: those of the steps since the one before.
+
+    Wrong where: they are those of the warm-up, which ends late.
+    To confirm: `torch.cuda.memory_stats()["num_device_alloc"]`.
+    """
+
+    name = "device_allocs"
+    unit = "1"
+    needs = ("device_allocs",)
+    statistic = staticmethod(total)
+
+
 class AllocationFailures(_MemoryMeter):
     """Allocations on the device that failed for good, over all steps; rank with the most.
 
@@ -145,5 +161,6 @@ METERS = (
     ResidentPeak(),
     MemorySlope(),
     AllocationRetries(),
+    DeviceAllocations(),
     AllocationFailures(),
 )

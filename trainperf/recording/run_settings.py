@@ -25,6 +25,7 @@ they do not.  `None` is *not known*, or *has no such thing*.
 | `float32_matmul_precision` | `highest`, `high` or `medium` |
 | `matmul_allow_tf32`, `cudnn_allow_tf32` | TF32 in products and in convolutions |
 | `cudnn_benchmark`, `deterministic`, `detect_anomaly` | torch's own switches |
+| `cudnn_deterministic` | whether convolutions on CUDA are to be the same each time |
 | `python_tracer` | module that hears of every call or line of Python: a debugger, `cProfile`, … |
 | `launch_blocking` | whether every kernel is waited for: `CUDA_LAUNCH_BLOCKING=1` |
 | `autograd_profiler` | whether a profiler of the user's records when the fit begins |
@@ -117,6 +118,7 @@ def _switches() -> dict[str, Scalar]:
         "cudnn_allow_tf32": _tf32(lambda: torch.backends.cudnn.allow_tf32),
         "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "cudnn_deterministic": bool(torch.backends.cudnn.deterministic),
         "detect_anomaly": torch.is_anomaly_enabled(),
         "python_tracer": _tracer(),
         "datasets_cache": _uncached(),

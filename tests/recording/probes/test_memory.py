@@ -97,10 +97,12 @@ def test_retries_and_failures_are_counted_between_readings(
 ) -> None:
     """From the first reading on: what the warm-up of the process did is not the fit's."""
     readings = iter([(7, 1), (7, 1), (9, 1), (9, 2), (1, 0), (1, 0)])
+    asked = iter([40, 43, 43, 44, 44, 44])
 
     def stats(_: object) -> dict[str, int]:
         retries, failures = next(readings)
-        return {"num_alloc_retries": retries, "num_ooms": failures}
+        counts = {"num_alloc_retries": retries, "num_ooms": failures}
+        return counts | {"num_device_alloc": next(asked)}
 
     monkeypatch.setattr(torch.cuda, "memory_stats", stats)
     fit = HostFit(DeviceMemoryProbe(Cuda(torch.device("cuda:0")))).steps(4, ms=400).finish()
@@ -108,6 +110,7 @@ def test_retries_and_failures_are_counted_between_readings(
     # The last reading but one comes after somebody has reset the statistics.
     assert fit.facts("alloc_retries") == [0, 2, 0, 1]
     assert fit.facts("alloc_failures") == [0, 0, 1, 0]
+    assert fit.facts("device_allocs") == [3, 0, 1, 0]
 
 
 def test_the_sample_is_this_process() -> None:

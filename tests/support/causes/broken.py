@@ -297,6 +297,16 @@ LIMITED = (
         "room_for_allocator",
         shows={"changes": (Use(change="room_for_allocator"), Use(change="leave_room"))},
     ),
+    Case(
+        "driver_allocations",
+        "in steps of ever other shapes",
+        gpu(40, device_allocs=1280),
+        None,
+        "expandable_segments",
+        (gpu(40, device_allocs=79), gpu(40), gpu(40, device_allocs=0)),
+        words=("the allocator asks the driver for memory 3.2 times a step", "1,280 times in 400"),
+        shows={"severity": "medium"},
+    ),
 )
 
 

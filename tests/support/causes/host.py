@@ -631,6 +631,15 @@ SWITCHES = (
     ),
     Case(
         "debug_modes",
+        "convolutions in a fixed order, where cuDNN has them",
+        switched(cudnn_deterministic=True, device=on_gpu()),
+        None,
+        "no_cudnn_deterministic",
+        (switched(cudnn_deterministic=True),),
+        words=("cudnn deterministic is on in training",),
+    ),
+    Case(
+        "debug_modes",
         "one thread of eight CPUs",
         threads(1, 8),
         None,

@@ -55,6 +55,14 @@ FAST = msgspec.structs.replace(
 """Four times the peak in bf16, and 12 µs more for a call."""
 
 
+def of_experts(
+    ms: float, *, python: float, ideal: float = 2, siblings: str = "Net.experts"
+) -> Region:
+    """Operators of a loop over experts, with so much before their calls."""
+    inside = {"module": "Net.experts.3.up", "line": "net.py:12", "siblings": siblings}
+    return region("addmm", ms, python=python, ideal=ideal, kind="matmul", calls=64, **inside)
+
+
 # -- copies, casts, constants ------------------------------------
 
 
@@ -348,6 +356,25 @@ UPDATES = (
         0.009,
         "foreach_update",
         words=("torch._foreach_mul_",),
+    ),
+    Case(
+        "equal_modules",
+        "experts take 14 ms, and 2 would do",
+        sixty(of_experts(6, python=8), of_experts(1, python=1, siblings="")),
+        0.012,
+        "one_product",
+        (
+            sixty(of_experts(4, python=3.9)),
+            sixty(of_experts(6, python=8, ideal=3.6)),  # which do what they can
+            sixty(of_experts(6, python=8, siblings="")),
+            sixty(of_experts(6, python=8), device=on_gpu(host_bound=0.0)),
+        ),
+        words=(
+            "a Python loop over equal modules takes 23 % of the step",
+            "Compute all modules of Net.experts at once",
+            "14.0 ms of 60.0 ms per step in 64 calls, for work of 2.00 ms",
+        ),
+        shows={"where": "net.py:12"},
     ),
     Case(
         "launch_bound",

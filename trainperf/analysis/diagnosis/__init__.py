@@ -59,6 +59,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "precision:autocast_casts",
             "operators:layout_copies",
             "launches:small_micro_batches",
+            "launches:equal_modules",
             "launches:launch_bound",
             "operators:elementwise_chain",
             "precision:half_sensitive",
@@ -95,6 +96,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "machine:host_pressure",
             "machine:far_cpus",
             "memory:memory_limit",
+            "memory:driver_allocations",
             # The rest.
             "fit:noisy_run",
             "host:own_cost",

@@ -90,6 +90,10 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """Path of a module around it of whose weights no optimizer that stepped holds any; in backward
     only where all that it computes goes into gradients that nobody holds.  Empty without one."""
 
+    siblings: str = ""
+    """Path of a container around it of equal modules that could be computed at once: none is given
+    what another one has computed.  Empty without one."""
+
     @property
     def short_name(self) -> str:
         """E.g. `addmm`."""

@@ -85,6 +85,11 @@ FACTS: dict[str, StepFact] = {
             ),
         ),
         ("alloc_failures", "1", "allocations that failed for good since the reading before"),
+        (
+            "device_allocs",
+            "1",
+            "times the allocator asked the driver for memory, since the reading before",
+        ),
         ("device_used_bytes", "B", "memory of the device in use after it, whoever holds it"),
         ("resident_bytes", "B", "resident set of the process (CPU runs)"),
         (

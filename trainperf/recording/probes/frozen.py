@@ -38,7 +38,7 @@ from trainperf.recording.schedule import CostLimit
 ROWS, NUMBERS = 64, 256
 """Of a batch, and of a row, so many are looked at."""
 MOST_LOOKS = 2048
-"""Kept ones; whenever there are more, every second one goes."""
+"""Kept ones: the first half of them stays, of the others the latest."""
 FEWEST = 8
 """Fewer different rows that came back may be special ones, an empty text for instance."""
 FIRST_STEP = 2
@@ -49,10 +49,9 @@ class _Frozen:
     """A module that does not learn, and what was seen of it."""
 
     def __init__(self, module: nn.Module, name: str, share: float) -> None:
-        self.module, self.name, self.share = module, name, share
-        """Of the time that looks may take."""
+        self.module, self.name = module, name
         self.ns = self.slot = 0
-        self.limit = CostLimit(self.share)
+        self.limit = CostLimit(share)
         self.looks: list[tuple[Tensor, Tensor]] = []
         """Fingerprints of the rows of its input, weights included, and of its output."""
 
@@ -143,9 +142,7 @@ class FrozenProbe(Probe):
         begun_ns = thread_ns()
         each.looks += look(module, tensors((*args, kwargs)), tensors(output))
         if len(each.looks) > MOST_LOOKS:
-            del each.looks[::2]
-            each.share /= 2
-            each.limit = CostLimit(each.share)
+            del each.looks[MOST_LOOKS // 2]
         each.limit.done(now_ns, thread_ns() - begun_ns)
 
 

@@ -32,6 +32,7 @@ class DeviceMemoryProbe(Probe):
     _COUNTED: Mapping[str, str] = {
         "alloc_retries": "num_alloc_retries",
         "alloc_failures": "num_ooms",
+        "device_allocs": "num_device_alloc",
     }
     facts: ClassVar[tuple[str, ...]] = (*_READ, *_COUNTED)
 
@@ -51,6 +52,8 @@ class DeviceMemoryProbe(Probe):
             if key in self._stats or not self._stats:  # nothing was allocated yet
                 draft.facts[fact] = self._stats.get(key, 0)
         for fact, key in self._COUNTED.items():
+            if self._stats and key not in self._stats:
+                continue
             now, then = self._stats.get(key, 0), before.get(key, 0)
             # Whoever resets the statistics resets these counters too.
             add(draft, fact, now - then if now >= then else now)

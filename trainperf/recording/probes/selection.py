@@ -61,6 +61,7 @@ FACTS_OF: dict[Measure, tuple[str, ...]] = {
         "reserved_peak_bytes",
         "alloc_retries",
         "alloc_failures",
+        "device_allocs",
         *DeviceUseProbe.facts,
         "resident_bytes",
         "owned_bytes",
@@ -106,7 +107,7 @@ NEEDS: Mapping[Ability, tuple[str, ...]] = {
         "tokens_padded",
     ),
     Ability.STATISTICS: DeviceMemoryProbe.facts,
-    Ability.RETRIES: ("alloc_retries", "alloc_failures"),
+    Ability.RETRIES: ("alloc_retries", "alloc_failures", "device_allocs"),
 }
 """Facts that cannot be had where a device lacks something."""
 

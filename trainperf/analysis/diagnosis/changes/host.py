@@ -223,6 +223,13 @@ CHANGES: tuple[Change, ...] = (
         },
     ),
     Change(
+        id="no_cudnn_deterministic",
+        of=("debug_modes",),
+        advice="Allow the fastest convolutions",
+        how="torch.backends.cudnn.deterministic = False, as it is unless somebody sets it, and "
+        "cudnn.benchmark = True where shapes stay: unless runs must be equal bit by bit",
+    ),
+    Change(
         id="no_one_thread",
         of=("debug_modes",),
         advice="Compute with more threads",

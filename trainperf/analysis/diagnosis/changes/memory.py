@@ -85,9 +85,9 @@ CHANGES: tuple[Change, ...] = (
     ),
     Change(
         id="expandable_segments",
-        of=("memory_limit",),
+        of=("memory_limit", "driver_allocations"),
         advice="Let segments grow",
-        how="{device.growing}, and batches of equal shape",
+        how="{device.growing}, batches of equal shape, and no empty_cache() in the loop",
         confirm="fragmentation_bytes is lower in the next run",
     ),
 )

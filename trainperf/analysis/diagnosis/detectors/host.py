@@ -260,10 +260,12 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         "Python",
         "launch_blocking": "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel it launches",
         "autograd_profiler": "every operator of every step is recorded",
-        "deterministic": "kernels that sum in a fixed order instead of the fastest ones",
+        "deterministic": "kernels that sum in a fixed order instead of the fastest ones, and new "
+        "memory is filled before it is written",
+        "cudnn_deterministic": "convolutions that sum in a fixed order instead of the fastest ones",
     }
     if account.device is None:
-        del switches["launch_blocking"]
+        del switches["launch_blocking"], switches["cudnn_deterministic"]
     on = [name for name in switches if facts.settings.get(name)]
     cpus, workers = facts.cpus, facts.number("num_workers") or 0.0
     # With fewer cores the loader and the system have use for the others.

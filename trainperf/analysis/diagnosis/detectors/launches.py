@@ -8,6 +8,7 @@ from trainperf.analysis.diagnosis.account import (
     StepAccount,
     of_python,
     of_regions,
+    summed,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use
 from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of
@@ -56,6 +57,37 @@ def small_micro_batches(account: StepAccount, facts: Facts) -> Cause | None:
         account,
         facts,
         detail=f", {duration(around.removes_s)} of it around the calls",
+    )
+
+
+def equal_modules(account: StepAccount, facts: Facts) -> Cause | None:
+    """A Python loop calls equal modules, none of which needs another one's result.
+
+    Experts or heads in a `ModuleList`.  What each call takes beyond its work is paid for each of
+    them: in one product over all it would be paid once.  Calls that take less than four times their
+    work do not count.
+
+    Wrong where: a module works on few rows that are picked for it, of unlike number.
+    To confirm: `trainperf prove` with the weights of all in one tensor, and the same loss.
+    """
+    rows = [row for row in passes(account) if row.use.siblings and row.seconds > 4 * row.ideal_s]
+    if not account.host_decides:
+        return None
+    loops_s = summed((row.use.siblings, row.seconds) for row in rows)
+    name = max(loops_s, key=lambda loop: loops_s[loop], default="")
+    return cause_in_operators(
+        Cause(
+            id="equal_modules",
+            title="a Python loop over equal modules takes {part} of the step",
+            evidence=(),
+            changes=(Use(change="one_product", values={"name": name}),),
+            claim=of_regions(rows, stays_s=sum(row.fused_s for row in rows)),
+        ),
+        rows,
+        account,
+        facts,
+        detail=f" in {count(calls_of(rows))} calls, for work of "
+        f"{duration(sum(row.ideal_s for row in rows))}",
     )
 
 

@@ -13,6 +13,7 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, plural, share, size
 from trainperf.core.readings import (
     ALLOC_RETRIES,
+    DEVICE_ALLOCS,
     FRAGMENTATION_BYTES,
     MEMORY_PEAK_BYTES,
     MEMORY_RESERVED_PEAK_BYTES,
@@ -273,4 +274,27 @@ def memory_limit(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: A
         severity="high"
         if used / capacity >= 0.97 or (retried and retries >= steps / 10)
         else "medium",
+    )
+
+
+def driver_allocations(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 no seconds
+    """The allocator asks the driver for memory in steady steps, where it should live on its own.
+
+    Nothing that it keeps fits: batches of ever other shapes, or memory that is given back to the
+    driver in every step.  Each time the host waits for the driver, and often for the device, too;
+    how long is not recorded.
+
+    Wrong where: the longest batches come late, and ask once each.
+    To confirm: the reading `device_allocs` of a longer run; `torch.cuda.memory_stats()`.
+    """
+    asks, steps = facts.worst(DEVICE_ALLOCS) or 0.0, facts.steady_steps
+    if steps < LIMITS.steps or asks < LIMITS.critical * steps:
+        return None
+    return Cause(
+        id="driver_allocations",
+        title=f"the allocator asks the driver for memory {asks / steps:.1f} times a step",
+        evidence=(f"{count(asks)} times in {count(steps)} steady steps",),
+        changes=(Use(change="expandable_segments"),),
+        confidence="medium",
+        severity="medium",
     )

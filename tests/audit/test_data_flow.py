@@ -1,0 +1,82 @@
+"""What of a step does not follow from each other: equal modules that could be one product."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from trainperf.audit import audit_step
+
+
+BATCH = torch.ones(4, 16)
+
+
+class Loop(nn.Module):
+    """Calls its modules as it is told."""
+
+    def __init__(
+        self, call: Callable[[nn.ModuleList, torch.Tensor], torch.Tensor], *widths: int
+    ) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(
+            nn.Sequential(nn.Linear(16, width), nn.ReLU(), nn.Linear(width, 16)) for width in widths
+        )
+        self.call = call
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """All of them."""
+        return self.call(self.parts, x)
+
+
+def experts(parts: nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
+    """Weighted, and added up in place."""
+    out = torch.zeros_like(x)
+    for number, part in enumerate(parts):
+        out += x[:, number : number + 1] * part(x)
+    return out
+
+
+def heads(parts: nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
+    """Each has its own input; side by side."""
+    return torch.cat([part(x * number) for number, part in enumerate(parts)], dim=-1)
+
+
+def routed(parts: nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
+    """Rows of unlike number."""
+    return torch.cat([part(x[number:]) for number, part in enumerate(parts)])
+
+
+def layers(parts: nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
+    """One after the other, with what skips them."""
+    for part in parts:
+        x = x + part(x)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("call", "widths", "apart"),
+    [
+        (experts, (8, 8, 8, 8), True),
+        (heads, (8, 8, 8, 8), True),
+        (routed, (8, 8, 8, 4 + 4), True),
+        (layers, (8, 8, 8, 8), False),
+        (heads, (8, 8, 8, 4), False),
+        (heads, (8, 8, 8), False),
+    ],
+    ids=["experts", "heads", "routed", "layers", "of unlike width", "three"],
+)
+def test_equal_modules_that_need_nothing_of_each_other_are_told_from_layers(
+    call: Callable[[nn.ModuleList, torch.Tensor], torch.Tensor],
+    widths: tuple[int, ...],
+    apart: bool,  # noqa: FBT001 pytest passes it by name
+) -> None:
+    """In forward and in backward, by the path of what they are in."""
+    model = Loop(call, *widths)
+
+    rows = audit_step(lambda: model(BATCH).sum().backward(), model=model).operators
+
+    marked = {(row.siblings, row.part) for row in rows if row.siblings}
+    parts = {("Loop.parts", "forward"), ("Loop.parts", "backward")}
+    assert marked == (parts if apart else set())
+    assert not any(row.siblings for row in rows if ".parts" not in (row.module or ""))
