@@ -152,10 +152,11 @@ REPLACED = (
     ),
     Replacement(
         id="fork",
-        what="a function of `os.register_at_fork`",
-        door="`trainperf run` and its kin",
-        span="from the first update on",
-        because="this is what is meant for it: a child must not go on with its parent's recording",
+        what="functions of `os.register_at_fork`",
+        door="all, with `lines=True`; `trainperf run` and its kin, in a loader's workers as well",
+        span="from the start of the first fit on, or from the import of torch",
+        because="this is what is meant for it: a worker samples itself, and a child must not go on "
+        "with its parent's recording",
         back=PROCESS_ENDS,
     ),
     Replacement(

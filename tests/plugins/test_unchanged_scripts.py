@@ -103,6 +103,53 @@ class Dataset(list):
 }
 """A stand-in for the package of that name, as far as anything of it is read."""
 
+WITH_WORKERS = """
+def main():
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    loader = DataLoader(
+        Rows(), 1, num_workers=2, multiprocessing_context="METHOD", persistent_workers=True
+    )
+    for _ in range(12):
+        for batch in loader:
+            model(**batch)["loss"].backward()
+            optimizer.step()
+
+if __name__ == "__main__":
+    main()
+"""
+
+GRAIN = """
+import time
+
+class Batches:
+    def __init__(self, rows):
+        self.rows, self.place = rows, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        time.sleep(0.02)
+        self.place += 1
+        if self.place > 80:
+            raise StopIteration
+        return self.rows[self.place]
+"""
+
+OF_GRAIN = """
+import os, sys
+sys.path.insert(0, os.path.abspath("site-packages"))
+import grain
+
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for batch in grain.Batches(Rows()):
+    model(batch["x"][None], batch["labels"][None])["loss"].backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
 OWN_MONITOR = """
 model = Model()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -290,6 +337,42 @@ def test_what_comes_before_the_first_step_comes_back_with_its_line(
         assert owners[slot]["function"] == function
     assert summary["run"]["seen_from"] == ("trainperf" if own else "torch")
     assert summary["run"]["config"]["datasets_cache"] == "a function could not be hashed"
+
+
+def test_a_library_that_makes_the_batches_is_named_and_left_what_it_is(tmp_path: Path) -> None:
+    """It is met where no DataLoader is."""
+    package = tmp_path / "site-packages" / "grain"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(GRAIN)
+    ended = run(tmp_path, OF_GRAIN)
+
+    assert ended.returncode == 0, ended.stderr
+    summary = json.loads((tmp_path / "runs" / "trainperf" / "summary.json").read_text("utf-8"))
+    assert summary["run"]["config"]["loader_library"] == "Grain"
+    waits = next(each for each in summary["findings"] if each["id"] == "data_wait")
+    assert "DataLoader(" not in json.dumps(waits)
+    assert waits["changes"][0]["advice"] == "Have Grain make more batches at once"
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_that_are_no_forks_sample_themselves(method: str, tmp_path: Path) -> None:
+    """They load torch, and so meet what the command has put on the path."""
+    script = WITH_WORKERS.replace("METHOD", method)
+    ended = run(tmp_path, script)
+
+    assert ended.returncode == 0, ended.stderr
+    summary = json.loads((tmp_path / "runs" / "trainperf" / "summary.json").read_text("utf-8"))
+    lines = json.loads((tmp_path / "runs" / "trainperf" / "lines.json").read_text("utf-8"))
+    assert summary["run"]["config"]["worker_start"] == method
+    assert sorted(worker["worker"] for worker in lines["workers"]) == [0, 1]
+    assert len({worker["dataset"] for worker in lines["workers"]}) == 1
+    making = next(each["owner"] for each in summary["lines"] if each["slot"] == "worker_making")
+    assert making["function"] == "Rows.__getitem__"
+    for worker in lines["workers"]:
+        assert worker["making_s"] > 0
+        assert worker["starting_s"] > 0
+    # What a script waits for is nothing that it prepares.
+    assert "before_first_step" not in {each["id"] for each in summary["findings"]}
 
 
 def test_a_trainer_with_a_callback_of_its_own_is_measured_once(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from trainperf.analysis.summary.lines import before_fit, phase_lines
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.compilation import Compilation, Compiled
 from trainperf.core.artifacts.lines import (
+    AWAITING,
     BEFORE_FIT,
     BUILDING,
     COMPILING,
@@ -119,7 +120,10 @@ def running(*frames: tuple[str, str]) -> Stack:
         ((("torch/nn/modules/linear.py", "__init__"),), BUILDING),
         ((("torch/nn/modules/linear.py", "forward"),), BEFORE_FIT),
         ((("torch/_dynamo/convert_frame.py", "compile_inner"),), COMPILING),
-        ((("torch/distributed/distributed_c10d.py", "init_process_group"),), JOINING),
+        # Another rank prepares, before a barrier or with a lock.
+        ((("torch/distributed/distributed_c10d.py", "barrier"),), JOINING),
+        ((("filelock/_api.py", "acquire"), ("datasets/builder.py", "download")), JOINING),
+        ((("torch/utils/data/dataloader.py", "_try_get_data"),), AWAITING),
     ],
 )
 def test_what_has_a_name_is_called_by_it(frames: tuple[tuple[str, str], ...], slot: str) -> None:

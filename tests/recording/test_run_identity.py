@@ -1,5 +1,6 @@
 """Who a run is: software, hardware, model and loader."""
 
+import multiprocessing
 from collections.abc import Iterator
 
 import pytest
@@ -82,8 +83,10 @@ def test_the_first_loader_is_found_however_it_is_nested(nest: object) -> None:
         "loader": "DataLoader",
         "dataset": "TensorDataset",
         "dataset_samples": 4,
+        "dataset_shards": None,
         "batch_size": 2,
         "num_workers": 1,
+        "worker_start": multiprocessing.get_start_method(),
         "pin_memory": False,
         "prefetch_factor": 5,
         "persistent_workers": False,
@@ -105,8 +108,42 @@ def test_a_stream_is_not_counted() -> None:
 
 def test_what_is_no_loader_has_a_name() -> None:
     """A generator, a list of batches."""
-    assert run_identity.loader([1, 2]) == {"loader": "list"}
-    assert run_identity.loader(batch for batch in ()) == {"loader": "generator"}
+    assert run_identity.loader([1, 2]) == {"loader": "list", "loader_library": None}
+    batches = (batch for batch in ())
+    assert run_identity.loader(batches) == {"loader": "generator", "loader_library": None}
+
+
+@pytest.mark.parametrize(
+    ("module", "library"),
+    [
+        ("webdataset.compat", "WebDataset"),
+        ("streaming.base.dataset", "Mosaic StreamingDataset"),
+        ("grain._src.python.data_loader", "Grain"),
+        ("nvidia.dali.plugin.pytorch", "DALI"),
+        ("batchgenerators.dataloading.multi_threaded_augmenter", "batchgenerators"),
+        ("tensorflow.python.data.ops.iterator_ops", "tf.data"),
+        ("grains", None),
+    ],
+)
+def test_a_library_with_its_own_ways_is_named(module: str, library: str | None) -> None:
+    """By the module of what makes the batches; a module that only begins so is another."""
+    source = type("Batches", (), {"__module__": module})()
+    assert run_identity.loader(source) == {"loader": "Batches", "loader_library": library}
+
+
+@pytest.mark.parametrize(("attribute", "shards"), [("num_shards", 3), ("n_shards", 3), ("n", None)])
+def test_a_stream_tells_how_many_shards_it_has(attribute: str, shards: int | None) -> None:
+    """As `datasets` does; one that goes by key has no need of them."""
+
+    class Stream(torch.utils.data.IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(4))
+
+    stream, rows = Stream(), TensorDataset(torch.arange(4))
+    for dataset, known in ((stream, shards), (rows, None)):
+        setattr(dataset, attribute, 3)
+        found = run_identity.loader(torch.utils.data.DataLoader(dataset))
+        assert found["dataset_shards"] == known
 
 
 def test_the_batch_size_of_a_loader_that_accelerate_prepared_is_that_of_a_rank() -> None:

@@ -40,7 +40,7 @@ class Sleeping(Dataset[torch.Tensor]):
 
 
 class Shards(IterableDataset[torch.Tensor]):
-    """So many of them, of two and a half seconds each."""
+    """So many of them, of four seconds each."""
 
     def __init__(self, number: int) -> None:
         self._shards = range(number)
@@ -48,7 +48,7 @@ class Shards(IterableDataset[torch.Tensor]):
     def __iter__(self) -> Iterator[torch.Tensor]:
         info = get_worker_info()
         for shard in self._shards[info.id :: info.num_workers]:
-            for _ in range(250):
+            for _ in range(400):
                 time.sleep(0.01)
                 yield torch.tensor(float(shard))
 
@@ -96,6 +96,75 @@ def test_workers_without_a_shard_are_seen_not_to_work(shards: int, at_work: int)
     """They end at once; the healthy neighbour has a shard for each."""
     seen = seen_by(lines_of(DataLoader(Shards(shards), batch_size=5, num_workers=2)))
     assert (len(seen.making), seen.at_work, seen.iterable) == (2, at_work, True)
+
+
+class Parcel:
+    """A batch that takes so long to be packed by its worker, and to be unpacked by the loop."""
+
+    def __init__(self, packing_s: float, unpacking_s: float) -> None:
+        self.packing_s, self.unpacking_s = packing_s, unpacking_s
+        self.filling = b""
+
+    def __getstate__(self) -> dict[str, object]:
+        time.sleep(self.packing_s)
+        return {**vars(self), "filling": bytes(1_000_000)}  # more than a pipe holds
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        time.sleep(self.unpacking_s)
+
+    def of(self, samples: list[torch.Tensor]) -> "Parcel":
+        """As a function that collates."""
+        del samples
+        return self
+
+
+@pytest.mark.parametrize(
+    ("packing_s", "unpacking_s", "making", "hands_over"),
+    [
+        # Of 80 ms a batch of two workers, each takes 20 to make and none to pack.
+        (0.0, 0.04, 0.25, True),
+        (0.06, 0.0, 1.0, False),
+        (0.0, 0.0, 1.0, False),
+    ],
+)
+def test_what_happens_to_a_batch_once_it_was_made(
+    packing_s: float,
+    unpacking_s: float,
+    making: float,
+    hands_over: bool,  # noqa: FBT001 what is expected
+) -> None:
+    """Packing it is a worker's work, at its line; waiting until it is taken over is none."""
+    parcel = Parcel(packing_s, unpacking_s)
+    loader = DataLoader(Sleeping(160), batch_size=1, num_workers=2, collate_fn=parcel.of)
+    lines = lines_of(loader)
+    seen = seen_by(lines)
+    assert seen.hands_over == hands_over
+    assert sum(seen.making) / 2 == pytest.approx(making, abs=0.2)
+    functions = {lines.places[at].function for stack in lines.stacks for at in stack.frames}
+    assert not packing_s or "Parcel.__getstate__" in functions
+
+
+class Products(Sleeping):
+    """Samples that are computed."""
+
+    def decoded(self, index: int) -> torch.Tensor:
+        """One."""
+        return (torch.ones(600, 600) @ torch.ones(600, 600))[0, 0] + index
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_of_torch_in_a_worker_are_counted(threads: int) -> None:
+    """Those that compute; ours and that of its queue do not."""
+    loader = DataLoader(
+        Products(300),
+        batch_size=4,
+        num_workers=2,
+        worker_init_fn=lambda _: torch.set_num_threads(threads),
+    )
+    seen = seen_by(lines_of(loader))
+    assert seen.threads == threads
+    assert 0.0 <= seen.lacked < 1.0
 
 
 def worker(

@@ -30,12 +30,13 @@ CHANCE = 3.0
 _CHANGES: dict[str, str] = {
     name: change
     for change, names in {
-        "loader": "loader num_workers prefetch_factor persistent_workers pin_memory",
+        "loader": "loader loader_library num_workers worker_start prefetch_factor "
+        "persistent_workers pin_memory",
         "model size": "parameters trainable_parameters parameter_tensors gradient_bytes vocabulary",
         "optimizer": "optimizers optimizer_fused optimizer_foreach",
         "precision": "precision autocast grad_scaler",
         "matmul precision": "float32_matmul_precision matmul_allow_tf32 cudnn_allow_tf32",
-        "dataset": "dataset dataset_samples",
+        "dataset": "dataset dataset_samples dataset_shards datasets_cache",
         "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length "
         "shapes_vary",
         "ranks": "world_size local_world_size strategy wrapper allreduces_per_step collectives",
@@ -50,6 +51,7 @@ _NEW_FACTS = frozenset(
     {"local_world_size", "collectives", "dataset_samples", "shapes_vary", "ran_compiled"}
     | {"buffer_bytes", "fsdp_reshard", "nccl_ways", "infiniband", "gloo_bytes_per_s"}
     | {"fastest_interface", "fastest_bytes_per_s", "device_cpus"}
+    | {"dataset_shards", "datasets_cache", "loader_library", "worker_start"}
     | {*NEW_FACTS, *VARIABLES}
 )
 """Which older runs lack: what one side does not say is no change."""

@@ -5,7 +5,6 @@ the process.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -16,6 +15,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.process_objects import living
+from trainperf.recording.run_identity import library_of
 
 
 def updated_by(optimizers: Sequence[Optimizer]) -> list[torch.Tensor]:
@@ -37,13 +37,19 @@ def trained_modules(optimizers: Sequence[Optimizer]) -> list[nn.Module]:
     return holders or sorted(outermost, key=_trainable, reverse=True)[:1]
 
 
-def loader_in_use() -> "DataLoader[Any] | None":
-    """The loader of the training, if that is certain: the only one, or the only one in use."""
+def loader_in_use() -> object | None:
+    """The loader of the training, if that is certain: the only one, or the only one in use.
+
+    Where there is none, an iterator of a library that has its own ways to make batches.
+    """
     loaders = list(living(DataLoader))
     datasets = {id(loader.dataset) for loader in loaders}
     if len(datasets) > 1:
         iterated = {id(iterator._dataset) for iterator in living(_BaseDataLoaderIter)}  # noqa: SLF001 it names its loader nowhere else
         datasets &= iterated
+    if not loaders:
+        iterators = (each for each in living(object) if hasattr(type(each), "__next__"))
+        return next(filter(library_of, iterators), None)
     used = [loader for loader in loaders if id(loader.dataset) in datasets]
     return used[0] if len(datasets) == 1 else None
 

@@ -62,7 +62,7 @@ def _begin(options: LaunchOptions, guard: Guard) -> None:
     before = register_optimizer_step_pre_hook(UntracedHook(guard.hook(PART, first_update)))
     after = register_optimizer_step_post_hook(UntracedHook(nothing))
     _hear_of_trainers(guard.wrap(PART, _offer_callback))
-    guard.run(WORKERS, WORKER_LINES.start)
+    guard.run(WORKERS, lambda: WORKER_LINES.start(options.signals or ""))
 
 
 def _offer_callback(module: object) -> None:

@@ -14,6 +14,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple, TypeAlias
 
 from trainperf.core.artifacts.lines import (
+    AWAITING,
     BEFORE_FIT,
     BUILDING,
     COMPILING,
@@ -42,6 +43,8 @@ _LOADS = "<frozen importlib._bootstrap>"
 
 _NAMED = (
     (IMPORTS, "", _LOADS, ""),
+    (JOINING, "torch", "distributed_c10d.py", ""),
+    (JOINING, "filelock", "", ""),
     (DATASET_MAP, "datasets", "arrow_dataset.py", "_map_single"),
     (DATASET_MAP_IN_PROCESSES, "datasets", "py_utils.py", "iflatmap_unordered"),
     (DATASETS, "datasets", "", ""),
@@ -51,7 +54,8 @@ _NAMED = (
     (LOADING, "torch", "torch/distributed/checkpoint/", ""),
     (LOADING, "safetensors", "", ""),
     (LOADING, "huggingface_hub", "", ""),
-    (JOINING, "torch", "distributed_c10d.py", "init_process_group"),
+    (AWAITING, "torch", "torch/utils/data/dataloader.py", "_try_get_data"),
+    (AWAITING, "torch", "torch/utils/data/dataloader.py", "__init__"),
     (COMPILING, "torch", "torch/_dynamo/convert_frame.py", ""),
     (BUILDING, "torch", "torch/nn/init.py", ""),
     (BUILDING, "torch", "torch/nn/modules/", "__init__"),

@@ -1,5 +1,6 @@
 """Identity of a run: software, hardware, model and loader, as comparisons need them."""
 
+import multiprocessing
 import platform
 from collections import Counter
 from collections.abc import Sized
@@ -12,6 +13,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 import trainperf
 from trainperf.accelerators import accelerator_of, cuda
 from trainperf.audit.loader.probe_loader import loaders
+from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.core.machine.limits import (
     cpu_count,
     cpu_mask,
@@ -108,17 +110,30 @@ def loader(source: object) -> dict[str, Scalar]:
     """Settings of the first `DataLoader` in *source* that decide how fast it can be."""
     first = next(loaders(source), None)
     if first is None:
-        return {"loader": type(source).__name__}
+        return {"loader": type(source).__name__, "loader_library": library_of(source)}
     return {
         "loader": type(first).__name__,
         "dataset": type(first.dataset).__qualname__,
-        "dataset_samples": _samples(first.dataset),
+        "dataset_samples": samples_of(first.dataset),
+        "dataset_shards": _shards(first.dataset),
         "batch_size": _batch_size(first),
         "num_workers": first.num_workers,
+        "worker_start": _start_method(first) if first.num_workers else None,
         "pin_memory": bool(first.pin_memory),
         "prefetch_factor": first.prefetch_factor,
         "persistent_workers": first.persistent_workers,
     }
+
+
+def _start_method(first: "DataLoader[Any]") -> str:
+    """How its workers begin: `fork`, `spawn` or `forkserver`."""
+    return str((first.multiprocessing_context or multiprocessing).get_start_method())
+
+
+def library_of(source: object) -> str | None:
+    """Name of the library that makes the batches, where it is one that has its own ways."""
+    module = f"{type(source).__module__}."
+    return next((name for start, name in LIBRARIES.items() if module.startswith(start)), None)
 
 
 def _batch_size(first: "DataLoader[Any]") -> int | None:
@@ -133,7 +148,13 @@ def _batch_size(first: "DataLoader[Any]") -> int | None:
     return size if isinstance(size, int) and not cut else None
 
 
-def _samples(dataset: object) -> int | None:
+def _shards(dataset: object) -> int | None:
+    """Parts that an iterable dataset of `datasets` shares out among workers."""
+    shards = getattr(dataset, "num_shards", None) or getattr(dataset, "n_shards", None)
+    return shards if isinstance(shards, int) and isinstance(dataset, IterableDataset) else None
+
+
+def samples_of(dataset: object) -> int | None:
     """How many it has; `None` where nothing has counted them before, such as a sampler."""
     if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
         return None

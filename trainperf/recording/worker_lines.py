@@ -1,10 +1,11 @@
 """Samples inside the workers of loaders: what each makes of its time, and at which lines.
 
 A worker that this process forks gets a sampling thread of its own before it does anything: by
-`os.register_at_fork`, so that no loader is touched.  Now and then it writes what it has seen into a
-folder for temporary files, from which the fit takes it over; the folder goes with the fit.  Other
-processes that are forked stop their sampler once it is clear that they are no workers.  Workers
-that are spawned are not seen.
+`os.register_at_fork`, so that no loader is touched.  One that is spawned gets it as it loads torch,
+where `trainperf run` has launched the training; a callback cannot reach it.  Now and then a worker
+writes what it has seen into a folder for temporary files, from which the fit takes it over; the
+folder goes with the fit.  Other processes stop their sampler once it is clear that they are no
+workers.
 """
 
 import atexit
@@ -14,18 +15,24 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
+from multiprocessing import connection, queues
 from pathlib import Path
 
 import msgspec
 import psutil
 import torch.utils.data._utils.fetch as fetching
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from torch.utils.data._utils.worker import WorkerInfo
 
 from trainperf.core.artifacts.lines import (
+    WORKER_HANDING,
     WORKER_MAKING,
+    WORKER_STARTING,
     WORKER_WAITING,
     Place,
     Sample,
@@ -33,14 +40,19 @@ from trainperf.core.artifacts.lines import (
     SampledStack,
     SampledWorker,
 )
+from trainperf.core.findings import LIMITS
 from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.machine.processes import age_s
 from trainperf.core.run_directory import write_atomically
-from trainperf.recording.early_lines import Stack
+from trainperf.recording.early_lines import Stack, of_another_process, running_in
 from trainperf.recording.guard import Guard
 from trainperf.recording.line_sampler import BUDGET, LineSampler
+from trainperf.recording.probes.contention import scheduled
+from trainperf.recording.run_identity import samples_of
 
 
 PART = "worker lines"
+_FEEDER = "QueueFeederThread"
 LOOKS_FOR_A_WORKER = 100
 """Samples after which a process is no worker if it has not become one: some five seconds."""
 MOST_KEPT, MOST_WORKERS = 512, 256
@@ -48,8 +60,9 @@ MOST_KEPT, MOST_WORKERS = 512, 256
 _FIRST_WRITE_NS, _MOST_BETWEEN_NS = 250_000_000, 20_000_000_000
 _WARM_NS = 10_000_000_000
 """After which the memory of a worker may be compared with what it is later."""
-_FETCH = fetching.__file__
-_ROLLUP = Path("/proc/self/smaps_rollup")
+_FETCH, _QUEUES, _WAITS = fetching.__file__, queues.__file__, threading.__file__
+_SENDS = (_QUEUES, connection.__file__)
+_ROLLUP, _TASKS = Path("/proc/self/smaps_rollup"), Path("/proc/self/task")
 
 
 class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,28 +75,45 @@ class WorkerTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerLines:
-    """Has the workers that this process forks from `start` to `end` on sample themselves."""
+    """Has workers that begin from `start` to `end` sample themselves."""
 
     def __init__(self) -> None:
         self._owner = 0
         self._on = False
         self._folder: Path | None = None
+        self._signals = ""
         self._gone: dict[tuple[int, int], WorkerTable] = {}
         """Of processes that have ended, by dataset and number."""
 
-    def start(self) -> None:
-        """Begin; a second call changes nothing.  Does nothing in a worker, which forks none."""
-        if multiprocessing.parent_process() is not None or not hasattr(os, "register_at_fork"):
+    def start(self, signals: str = "") -> None:
+        """Begin; a second call changes nothing.
+
+        Args:
+            signals: Folder of the command that has launched this process, and its children with it:
+                one that was spawned samples itself, and so do those that a fork server forks.
+                Empty as a fit begins: who trains is no worker, whoever has started it.
+        """
+        if signals and of_another_process():
+            begin = Guard().hook(
+                PART, lambda: _Worker(partial(_of_parent, signals), _by_kind).start()
+            )
+            begin()
+            _at_fork(after_in_child=begin)
             return
         if self._owner != os.getpid():
             self._folder, self._gone = None, {}
             if not self._owner:
                 guard = Guard()
                 before, after = guard.hook(PART, self._forks), guard.hook(PART, self._forked)
-                os.register_at_fork(before=before, after_in_child=after)
+                _at_fork(before=before, after_in_child=after)
                 atexit.register(self.end)
             self._owner = os.getpid()
-        self._on = True
+        self._on, self._signals = True, signals or self._signals
+        if self._signals and self._folder is None:
+            with suppress(OSError):  # on another machine the command's folder is missing
+                folder = _folder_of(self._signals, self._owner)
+                folder.mkdir(exist_ok=True)
+                self._folder = folder
 
     def forget_the_gone(self) -> None:
         """A fit begins: what is over was not in it."""
@@ -125,16 +155,40 @@ class WorkerLines:
     def _forked(self) -> None:
         """In the new process, in its only thread."""
         if self._on and self._folder is not None and os.getppid() == self._owner:
-            _Worker(self._folder / f"{os.getpid()}.json").start()
+            folder = self._folder
+            _Worker(lambda: folder).start()
+
+
+def _at_fork(**hooks: Callable[[], object]) -> None:
+    """Have hooks called where this system has forks."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(**hooks)
+
+
+def _folder_of(signals: str, process: int) -> Path:
+    """Where the workers of a process write, below a folder that the command knows."""
+    return Path(signals) / f"workers-{process}"
+
+
+def _of_parent(signals: str) -> Path:
+    parent = multiprocessing.parent_process()
+    return _folder_of(signals, 0 if parent is None else parent.pid or 0)
 
 
 class _Worker:
-    """A process that may become a worker."""
+    """A process that may become a worker.
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    Args:
+        folder: Gives where it writes, once it is one.
+        number: Gives what tells its dataset from others.
+    """
+
+    def __init__(
+        self, folder: Callable[[], Path], number: Callable[[Dataset[object]], int] = id
+    ) -> None:
+        self._folder, self._number = folder, number
         self._sampler = LineSampler(_where, most=MOST_KEPT)
-        self._began_ns = monotonic_ns()
+        self._began_ns, self._age_s = monotonic_ns(), age_s() or 0.0
         self._wait_ns = _FIRST_WRITE_NS
         self._due_ns = self._began_ns + self._wait_ns
         self._memory: list[tuple[int, int]] = []
@@ -159,27 +213,35 @@ class _Worker:
             self._memory[1:] = [(now_ns, _own_bytes())]
             self._next_look_ns = now_ns + int((monotonic_ns() - now_ns) / BUDGET)
         try:
-            write_atomically(self._file, msgspec.json.encode(self._table(info)))
+            file = self._folder() / f"{os.getpid()}.json"
+            write_atomically(file, msgspec.json.encode(self._table(info)))
         except OSError:  # the fit is over, or the disk is full
             return False
         self._sampler.cost_ns += monotonic_ns() - now_ns
         return True
 
     def _table(self, info: WorkerInfo) -> WorkerTable:
-        sampler, seen_us = self._sampler, {WORKER_MAKING: 0, WORKER_WAITING: 0}
+        sampler, seen_us = self._sampler, Counter[str]()
+        threads_ns = [*_threads_ns()]
+        busiest_ns = max((ran_ns for ran_ns, _ in threads_ns), default=0)
         stacks, samples = tuple(sampler.stacks.stacks), tuple(sampler.samples)
         for sample in samples:
-            seen_us[stacks[sample.stack].slot] += sample.stands_for_us
+            seen_us[stacks[sample.stack].slot] += sampler.every * sample.stands_for_us
         looks = self._memory or [(0, 0)]
         (first_ns, first), (last_ns, last) = looks[0], looks[-1]
         return WorkerTable(
             worker=SampledWorker(
                 worker=info.id,
                 of=info.num_workers,
-                dataset=id(info.dataset),
+                dataset=self._number(info.dataset),
                 iterable=isinstance(info.dataset, IterableDataset),
-                making_s=sampler.every * seen_us[WORKER_MAKING] / 1e6,
-                waiting_s=sampler.every * seen_us[WORKER_WAITING] / 1e6,
+                making_s=seen_us[WORKER_MAKING] / 1e6,
+                waiting_s=(seen_us[WORKER_WAITING] + seen_us[WORKER_HANDING]) / 1e6,
+                handing_s=seen_us[WORKER_HANDING] / 1e6,
+                starting_s=self._age_s + seen_us[WORKER_STARTING] / 1e6,
+                threads=sum(ran_ns >= LIMITS.notable * busiest_ns for ran_ns, _ in threads_ns),
+                ran_s=sum(ran_ns for ran_ns, _ in threads_ns) / 1e9,
+                lacked_cpu_s=sum(lacked_ns for _, lacked_ns in threads_ns) / 1e9,
                 samples=sampler.taken,
                 cost_s=sampler.cost_ns / 1e9,
                 own_bytes=(first, last),
@@ -203,6 +265,23 @@ def _own_bytes() -> int:
     return 1024 * int(dirty[1]) if dirty else 0
 
 
+def _by_kind(dataset: Dataset[object]) -> int:
+    """Of a dataset of which each worker has a copy."""
+    return zlib.crc32(f"{type(dataset).__qualname__} {samples_of(dataset)}".encode())
+
+
+def _threads_ns() -> Iterator[tuple[int, int]]:
+    """For how long threads of this process ran, and were ready to and had no CPU.
+
+    Those of Python's own that are not the main one are left out: ours, and that of its queue.
+    """
+    own = {thread.native_id for thread in threading.enumerate()} - {os.getpid()}
+    for task in _TASKS.glob("*"):
+        counts = [count for _, count in scheduled(task, "ran", "lacked")]
+        if counts and int(task.name) not in own:
+            yield counts[0], counts[1]
+
+
 def _together(before: WorkerTable, after: WorkerTable) -> WorkerTable:
     """Two processes that were the same worker, one after the other: of the second the memory."""
     earlier, later = before.worker, after.worker
@@ -210,6 +289,7 @@ def _together(before: WorkerTable, after: WorkerTable) -> WorkerTable:
         later,
         making_s=earlier.making_s + later.making_s,
         waiting_s=earlier.waiting_s + later.waiting_s,
+        handing_s=earlier.handing_s + later.handing_s,
         samples=earlier.samples + later.samples,
         cost_s=earlier.cost_s + later.cost_s,
     )
@@ -254,11 +334,25 @@ def joined(lines: SampledLines, tables: Iterable[WorkerTable]) -> SampledLines:
 
 
 def _where(stack: Stack) -> tuple[str, int, Stack]:
-    """Whether a worker makes a batch, and what of it; or waits to be asked for one."""
+    """Whether a worker makes a batch, and what of it; or waits for the next; or is none yet."""
     files = [code.co_filename for code, _ in stack]
-    if _FETCH not in files:
+    if _FETCH in files:
+        return WORKER_MAKING, -1, stack[: files.index(_FETCH)]
+    if _QUEUES not in files:
+        return WORKER_STARTING, -1, []
+    threads = (thread for thread in threading.enumerate() if thread.name == _FEEDER)
+    return _of_feeder(next(threads, None))
+
+
+def _of_feeder(thread: threading.Thread | None) -> tuple[str, int, Stack]:
+    """What the thread of its queue does meanwhile: nothing, pack a batch, or send it."""
+    stack = [] if thread is None else running_in(thread.ident or 0)[1]
+    files = [code.co_filename for code, _ in stack]
+    if not stack or files[0] == _WAITS:
         return WORKER_WAITING, -1, []
-    return WORKER_MAKING, -1, stack[: files.index(_FETCH)]
+    if files[0] in _SENDS:
+        return WORKER_HANDING, -1, []
+    return WORKER_MAKING, -1, stack[: files.index(_QUEUES)] if _QUEUES in files else stack
 
 
 WORKER_LINES = WorkerLines()

@@ -228,7 +228,7 @@ BEFORE = (
         shows={
             "changes": (
                 Use(change="keep_prepared", values={"name": "evaluate"}),
-                Use(change="map_in_processes", values={"number": 2}, realises=0.5),
+                Use(change="map_in_processes", values={"number": 2}, realises=25 / 26 / 2),
             )
         },
     ),

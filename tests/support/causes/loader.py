@@ -10,6 +10,7 @@ from support.causes.case import CauseCase as Case
 from trainperf.analysis.diagnosis.account import Claim, DeviceAccount, LoaderAccount
 from trainperf.analysis.summary.schema import HostShare, RecurringSteps
 from trainperf.core.artifacts.lines import SampledLines, SampledWorker
+from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE, PLAIN, LoopKind
 from trainperf.core.steps.records import Scalar
 
@@ -59,8 +60,8 @@ def wants(cause: str, change: str, says: str, sees: Seen, lost_ms: float, *words
     return Case(cause, says, sees, lost_ms / 1e3, change, words=words)
 
 
-def delivering(*making_s: float, iterable: bool = True) -> Seen:
-    """A wait of 60 of 80 ms for workers that made batches for so many of ten seconds."""
+def sampled(*making_s: float, iterable: bool = True, **fields: float) -> SampledLines:
+    """Workers that made batches for so many of ten seconds."""
     workers = tuple(
         SampledWorker(
             worker=number,
@@ -71,14 +72,28 @@ def delivering(*making_s: float, iterable: bool = True) -> Seen:
             waiting_s=10 - each,
             samples=40,
             cost_s=0.0,
+            **fields,
         )
         for number, each in enumerate(making_s)
     )
-    lines = SampledLines(
+    return SampledLines(
         taken=0, every=1, sampled_s=10, cost_s=0, places=(), stacks=(), samples=(), workers=workers
     )
-    account = loading(len(making_s), 80)
+
+
+def delivering(*making_s: float, iterable: bool = True, **fields: float) -> Seen:
+    """A wait of 60 of 80 ms for workers that made batches for so many of ten seconds."""
+    lines = sampled(*making_s, iterable=iterable, **fields)
+    idle = sum(each < 0.05 * max(making_s) for each in making_s)
+    account = loading(len(making_s), 80, idle=idle)
     return waits(60, 20, account, documents={"lines": lines})
+
+
+def sharded(shards: int, workers: int = 4) -> Seen:
+    """The same wait for workers that nobody saw, of a dataset that says how many shards it has."""
+    settings = {"num_workers": workers, "dataset_shards": shards}
+    account = loading(workers, 80, idle=max(0, workers - shards))
+    return waits(60, 20, account, settings=settings)
 
 
 def growing_workers(*grown_mib: int, over_s: float = 60.0) -> Seen:
@@ -110,6 +125,55 @@ WAITS = (
         "share_the_data",
         (delivering(10, 9, 10, 9), delivering(10, 0, 0, 0, iterable=False)),
         words=("3 of the loader's 4 workers deliver nothing", "num_shards=4"),
+    ),
+    Case(
+        "idle_workers",
+        "spawned where nobody sees them, for a dataset of one shard",
+        sharded(1),
+        0.060,
+        "share_the_data",
+        (sharded(4), sharded(8)),
+        words=("3 of the loader's 4 workers deliver nothing: the dataset has 1 shard",),
+    ),
+    wants(
+        "data_wait",
+        "cheaper_sample",
+        "one of four works, of a dataset that is no stream: more of them are never advised",
+        delivering(10, 0, 0, 0, iterable=False),
+        60,
+    ),
+    wants(
+        "data_wait",
+        "no_workers",
+        "batches of two workers wait to be taken over for longer than they are made",
+        waits(
+            60,
+            20,
+            loading(2, 48, transport=60),
+            documents={"lines": sampled(3, 3, iterable=False, handing_s=6.5)},
+        ),
+        60,
+        "mainly for transport",
+    ),
+    wants(
+        "data_wait",
+        "cheaper_sample",
+        "spawned workers, which a callback cannot see into",
+        waits(30, 20, loading(8, 400), settings={"num_workers": 8, "worker_start": "spawn"}),
+        30,
+        "workers are spawned: what they do is seen under `trainperf run` only",
+    ),
+    *(
+        wants(
+            "data_wait",
+            "its_own_workers",
+            f"{library} makes the batches, and is not told to become a DataLoader",
+            waits(60, 25, None, settings={"loader_library": library}),
+            60,
+            f"Have {library} make more batches at once",
+            f"{library} makes the batches",
+        )
+        for library in dict.fromkeys(LIBRARIES.values())
     ),
     Case(
         "data_wait",
@@ -308,8 +372,12 @@ def crowded(  # noqa: PLR0913 what is counted
     workers_waited: float | None = None,
     workers_ran: float | None = 4.0,
     stall: float = 0.0,
+    inside: tuple[int, float] | None = None,
 ) -> Seen:
-    """A rank of steps of 20 ms, and what its device stalls for data."""
+    """A rank of steps of 20 ms, and what its device stalls for data.
+
+    Inside each worker so many threads compute, which lack a CPU for so much of ten seconds.
+    """
     host = HostShare(
         rank=0,
         host="a",
@@ -334,7 +402,12 @@ def crowded(  # noqa: PLR0913 what is counted
         if workers
         else None,
     )
-    return seen(account, host=host, ranks=ranks)
+    lines = None
+    if inside is not None:
+        each, lacked_s = inside
+        cpu_s = {"ran_s": 10.0 - lacked_s, "lacked_cpu_s": lacked_s}
+        lines = sampled(*[9.0] * workers, threads=each, **cpu_s)
+    return seen(account, host=host, ranks=ranks, documents={"lines": lines})
 
 
 def epochs(
@@ -402,6 +475,24 @@ CROWDS = (
         0.020,
         "fewer_workers",
         words=("DataLoader(num_workers=2)", "workers wait for a CPU 80 % of the time"),
+    ),
+    Case(
+        "oversubscription",
+        "eight workers of sixteen threads on sixteen CPUs, which steps wait for",
+        crowded(0.03, cpus=16.0, workers=8, workers_ran=4.0, stall=20, inside=(16, 6.0)),
+        0.020,
+        "one_thread_in_workers",
+        (
+            crowded(0.03, cpus=16.0, workers=8, workers_ran=4.0, stall=20, inside=(1, 6.0)),
+            # So many threads on paper that find a CPU.
+            crowded(0.03, cpus=16.0, workers=8, workers_ran=4.0, stall=20, inside=(16, 1.0)),
+            crowded(0.03, cpus=64.0, workers=2, workers_ran=4.0, stall=20, inside=(16, 6.0)),
+        ),
+        words=(
+            "1 thread and 8 workers of 16 threads on 16 CPUs: workers wait for a CPU 60 %",
+            "each of 8 workers computes with 16 threads",
+            "torch.set_num_threads(1)",
+        ),
     ),
     Case(
         "oversubscription",

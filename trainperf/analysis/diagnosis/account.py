@@ -80,6 +80,8 @@ class LoaderAccount:
     """CPU seconds of its workers; 0 is not known."""
     least_making_s: float = 0.0
     """What it takes at least: workers that are waited for now and then may be idle in between."""
+    idle: int = 0
+    """Workers that make nothing: a further one would not either."""
     asleep: float = 0.0
     """Share of the making for which its process neither ran nor was ready to."""
 

@@ -159,7 +159,7 @@ def worker_plan(account: StepAccount) -> WorkerPlan | None:
 
 def _plans(account: StepAccount) -> Iterator[WorkerPlan]:
     loader, rest_s = account.loader, account.step_s - account.spent("data_wait")
-    if loader is None or loader.workers is None:
+    if loader is None or loader.workers is None or loader.idle:
         return
     cpus = math.inf if account.cpus is None else max(1.0, account.cpus - account.others_cpus)
     awake = 1.0 - loader.asleep

@@ -270,10 +270,15 @@ def _loader(
     """
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
     sampled = loader_workers(facts.documents.lines, workers)
-    at_work = workers
+    at_work = workers or 0
+    batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
     if sampled is not None:
         workers, at_work = len(sampled.making), sampled.at_work
-    batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
+    at_work = min(at_work, facts.number("dataset_shards") or at_work)
+    idle = int((workers or 0) - at_work)
+    transport_s = ROUND_TRIP_S * batches
+    if sampled is not None and sampled.hands_over:  # this process takes over as fast as it can
+        at_work, transport_s = sum(sampled.making), waited_s
     ran = None if host is None else host.workers_ran
     ran_s = (ran or 0.0) * step_s
     if anatomy is not None:
@@ -285,6 +290,7 @@ def _loader(
             transport_s=((anatomy.receiving_s or 0.0) + ROUND_TRIP_S + read_s) * batches,
             batches=batches,
             computes_s=ran_s,
+            idle=idle,
         )
     if workers is None:
         return None
@@ -294,14 +300,15 @@ def _loader(
         # compute is what making takes; workers that are waited for otherwise are busy all the time.
         waits = waited_s >= LIMITS.worth * step_s
         hands_over = ran is not None and ran_s < waited_s < HANDED_OVER_S * batches
-        making_s = (at_work or 0) * step_s if waits and not hands_over else ran_s
+        making_s = at_work * step_s if waits and not hands_over else ran_s
     return LoaderAccount(
         workers=int(workers),
         making_s=making_s,
-        transport_s=ROUND_TRIP_S * batches,
+        transport_s=transport_s,
         least_making_s=ran_s,
         computes_s=ran_s,
         batches=batches,
+        idle=idle,
         asleep=_asleep(facts, waited_s, step_s),
     )
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.lines import FEWEST_SAMPLES
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.findings import LIMITS
@@ -18,6 +19,19 @@ class LoaderWorkers:
     """How many made batches for a part of the busiest one's seconds that is worth a word."""
     iterable: bool
     """Whether each goes through a part of an `IterableDataset`."""
+    hands_over: bool
+    """Whether batches wait to be taken over for longer than they are made."""
+    starting_s: float
+    """What the slowest took to start; less what passed before it was looked at."""
+    threads: int
+    """With which each computes."""
+    lacked: float
+    """Share of the time in which a thread was ready to run that had no CPU."""
+
+
+def sampled_workers(facts: Facts) -> LoaderWorkers | None:
+    """Those of a run; `None` where too little is known of them."""
+    return loader_workers(facts.documents.lines, facts.number("num_workers"))
 
 
 def loader_workers(lines: SampledLines | None, number: float | None) -> LoaderWorkers | None:
@@ -40,10 +54,15 @@ def loader_workers(lines: SampledLines | None, number: float | None) -> LoaderWo
     most_s = max(making_s)
     if not most_s or samples[making_s.index(most_s)] < FEWEST_SAMPLES:
         return None
+    ran_s, lacked_s = sum(row.ran_s for row in rows), sum(row.lacked_cpu_s for row in rows)
     return LoaderWorkers(
         making=tuple(
             busy_s / (spent_s or 1.0) for busy_s, spent_s in zip(making_s, all_s, strict=True)
         ),
         at_work=sum(each > LIMITS.worth * most_s for each in making_s),
         iterable=rows[0].iterable,
+        hands_over=sum(row.handing_s for row in rows) > sum(making_s),
+        starting_s=max(row.starting_s for row in rows),
+        threads=max(row.threads for row in rows),
+        lacked=lacked_s / ((ran_s + lacked_s) or 1.0),
     )

@@ -34,11 +34,6 @@ class HostShare(msgspec.Struct, frozen=True, kw_only=True):
     throttled_fraction: float | None = None
     """Of the periods of a quota those in which it was used up; `None` without a quota."""
 
-    @property
-    def demand(self) -> int:
-        """Threads and workers of a rank: CPUs that it can keep busy."""
-        return self.threads + self.workers
-
 
 WhoIsLate = Literal["same", "rotating", "nobody", "too_few_steps", ""]
 """Always the same ranks, now this one and now that one, none in most steps; or too few steps to

@@ -20,18 +20,20 @@ SENDS_BUFFERS = "DDP's buffers"
 DATASET_MAP, DATASET_MAP_IN_PROCESSES = "Dataset.map_in_one_process", "Dataset.map_in_processes"
 DATASETS, TOKENIZING = "datasets", "tokenizing"
 LOADING, BUILDING, COMPILING = "loading_weights", "building_the_model", "compiling"
-JOINING = "joining_the_ranks"
+JOINING, AWAITING = "waiting_for_ranks", "waiting_for_workers"
 """Slots of the same, where what is running has a name: in `datasets`, in `transformers`, of torch.
 """
 
 PREPARING = (DATASET_MAP, DATASET_MAP_IN_PROCESSES, DATASETS, TOKENIZING, BEFORE_FIT)
 """Slots whose result could be kept for the next start."""
 
-BEFORE = (*PREPARING, IMPORTS, LOADING, BUILDING, COMPILING, JOINING)
+BEFORE = (*PREPARING, IMPORTS, LOADING, BUILDING, COMPILING, JOINING, AWAITING)
 """All slots of samples from before the fit."""
 
 WORKER_MAKING, WORKER_WAITING = "worker_making", "worker_waiting"
-"""Slots of samples of a loader's worker: it makes a batch, or waits to be asked for the next."""
+WORKER_HANDING, WORKER_STARTING = "worker_handing_over", "worker_starting"
+"""Slots of samples of a loader's worker: it makes or packs a batch; waits to be asked for the next,
+or to hand one over that is packed; or is not there yet."""
 
 COLLECT, STALLS = "gc.collect", ("empty_cache", "synchronize")
 """Calls that stall a step, as `host_work` says: of Python, and the last names of those of torch."""
@@ -87,9 +89,20 @@ class SampledWorker(msgspec.Struct, frozen=True, kw_only=True):
     iterable: bool
     """Whether it goes through an `IterableDataset`: then each worker has a part of its own."""
     making_s: float
-    """Wall time in which it made batches, from as much as was sampled."""
+    """Wall time in which it made or packed batches, from as much as was sampled."""
     waiting_s: float
     """Wall time in which it did not."""
+    handing_s: float = 0.0
+    """The part of that in which a batch waited for the pipe that all workers share."""
+    starting_s: float = 0.0
+    """From the start of its process until it could be asked for a batch; of the latest one."""
+    threads: int = 1
+    """That computed at least a tenth of what the busiest did, those of Python's own left out: of
+    torch, of BLAS, of OpenCV, …"""
+    ran_s: float = 0.0
+    """CPU time of all its threads."""
+    lacked_cpu_s: float = 0.0
+    """Time for which they were ready to run and had none."""
     samples: int
     cost_s: float
     """Wall time that they took."""

@@ -8,6 +8,18 @@ import msgspec
 from trainperf.core.artifacts import Document
 
 
+LIBRARIES = {
+    "webdataset.": "WebDataset",
+    "streaming.": "Mosaic StreamingDataset",
+    "grain.": "Grain",
+    "nvidia.dali.": "DALI",
+    "batchgenerators.": "batchgenerators",
+    "tensorflow.": "tf.data",
+    "tensorflow_datasets.": "tf.data",
+}
+"""Module of an iterator of batches that is no `DataLoader`, to what it is called."""
+
+
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """Host time of one part of a batch, in seconds, over the batches that were timed."""
 

@@ -100,13 +100,13 @@ class ContentionProbe(Probe):
         for name, periods in zip(names, quota_periods() or (), strict=False):
             yield (None, name), periods
         trains = self._proc / "thread-self"
-        yield from _scheduled(trains, "ran_ns", "waited_ns")
+        yield from scheduled(trains, "ran_ns", "waited_ns")
         for worker in _children(trains):
-            yield from _scheduled(self._proc / worker, "workers_ran_ns", "workers_waited_ns")
+            yield from scheduled(self._proc / worker, "workers_ran_ns", "workers_waited_ns")
         for thread in threading.enumerate():
             number = thread.native_id
             if number not in (None, self._trains) and not thread.name.startswith(OWN):
-                yield from _scheduled(self._proc / f"self/task/{number}", _THREAD + named(thread))
+                yield from scheduled(self._proc / f"self/task/{number}", _THREAD + named(thread))
 
 
 def _children(task: Path) -> list[str]:
@@ -117,8 +117,8 @@ def _children(task: Path) -> list[str]:
         return []
 
 
-def _scheduled(task: Path, *names: str) -> Counted:
-    """Nanoseconds that it ran, and that it waited for a CPU."""
+def scheduled(task: Path, *names: str) -> Counted:
+    """Nanoseconds that a thread ran, and that it waited for a CPU."""
     try:
         counts = (task / "schedstat").read_bytes().split()
     except OSError:  # it has ended, or this system does not count

@@ -39,6 +39,15 @@ CHANGES: tuple[Change, ...] = (
         confirm=_WAITS,
     ),
     Change(
+        id="its_own_workers",
+        of=(_LOADER,),
+        advice="Have {library} make more batches at once",
+        how="{how}; or make a sample cheaper",
+        realises=0.7,
+        source=TWINS,
+        confirm=_WAITS,
+    ),
+    Change(
         id="share_the_data",
         of=("idle_workers",),
         advice="Give every worker a part of the data",
@@ -97,6 +106,16 @@ CHANGES: tuple[Change, ...] = (
         "nothing",
         trials=("free_loader",),
         confirm="data_stall_fraction stays small when the step gets faster",
+    ),
+    Change(
+        id="one_thread_in_workers",
+        of=("oversubscription",),
+        advice="Compute with one thread in each worker",
+        how="in worker_init_fn: torch.set_num_threads(1), cv2.setNumThreads(0), "
+        "threadpoolctl.threadpool_limits(1): whichever of them makes the {threads}",
+        realises=None,
+        source="a thread less computes less, by how much differs",
+        confirm="in the next run workers have no CPU for less than a third of their time",
     ),
     Change(
         id="fewer_workers",

@@ -185,7 +185,11 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
             f"{duration(before_s)} before the fit, {duration(loading_s)} of them loading modules",
             *sampled(line),
         ),
-        changes=tuple(_prepare_less(facts, most, line.subject if line else "the script")),
+        changes=tuple(
+            _prepare_less(
+                facts, most, prepared_s[most] / spent_s, line.subject if line else "the script"
+            )
+        ),
         claim=claim,
         where="" if line is None else line.where,
     )
@@ -194,12 +198,13 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
 NOT_CACHED = "no cache had it"
 
 
-def _prepare_less(facts: Facts, most: str, name: str) -> Iterator[Use]:
+def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterator[Use]:
     """What would spare most of it at the next start, or make it shorter.
 
     Args:
         facts: Of the run.
         most: Slot that takes most of it.
+        fraction: The share that it takes.
         name: What prepares.
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
@@ -208,7 +213,8 @@ def _prepare_less(facts: Facts, most: str, name: str) -> Iterator[Use]:
     else:
         yield Use(change="keep_prepared", values={"name": name})
     if most == DATASET_MAP and cpus > 1:
-        yield Use(change="map_in_processes", values={"number": cpus}, realises=1 - 1 / cpus)
+        saves = fraction * (1 - 1 / cpus)
+        yield Use(change="map_in_processes", values={"number": cpus}, realises=saves)
     if facts.prepared_ranks > 1:
         yield Use(change="prepare_once")
 

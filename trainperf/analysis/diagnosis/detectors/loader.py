@@ -12,7 +12,7 @@ from trainperf.analysis.diagnosis.law import (
     worker_plan,
     workers_take_s,
 )
-from trainperf.analysis.diagnosis.workers import loader_workers
+from trainperf.analysis.diagnosis.workers import sampled_workers
 from trainperf.analysis.summary.schema import HostShare
 from trainperf.core.artifacts.lines import WORKER_MAKING
 from trainperf.core.artifacts.loader import LoaderAnatomy
@@ -22,6 +22,22 @@ from trainperf.core.readings import (
     DATA_WAIT_ALL_FRACTION,
     DATA_WAIT_FRACTION,
 )
+
+
+SPAWNED = ("spawn", "forkserver")
+
+OWN_WAYS = {
+    "WebDataset": "num_workers of its WebLoader, or of the DataLoader around the dataset, up to "
+    "the number of shards",
+    "Mosaic StreamingDataset": "num_workers of the DataLoader around it, predownload and a local "
+    "copy of the shards",
+    "Grain": "worker_count of its DataLoader, or .mp_prefetch(grain.MultiprocessingOptions(…))",
+    "DALI": "num_threads, prefetch_queue_depth and py_num_workers of its pipeline, decoding on the "
+    "device",
+    "batchgenerators": "num_processes and num_cached_per_queue of its MultiThreadedAugmenter",
+    "tf.data": ".map(…, num_parallel_calls=tf.data.AUTOTUNE) and .prefetch(tf.data.AUTOTUNE)",
+}
+"""Library that makes batches to what decides how many at once."""
 
 
 def lost_to_loader_s(account: StepAccount) -> float:
@@ -45,18 +61,24 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     Counted are the CPUs that a rank may use: by masks, quotas and the ranks it shares them with.
     More on paper is no fault: the training thread, or workers that steps wait for, must be seen to
     lack a CPU.  Removed is the time that the thread waits for one, or what steps lose to a loader
-    whose workers do.
+    whose workers do.  A worker that computes with several threads (of torch, of BLAS, of OpenCV)
+    counts as so many.
 
     Wrong where: other jobs of the same host take the CPUs, which no count of this run shows.
     To confirm: `trainperf prove` with fewer threads or workers per rank.
     """
-    host = facts.host
-    if host is None or host.demand <= host.cpus_per_rank or not account.step_s:
+    host, inside = facts.host, sampled_workers(facts)
+    if host is None or not account.step_s:
         return None
-    waited, workers_waited = host.waited_fraction or 0.0, host.workers_waited_fraction or 0.0
-    used = (host.workers_ran or 0.0) + (host.ran_fraction or 0.0)
+    each, inside_waited = (1, 0.0) if inside is None else (inside.threads, inside.lacked)
+    workers = each * host.workers
+    if host.threads + workers <= host.cpus_per_rank:
+        return None
+    waited = host.waited_fraction or 0.0
+    workers_waited = max(host.workers_waited_fraction or 0.0, inside_waited if each > 1 else 0.0)
+    used = each * (host.workers_ran or 0.0) + (host.ran_fraction or 0.0)
     idle = host.workers_ran is not None and used < LIMITS.mostly * host.cpus_per_rank
-    crowded = host.workers + 1 > host.cpus_per_rank and not idle
+    crowded = workers + 1 > host.cpus_per_rank and not idle
     # Workers ready to run for a third of their time are slowed by what they wait for.
     claim = of_loader(account, lost_to_loader_s(account))
     by_loader = crowded and workers_waited >= 1 / 3 and claim.removes_s > waited * account.step_s
@@ -65,7 +87,8 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     who = plural(host.threads, "thread") + (
         f" and {plural(host.workers, 'worker')}" if host.workers else ""
     )
-    each = f"{plural(host.ranks, 'rank')} with {who} each" if host.ranks > 1 else who
+    who += f" of {each} threads" if each > 1 else ""
+    whole = f"{plural(host.ranks, 'rank')} with {who} each" if host.ranks > 1 else who
     waits = (
         f"workers wait for a CPU {share(workers_waited)}"
         if by_loader
@@ -75,20 +98,29 @@ def oversubscription(account: StepAccount, facts: Facts) -> Cause | None:
     cpus = host.cpus_per_rank * host.ranks
     return Cause(
         id="oversubscription",
-        title=f"{each} on {cpus:.3g} {'CPU' if cpus == 1 else 'CPUs'}: {waits} of the time",
+        title=f"{whole} on {cpus:.3g} {'CPU' if cpus == 1 else 'CPUs'}: {waits} of the time",
         evidence=of_evidence(
+            each > 1 and f"each of {host.workers} workers computes with {each} threads",
             waited and f"the training thread had no CPU {share(waited)} of the time",
             workers_waited and f"workers had none {share(workers_waited)} of theirs",
             quota and f"the quota was used up in {share(quota)} of its periods",
         ),
-        changes=tuple(_fewer(account, host)),
+        changes=tuple(_fewer(account, host, each)),
         claim=claim,
     )
 
 
-def _fewer(account: StepAccount, host: HostShare) -> Iterator[Use]:
-    """Fewer workers, then a cheaper sample or fewer threads; where even one is too many, CPUs."""
+def _fewer(account: StepAccount, host: HostShare, each: int) -> Iterator[Use]:
+    """Fewer workers, then a cheaper sample or fewer threads; where even one is too many, CPUs.
+
+    Args:
+        account: Of the step.
+        host: What the rank has of its host.
+        each: Threads with which a worker computes: one is enough.
+    """
     own = int(account.cpus or 0)
+    if each > 1:
+        yield Use(change="one_thread_in_workers", values={"threads": each})
     if own < 1:
         yield Use(change="more_cpus", values={"ranks": host.ranks})
         return
@@ -143,6 +175,9 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
     if loader and alone and lost < LIMITS.critical and _is_short(loader):
         return None
     part, line = ("", "") if anatomy is None else _slowest(anatomy)
+    inside = sampled_workers(facts)
+    if anatomy is None and inside is not None and inside.hands_over:
+        part = "transport"
     here = loader is None or alone
     owner = facts.owner("data_wait" if here else WORKER_MAKING)
     waited, step = duration(account.spent("data_wait")), duration(account.step_s)
@@ -163,6 +198,10 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
                 owner
                 and f"{owner.name}: {share(owner.fraction)} of "
                 f"{'it' if here else 'what workers do for it'} in {owner.samples} samples",
+                not alone
+                and inside is None
+                and facts.settings.get("worker_start") in SPAWNED
+                and "workers are spawned: what they do is seen under `trainperf run` only",
                 anatomy is None
                 and loader is not None
                 and f"{facts.loop.loader_anatomy} shows which part of a batch is slow",
@@ -181,25 +220,28 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
     """Workers that deliver nothing: an `IterableDataset` has a part for some of them only.
 
     A dataset of one file, or of fewer shards than there are workers, leaves the others without
-    work: they end at once, and more of them would change nothing.
+    work: they end at once, and more of them would change nothing.  Seen is which of them make
+    batches; a dataset that tells how many shards it has is believed as well.
 
     Wrong where: those that work keep up, and the wait is for the loop's own code.
     To confirm: print `get_worker_info().id` in `__iter__`, and what it goes through.
     """
-    workers = loader_workers(facts.documents.lines, facts.number("num_workers"))
+    inside, shards = sampled_workers(facts), facts.number("dataset_shards")
     loader, lost_s = account.loader, lost_to_loader_s(account)
-    if workers is None or loader is None or not workers.iterable:
+    if loader is None or not loader.idle or account.share(lost_s) < account.least:
         return None
-    if account.share(lost_s) < account.least or workers.at_work == len(workers.making):
+    if not shards and (inside is None or not inside.iterable):
         return None
-    owner, number = facts.owner(WORKER_MAKING), len(workers.making)
+    owner, number = facts.owner(WORKER_MAKING), loader.workers or 0
     shared_s = max(account.step_s - lost_s, loader.making_s / number)
-    shares = [f"worker {at}: {share(part)}" for at, part in enumerate(workers.making)]
+    making = () if inside is None else inside.making
+    shares = [f"worker {at}: {share(part)}" for at, part in enumerate(making)]
     return Cause(
         id="idle_workers",
-        title=f"{number - workers.at_work} of the loader's {number} workers deliver nothing",
-        evidence=(
-            f"share of the time in which batches were made: {', '.join(shares[:8])}",
+        title=f"{loader.idle} of the loader's {number} workers deliver nothing"
+        + (f": the dataset has {plural(int(shards), 'shard')}" if shards else ""),
+        evidence=of_evidence(
+            shares and f"share of the time in which batches were made: {', '.join(shares[:8])}",
             f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} are data wait",
         ),
         changes=(
@@ -223,7 +265,8 @@ def _is_short(loader: LoaderAccount) -> bool:
 def _loader_facts(account: StepAccount, facts: Facts) -> tuple[str, ...]:
     loader, waited_s = account.loader, account.spent("data_wait")
     if loader is None:
-        return ("the loader's settings are unknown",)
+        library = facts.settings.get("loader_library")
+        return (f"{library} makes the batches" if library else "the loader's settings are unknown",)
     here = f": {duration(waited_s)} per step to make batches in this process"
     computed = loader.workers and loader.making_s < waited_s
     return of_evidence(
@@ -259,8 +302,11 @@ def _loader_changes(account: StepAccount, facts: Facts, part: str, function: str
     if facts.ranks > 1 and facts.settings.get("loader") == "DataLoaderDispatcher":
         yield Use(change="own_loaders", values={"ranks": facts.ranks})
         return
-    if loader is None:
-        yield Use(change="some_workers")
+    library = str(facts.settings.get("loader_library") or "")
+    if library or loader is None:
+        values = {"library": library, "how": OWN_WAYS.get(library)}
+        change = "its_own_workers" if library else "some_workers"
+        yield Use(change=change, values=values)
         return
     plan = worker_plan(account)
     if plan is not None:
@@ -364,10 +410,16 @@ def epoch_start(account: StepAccount, facts: Facts) -> Cause | None:
         claim = Claim(pauses_s={"epoch_boundary": spent_s}, owns_s={"data_wait": per_step_s})
     else:
         return None
+    inside = sampled_workers(facts)
+    starting_s = 0.0 if inside is None else inside.starting_s
     return Cause(
         id="epoch_start",
         title=f"{share(account.share_of_fit(spent_s))} of the fit goes into starting epochs",
-        evidence=(much,),
+        evidence=of_evidence(
+            much,
+            starting_s * epochs >= spent_s / 2
+            and f"a worker takes {duration(starting_s)} to start",
+        ),
         changes=(Use(change="persistent_workers"),),
         claim=claim,
         confidence="medium",
