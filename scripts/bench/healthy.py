@@ -375,7 +375,8 @@ def judged_again(recorded: Path) -> list[dict[str, Any]]:
     long_term.LEAST_LASTS_S = FLOOR_S
     rows = []
     with np.load(recorded) as matrices:
-        for name, values in matrices.items():
+        for name, recorded_then in matrices.items():
+            values = with_later_columns(recorded_then)
             step_ns = float(np.median(Levels(values).walls_s)) * 1e9
             course = np.linspace(0, 1, len(values))
             drifting = _with(values, "forward", 3 * step_ns * course)
@@ -390,6 +391,12 @@ def judged_again(recorded: Path) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def with_later_columns(matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A recording from before some columns were added, which lie behind the others."""
+    added = len(long_term.COLUMNS) - matrix.shape[1]
+    return np.pad(matrix, ((0, 0), (0, added)), constant_values=np.nan)
 
 
 def _with(values: npt.NDArray[np.float32], phase: str, more_ns: npt.NDArray[Any]) -> Column:

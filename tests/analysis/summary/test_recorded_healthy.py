@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts.bench.healthy import with_later_columns
 from trainperf.analysis.summary import long_term
 from trainperf.analysis.summary.long_term import Levels
 from trainperf.analysis.summary.schema import LongTerm
@@ -16,7 +17,7 @@ from trainperf.core.stats.changes import LEAST_LEVELS
 
 
 with np.load(Path(__file__).with_name("recorded_healthy.npz")) as recorded:
-    FITS = {name: recorded[name].astype(np.float64) for name in recorded}
+    FITS = {name: with_later_columns(recorded[name].astype(np.float64)) for name in recorded}
 
 
 def told(levels: Levels) -> LongTerm:

@@ -43,9 +43,9 @@ FACTS = (
     "samples",
     "owned_bytes",
     "allocated_bytes",
-    "device_used_bytes",
     "cache_keys",
     "overhead_ns",
+    "device_used_bytes",
 )
 """What may grow, or change, together with a step."""
 
