@@ -19,7 +19,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--baseline",
         metavar="RUN",
         type=location,
-        help="earlier run to compare the loss with; what was tried in it decides on precision",
+        help="earlier run whose loss is compared, and whose trials decide on precision "
+        "(default: none)",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 if a check failed, rather than with 0"

@@ -79,13 +79,14 @@ def test_a_step_more_or_less_or_a_restart_and_nothing_is_compared(
     recorded: Path, tmp_path: Path
 ) -> None:
     """Steps must be in both; a second attempt counts them, and so its traces, from 0 again."""
-    more = altered(recorded, tmp_path, complete_steps=4)
-    first = tmp_path / "trainperf" / "steps-rank0.jsonl"
+    more = altered(recorded, tmp_path / "more", complete_steps=4)
+    run = Path(shutil.copytree(recorded, tmp_path / "restarted" / "trainperf"))
+    first = run / "steps-rank0.jsonl"
     first.with_name("steps-rank0.attempt1.jsonl").write_bytes(
         first.read_bytes().replace(b'"attempt":0', b'"attempt":1', 1)
     )
 
-    for summary in (more, summarize(Run.open(first.parent))):
+    for summary in (more, summarize(Run.open(run))):
         (traced,) = summary.traces
         assert traced.answer
         assert traced.recorded_s is traced.traced_s is None

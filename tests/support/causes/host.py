@@ -138,7 +138,11 @@ HOOKS = (
         unnamed(11, **lines("other")),
         0.011,
         "lighten",
-        words=("mostly in on_batch_end", "hooks.py:3: if training does not depend on it"),
+        words=(
+            "mostly in on_batch_end",
+            "hooks.py:3: if training does not depend on it",
+            "if it does (clipping, averaging weights, building the batch), replace the loop",
+        ),
         shows={"where": "hooks.py:3", "confidence": "high"},
     ),
     Case(
