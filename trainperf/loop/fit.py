@@ -156,7 +156,7 @@ class Fit:
     assumed = ""
     """Why every batch counts as a step, where nobody has told of one in `PATIENCE` batches."""
     _ranks = 1
-    _unended, _told = 0, False
+    _unended, _hears_ends = 0, False
     """Batches that have ended no step, and whether any has."""
 
     def __init__(self, options: FitOptions, clock: HostClock = monotonic_ns) -> None:
@@ -402,7 +402,7 @@ class Fit:
             begun: The host time from which on the loop waits for us, by default now.
         """
         audit, cost, draft = self.audit, self.cost, self.recorder.draft
-        self._told |= complete and not self.assumed
+        self._hears_ends |= complete and not self.assumed
         if audit is not None:
             audit.pause()  # our own work is no part of it
         self.monitor.micro_batch(batch, loss, complete=complete, begun=begun)
@@ -422,7 +422,7 @@ class Fit:
             unheard: What was not heard of in as many batches.
         """
         self._unended += 1
-        if self._unended == PATIENCE and not self._told:
+        if self._unended == PATIENCE and not self._hears_ends:
             self.assumed = f"{unheard} in {PATIENCE} batches, so every batch counts as a step"
             log.warning("trainperf: %s", self.assumed)
         return bool(self.assumed)

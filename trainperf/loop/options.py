@@ -36,8 +36,8 @@ class FitOptions:
         ConfigError: A value is refused; the message says which and what to pass instead.
     """
 
+    # What of `dirpath` is no choice of the user's, besides `None`.
     usual_dirpath: ClassVar[str | None] = None
-    """What of *dirpath* is no choice of the user's, besides `None`."""
 
     tokens: MaskFunction | None = None
     """From a batch to a mask of shape (batch, tokens), where neither `attention_mask` nor `labels`
