@@ -64,7 +64,7 @@ class ProcessUpdates:
         self._begin(optimizer)
 
     def _update_begins(self, optimizer: Optimizer, *_: object) -> None:
-        if self._outermost is None or self._outermost() is None:
+        if not _goes_on(self._outermost):
             self._outermost = ref(optimizer)
 
     def _update_ends(self, optimizer: Optimizer, *_: object) -> None:
@@ -81,6 +81,16 @@ class ProcessUpdates:
         if Monitor.under_way and not self._noted:  # by whomever
             self._noted = True
             self._options.send(LaunchSignal.RECORDED)
+
+
+def _goes_on(outermost: "ReferenceType[Optimizer] | None") -> bool:
+    """Whether a call of its `step` is on the stack."""
+    optimizer = outermost and outermost()
+    frames = walk_stack(sys._getframe())  # noqa: SLF001 documented, and what `inspect` uses
+    return optimizer is not None and any(
+        frame.f_code.co_name == "step" and frame.f_locals.get("self") is optimizer
+        for frame, _ in frames
+    )
 
 
 def _inside_trainer() -> bool:
