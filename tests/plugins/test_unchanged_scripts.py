@@ -110,7 +110,7 @@ def main():
     loader = DataLoader(
         Rows(), 1, num_workers=2, multiprocessing_context="METHOD", persistent_workers=True
     )
-    for _ in range(12):
+    for _ in range(24):
         for batch in loader:
             model(**batch)["loss"].backward()
             optimizer.step()

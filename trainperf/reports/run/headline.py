@@ -15,7 +15,7 @@ from trainperf.reports.layout.finding_view import (
     gain,
     to_act_on,
 )
-from trainperf.reports.run.rows import PhaseRow, phase_rows
+from trainperf.reports.run.rows import PhaseRow, phase_rows, prepared_of
 
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
@@ -45,8 +45,10 @@ _HIDDEN_STALL = 0.25
 
 
 def headline(summary: Summary) -> str:
-    """Step time, its largest share, and what to do first with the most it can gain."""
-    return plain(" ".join(filter(None, (_where(summary), _what_first(summary)))))
+    """Step time, its largest share, what to do first, and notable work of the script before."""
+    own_s, whole_s = prepared_of(summary)
+    before = own_s and f"{duration(own_s)} of the script's {duration(whole_s)} came before the fit."
+    return plain(" ".join(filter(None, (_where(summary), _what_first(summary), before or ""))))
 
 
 def _where(summary: Summary) -> str:
