@@ -110,7 +110,7 @@ def main():
     loader = DataLoader(
         Rows(), 1, num_workers=2, multiprocessing_context="METHOD", persistent_workers=True
     )
-    for _ in range(12):
+    for _ in range(24):
         for batch in loader:
             model(**batch)["loss"].backward()
             optimizer.step()
@@ -366,8 +366,13 @@ def test_workers_that_are_no_forks_sample_themselves(method: str, tmp_path: Path
     assert summary["run"]["config"]["worker_start"] == method
     assert sorted(worker["worker"] for worker in lines["workers"]) == [0, 1]
     assert len({worker["dataset"] for worker in lines["workers"]}) == 1
-    making = next(each["owner"] for each in summary["lines"] if each["slot"] == "worker_making")
-    assert making["function"] == "Rows.__getitem__"
+    making = {
+        lines["places"][at][2]
+        for slot, frames, *_ in lines["stacks"]
+        if slot == "worker_making"
+        for at in frames
+    }
+    assert making == {"Rows.__getitem__"}
     for worker in lines["workers"]:
         assert worker["making_s"] > 0
         assert worker["starting_s"] > 0

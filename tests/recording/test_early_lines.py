@@ -48,6 +48,7 @@ from trainperf.recording.early_lines import (
     slot_of,
     stack_of,
 )
+from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import script_sum
 
 
@@ -257,6 +258,7 @@ def test_the_ledger_sums_to_the_wall_time_of_the_process(loop: str, tmp_path: Pa
     assert whole == pytest.approx(16.5 + 6.0)
     assert sum(parts) == pytest.approx(whole, abs=0.1 * len(parts))
     assert "until torch was loaded 1.5" in terms
+    assert "12.0 s of the script's 22.5 s came before the fit." in headline(summary)
 
 
 def test_without_a_look_nothing_is_told() -> None:

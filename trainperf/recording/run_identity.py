@@ -126,8 +126,13 @@ def loader(source: object) -> dict[str, Scalar]:
 
 
 def _start_method(first: "DataLoader[Any]") -> str:
-    """How its workers begin: `fork`, `spawn` or `forkserver`."""
-    return str((first.multiprocessing_context or multiprocessing).get_start_method())
+    """How its workers begin: `fork`, `spawn` or `forkserver`.
+
+    A process that has not chosen yet may still choose: asking for its method must not do so.
+    """
+    context: Any = first.multiprocessing_context or multiprocessing
+    method = context.get_start_method(allow_none=True)
+    return str(method or multiprocessing.get_all_start_methods()[0])
 
 
 def library_of(source: object) -> str | None:
@@ -150,8 +155,10 @@ def _batch_size(first: "DataLoader[Any]") -> int | None:
 
 def _shards(dataset: object) -> int | None:
     """Parts that an iterable dataset of `datasets` shares out among workers."""
+    if not isinstance(dataset, IterableDataset):
+        return None
     shards = getattr(dataset, "num_shards", None) or getattr(dataset, "n_shards", None)
-    return shards if isinstance(shards, int) and isinstance(dataset, IterableDataset) else None
+    return shards if isinstance(shards, int) else None
 
 
 def samples_of(dataset: object) -> int | None:

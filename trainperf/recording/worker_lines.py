@@ -239,7 +239,7 @@ class _Worker:
                 waiting_s=(seen_us[WORKER_WAITING] + seen_us[WORKER_HANDING]) / 1e6,
                 handing_s=seen_us[WORKER_HANDING] / 1e6,
                 starting_s=self._age_s + seen_us[WORKER_STARTING] / 1e6,
-                threads=sum(ran_ns >= LIMITS.notable * busiest_ns for ran_ns, _ in threads_ns),
+                threads=max(1, sum(ran >= LIMITS.notable * busiest_ns for ran, _ in threads_ns)),
                 ran_s=sum(ran_ns for ran_ns, _ in threads_ns) / 1e9,
                 lacked_cpu_s=sum(lacked_ns for _, lacked_ns in threads_ns) / 1e9,
                 samples=sampler.taken,

@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts.lines import SENDS_BUFFERS, Place, SampledStack
+from trainperf.core.artifacts.loader import LIBRARIES
 from trainperf.recording.early_lines import Stack
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.host_work import CALLERS, DEVICE_CALLS, host_work, package_of
@@ -18,15 +19,15 @@ from trainperf.recording.probes.host_work import CALLERS, DEVICE_CALLS, host_wor
 FRAMEWORK, PACKAGE, USER, MODULE, LIBRARY, LOADER = range(6)
 """Whose code a frame runs: torch's or a framework's; an installed package's; the user's; the part
 of torch that calls a module's forward; Python's or numpy's, which calls nothing of torch; and the
-part of torch that is asked for batches."""
+part of torch, or the library, that is asked for batches."""
 
 _OPERATORS = (FRAMEWORK, MODULE, LOADER)
+"""Whose frames may run tensor operations for the user's line."""
 
 _SEND = getattr(
     getattr(DistributedDataParallel, "_distributed_broadcast_coalesced", None), "__code__", None
 )
 """Code of DDP's that sends its buffers, and waits for that on a host; not a public interface."""
-"""Whose frames may run tensor operations for the user's line."""
 
 MOST_STACKS = 2000
 """Different ones that are kept apart; any further one counts as a stack without frames."""
@@ -41,6 +42,7 @@ _LOADER_FILE = str(_TORCH / "utils" / "data" / "dataloader.py")
 _OURS = Path(__file__).parents[2]
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
+_BATCHES = frozenset(start.partition(".")[0] for start in LIBRARIES)
 _FRAMEWORKS = ("lightning", "pytorch_lightning", "torch", "accelerate", "tqdm")
 
 
@@ -129,8 +131,8 @@ def kind_of(file: str) -> int:
         return {_MODULE_FILE: MODULE, _LOADER_FILE: LOADER}.get(file, FRAMEWORK)
     package = package_of(file)
     if not _INSTALLED.isdisjoint(path.parts):
-        if package.startswith(_FRAMEWORKS):
-            return FRAMEWORK
+        if package in _BATCHES or package.startswith(_FRAMEWORKS):
+            return LOADER if package in _BATCHES else FRAMEWORK
         return LIBRARY if package.startswith("numpy") else PACKAGE
     if path.is_relative_to(_STANDARD):
         return FRAMEWORK if package in CALLERS else LIBRARY

@@ -15,7 +15,7 @@ from trainperf.reports.layout.finding_view import (
     gain,
     to_act_on,
 )
-from trainperf.reports.run.rows import PhaseRow, phase_rows
+from trainperf.reports.run.rows import PhaseRow, phase_rows, prepared_of
 from trainperf.reports.run.standstill import hang_sentence
 
 
@@ -46,13 +46,14 @@ _HIDDEN_STALL = 0.25
 
 
 def headline(summary: Summary) -> str:
-    """Step time, its largest share, and what to do first with the most it can gain."""
-    hang, where = summary.hang, _where(summary)
-    hangs = ""
+    """What hangs; step time, its largest share, what to do first, and work before the fit."""
+    hang, where, hangs = summary.hang, _where(summary), ""
     if hang is not None:
         hangs = hang_sentence(hang, several=len(summary.run.ranks) > 1)
         where = where if summary.run.steps else ""
-    return plain(" ".join(filter(None, (hangs, where, _what_first(summary)))))
+    own_s, whole_s = prepared_of(summary)
+    before = own_s and f"{duration(own_s)} of the script's {duration(whole_s)} came before the fit."
+    return plain(" ".join(filter(None, (hangs, where, _what_first(summary), before or ""))))
 
 
 def _where(summary: Summary) -> str:

@@ -187,12 +187,18 @@ def fit_sum(summary: Summary) -> list[str]:
     return _terms(summary.run.loop.run_noun, fit_s, ledger(summary))
 
 
-def script_sum(summary: Summary) -> list[str]:
-    """The terms of the script's sum, where a tenth of it or more is its own work before the fit."""
+def prepared_of(summary: Summary) -> tuple[float, float]:
+    """Seconds of the script's own work before the fit, 0 below a tenth of it, and of all of it."""
     run = summary.run
     whole_s = run.fit_s + sum(run.before_s.values())
     own_s = sum(run.before_s.get(slot, 0.0) for slot in PREPARING)
-    if not own_s or own_s < LIMITS.notable * whole_s:
+    return (own_s if own_s >= LIMITS.notable * whole_s else 0.0), whole_s
+
+
+def script_sum(summary: Summary) -> list[str]:
+    """The terms of the script's sum, where a tenth of it or more is its own work before the fit."""
+    run, (own_s, whole_s) = summary.run, prepared_of(summary)
+    if not own_s:
         return []
     names = {
         BEFORE_FIT: "before the fit",

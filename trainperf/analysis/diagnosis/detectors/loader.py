@@ -230,16 +230,16 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
     loader, lost_s = account.loader, lost_to_loader_s(account)
     if loader is None or not loader.idle or account.share(lost_s) < account.least:
         return None
-    if not shards and (inside is None or not inside.iterable):
+    if shards is None and (inside is None or not inside.iterable):
         return None
     owner, number = facts.owner(WORKER_MAKING), loader.workers or 0
     shared_s = max(account.step_s - lost_s, loader.making_s / number)
-    making = () if inside is None else inside.making
+    making, few = () if inside is None else inside.making, int(min(shards or number, number))
     shares = [f"worker {at}: {share(part)}" for at, part in enumerate(making)]
     return Cause(
         id="idle_workers",
         title=f"{loader.idle} of the loader's {number} workers deliver nothing"
-        + (f": the dataset has {plural(int(shards), 'shard')}" if shards else ""),
+        + (f": the dataset has {plural(few, 'shard')}" if few < number else ""),
         evidence=of_evidence(
             shares and f"share of the time in which batches were made: {', '.join(shares[:8])}",
             f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} are data wait",
