@@ -56,6 +56,9 @@ _NEW_FACTS = frozenset(
 )
 """Which older runs lack: what one side does not say is no change."""
 
+_MEASURED = frozenset({"frozen_modules", "frozen_s", "frozen_slot", "frozen_again"})
+"""Facts that a run has found out by measuring: no setting, and another number each time."""
+
 _OF_LOGS = frozenset({"imported_from", "loop"})
 """Facts that say how a run was read, where only one was read from a log."""
 
@@ -254,4 +257,5 @@ def _facts(summary: Summary) -> Mapping[str, Scalar]:
     run = summary.run
     versions: dict[str, Scalar] = dict(run.software)
     facts = {**run.hardware, **versions, "world_size": run.world_size, **run.config}
-    return {**facts, **variables(summary)}
+    facts |= variables(summary)
+    return {name: value for name, value in facts.items() if name not in _MEASURED}

@@ -115,20 +115,23 @@ class LineSampler:
 
     def sample_until_stopped(self, after: Callable[[], bool] = lambda: True) -> None:
         """Look, wait, and look again, for as long as *after*, called after each look, allows."""
-        pause_ns = LEAST_NS
+        pause_ns, due_ns = LEAST_NS, self._clock()
         while True:
             wait_ns = int(EAGER_NS * (0.3 + 0.7 * (self._shift * 7.0 % 1.0)))
-            due_ns = self._clock() + pause_ns + wait_ns
+            gap_ns = pause_ns + wait_ns
+            due_ns += gap_ns
             # The lock waits without the interpreter; whoever releases it ends the thread.
-            if self._stop.acquire(timeout=pause_ns / 1e9):
+            if self._stop.acquire(timeout=max(0, due_ns - wait_ns - self._clock()) / 1e9):
                 return
             with EagerSwitches():
                 # Who has held the interpreter until then is looked at before it goes on.
-                left_ns = max(0, due_ns - self._clock())
-                if self._stop.acquire(timeout=left_ns / 1e9):
+                if self._stop.acquire(timeout=max(0, due_ns - self._clock()) / 1e9):
                     return
                 begun = self._clock()
-                self._look(pause_ns + wait_ns + begun - due_ns)
+                # So many further looks were due meanwhile: the first one stands for all of them.
+                held_ns = max(0, begun - due_ns) // gap_ns * gap_ns
+                due_ns += held_ns
+                self._look(gap_ns + held_ns)
                 self._last_ns = self._clock()
             self.cost_ns += self._last_ns - begun + SWITCH_NS
             if not after():

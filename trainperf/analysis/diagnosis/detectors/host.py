@@ -332,15 +332,18 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
     beyond_s = paused_s if unusual else paused_s - once_s
     calls = [call for call in stalling_calls(facts.documents.lines) if call.name == COLLECT]
     mostly = sum(call.spent_s for call in calls) >= LIMITS.mostly * paused_s
-    by_hand = calls if mostly else []
+    by_hand, per_step_s = calls if mostly else [], paused_s / max(1, facts.steps)
     if account.share_of_fit(beyond_s) < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
         return None
     return Cause(
         id="garbage",
         title=f"the garbage collector takes {share(account.share_of_fit(paused_s))} of the fit",
         evidence=(
-            f"{duration(paused_s)} of pauses inside steps",
-            *(f"{COLLECT} at {call.where}: {duration(call.spent_s)} of it" for call in by_hand[:2]),
+            f"{duration(paused_s)} of pauses inside steps, {duration(per_step_s)} per step",
+            *(
+                f"{COLLECT} at {call.where}: {share(min(1.0, call.spent_s / paused_s))} of them"
+                for call in by_hand[:2]
+            ),
         ),
         changes=(Use(change="rare_collect" if by_hand else "freeze_garbage"),),
         claim=Claim(pauses_s={"garbage": paused_s}),
