@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import cast
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
@@ -37,7 +37,7 @@ class FitOptions:
     """
 
     # What of `dirpath` is no choice of the user's, besides `None`.
-    usual_dirpath: ClassVar[str | None] = None
+    usual_dirpath = ""
 
     tokens: MaskFunction | None = None
     """From a batch to a mask of shape (batch, tokens), where neither `attention_mask` nor `labels`
