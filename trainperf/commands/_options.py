@@ -4,6 +4,11 @@ import argparse
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from trainperf.core.window import RunWindow
 
 
 _FORMATS = {
@@ -116,6 +121,7 @@ def add_steps_option(parser: argparse.ArgumentParser, meaning: str, default: str
         "--steps",
         metavar="FIRST:LAST",
         type=_steps,
+        default=(None, None),
         help=f"{meaning}, both ends included; either may be left out, as in 10000: "
         f"(default: {default})",
     )
@@ -132,6 +138,16 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
             help=f"only {end} then: 2h, 90m or 1d before the last step, or a time in UTC such as "
             f"2026-11-22T14:00 (default: the {step} step)",
         )
+
+
+def window_of(given: argparse.Namespace) -> "RunWindow | None":
+    """What these options ask for; `None` for the whole run."""
+    from trainperf.core.window import RunWindow
+
+    window = RunWindow(
+        first=given.steps[0], last=given.steps[1], since=given.since, until=given.until
+    )
+    return None if window == RunWindow() else window
 
 
 def location(text: str) -> object:
