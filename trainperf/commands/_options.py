@@ -121,7 +121,6 @@ def add_steps_option(parser: argparse.ArgumentParser, meaning: str, default: str
         "--steps",
         metavar="FIRST:LAST",
         type=_steps,
-        default=(None, None),
         help=f"{meaning}, both ends included; either may be left out, as in 10000: "
         f"(default: {default})",
     )
@@ -144,9 +143,7 @@ def window_of(given: argparse.Namespace) -> "RunWindow | None":
     """What these options ask for; `None` for the whole run."""
     from trainperf.core.window import RunWindow
 
-    window = RunWindow(
-        first=given.steps[0], last=given.steps[1], since=given.since, until=given.until
-    )
+    window = RunWindow(*(given.steps or ()), since=given.since, until=given.until)
     return None if window == RunWindow() else window
 
 

@@ -43,7 +43,7 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.traces.job_report import reports
     from trainperf.traces.results import AnalysisOptions
 
-    options = AnalysisOptions(lanes=given.lanes, steps=given.steps)
+    options = AnalysisOptions(lanes=given.lanes, steps=given.steps or (None, None))
     jobs = tuple(map(diagnosed, reports(given.paths, options, given.engine)))
     if given.format == "json":
         return as_json(jobs[0] if len(jobs) == 1 else jobs)
