@@ -143,7 +143,8 @@ def window_of(given: argparse.Namespace) -> "RunWindow | None":
     """What these options ask for; `None` for the whole run."""
     from trainperf.core.window import RunWindow
 
-    window = RunWindow(*(given.steps or ()), since=given.since, until=given.until)
+    first, last = given.steps or (None, None)
+    window = RunWindow(first=first, last=last, since=given.since, until=given.until)
     return None if window == RunWindow() else window
 
 

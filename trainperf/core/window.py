@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from trainperf.core.formatting.units import duration
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunWindow:
     """Steps, both ends included, or times; what is `None` has no end."""
 
