@@ -4,6 +4,11 @@ import argparse
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from trainperf.core.window import RunWindow
 
 
 _FORMATS = {
@@ -132,6 +137,15 @@ def add_window_options(parser: argparse.ArgumentParser) -> None:
             help=f"only {end} then: 2h, 90m or 1d before the last step, or a time in UTC such as "
             f"2026-11-22T14:00 (default: the {step} step)",
         )
+
+
+def window_of(given: argparse.Namespace) -> "RunWindow | None":
+    """What these options ask for; `None` for the whole run."""
+    from trainperf.core.window import RunWindow
+
+    first, last = given.steps or (None, None)
+    window = RunWindow(first=first, last=last, since=given.since, until=given.until)
+    return None if window == RunWindow() else window
 
 
 def location(text: str) -> object:

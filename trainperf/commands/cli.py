@@ -84,8 +84,9 @@ def dispatch(package: str, names: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader left: what a gate decided holds all the same.
-        _close_stdout()
+        # The reader left: what a gate decided holds all the same, and what is still buffered
+        # must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except TrainPerfError as error:
         return _refuse(str(error))
     except OSError as error:
@@ -163,8 +164,3 @@ def say(message: str) -> None:
 def _refuse(message: str) -> int:
     say(message)
     return UNUSABLE
-
-
-def _close_stdout() -> None:
-    """The reader is gone: what is still buffered must not fail again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,6 +6,7 @@ from trainperf.commands._options import (
     add_engine_option,
     add_format_option,
     add_window_options,
+    window_of,
 )
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
@@ -73,7 +74,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> str | CommandResult:
     from trainperf.commands._comparison import compare_sides, options_of
     from trainperf.core.paths import path_of
-    from trainperf.core.window import window_of
 
     if len(given.runs) < 2:
         raise ConfigError(

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from trainperf.commands._options import add_format_option, add_window_options, location
+from trainperf.commands._options import add_format_option, add_window_options, location, window_of
 from trainperf.commands.cli import Command
 from trainperf.reports import PAGES
 
@@ -32,7 +32,6 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.joining import joined
     from trainperf.analysis.summarize import summarize
-    from trainperf.core.window import window_of
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     window = window_of(given)

@@ -1,6 +1,5 @@
 """RunWindow of a run: the steps or the time that somebody asks for."""
 
-from argparse import Namespace
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -31,10 +30,3 @@ class RunWindow:
             elif when is not None:
                 ends.append(f"{word} {when:%Y-%m-%d %H:%M:%S} UTC")
         return ", ".join(ends)
-
-
-def window_of(given: Namespace) -> RunWindow | None:
-    """What the options of a command ask for; `None` for the whole run."""
-    first, last = given.steps or (None, None)
-    window = RunWindow(first=first, last=last, since=given.since, until=given.until)
-    return None if window == RunWindow() else window
