@@ -24,6 +24,7 @@ class Numbers(Dataset[torch.Tensor]):
         return torch.full((4,), float(index))
 
 
+@pytest.mark.filterwarnings("ignore:The argument 'device' of Tensor:DeprecationWarning")
 def test_batches_of_workers_are_pinned_and_copied_without_a_wait(device: torch.device) -> None:
     """In worker processes that are forked from one that uses the device."""
     total = torch.zeros((), device=device)

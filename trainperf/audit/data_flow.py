@@ -50,19 +50,19 @@ def siblings(calls: Sequence[Call]) -> set[str]:
     Args:
         calls: In their order.
     """
-    made: dict[int, set[tuple[str, str]]] = {}
+    makers: dict[int, set[tuple[str, str]]] = {}
     does: dict[str, dict[str, list[object]]] = defaultdict(lambda: defaultdict(list))
     chained: set[str] = set()
     for call in calls:
         mine = members_of(call.site.module) if call.part == "forward" else {}
-        read = (made.get(access.storage, set()) for access in call.accesses if not access.writes)
+        read = (makers.get(access.storage, set()) for access in call.accesses if not access.writes)
         given = set[tuple[str, str]]().union(*read)
         chained |= {at for at, number in given if mine.get(at, number) != number}
         for at, number in mine.items():
             widths = [shape[-1:] for shape in call.like.shapes]
             does[at][number].append((call.like.name, widths))
         written = (access.storage for access in call.accesses if access.writes)
-        made.update(dict.fromkeys(written, given | set(mine.items())))
+        makers.update(dict.fromkeys(written, given | set(mine.items())))
     works = {at: [*each.values()] for at, each in does.items() if len(each) >= FEWEST}
     return {at for at, each in works.items() if each.count(each[0]) == len(each)} - chained
 

@@ -18,7 +18,7 @@ _initialized = True
 
 PINNED = {
     "pin_memory": True,
-    "pin_memory_device": "" if hasattr(torch.accelerator, "current_device_index") else NAME,
+    "pin_memory_device": NAME if torch.__version__.startswith("2.6.") else "",
 }
 """Options of a loader that pins its batches: before torch 2.7 it does so for CUDA unless told."""
 

@@ -28,7 +28,7 @@ from trainperf.loop import LoopMonitor
 
 ALLREDUCE = f"{collectives.BACKEND}::allreduce"
 
-MEASURED, SETTLED, REDUCE_MS, LATE_MS = 16, 4, 20.0, 150.0
+MEASURED, SETTLED, REDUCE_MS, LATE_MS = 24, 4, 20.0, 150.0
 """Steps, those until DDP has settled, the least that a reduction takes, the second rank's delay."""
 
 LOOPS = PLAIN, LIGHTNING, HUGGING_FACE = "plain", "lightning", "hugging face"
