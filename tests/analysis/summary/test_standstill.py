@@ -22,6 +22,7 @@ LOADER = (
     Place("torch/utils/data/dataloader.py", 700, "_BaseDataLoaderIter.__next__"),
     Place("torch/utils/data/dataloader.py", 1200, "_MultiProcessingDataLoaderIter._get_data"),
 )
+LOAD = Place("torch/serialization.py", 1400, "load")
 SAVE = (Place("torch/serialization.py", 850, "save"),)
 
 
@@ -72,7 +73,8 @@ WAITS = "waits in all_reduce (train.py:40)"
     [
         pytest.param(
             [rank(0, still=False), rank(1, *DISTRIBUTED)],
-            f"Hanging for 300 s in step 12: rank 0 is in main (train.py:40); rank 1 {WAITS}.",
+            "No step has ended for 300 s, since step 12 began: rank 0 is in main (train.py:40); "
+            f"rank 1 {WAITS}.",
             id="one evaluates",
         ),
         pytest.param(
@@ -102,6 +104,15 @@ WAITS = "waits in all_reduce (train.py:40)"
             "A checkpoint has lasted for 300 s in step 12: rank 0 is saving a checkpoint "
             f"(train.py:40); rank 1 {WAITS}.",
             id="a slow checkpoint",
+        ),
+        pytest.param(
+            [rank(0, LOAD), rank(1, *DISTRIBUTED)],
+            "Hanging for 300 s in step 12: rank 0 stands still in main (train.py:40); "
+            f"rank 1 {WAITS}.",
+            id="torch.load is no checkpoint",
+        ),
+        pytest.param(
+            [rank(2, *DISTRIBUTED), rank(3, *DISTRIBUTED)], "", id="ranks that a restart has not"
         ),
         pytest.param([rank(0, still=False), rank(1, still=False)], "", id="a long validation"),
         pytest.param([rank(0, *DISTRIBUTED, over=True)], "", id="it went on"),

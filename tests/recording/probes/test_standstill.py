@@ -94,7 +94,7 @@ def test_what_computes_is_no_standstill(
         pytest.param(0.01, True, False, id="comes back to one line, as of a slow loader"),
         pytest.param(0.00005, True, True, id="asks a queue every five seconds"),
         pytest.param(1.0, True, False, id="computes"),
-        pytest.param(1.0, False, True, id="asks a device at full speed, inside torch"),
+        pytest.param(1.0, False, True, id="asks a device at full speed, in one call"),
     ],
 )
 def test_a_thread_that_goes_on_computes(

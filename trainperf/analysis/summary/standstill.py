@@ -19,6 +19,8 @@ from trainperf.core.phases import Gap
 FRESH_S = 180.0
 """A rank that still stands has written of itself within so long: three times."""
 
+_SAVE = ("torch/serialization.py", "save", "_save", "_legacy_save")
+_LOADER = "torch/utils/data/dataloader.py"
 _HOLDS = ("stopped", "gone", "ended", "silent", "works", "stands", "loader", "saving")
 """Before ranks that wait for others, which hold nobody."""
 
@@ -45,7 +47,8 @@ def held_up(
     standstills: Sequence[Standstill], ends: Sequence[RankEnd], ages_s: Mapping[int, float]
 ) -> Hang | None:
     """The same, of how each rank ended or that it has not, and seconds since each was looked at."""
-    lasting = {each.rank: each for each in standstills if not each.over}
+    ranks = {end.rank for end in ends}
+    lasting = {each.rank: each for each in standstills if not each.over and each.rank in ranks}
     if not any(each.still for each in lasting.values()):
         return None
     fresh = {rank for rank in lasting if ages_s.get(rank, 0.0) < FRESH_S}
@@ -94,7 +97,7 @@ def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str]:
     inside = standstill.stack[standstill.own + 1 :]
     distributed = [each.function for each in inside if "distributed/" in each.file]
     collective = next((name for name in distributed if name != "wrapper"), "")
-    if standstill.phase == Gap.CHECKPOINT.label or _passes(inside, "serialization.py"):
+    if standstill.phase == Gap.CHECKPOINT.label or _passes(inside, *_SAVE):
         return "saving", where, ""
     if not standstill.still:
         return "works", where, own.function if own else ""
@@ -102,13 +105,15 @@ def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str]:
         return "collective", where, collective
     if several and inside and inside[-1].function == "_engine_run_backward":
         return "backward", where, ""
-    if _passes(standstill.stack, "dataloader.py"):
+    if _passes(standstill.stack, _LOADER):
         return "loader", where, ""
     return "stands", where, own.function if own else ""
 
 
-def _passes(stack: Sequence[Place], file: str) -> bool:
-    return any(each.file.endswith(file) for each in stack)
+def _passes(stack: Sequence[Place], file: str, *functions: str) -> bool:
+    return any(
+        each.file == file and (not functions or each.function in functions) for each in stack
+    )
 
 
 def _unlike(standstills: Iterable[Standstill]) -> dict[str, dict[int, tuple[int, ...]]]:

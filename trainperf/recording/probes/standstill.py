@@ -35,7 +35,7 @@ from trainperf.core.run_directory import (
 from trainperf.core.steps.codec import decode_info
 from trainperf.recording.early_lines import Stack, running_in
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.user_stacks import FRAMEWORK, LIBRARY, USER, described, kind_of
+from trainperf.recording.probes.user_stacks import LIBRARY, USER, described, kind_of
 from trainperf.recording.recorder import Draft
 
 
@@ -99,6 +99,8 @@ class StandstillProbe(Probe):
         self._place: Stack = []
         self._place_ns, self._place_cpu_s = 0, (0.0, 0.0)
         """When the place was come to; CPU seconds of the thread and of all, of before."""
+        self._spot, self._one_spot = -1, True
+        """The innermost instruction there, and whether it is in one call all the time."""
         self._written: Standstill | None = None
         self._due_ns = 0
         self._stop = threading.Event()
@@ -136,10 +138,13 @@ class StandstillProbe(Probe):
         lasts_ns, limit_ns = now - self._since_ns, max(self._least_ns, TIMES * slowest_ns)
         if 2 * lasts_ns < limit_ns:
             return
-        stack = running_in(self._watched)[1]
+        frame, stack = running_in(self._watched)
+        spot = -1 if frame is None else frame.f_lasti
         place = _without_library(stack)
         if place != self._place:
             self._place, self._place_ns, self._place_cpu_s = place, now, _cpu_s(self._watched)
+            self._spot, self._one_spot = spot, True
+        self._one_spot = self._one_spot and spot == self._spot
         if lasts_ns >= limit_ns:
             self._write(now, stack)
 
@@ -160,7 +165,7 @@ class StandstillProbe(Probe):
         thread, busy = (max(0.0, now_s - then_s) / (stayed_s or 1e-9) for now_s, then_s in spent_s)
         kinds = [kind_of(code.co_filename) for code, _ in reversed(stack[:_DEEPEST])]
         own = max((depth for depth, kind in enumerate(kinds) if kind == USER), default=-1)
-        spins = not self._on_host and thread >= SPINNING and kinds[-1] == FRAMEWORK
+        spins = not self._on_host and thread >= SPINNING and self._one_spot
         waits = spins or (thread < GOES_ON and busy < COMPUTING)
         still = own >= 0 and STAYS * stayed_s >= self._least_ns / 1e9 and waits
         first = self._written is None or not self._written.still

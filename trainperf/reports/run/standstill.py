@@ -16,6 +16,8 @@ _AT = {
     "ended": "{have} ended the training",
     "silent": "{say} nothing",
 }
+_WAIT = ("collective", "backward")
+"""For others: whoever works meanwhile may come to them, so that it is no hang yet."""
 _VERBS = ("wait", "stand", "say")
 
 
@@ -26,10 +28,21 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         hang: What is known of it.
         several: Whether the job has several ranks, which are named.
     """
-    lasts, step = duration(hang.lasts_s), f"step {hang.step:,}" if hang.step >= 0 else "the start"
-    saves = all(each.at in ("saving", "collective", "backward") for each in hang.at)
-    what = "A checkpoint has lasted for" if saves and hang.at[0].at == "saving" else "Hanging for"
-    began = f"Hung for {lasts} before it was gone, in" if hang.over else f"{what} {lasts} in"
+    lasts = duration(hang.lasts_s)
+    step, where = "the fit", "before the first step"
+    if hang.step >= 0:
+        step = f"step {hang.step:,}"
+        where = f"in {step}"
+    first = hang.at[0].at
+    works = any(each.at == "works" for each in hang.at)
+    saves = first == "saving" and all(each.at in ("saving", *_WAIT) for each in hang.at)
+    began = f"Hanging for {lasts} {where}"
+    if saves:
+        began = f"A checkpoint has lasted for {lasts} {where}"
+    elif works:
+        began = f"No step has ended for {lasts}, since {step} began"
+    if hang.over:
+        began = f"Hung for {lasts} before it was gone, {where}"
     places = "; ".join(_said_of(each, several=several) for each in hang.at)
     numbers = "".join(
         f" Collectives begun in process group {group}: "
@@ -37,7 +50,7 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
         + "."
         for group, by in hang.sequences.items()
     )
-    return f"{began} {step}: {places}.{numbers}"
+    return f"{began}: {places}.{numbers}"
 
 
 def _said_of(place: RanksAt, *, several: bool) -> str:
