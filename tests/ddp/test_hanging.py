@@ -35,7 +35,7 @@ def now_said(root: Path) -> str:
     [
         (
             "evaluation",
-            r"No step has ended for .*, since step 2\d began: rank 0 is in evaluate \(.*\); rank 1 ",
+            r"No step has ended for .*, since step 2\d began: rank 0 is in evaluate \(.*\); rank",
         ),
         ("stopped", HANGING + r"rank 1 is stopped by a signal; rank 0 waits in backward"),
         ("unequal", HANGING + r"rank 0 has ended the training; rank 1 waits in backward"),
