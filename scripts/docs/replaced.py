@@ -99,15 +99,6 @@ REPLACED = (
         back="by its probe, as it is detached",
     ),
     Replacement(
-        id="sigterm",
-        what="the handler of SIGTERM, where the process has none: it closes the run, and ends the "
-        "process as before",
-        door="`trainperf run`",
-        span="start of the fit to its end",
-        because="the signal ends a process without anything that is to be run at its exit",
-        back="by `Fit.closing`, unless somebody has set another one meanwhile",
-    ),
-    Replacement(
         id="switch_interval",
         what="`sys.setswitchinterval`, 0.5 ms in place of 5; on Python 3.11 `gc.disable` while a "
         "stack is read",

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 from support.docs import ROOT, SCRIPT
-from support.loops import read
 
 from trainperf.core.launch_environment import ENTRY_POINTS, VARIABLE, LaunchOptions
-from trainperf.core.steps.records import INTERRUPTED
 from trainperf.plugins.lightning_factory import callbacks
 from trainperf.plugins.torch_start import begin
 
@@ -119,42 +117,6 @@ def test_signals_of_a_scheduler_reach_the_script(name: str, tmp_path: Path) -> N
         process.send_signal(getattr(signal, name))
 
         assert process.wait(30) == 7
-
-
-ENDLESS = """
-import torch
-
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-step = 0
-while True:
-    model(torch.ones(2, 4)).sum().backward()
-    optimizer.step()
-    step += 1
-    if step == 50:
-        print("ready", flush=True)
-"""
-
-
-def test_a_training_that_is_terminated_is_reported(tmp_path: Path) -> None:
-    """As one that Ctrl-C ends; its exit code is that of the signal."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "trainperf", "run", written(ENDLESS, tmp_path)],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    ) as process:
-        assert process.stdout is not None
-        while process.stdout.readline() != "ready\n":
-            pass
-        process.terminate()
-        printed, _ = process.communicate(timeout=60)
-
-    assert "steady steps" in printed
-    assert process.returncode == 128 + signal.SIGTERM
-    (file,) = tmp_path.rglob("steps-rank0.jsonl")
-    assert read(file).end.reason == INTERRUPTED
 
 
 @pytest.mark.parametrize(

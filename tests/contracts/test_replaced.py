@@ -5,7 +5,6 @@ The rows are those of `scripts/docs/replaced.py`, from which the page is made.
 
 import gc
 import importlib
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -69,24 +68,6 @@ def test_a_prepared_loader_has_its_own_batches_back(raises: bool) -> None:  # no
     gc.collect()  # a generator that an exception has left is closed as it goes
     assert meanwhile[0] is not before
     assert loader.base_dataloader is before
-
-
-@pytest.mark.parametrize("raises", [False, True], ids=["ends", "raises"])
-def test_the_handler_of_sigterm_is_taken_back(tmp_path: Path, raises: bool) -> None:  # noqa: FBT001 a parameter
-    """It is another while a loop is recorded from outside."""
-    (tmp_path / "words").mkdir()
-    options = LaunchOptions(dirpath=str(tmp_path / "out"), signals=str(tmp_path / "words"))
-    model, before = network(), signal.getsignal(signal.SIGTERM)
-    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
-    with hearing(options), suppress(Planted):
-        for step in range(4):
-            model(torch.ones(2, 4)).sum().backward()
-            if step == 3:
-                assert signal.getsignal(signal.SIGTERM) is not before
-                if raises:
-                    raise Planted
-            sgd.step()
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_the_call_of_a_trained_module_is_awaited_in_the_table_of_torch(tmp_path: Path) -> None:
@@ -163,7 +144,7 @@ def test_the_import_hook_is_gone_once_the_module_is_there(
 CASES = {
     **dict.fromkeys(("profiler", "backward", "base_dataloader", "object_hooks", "gc"), STORIES),
     **dict.fromkeys(("module_table", "gradient_hook", "monitoring", "dispatch_mode"), STORIES),
-    **dict.fromkeys(("prepared", "switch_interval", "atexit", "import_hook", "sigterm"), "here"),
+    **dict.fromkeys(("prepared", "switch_interval", "atexit", "import_hook"), "here"),
     "own_hooks": "tests/huggingface, tests/lightning",
     "tf32": "tests/audit/test_tf32.py",
     "warnings": "Python's own context",

@@ -26,7 +26,6 @@ from trainperf.core.paths import AnyPath, is_remote, path_of
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import (
     FINISHED,
-    INTERRUPTED,
     NOT_CLOSED,
     RunInfo,
     Scalar,
@@ -36,7 +35,6 @@ from trainperf.core.steps.records import (
 from trainperf.loop.options import FitOptions
 from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.report import close_run, first_answer, note_chip
-from trainperf.loop.termination import end_before_sigterm
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
@@ -207,9 +205,6 @@ class Fit:
 
     def _start(self, facts: FitFacts) -> bool:
         atexit.register(self._at_exit)
-        # Of a trial or a proof the command tells all, and ends its trainings as it likes.
-        if self.launch.signals is not None and not self.tries and directory() is None:
-            end_before_sigterm(partial(self.end, INTERRUPTED), self.closing)
         objects, rank = facts.objects, facts.rank
         if rank is None:
             several = dist.is_available() and dist.is_initialized()

@@ -86,6 +86,10 @@ class FitOptions:
             )
         if self.audit_at is not None and self.audit_at < 0:
             raise ConfigError(f"audit_at={self.audit_at}: steps count from 0; try audit_at=20")
+        if self.hang_after_s is not None and self.hang_after_s <= 0:
+            raise ConfigError(
+                f"hang_after_s={self.hang_after_s}: must be above 0; None watches for nothing"
+            )
         self.meters, self.sinks, self.probes = checked(self.meters, self.sinks, self.probes)
         if self.trials:
             self._demand_trials()

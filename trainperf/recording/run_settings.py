@@ -202,7 +202,11 @@ def _sizes(module: nn.Module) -> dict[str, Scalar]:
     lazy = any(nn.parameter.is_lazy(p) for p in trained)
     return {
         "parameter_tensors": len(trained),
-        "buffer_bytes": sum(b.nbytes for b in module.buffers() if not nn.parameter.is_lazy(b)),
+        "buffer_bytes": sum(
+            b.numel() * b.element_size()
+            for b in module.buffers()
+            if not nn.parameter.is_lazy(b) and b.layout is torch.strided
+        ),
         "gradient_bytes": None if lazy else sum(p.numel() * p.element_size() for p in trained),
     }
 

@@ -139,7 +139,14 @@ def test_one_process_waits_for_its_loader() -> None:
     )
 
 
+def test_what_an_error_ended_is_over() -> None:
+    """As a collective that ran out of time."""
+    written = rank(0, *DISTRIBUTED), rank(1, still=False)
+    sentence = said(*written, states={0: "failed", 1: "failed"})
+    assert sentence.startswith("Hung for 300 s before it ended, in step 12: rank 1 is in main")
+
+
 def test_what_nobody_writes_of_any_more_is_over() -> None:
     """All processes are gone, e.g. ended by the watchdog of a collective."""
     sentence = said(rank(0, *DISTRIBUTED), rank(1, still=False), age_s=FRESH_S + 1)
-    assert sentence.startswith("Hung for 300 s before it was gone, in step 12: rank 1 is in main")
+    assert sentence.startswith("Hung for 300 s before it ended, in step 12: rank 1 is in main")

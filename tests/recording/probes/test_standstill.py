@@ -1,11 +1,12 @@
 """Watch of steps that do not end: when it writes, and what a place that only lasts is."""
 
-from collections.abc import Callable
+import threading
 from pathlib import Path
 
 import pytest
 
 from trainperf.core.artifacts.standstill import Standstill, read_standstills
+from trainperf.core.steps.records import FINISHED
 from trainperf.recording.probes import standstill as watch
 from trainperf.recording.probes.standstill import StandstillProbe
 from trainperf.recording.recorder import Recorder
@@ -37,6 +38,12 @@ def probe(clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return watched
 
 
+def complete(probe: Unstarted) -> None:
+    """The open step is over but for the next batch."""
+    assert probe.recorder.draft is not None
+    probe.recorder.draft.complete = True
+
+
 def looks(probe: Unstarted, clock: FakeClock, minutes: float) -> list[Standstill]:
     """Look every five seconds, from one place, for so long; what is in the file then."""
     for _ in range(round(minutes * 12)):
@@ -49,8 +56,7 @@ def test_nothing_is_written_while_steps_end(probe: Unstarted, clock: FakeClock) 
     """Each of fifty seconds, for an hour."""
     for _ in range(72):
         assert looks(probe, clock, 50 / 60) == []
-        assert probe.recorder.draft is not None
-        probe.recorder.draft.complete = True
+        complete(probe)
         probe.recorder.fetch()
 
 
@@ -113,20 +119,37 @@ def test_a_thread_that_goes_on_computes(
     assert written.still == still
 
 
-@pytest.mark.parametrize("ends", ["a step", "the fit"])
-def test_what_went_on_is_over(probe: Unstarted, clock: FakeClock, ends: str) -> None:
-    """The file says so, with how long it lasted."""
+@pytest.mark.parametrize(
+    ("ends", "over"), [("a step", True), (FINISHED, True), ("RuntimeError", False)]
+)
+def test_what_went_on_is_over(probe: Unstarted, clock: FakeClock, ends: str, *, over: bool) -> None:
+    """The file says so, with how long it lasted; what an error ended is told in the report."""
     looks(probe, clock, 3.0)
-    go_on: Callable[[], None] = probe.detach
     if ends == "a step":
-        assert probe.recorder.draft is not None
-        probe.recorder.draft.complete = True
+        complete(probe)
         probe.recorder.fetch()
-        go_on = probe.look
-    go_on()
+        probe.look()
+    else:
+        probe.ended(ends)
+    probe.detach()
     (written,) = read_standstills(probe._run)
-    assert written.over
-    assert written.at_s - written.since_s == pytest.approx(180, abs=10)
+    assert written.over == over
+    assert written.at_s - written.since_s == pytest.approx(150, abs=40)
+
+
+def test_a_loop_that_nobody_closes_may_be_over(probe: Unstarted, clock: FakeClock) -> None:
+    """Its last step is complete and no batch was asked for: a plot that is shown is no hang."""
+    complete(probe)
+    (written,) = looks(probe, clock, 3.0)
+    assert not written.still
+
+
+def test_a_thread_that_has_ended_is_not_asked(probe: Unstarted, clock: FakeClock) -> None:
+    """Its processor clock is gone with it, and asking for that ends the process."""
+    thread = threading.Thread(target=probe.begin)
+    thread.start()
+    thread.join()
+    assert looks(probe, clock, 3.0) == []
 
 
 def test_slow_steps_have_twenty_of_theirs(probe: Unstarted, clock: FakeClock) -> None:

@@ -51,7 +51,8 @@ def held_up(
     lasting = {each.rank: each for each in standstills if not each.over and each.rank in ranks}
     if not any(each.still for each in lasting.values()):
         return None
-    fresh = {rank for rank in lasting if ages_s.get(rank, 0.0) < FRESH_S}
+    open_ranks = {end.rank for end in ends if end.state in ("running", "silent", "killed")}
+    fresh = {rank for rank in open_ranks & {*lasting} if ages_s.get(rank, 0.0) < FRESH_S}
     several = len(ends) > 1
     states: dict[int, tuple[At, str, str]] = {}
     for end in ends:

@@ -23,7 +23,7 @@ from trainperf.core.artifacts.standstill import Standstill
 from trainperf.core.errors import RunError
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.machine.processes import has_died
-from trainperf.core.phases import GAPS, PHASES
+from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap
 from trainperf.core.run_directory import (
     FLIGHT_RECORDER,
     STANDSTILL,
@@ -33,9 +33,10 @@ from trainperf.core.run_directory import (
     write_atomically,
 )
 from trainperf.core.steps.codec import decode_info
+from trainperf.core.steps.records import FINISHED
 from trainperf.recording.early_lines import Stack, running_in
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.user_stacks import LIBRARY, USER, described, kind_of
+from trainperf.recording.probes.user_stacks import LIBRARY, PACKAGE, USER, described, kind_of
 from trainperf.recording.recorder import Draft
 
 
@@ -62,8 +63,8 @@ AGAIN_NS = 60_000_000_000
 _STEPS = 1000
 _DEEPEST = 64
 _LABELS = [*(phase.label for phase in PHASES), *(gap.label for gap in GAPS)]
-_DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
-"""By which PyTorch tells what its Flight Recorder holds: of NCCL, and of what works on a CPU."""
+_DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
+"""By which PyTorch tells what its Flight Recorder holds: of what works on a CPU, and of NCCL."""
 
 
 class StandstillProbe(Probe):
@@ -97,8 +98,9 @@ class StandstillProbe(Probe):
         """Host time of the latest steps."""
         self._step = -1
         self._place: Stack = []
-        self._place_ns, self._place_cpu_s = 0, (0.0, 0.0)
-        """When the place was come to; CPU seconds of the thread and of all, of before."""
+        self._place_ns = 0
+        self._place_cpu_s: tuple[float, float] | None = None
+        """When it was seen there twice; CPU seconds of the thread and of all, of before."""
         self._spot, self._one_spot = -1, True
         """The innermost instruction there, and whether it is in one call all the time."""
         self._written: Standstill | None = None
@@ -107,18 +109,22 @@ class StandstillProbe(Probe):
 
     def begin(self) -> None:
         """Begin to watch this thread."""
-        self._watched = threading.get_ident()
+        self._watched, self._trains = threading.get_ident(), threading.current_thread()
         self._since_ns = self.recorder.zero_ns
         (self._run / STANDSTILL.format(self._rank)).unlink(missing_ok=True)  # of another attempt
         run = self.shield(self._watch)
         self._thread = threading.Thread(target=run, name="trainperf standstill", daemon=True)
         self._thread.start()
 
+    def ended(self, reason: str) -> None:
+        """What lasted as an error or a signal ended the fit is told in its report."""
+        if reason == FINISHED:
+            self._goes_on(self._clock())
+
     def detach(self) -> None:
-        """Stop; the fit is over, and so is whatever lasted."""
+        """Stop."""
         self._stop.set()
         self._thread.join(timeout=1.0)
-        self._goes_on(self._clock())
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Learn how long steps take.  Every flush."""
@@ -127,6 +133,8 @@ class StandstillProbe(Probe):
     def look(self) -> None:
         """See whether a step has ended since the last look, and what lasts if none has."""
         now, recorder = self._clock(), self.recorder
+        if not self._trains.is_alive():  # and its clock cannot be asked
+            return
         if recorder.index != self._step:
             self._goes_on(now)
             draft = recorder.draft
@@ -142,8 +150,10 @@ class StandstillProbe(Probe):
         spot = -1 if frame is None else frame.f_lasti
         place = _without_library(stack)
         if place != self._place:
-            self._place, self._place_ns, self._place_cpu_s = place, now, _cpu_s(self._watched)
+            self._place, self._place_ns, self._place_cpu_s = place, now, None
             self._spot, self._one_spot = spot, True
+        elif self._place_cpu_s is None:
+            self._place_ns, self._place_cpu_s = now, _cpu_s(self._watched)
         self._one_spot = self._one_spot and spot == self._spot
         if lasts_ns >= limit_ns:
             self._write(now, stack)
@@ -160,14 +170,13 @@ class StandstillProbe(Probe):
 
     def _write(self, now: int, stack: Stack) -> None:
         """Write what it is at, if that is due or has come to stand still."""
-        stayed_s = (now - self._place_ns) / 1e9
-        spent_s = zip(_cpu_s(self._watched), self._place_cpu_s, strict=True)
-        thread, busy = (max(0.0, now_s - then_s) / (stayed_s or 1e-9) for now_s, then_s in spent_s)
-        kinds = [kind_of(code.co_filename) for code, _ in reversed(stack[:_DEEPEST])]
-        own = max((depth for depth, kind in enumerate(kinds) if kind == USER), default=-1)
+        stayed_s = (now - self._place_ns) / 1e9 if self._place_cpu_s else 0.0
+        thread, busy = self._computed(stayed_s)
+        own = _own_depth(stack)
         spins = not self._on_host and thread >= SPINNING and self._one_spot
         waits = spins or (thread < GOES_ON and busy < COMPUTING)
-        still = own >= 0 and STAYS * stayed_s >= self._least_ns / 1e9 and waits
+        stays = STAYS * stayed_s >= self._least_ns / 1e9 and not self._may_be_over(stack)
+        still = own >= 0 and stays and waits
         first = self._written is None or not self._written.still
         if now < self._due_ns and not (still and first):
             return
@@ -186,9 +195,14 @@ class StandstillProbe(Probe):
             threads=self._threads(),
             sequences=_sequences(),
             peers=dict(self._peers()),
-            flight_recorder=recorded or (_dumped(self._run, self._rank) if still else ""),
+            flight_recorder=recorded,
         )
         self._save(self._written)
+        if still and not recorded:
+            with suppress(RuntimeError):
+                dumped = _dumped(self._run, self._rank)
+                self._written = msgspec.structs.replace(self._written, flight_recorder=dumped)
+                self._save(self._written)
         if still and first and self._rank == 0:
             minutes = (now - self._since_ns) / 60e9
             log.warning(
@@ -196,6 +210,24 @@ class StandstillProbe(Probe):
                 "rank is at",
                 *(minutes, self._run),
             )
+
+    def _computed(self, stayed_s: float) -> tuple[float, float]:
+        """CPU seconds a second at this place, of the thread and of the process."""
+        if self._place_cpu_s is None or not stayed_s:
+            return 0.0, 0.0
+        spent_s = zip(_cpu_s(self._watched), self._place_cpu_s, strict=True)
+        thread, busy = (max(0.0, now_s - then_s) / stayed_s for now_s, then_s in spent_s)
+        return thread, busy
+
+    def _may_be_over(self, stack: Stack) -> bool:
+        """Whether nobody has asked for a batch since the last step, and no rank is waited for.
+
+        Of a loop that nobody closes the last step is known only then.
+        """
+        recorder = self.recorder
+        apart = recorder.slot < FIRST_GAP or recorder.slot == Gap.EPOCH_BOUNDARY
+        waits = any("distributed" in code.co_filename for code, _ in stack)
+        return recorder.index >= 0 and recorder.awaits_batch and apart and not waits
 
     def _save(self, standstill: Standstill) -> None:
         file = self._run / STANDSTILL.format(self._rank)
@@ -236,6 +268,16 @@ def _without_library(stack: Stack) -> Stack:
     return stack[next(depths, len(stack)) :]
 
 
+def _own_depth(stack: Stack) -> int:
+    """Place of the innermost frame of the user's code, from the outermost; -1 without one.
+
+    Of a training that is an installed package, of that package's.
+    """
+    kinds = [kind_of(code.co_filename) for code, _ in reversed(stack[:_DEEPEST])]
+    whose = USER if USER in kinds else PACKAGE
+    return max((depth for depth, kind in enumerate(kinds) if kind == whose), default=-1)
+
+
 def _places(stack: Stack) -> tuple[Place, ...]:
     return tuple(
         described(code, line or code.co_firstlineno) for code, line in reversed(stack[:_DEEPEST])
@@ -268,8 +310,10 @@ def _sequences() -> dict[str, int]:
 def _dumped(run: Path, rank: int) -> str:
     """The file with PyTorch's record of collectives; empty where it keeps none."""
     backend = sys.modules.get("torch._C._distributed_c10d")
-    dump = next((getattr(backend, name) for name in _DUMPS if hasattr(backend, name)), None)
-    if dump is None or not (dist.is_available() and dist.is_initialized()):
+    if backend is None or not dist.is_initialized():
+        return ""
+    dump = getattr(backend, _DUMPS["nccl" in dist.get_backend()], None)
+    if dump is None:
         return ""
     file = run / FLIGHT_RECORDER.format(rank)
     write_atomically(file, bytes(dump()))

@@ -24,6 +24,7 @@ log = logging.getLogger("trainperf")
 PART = "trackers"
 MOST_WAITING = 64
 """Calls that wait for a tracker; any further one is dropped."""
+IDLE_S = 5.0
 PATIENCE_NS = 10_000_000_000
 """Longest wait at the end of a fit for what has not been handed over."""
 ANSWER, REPORT = "trainperf/answer", "trainperf/report"
@@ -101,9 +102,10 @@ class OpenTrackers:
     """
 
     def __init__(self, loggers: Sequence[MetricsLogger] = ()) -> None:
-        served = " ".join(type(logger).__module__ for logger in loggers)
+        kinds = (kind for logger in loggers for kind in type(logger).__mro__)
+        served = " ".join(kind.__module__ for kind in kinds)
         self._names = [name for name in imported() if name.partition("_")[0] not in served]
-        self._calls: queue.Queue[Callable[[], object] | None] = queue.Queue(MOST_WAITING)
+        self._calls: queue.Queue[Callable[[], object]] = queue.Queue(MOST_WAITING)
         self._guard = Guard()
         self._thread: threading.Thread | None = None
         self.dropped = 0
@@ -121,16 +123,13 @@ class OpenTrackers:
             self.dropped += self._calls.unfinished_tasks
         if self.dropped:
             log.warning("trainperf: a tracker was too slow for %d calls", self.dropped)
-        with suppress(queue.Full):
-            self._calls.put_nowait(None)
-        self._thread = None
 
     def _open(self) -> list[Tracker]:
         trackers = (self._guard.run(name, partial(_opened, name)) for name in self._names)
         return [tracker for tracker in trackers if tracker is not None]
 
     def _send(self, call: Callable[[], object]) -> None:
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
                 target=self._hand_over, name="trainperf trackers", daemon=True
             )
@@ -141,9 +140,11 @@ class OpenTrackers:
             self.dropped += 1
 
     def _hand_over(self) -> None:
-        while (call := self._calls.get()) is not None:
-            self._guard.run(PART, call)
-            self._calls.task_done()
+        """Until nothing has come for a while; what comes then has a thread of its own."""
+        with suppress(queue.Empty):
+            while True:
+                self._guard.run(PART, self._calls.get(timeout=IDLE_S))
+                self._calls.task_done()
 
 
 def _opened(name: str) -> Tracker | None:

@@ -42,7 +42,7 @@ def hang_sentence(hang: Hang, *, several: bool) -> str:
     elif works:
         began = f"No step has ended for {lasts}, since {step} began"
     if hang.over:
-        began = f"Hung for {lasts} before it was gone, {where}"
+        began = f"Hung for {lasts} before it ended, {where}"
     places = "; ".join(_said_of(each, several=several) for each in hang.at)
     numbers = "".join(
         f" Collectives begun in process group {group}: "
