@@ -2,6 +2,7 @@
 
 import io
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout, suppress
@@ -76,7 +77,7 @@ class Shown:
     printed: str = ""
     messages: list[str] = field(default_factory=list)
     children: set[str] = field(default_factory=set)
-    """Modules that ran in processes beside it."""
+    """Modules that ran in processes beside it, and its own threads."""
 
     def has(self, pattern: str) -> bool:
         """Whether a file of that name was written."""
@@ -98,6 +99,7 @@ def everything(keeper: Readings) -> dict[str, Any]:
         "probes": [Counter()],
         "sinks": [keeper],
         "trials": [Trial("mine", on=int, off=int)],
+        "hang_after_s": None,
     }
 
 
@@ -144,10 +146,11 @@ class Messages(logging.Handler):
 
 
 def busy(children: set[str]) -> None:
-    """Runs Python for a while, and sees which processes run beside it."""
+    """Runs Python for a while, and sees which processes and threads run beside it."""
     until = time.monotonic() + 0.01
     while time.monotonic() < until:
         sum(range(50))
+    children.update(thread.name for thread in threading.enumerate())
     for child in psutil.Process().children():
         with suppress(psutil.Error):  # it has just ended
             children.update(child.cmdline())
@@ -160,6 +163,9 @@ EVIDENCE: dict[str, Callable[[Shown], bool]] = {
     "report": lambda shown: "steady steps" in shown.printed,
     "lines": lambda shown: shown.has("lines*.json"),
     "machine": lambda shown: SAMPLER in shown.children,
+    "hang_after_s": lambda shown: (
+        "trainperf lines" in shown.children and "trainperf standstill" not in shown.children
+    ),
     "audit_at": lambda shown: (
         shown.has("audit.json")
         and [s.index for s in shown.run.steps if s.tags & Tag.AUDITED] == [AUDITED]

@@ -33,6 +33,7 @@ WAITS = {"item", "get_scale", "cpu", "nonzero", "is_nonzero", "wait_stream", "sl
 ALLOWED = {
     ("schedule.py", "time.sleep"),
     ("monitor.py", "comes_true"),
+    ("trackers.py", "comes_true"),
     ("frozen.py", "torch.cat(prints).cpu"),
 }
 """A wait; who waits between two questions to the device, and who reads, when the fit is over."""

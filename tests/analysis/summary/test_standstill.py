@@ -2,8 +2,9 @@
 
 import pytest
 
+from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import RankEnd, RankState
-from trainperf.analysis.summary.standstill import FRESH_S, held_up
+from trainperf.analysis.summary.standstill import held_up
 from trainperf.core.artifacts.lines import Place
 from trainperf.core.artifacts.standstill import Standstill
 from trainperf.reports.run.standstill import hang_sentence
@@ -148,5 +149,5 @@ def test_what_an_error_ended_is_over() -> None:
 
 def test_what_nobody_writes_of_any_more_is_over() -> None:
     """All processes are gone, e.g. ended by the watchdog of a collective."""
-    sentence = said(rank(0, *DISTRIBUTED), rank(1, still=False), age_s=FRESH_S + 1)
+    sentence = said(rank(0, *DISTRIBUTED), rank(1, still=False), age_s=SILENT_S + 1)
     assert sentence.startswith("Hung for 300 s before it ended, in step 12: rank 1 is in main")

@@ -44,7 +44,7 @@ def names(device: torch.device, *asked: Measure) -> list[str]:
         (Measure.SCALER, [], []),
         (Measure.TOKENS, ["samples", "tokens"], ["samples", "tokens"]),
         (Measure.TAIL, [], ["device marks"]),
-        (Measure.MEMORY, ["memory"], ["memory"]),
+        (Measure.MEMORY, ["memory"], ["memory", "memory in use"]),
         (Measure.LOSS, ["loss"], ["loss"]),
     ],
     ids=lambda value: value.name if isinstance(value, Measure) else None,

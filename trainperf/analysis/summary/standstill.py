@@ -16,9 +16,6 @@ from trainperf.core.artifacts.standstill import Standstill
 from trainperf.core.phases import Gap
 
 
-FRESH_S = 180.0
-"""A rank that still stands has written of itself within so long: three times."""
-
 _SAVE = ("torch/serialization.py", "save", "_save", "_legacy_save")
 _LOADER = "torch/utils/data/dataloader.py"
 _HOLDS = ("stopped", "gone", "ended", "silent", "works", "stands", "loader", "saving")
@@ -52,7 +49,7 @@ def held_up(
     if not any(each.still for each in lasting.values()):
         return None
     open_ranks = {end.rank for end in ends if end.state in ("running", "silent", "killed")}
-    fresh = {rank for rank in open_ranks & {*lasting} if ages_s.get(rank, 0.0) < FRESH_S}
+    fresh = {rank for rank in open_ranks & {*lasting} if ages_s.get(rank, 0.0) < SILENT_S}
     several = len(ends) > 1
     states: dict[int, tuple[At, str, str]] = {}
     for end in ends:
