@@ -222,7 +222,8 @@ class Monitor:
         patience_ns = PATIENCE_NS if reason == FINISHED else LITTLE_PATIENCE_NS
         self.guard.run("last steps", partial(self._last, patience_ns))
         for probe in self._parts.probes:
-            self.guard.last(probe.name, partial(probe.ended, reason))
+            if not (probe.reads_device and _DEVICE in self.guard.faults):  # a wait has no end
+                self.guard.last(probe.name, partial(probe.ended, reason))
             self.guard.last(probe.name, probe.detach)
         end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1)
         self._tell("entries", [self.totals(), end])

@@ -153,10 +153,27 @@ def _frozen(held: set[int]) -> Iterator[tuple[nn.Module, str]]:
     for root in modules:
         if id(root) in inside or any(map(is_compiled, root.modules())):
             continue
+        fused = {
+            id(part)
+            for module in root.modules()
+            if isinstance(module, (nn.TransformerEncoderLayer, nn.MultiheadAttention))
+            for part in module.modules()
+        }  # with a hook on any part of it, it would compute in another way
         for path, module in root.named_modules(prefix=type(root).__name__):
-            weights = {id(weight) for weight in module.parameters()}
-            if weights and not weights & held and not isinstance(module, torch.jit.ScriptModule):
+            weights = list(module.parameters())
+            hooked = id(module) in fused or isinstance(module, torch.jit.ScriptModule)
+            learns = not held.isdisjoint(map(id, weights))
+            if weights and not learns and not hooked and all(map(_plain, weights)):
                 yield module, path
+
+
+def _plain(tensor: Tensor) -> bool:
+    """Whether to look at some of its numbers is all that happens then.
+
+    Of one that is sharded it would be a collective, of a sparse or an empty one an error.
+    """
+    whole = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
+    return whole and not tensor.is_nested and not tensor.is_complex() and tensor.numel() > 0
 
 
 def look(
