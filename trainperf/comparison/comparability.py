@@ -57,7 +57,7 @@ _NEW_FACTS = frozenset(
 )
 """Which older runs lack: what one side does not say is no change."""
 
-_MEASURED = frozenset({"frozen_modules", "frozen_s", "frozen_slot", "frozen_again"})
+_MEASURED = frozenset({"frozen_modules", "frozen_s", "frozen_part", "frozen_slot", "frozen_again"})
 """Facts that a run has found out by measuring: no setting, and another number each time."""
 
 _OF_LOGS = frozenset({"imported_from", "loop"})
