@@ -131,15 +131,24 @@ def test_a_library_with_its_own_ways_is_named(module: str, library: str | None) 
     assert run_identity.loader(source) == {"loader": "Batches", "loader_library": library}
 
 
-@pytest.mark.parametrize(("attribute", "shards"), [("num_shards", 3), ("n_shards", 3), ("n", None)])
-def test_a_stream_tells_how_many_shards_it_has(attribute: str, shards: int | None) -> None:
-    """As `datasets` does; one that goes by key has no need of them."""
-
-    class Stream(torch.utils.data.IterableDataset[int]):
-        def __iter__(self) -> Iterator[int]:
-            return iter(range(4))
-
-    stream, rows = Stream(), TensorDataset(torch.arange(4))
+@pytest.mark.parametrize(
+    ("module", "attribute", "shards"),
+    [
+        ("datasets.iterable_dataset", "num_shards", 3),
+        ("datasets.formatting.dataset_wrappers.torch_iterable_dataset", "n_shards", 3),
+        ("datasets.iterable_dataset", "n", None),
+        ("datasets.mine", "num_shards", None),
+        ("streaming.base.dataset", "num_shards", None),
+        ("__main__", "num_shards", None),
+    ],
+)
+def test_a_stream_of_datasets_tells_how_many_shards_it_has(
+    module: str, attribute: str, shards: int | None
+) -> None:
+    """Files, ranks or a user's own may have the same name; what goes by key has no need of them."""
+    own = {"__module__": module, "__iter__": lambda _: iter(range(4))}
+    stream = type("Stream", (torch.utils.data.IterableDataset,), own)()
+    rows = TensorDataset(torch.arange(4))
     for dataset, known in ((stream, shards), (rows, None)):
         setattr(dataset, attribute, 3)
         found = run_identity.loader(torch.utils.data.DataLoader(dataset))

@@ -39,7 +39,8 @@ _CHANGES: dict[str, str] = {
         "dataset": "dataset dataset_samples dataset_shards datasets_cache",
         "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length "
         "shapes_vary",
-        "ranks": "world_size local_world_size strategy wrapper allreduces_per_step collectives",
+        "ranks": "world_size local_world_size strategy wrapper allreduces_per_step collectives "
+        "backend",
         "torch": "torch cuda cudnn nccl triton torchvision torchaudio",
         "threads": f"threads {' '.join(sorted(THREADS))}",
     }.items()
@@ -50,13 +51,13 @@ _CHANGES: dict[str, str] = {
 _NEW_FACTS = frozenset(
     {"local_world_size", "collectives", "dataset_samples", "shapes_vary", "ran_compiled"}
     | {"buffer_bytes", "fsdp_reshard", "nccl_ways", "infiniband", "gloo_bytes_per_s"}
-    | {"fastest_interface", "fastest_bytes_per_s", "device_cpus"}
+    | {"fastest_interface", "fastest_bytes_per_s", "device_cpus", "backend"}
     | {"dataset_shards", "datasets_cache", "loader_library", "worker_start"}
     | {*NEW_FACTS, *VARIABLES}
 )
 """Which older runs lack: what one side does not say is no change."""
 
-_MEASURED = frozenset({"frozen_modules", "frozen_s", "frozen_slot", "frozen_again"})
+_MEASURED = frozenset({"frozen_modules", "frozen_s", "frozen_part", "frozen_slot", "frozen_again"})
 """Facts that a run has found out by measuring: no setting, and another number each time."""
 
 _OF_LOGS = frozenset({"imported_from", "loop"})

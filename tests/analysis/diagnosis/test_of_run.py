@@ -6,6 +6,7 @@ from support.audits import CHIP, product
 from support.batches import Batch
 from support.captures import rank_of
 from support.causes.host import OWNER
+from support.causes.loader import sampled
 from support.light import make_audit
 
 from trainperf.analysis.diagnosis.account import OWN, StepAccount
@@ -331,6 +332,18 @@ BYTES_10M = Batch(getitem=4, collate=25, receiving=0.3, size=7_000_000, workers=
 def test_making_handing_over_and_sleeping(found: object, expected: object) -> None:
     """By the anatomy, else by the wait and what was seen to compute."""
     assert found == expected
+
+
+@pytest.mark.parametrize(("making", "idle"), [((9.0,) * 4, 0), ((9.0, 0, 0, 0), 3), ((), 2)])
+def test_a_dataset_is_believed_where_nobody_saw_its_workers(
+    making: tuple[float, ...], idle: int
+) -> None:
+    """It says that it has two shards."""
+    of = summary(data_wait=60, forward=20, config={"num_workers": 4, "dataset_shards": 2})
+    made = account(of, documents=Documents(lines=sampled(*making) if making else None)).loader
+
+    assert made is not None
+    assert made.idle == idle
 
 
 @pytest.mark.parametrize(("fraction", "others"), [(0.6, 1.4), (0.2, 0.0)])

@@ -18,6 +18,7 @@ from trainperf.recording.probes.collectives import (
     FIRST,
     STEPS,
     CollectivesProbe,
+    is_hardware,
     transport,
 )
 from trainperf.recording.recorder import Draft
@@ -30,9 +31,11 @@ def _one_rank() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def trained(steps: int, *, group: object = None, disturbed_at: int = -1) -> CollectivesProbe:
+def trained(
+    steps: int, *, group: object = None, disturbed_at: int = -1, device: str = "cpu"
+) -> CollectivesProbe:
     """A fit with a collective in forward, two in the optimizer, and one in validation."""
-    fit, probe = Timeline(), CollectivesProbe()
+    fit, probe = Timeline(), CollectivesProbe(device)
     probe.attach(fit.recorder)
     fit.recorder.on_close = probe.close
 
@@ -73,6 +76,12 @@ def test_a_group_of_its_own_counts_too() -> None:
     assert probe.config()["collectives"] == "forward 1, optimizer 2"
 
 
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "gloo"), ("xla", None)])
+def test_the_backend_is_that_of_the_device_that_trains(device: str, backend: str | None) -> None:
+    """A process group may have one for each; gone at the end of the fit, it had it all the same."""
+    assert trained(FIRST + STEPS + 1, device=device).config()["backend"] == backend
+
+
 def test_nothing_is_said_before_a_step_was_counted() -> None:
     """A fit of a few steps."""
     assert trained(FIRST).config() == {}
@@ -80,7 +89,7 @@ def test_nothing_is_said_before_a_step_was_counted() -> None:
 
 def test_between_the_counted_steps_the_timeline_has_no_listener() -> None:
     """It costs nothing there."""
-    fit, probe = Timeline(), CollectivesProbe()
+    fit, probe = Timeline(), CollectivesProbe("cpu")
     probe.attach(fit.recorder)
     listening = []
     for index in range(AGAIN_EVERY + FIRST + 1):
@@ -113,7 +122,7 @@ def test_a_group_that_is_gone_amid_a_counted_step_does_not_reach_the_loop(
         return 0
 
     monkeypatch.setattr(collectives, "_issued", gone)
-    probe = CollectivesProbe()
+    probe = CollectivesProbe("cpu")
     fit = HostFit(probe).steps(FIRST + 2)
 
     assert fit.monitor.recorder.listener is None
@@ -155,3 +164,27 @@ def test_the_rate_of_gloos_interface_is_that_which_the_system_tells() -> None:
 
     assert transport({"GLOO_SOCKET_IFNAME": name})["gloo_bytes_per_s"] == stats.speed * 1e6 / 8
     assert transport({})["gloo_bytes_per_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("links", "hardware"),
+    [(("device",), True), ((), False), (("device", "master"), False)],
+    ids=["a card", "veth, docker0, br-, lo, tun", "a card that is a part of a bond"],
+)
+def test_an_interface_that_leads_out_is_told_by_the_system(
+    tmp_path: Path,
+    links: tuple[str, ...],
+    hardware: bool,  # noqa: FBT001 pytest passes it by name
+) -> None:
+    """A virtual one says that it is the fastest, and leads to no other host."""
+    for name in links:
+        (tmp_path / "any0" / name).mkdir(parents=True)
+
+    assert is_hardware(tmp_path / "any0") is hardware
+
+
+def test_the_fastest_interface_is_none_that_only_seems_to_be() -> None:
+    """Of this machine."""
+    name = str(transport({})["fastest_interface"])
+
+    assert not name or (Path("/sys/class/net") / name / "device").exists()

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.live import HostFit
 from torch import nn
 
+from trainperf.accelerators import accelerator_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.loop import LoopMonitor
@@ -88,6 +90,30 @@ def test_the_same_is_said_to_come_back_where_it_gives_the_same(
 
     assert known.get("frozen_modules") == ("Encoder" if back else None)
     assert (float(known.get("frozen_again", 0.0)) >= 0.05) == back  # type: ignore[arg-type]
+
+
+def test_a_call_on_what_was_learned_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A perceptual loss compares what comes back with what a model has made of it."""
+    monkeypatch.setattr(FrozenProbe, "share", 1.0)
+    optimizer = torch.optim.SGD(nn.Linear(WIDTH, WIDTH).parameters(), 0.1)
+    probe = FrozenProbe([optimizer], accelerator_of(torch.device("cpu")))
+    data, encoder = torch.randn(SAMPLES, WIDTH), nn.Linear(WIDTH, WIDTH)
+    fit = HostFit(probe)
+    encoder.register_forward_hook(
+        lambda _, given, __: fit.clock.advance(ms=30 if given[0].requires_grad else 10)
+    )
+
+    for rows in 4 * data.split(BATCH):
+        fit.monitor.recorder.boundary()
+        encoder(rows)
+        encoder((2 * rows).requires_grad_())
+        fit.monitor.micro_batch(None, None, complete=True)
+        fit.monitor.recorder.last_hook_done()
+    fit.finish()
+
+    assert probe.config()["frozen_modules"] == "Linear"
+    assert probe.config()["frozen_s"] == pytest.approx(0.010)
+    assert probe.config()["frozen_part"] == pytest.approx(0.25)
 
 
 def looks(

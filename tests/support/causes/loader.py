@@ -81,12 +81,15 @@ def sampled(*making_s: float, iterable: bool = True, **fields: float) -> Sampled
     )
 
 
-def delivering(*making_s: float, iterable: bool = True, **fields: float) -> Seen:
+def delivering(
+    *making_s: float, iterable: bool = True, shards: int | None = None, **fields: float
+) -> Seen:
     """A wait of 60 of 80 ms for workers that made batches for so many of ten seconds."""
     lines = sampled(*making_s, iterable=iterable, **fields)
     idle = sum(each < 0.05 * max(making_s) for each in making_s)
     account = loading(len(making_s), 80, idle=idle)
-    return waits(60, 20, account, documents={"lines": lines})
+    settings = {"dataset_shards": shards}
+    return waits(60, 20, account, settings=settings, documents={"lines": lines})
 
 
 def sharded(shards: int, workers: int = 4) -> Seen:
@@ -125,6 +128,14 @@ WAITS = (
         "share_the_data",
         (delivering(10, 9, 10, 9), delivering(10, 0, 0, 0, iterable=False)),
         words=("3 of the loader's 4 workers deliver nothing", "num_shards=4"),
+    ),
+    Case(
+        "idle_workers",
+        "the dataset has shards for two: that one of these delivers nothing it does not explain",
+        delivering(10, 0, 0.1, 0, shards=2),
+        0.060,
+        "share_the_data",
+        words=("3 of the loader's 4 workers deliver nothing\n",),
     ),
     Case(
         "idle_workers",

@@ -48,9 +48,16 @@ def update(*shapes: tuple[int, ...], ms: float = 10) -> Region:
 TABLE = (60_000, 64)
 
 
-def frozen(ms: float, *rows: Region, device: DeviceAccount | None = None, **known: object) -> Seen:
+def frozen(
+    ms: float,
+    *rows: Region,
+    device: DeviceAccount | None = None,
+    part: float | None = None,
+    **known: object,
+) -> Seen:
     """Forty milliseconds, of which an encoder takes so many between update and forward."""
     settings = {
+        "frozen_part": part,
         "frozen_modules": "Encoder.body, Text",
         "frozen_s": ms / 1e3,
         "frozen_slot": "data_wait",
@@ -83,6 +90,13 @@ CASES = (
         0.006,
         "keep_outputs",
         (frozen(12, device=on_gpu()),),
+    ),
+    Case(
+        "compute_once",
+        "a quarter of the time in its calls is for what the model has made",
+        frozen(1, INSIDE, device=on_gpu(), part=0.75),
+        0.0045,
+        "keep_outputs",
     ),
     Case(
         "unheld_gradients",

@@ -8,6 +8,7 @@ from support.causes.case import CauseCase as Case
 from support.causes.host import OWNER, lines
 
 from trainperf.analysis.diagnosis.account import DeviceAccount
+from trainperf.analysis.diagnosis.cause import Use
 from trainperf.analysis.summary.schema import LateRank, PlainCode, SyncPoint, WhatIf
 from trainperf.core.artifacts.lines import SENDS_BUFFERS
 from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, PLAIN, LoopKind
@@ -250,6 +251,7 @@ def shrinks(
 
 
 SLOW_LINK: dict[str, Scalar] = {
+    "backend": "gloo",
     "GLOO_SOCKET_IFNAME": "eth0",
     "gloo_bytes_per_s": 125e6,
     "fastest_interface": "eth1",
@@ -420,6 +422,8 @@ REDUCTIONS = (
             ("no link joins these devices", {"nccl_ways": "SHM"}),
             ("ranks of one host send over none", {**SLOW_LINK, "local_world_size": 2}),
             ("it is the fastest", {**SLOW_LINK, "gloo_bytes_per_s": 1.25e9}),
+            ("NCCL reads another variable", {**SLOW_LINK, "backend": "nccl"}),
+            ("it is not known what sends", {**SLOW_LINK, "backend": None}),
             ("gloo chose its interface itself", {**SLOW_LINK, "gloo_bytes_per_s": None}),
         )
     ),
@@ -430,11 +434,19 @@ REDUCTIONS = (
         nccl_ways="SHM",
         NCCL_P2P_DISABLE="1",
     ),
-    shrinks(
-        "gloo was told the slower of two interfaces",
+    Case(
+        "allreduce_tail",
+        "gloo was told the slower of two interfaces: what it gains depends on where they lead",
+        reduces(30, **SLOW_LINK),
+        0.030,
         "faster_interface",
-        "GLOO_SOCKET_IFNAME=eth1, a link of 1.25 GB/s",
-        **SLOW_LINK,
+        words=("GLOO_SOCKET_IFNAME=eth1, a link of 1.25 GB/s", "gloo sends over eth0"),
+        shows={
+            "changes": (
+                Use(change="faster_interface", values={"name": "eth1", "rate": "1.25 GB/s"}),
+                Use(change="reduce_less", values={"megabytes": 25, "kind": ""}),
+            )
+        },
     ),
     Case(
         "allreduce_tail",

@@ -1,6 +1,7 @@
 """Account and facts of a run, or of an imported log, from its summary and its documents."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from msgspec.structs import replace
 
@@ -270,11 +271,10 @@ def _loader(
     """
     workers, waited_s = facts.number("num_workers"), loop_s.get("data_wait", 0.0)
     sampled = loader_workers(facts.documents.lines, workers)
-    at_work = workers or 0
+    at_work = min(workers or 0, facts.number("dataset_shards") or inf)
     batches, anatomy, host = facts.micro_batches, facts.documents.loader, facts.host
     if sampled is not None:
         workers, at_work = len(sampled.making), sampled.at_work
-    at_work = min(at_work, facts.number("dataset_shards") or at_work)
     idle = int((workers or 0) - at_work)
     transport_s = ROUND_TRIP_S * batches
     if sampled is not None and sampled.hands_over:  # this process takes over as fast as it can

@@ -39,11 +39,16 @@ class CollectivesProbe(Probe):
 
     Under the name `collectives` in the run's configuration, e.g. `backward 1, loop 2`: per counted
     step, over all process groups of this rank; `none` where there were none.
+
+    Args:
+        device: Type of the one that trains: a process group may have a backend for each.
     """
 
     name = "collectives"
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._backend: str | None = None
         self._groups: Sequence[dist.ProcessGroup] = ()
         self._issued = [0] * len(PHASES)
         """By phase, in the step that is being counted."""
@@ -65,6 +70,8 @@ class CollectivesProbe(Probe):
             self._groups, self._issued = _groups(), [0] * len(PHASES)
             self._slot, self._before = recorder.slot, _issued(self._groups)
             if self._groups:
+                backends = dist.get_backend_config().split(",")
+                self._backend = dict(each.split(":") for each in backends).get(self._device)
                 recorder.listener = self
 
     def detach(self) -> None:
@@ -83,7 +90,8 @@ class CollectivesProbe(Probe):
             for phase in PHASES
             if self._counted[phase]
         )
-        return {"collectives": ", ".join(per_phase) or "none", **self._transport}
+        counted = ", ".join(per_phase) or "none"
+        return {"collectives": counted, "backend": self._backend, **self._transport}
 
     # -- as a listener to phases and gaps ------------------------------------------------------
 
@@ -127,7 +135,8 @@ def transport(environment: Mapping[str, str]) -> dict[str, Scalar]:
     ways = ", ".join(sorted({*_WAY.findall(text)}))
     stats = psutil.net_if_stats().items()
     up = {name: each.speed * 1e6 / 8 for name, each in stats if each.isup}  # as the system says
-    fastest = max(up, key=lambda name: up[name], default="")
+    outside = filter(lambda name: is_hardware(INTERFACES / name), up)
+    fastest = max(outside, key=lambda name: up[name], default="")
     return {
         **({"nccl_ways": ways} if ways else {}),
         "infiniband": any(name.startswith("ib") for name in up),
@@ -135,6 +144,18 @@ def transport(environment: Mapping[str, str]) -> dict[str, Scalar]:
         "fastest_interface": fastest,
         "fastest_bytes_per_s": up.get(fastest),
     }
+
+
+INTERFACES = Path("/sys/class/net")
+"""Of Linux; elsewhere none is known to be hardware."""
+
+
+def is_hardware(interface: Path) -> bool:
+    """Whether there is a card behind it that is no part of a bridge or a bond.
+
+    What is virtual, a container's or a tunnel's, names any rate, and leads to no other host.
+    """
+    return (interface / "device").exists() and not (interface / "master").exists()
 
 
 def _groups() -> list[dist.ProcessGroup]:

@@ -8,7 +8,8 @@ their device, until the fit is over.
 | fact | what it is |
 |---|---|
 | `frozen_modules` | paths of those with a twentieth of a step or more, given the same rows again |
-| `frozen_s` | seconds of a step in their calls, host clock, mean from the fifth step on |
+| `frozen_s` | seconds of a step, host clock, in their calls that are given nothing that was learned |
+| `frozen_part` | share of the time in all their calls; both are means from the fifth step on |
 | `frozen_slot` | the phase in which they are called |
 | `frozen_again` | share of the rows looked at that had been there before, with the same result |
 """
@@ -51,6 +52,8 @@ class _Frozen:
     def __init__(self, module: nn.Module, name: str, share: float) -> None:
         self.module, self.name = module, name
         self.ns = self.slot = 0
+        """Time of its calls that are given nothing learned, and where the last one was."""
+        self.all_ns = 0
         self.limit = CostLimit(share)
         self.looks: list[tuple[Tensor, Tensor]] = []
         """Fingerprints of the rows of its input, weights included, and of its output."""
@@ -91,7 +94,7 @@ class FrozenProbe(Probe):
     def _listen(self, modules: list[_Frozen]) -> None:
         self._modules = modules
         for each in modules:
-            each.ns = 0
+            each.ns = each.all_ns = 0
             called = UntracedHook(self.shield(partial(self._called, each)))
             returned = UntracedHook(self.shield(partial(self._returned, each)))
             self.hook(
@@ -105,9 +108,11 @@ class FrozenProbe(Probe):
         repeated = [each for each, part in again.items() if part >= LIMITS.worth]
         if repeated:
             steps = self.recorder.index - FIRST_STEP - 1
+            spent_ns = sum(each.ns for each in repeated)
             self._config = {
                 "frozen_modules": ", ".join(each.name for each in repeated),
-                "frozen_s": sum(each.ns for each in repeated) / steps / 1e9,
+                "frozen_s": spent_ns / steps / 1e9,
+                "frozen_part": spent_ns / sum(each.all_ns for each in repeated),
                 "frozen_slot": PHASES[repeated[0].slot].label,
                 "frozen_again": min(again[each] for each in repeated),
             }
@@ -134,13 +139,18 @@ class FrozenProbe(Probe):
         if self._inside is not each or draft is None:
             return
         self._inside = None
+        each.all_ns += now_ns - self._since_ns
+        given = list(tensors((*args, kwargs)))
+        # What the model has made changes with it: no such call could be left out.
+        if any(tensor.requires_grad for tensor in given):
+            return
         each.ns += now_ns - self._since_ns
         # An audit would take what is computed here for the model's.
         hidden = draft.tags & Tag.AUDITED or self._accelerator.is_capturing()
         if draft.index <= FIRST_STEP + 1 or hidden or not each.limit.due(now_ns):
             return
         begun_ns = thread_ns()
-        each.looks += look(module, tensors((*args, kwargs)), tensors(output))
+        each.looks += look(module, given, tensors(output))
         if len(each.looks) > MOST_LOOKS:
             del each.looks[MOST_LOOKS // 2]
         each.limit.done(now_ns, thread_ns() - begun_ns)
@@ -179,9 +189,9 @@ def _plain(tensor: Tensor) -> bool:
 def look(
     module: nn.Module, given: Iterable[Tensor], results: Iterable[Tensor]
 ) -> list[tuple[Tensor, Tensor]]:
-    """What is kept of a call: nothing where what it is given was learned, or has no rows."""
+    """What is kept of a call: nothing where what it is given, or gives, has no rows."""
     inputs = [tensor for tensor in given if tensor.ndim]
-    if not inputs or any(tensor.requires_grad for tensor in inputs):
+    if not inputs:
         return []
     outputs = [tensor for tensor in results if tensor.ndim and len(tensor) == len(inputs[0])]
     if not outputs:

@@ -252,7 +252,7 @@ def _step_time(chosen: ProbeSet, objects: FitObjects) -> None:
     if held and objects.run is not None:
         chosen.include(FrozenProbe(held, chosen.accelerator))
     if objects.world_size > 1:
-        chosen.include(CollectivesProbe())
+        chosen.include(CollectivesProbe(chosen.accelerator.type))
     if not chosen.accelerator.asynchronous:
         if WAITS.exists():
             chosen.include(ProcessorWaitProbe())

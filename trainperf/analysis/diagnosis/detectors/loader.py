@@ -239,7 +239,7 @@ def idle_workers(account: StepAccount, facts: Facts) -> Cause | None:
     return Cause(
         id="idle_workers",
         title=f"{loader.idle} of the loader's {number} workers deliver nothing"
-        + (f": the dataset has {plural(few, 'shard')}" if few < number else ""),
+        + (f": the dataset has {plural(few, 'shard')}" if number - few == loader.idle else ""),
         evidence=of_evidence(
             shares and f"share of the time in which batches were made: {', '.join(shares[:8])}",
             f"{duration(account.spent('data_wait'))} of {duration(account.step_s)} are data wait",

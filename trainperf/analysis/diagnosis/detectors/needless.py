@@ -19,7 +19,8 @@ def compute_once(account: StepAccount, facts: Facts) -> Cause | None:
 
     An image or text encoder, a reference model: none of their weights is held by an optimizer, or
     changes.  In steps spread over the fit rows of their inputs and outputs are compared.  Removed
-    is the time of their calls; on a device that is told by the audit's operators.
+    is the time of their calls that are given nothing learned; on a device that is told by the
+    audit's operators, of which these calls have the share that they have of the host's time.
 
     Wrong where: only a part of the inputs comes back, e.g. where some rows are augmented.
     To confirm: `trainperf prove` with a dataset that returns the kept outputs, and the same loss.
@@ -33,7 +34,9 @@ def compute_once(account: StepAccount, facts: Facts) -> Cause | None:
         if region.use.part == "forward"
         and any(f"{region.use.module}.".startswith(f"{name}.") for name in names.split(", "))
     ]
-    slot, claim = str(facts.settings.get("frozen_slot")), of_regions(rows)
+    part = facts.number("frozen_part") or 1.0
+    stays_s = (1.0 - part) * sum(region.seconds for region in rows)
+    slot, claim = str(facts.settings.get("frozen_slot")), of_regions(rows, stays_s=stays_s)
     if account.device is None:
         slot = "between" if slot == "data_wait" and account.spent("between") else slot
         spent_s = min(spent_s, account.spent(slot))

@@ -293,16 +293,19 @@ def _settings(facts: Facts) -> Iterator[str]:
     yield from buckets(facts)
     if facts.number("ddp_unused_bytes") == 0:
         yield "find_unused_parameters=True, and every parameter is used"
-    ways, pace = facts.settings.get("nccl_ways"), facts.number("gloo_bytes_per_s")
+    ways, pace = facts.settings.get("nccl_ways"), _gloo_bytes_per_s(facts)
     if ways:
         yield f"NCCL sends via {ways}, by its log"
-    if pace and _several_hosts(facts):
+    if pace:
         name = facts.settings.get("GLOO_SOCKET_IFNAME")
         yield f"gloo sends over {name}, a link of {rate(pace)}"
 
 
-def _several_hosts(facts: Facts) -> bool:
-    return (facts.number("local_world_size") or inf) < facts.world_size
+def _gloo_bytes_per_s(facts: Facts) -> float:
+    """By the interface that it was told to take to other hosts; 0 where it sends none."""
+    hosts = (facts.number("local_world_size") or inf) < facts.world_size
+    sends = hosts and facts.settings.get("backend") == "gloo"
+    return (facts.number("gloo_bytes_per_s") or 0.0) if sends else 0.0
 
 
 def _other_way(facts: Facts) -> Iterator[Use]:
@@ -316,11 +319,9 @@ def _other_way(facts: Facts) -> Iterator[Use]:
         yield Use(change="use_infiniband")
     if "SHM" in ways and facts.settings.get("NCCL_P2P_DISABLE") == "1":
         yield Use(change="use_links")
-    slow = facts.number("gloo_bytes_per_s")
-    if slow and _several_hosts(facts) and fastest >= 2 * slow:
+    if fastest >= 2 * _gloo_bytes_per_s(facts) > 0:
         name = facts.settings.get("fastest_interface")
-        values = {"name": name, "rate": rate(fastest)}
-        yield Use(change="faster_interface", values=values, realises=1 - slow / fastest)
+        yield Use(change="faster_interface", values={"name": name, "rate": rate(fastest)})
 
 
 def _stays_gathered(facts: Facts) -> bool:
