@@ -13,7 +13,13 @@ from trainperf.accelerators import accelerator_of
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.loop import LoopMonitor
-from trainperf.recording.probes.frozen import FrozenProbe, came_back, fingerprints, look
+from trainperf.recording.probes.frozen import (
+    FrozenProbe,
+    _frozen,
+    came_back,
+    fingerprints,
+    look,
+)
 
 
 SAMPLES, BATCH, WIDTH = 96, 16, 32
@@ -150,3 +156,34 @@ def test_a_row_has_the_number_of_all_that_belongs_to_it() -> None:
     assert not (fingerprints([tokens.flip(1), mask]) == plain).any()
     assert not (fingerprints([tokens, masked]) == plain).any()
     assert look(nn.Linear(1, 1), [torch.tensor(1.0)], [torch.ones(2)]) == []
+
+
+ROWS = torch.randn(4, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "weights"),
+    [
+        (ROWS.to_sparse(), 3),
+        (ROWS.to(torch.complex64), 3),
+        (ROWS[:0], 3),
+        (ROWS.to("meta"), 3),
+        (torch.nested.nested_tensor([ROWS, ROWS], layout=torch.jagged), 3),
+        (ROWS.as_subclass(type("Sharded", (torch.Tensor,), {})), 3),
+        (torch.tensor(1.0), 3),
+    ],
+    ids=["sparse", "complex", "empty", "elsewhere", "nested", "a subclass", "a number"],
+)
+def test_what_cannot_be_looked_at_alone_is_not(given: torch.Tensor, weights: int) -> None:
+    """A look must neither raise, nor wait, nor be a collective."""
+    assert look(nn.Linear(weights, weights), [given], [ROWS]) == []
+
+
+def test_a_fused_encoder_is_hooked_as_a_whole_alone() -> None:
+    """With a hook on one of its layers it would compute in another way."""
+    layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
+    whole = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    found = {id(module) for module, _ in _frozen(set())}
+    inside = [part for part in whole.layers.modules() if part is not whole.layers]
+    assert id(whole) in found
+    assert not found & {id(part) for part in inside}

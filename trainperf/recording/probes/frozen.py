@@ -8,7 +8,7 @@ their device, until the fit is over.
 | fact | what it is |
 |---|---|
 | `frozen_modules` | paths of those with a twentieth of a step or more, given the same rows again |
-| `frozen_s` | seconds of a step, host clock, in their calls that are given nothing that was learned |
+| `frozen_s` | seconds of a step, host clock, in their calls that are given nothing learned |
 | `frozen_part` | share of the time in all their calls; both are means from the fifth step on |
 | `frozen_slot` | the phase in which they are called |
 | `frozen_again` | share of the rows looked at that had been there before, with the same result |
@@ -189,14 +189,18 @@ def _plain(tensor: Tensor) -> bool:
 def look(
     module: nn.Module, given: Iterable[Tensor], results: Iterable[Tensor]
 ) -> list[tuple[Tensor, Tensor]]:
-    """What is kept of a call: nothing where what it is given, or gives, has no rows."""
-    inputs = [tensor for tensor in given if tensor.ndim]
-    if not inputs:
-        return []
-    outputs = [tensor for tensor in results if tensor.ndim and len(tensor) == len(inputs[0])]
-    if not outputs:
-        return []
+    """What is kept of a call: nothing where what it is given, or gives, has no rows to look at.
+
+    Nor where something of it is on another device: that would be waited for.
+    """
     weight = max(module.parameters(), key=Tensor.numel)
+    inputs = [tensor for tensor in given if tensor.ndim]
+    outputs = [each for each in results if each.ndim and inputs and len(each) == len(inputs[0])]
+    all_of_them = (*inputs, *outputs, weight)
+    if not inputs or not outputs or not weight.ndim or not all(map(_plain, all_of_them)):
+        return []
+    if {tensor.device for tensor in all_of_them} != {weight.device}:
+        return []
     return [(fingerprints(inputs) + fingerprints([weight]).sum(), fingerprints(outputs))]
 
 
