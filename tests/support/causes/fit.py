@@ -189,9 +189,15 @@ def prepared(spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0) -> See
     return seen(account, **seen_in("before_fit"))
 
 
-def mapped(spent_s: float, fit_s: float = 20.0, slot: str = DATASET_MAP, **known: object) -> Seen:
-    """The same where most of it has a name; of 1 s the script's own has none."""
-    before_s = {slot: spent_s, "before_fit": 1.0, "imports": 5.0, "loading_weights": 0.5}
+def mapped(
+    spent_s: float,
+    fit_s: float = 20.0,
+    slot: str = DATASET_MAP,
+    own_s: float = 1.0,
+    **known: object,
+) -> Seen:
+    """The same where most of it has a name; the script's own has none."""
+    before_s = {slot: spent_s, "before_fit": own_s, "imports": 5.0, "loading_weights": 0.5}
     account = step(forward=100, fit_s=fit_s, before_s={**before_s, "unseen": 0.5})
     host = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=2.0, threads=2, workers=0)
     return seen(account, host=host, **seen_in(slot), **known)
@@ -219,18 +225,30 @@ BEFORE = (
     ),
     Case(
         "before_first_step",
-        "a map in one process of two CPUs that no cache had, before a fit of 20 s",
+        "a map in one process of two CPUs, before a fit of 20 s, that the next start need not do",
         mapped(25.0),
         26.0,
-        "keep_prepared",
-        (mapped(8.9, fit_s=5.0),),
-        words=("25.0 s of it Dataset.map in one process, not cached: no cache had it",),
+        "map_in_processes",
+        (
+            mapped(8.9, fit_s=5.0),
+            mapped(25.0, slot=DATASET_MAP_IN_PROCESSES),  # nothing is left to be done about it
+        ),
+        words=(
+            "25.0 s of it Dataset.map in one process",
+            "the next start finds it in datasets' cache, unless the dataset was made in memory",
+        ),
         shows={
-            "changes": (
-                Use(change="keep_prepared", values={"name": "evaluate"}),
-                Use(change="map_in_processes", values={"number": 2}, realises=25 / 26 / 2),
-            )
+            "changes": (Use(change="map_in_processes", values={"number": 2}, realises=25 / 26 / 2),)
         },
+    ),
+    Case(
+        "before_first_step",
+        "a map in processes that every rank does",
+        mapped(25.0, slot=DATASET_MAP_IN_PROCESSES, world_size=2, prepared_ranks=2),
+        26.0,
+        "prepare_once",
+        words=("the next start finds it in datasets' cache",),
+        shows={"changes": (Use(change="prepare_once"),)},
     ),
     Case(
         "before_first_step",
@@ -257,6 +275,13 @@ BEFORE = (
                 Use(change="prepare_once"),
             )
         },
+    ),
+    Case(
+        "before_first_step",
+        "what is found in a cache is no part of what the script itself makes anew",
+        mapped(25.0, slot=DATASET_MAP_IN_PROCESSES, own_s=16.0),
+        16.0,
+        "keep_prepared",
     ),
     Case(
         "before_first_step",

@@ -636,10 +636,13 @@ SWITCHES = (
     Case(
         "debug_modes",
         "convolutions in a fixed order, where cuDNN has them",
-        switched(cudnn_deterministic=True, device=on_gpu()),
+        switched(cudnn_deterministic=True, convolution_format="contiguous", device=on_gpu()),
         None,
         "no_cudnn_deterministic",
-        (switched(cudnn_deterministic=True),),
+        (
+            switched(cudnn_deterministic=True, convolution_format="contiguous"),
+            switched(cudnn_deterministic=True, device=on_gpu()),  # no convolution in the model
+        ),
         words=("cudnn deterministic is on in training",),
     ),
     Case(

@@ -430,7 +430,7 @@ REDUCTIONS = (
     shrinks(
         "the host's memory, and links are switched off",
         "use_links",
-        "take NCCL_P2P_DISABLE out of the environment",
+        "unless it was set because P2P does not work here",
         nccl_ways="SHM",
         NCCL_P2P_DISABLE="1",
     ),

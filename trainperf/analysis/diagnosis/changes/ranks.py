@@ -128,9 +128,10 @@ CHANGES: tuple[Change, ...] = (
         id="use_links",
         of=("allreduce_tail",),
         advice="Let NCCL use the links between GPUs",
-        how="take NCCL_P2P_DISABLE out of the environment: data goes through the host's memory now",
-        realises=0.5,
-        source="one copy in place of two",
+        how="take NCCL_P2P_DISABLE out of the environment, unless it was set because P2P does not "
+        "work here: data goes through the host's memory now",
+        realises=None,
+        source="depends on the links; there may be none that work",
         confirm="nccl_ways in the run's configuration has P2P",
     ),
     Change(

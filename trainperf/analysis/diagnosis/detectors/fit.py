@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
-from trainperf.analysis.diagnosis.cause import Cause, Use, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.lines import (
@@ -155,24 +155,24 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
 
     Removed is what its own lines took, and what maps, loads or tokenises a dataset for it; loading
     modules and weights, building the model and compiling stay.  What of it is most is named: of
-    `Dataset.map` whether it ran in one process, why no cache had it, and on how many ranks.
+    `Dataset.map` whether it ran in one process, why no cache has it, and on how many ranks.  A map
+    that the next start finds in the cache counts only where this one could have been shorter.
 
     Wrong where: the run is a short try of a long training, of which this will be a small part; or
     what is prepared is another thing each time.
     To confirm: start the script again, with what it prepares kept.
     """
-    prepared_s = {slot: account.before_s.get(slot, 0.0) for slot in PREPARING}
-    spent_s, most = sum(prepared_s.values()), max(PREPARING, key=prepared_s.__getitem__)
-    line, maps = facts.owner(most), most in (DATASET_MAP, DATASET_MAP_IN_PROCESSES)
+    prepared_s = _prepared_s(account, facts)
+    spent_s, most = sum(prepared_s.values()), max(prepared_s, key=prepared_s.__getitem__)
+    line, why = facts.owner(most), facts.settings.get("datasets_cache")
     claim = Claim(pauses_s={BEFORE_FIT: spent_s})
     lost = spent_s / (account.whole_s(claim) or math.inf)
     if spent_s < ATTENTION_S or lost < LIMITS.critical:
         return None
     before_s, loading_s = sum(account.before_s.values()), account.before_s.get(IMPORTS, 0.0)
-    why = str(facts.settings.get("datasets_cache") or NOT_CACHED)
     mostly = (
         "" if most == BEFORE_FIT else f"{duration(prepared_s[most])} of it {words(most)}",
-        f"not cached: {why}" if maps else "",
+        f"not cached: {why}" if most in MAPS and why else "",
         f"on {facts.prepared_ranks} of {plural(facts.world_size, 'rank')}"
         if facts.prepared_ranks > 1
         else "",
@@ -183,6 +183,7 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
         f"{share(lost)} of all it takes{''.join(f', {part}' for part in mostly if part)}",
         evidence=(
             f"{duration(before_s)} before the fit, {duration(loading_s)} of them loading modules",
+            *of_evidence(most in MAPS and not why and KEPT),
             *sampled(line),
         ),
         changes=tuple(
@@ -195,7 +196,18 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-NOT_CACHED = "no cache had it"
+MAPS = (DATASET_MAP, DATASET_MAP_IN_PROCESSES)
+KEPT = "the next start finds it in datasets' cache, unless the dataset was made in memory"
+
+
+def _prepared_s(account: StepAccount, facts: Facts) -> dict[str, float]:
+    """Slot to seconds, without maps that are in a cache by now and could have taken no less."""
+    spent_s = {slot: account.before_s.get(slot, 0.0) for slot in PREPARING}
+    most = max(spent_s, key=spent_s.__getitem__)
+    shorter = facts.prepared_ranks > 1 or (most == DATASET_MAP and (facts.cpus or 1) > 1)
+    if facts.settings.get("datasets_cache") or (most in MAPS and shorter):
+        return spent_s
+    return {slot: s for slot, s in spent_s.items() if slot not in MAPS}
 
 
 def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterator[Use]:
@@ -208,10 +220,10 @@ def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterat
         name: What prepares.
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
-    if uncached and most in (DATASET_MAP, DATASET_MAP_IN_PROCESSES):
-        yield Use(change="let_datasets_cache", values={"why": uncached})
-    else:
+    if most not in MAPS:
         yield Use(change="keep_prepared", values={"name": name})
+    elif uncached:
+        yield Use(change="let_datasets_cache", values={"why": uncached})
     if most == DATASET_MAP and cpus > 1:
         saves = fraction * (1 - 1 / cpus)
         yield Use(change="map_in_processes", values={"number": cpus}, realises=saves)

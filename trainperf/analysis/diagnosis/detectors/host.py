@@ -265,7 +265,9 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         "cudnn_deterministic": "convolutions that sum in a fixed order instead of the fastest ones",
     }
     if account.device is None:
-        del switches["launch_blocking"], switches["cudnn_deterministic"]
+        del switches["launch_blocking"]
+    if account.device is None or not facts.settings.get("convolution_format"):
+        del switches["cudnn_deterministic"]
     on = [name for name in switches if facts.settings.get(name)]
     cpus, workers = facts.cpus, facts.number("num_workers") or 0.0
     # With fewer cores the loader and the system have use for the others.
