@@ -189,11 +189,17 @@ def prepared(spent_s: float, fit_s: float = 20.0, loading_s: float = 5.0) -> See
     return seen(account, **seen_in("before_fit"))
 
 
-def mapped(spent_s: float, fit_s: float = 20.0, slot: str = DATASET_MAP, **known: object) -> Seen:
+def mapped(
+    spent_s: float,
+    fit_s: float = 20.0,
+    slot: str = DATASET_MAP,
+    cpus: float = 2.0,
+    **known: object,
+) -> Seen:
     """The same where most of it has a name; of 1 s the script's own has none."""
     before_s = {slot: spent_s, "before_fit": 1.0, "imports": 5.0, "loading_weights": 0.5}
     account = step(forward=100, fit_s=fit_s, before_s={**before_s, "unseen": 0.5})
-    host = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=2.0, threads=2, workers=0)
+    host = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=cpus, threads=2, workers=0)
     return seen(account, host=host, **seen_in(slot), **known)
 
 
@@ -219,18 +225,33 @@ BEFORE = (
     ),
     Case(
         "before_first_step",
-        "a map in one process of two CPUs that no cache had, before a fit of 20 s",
+        "a map in one process of two CPUs, before a fit of 20 s: kept, it comes once",
         mapped(25.0),
         26.0,
-        "keep_prepared",
-        (mapped(8.9, fit_s=5.0),),
-        words=("25.0 s of it Dataset.map in one process, not cached: no cache had it",),
+        "map_in_processes",
+        (
+            mapped(8.9, fit_s=5.0),
+            mapped(25.0, cpus=1.0),
+            mapped(25.0, slot=DATASET_MAP_IN_PROCESSES),
+        ),
+        words=(
+            "25.0 s of it Dataset.map in one process, ",
+            ", which the next start may find in datasets' cache",
+            "datasets keeps nothing of what was made in memory",
+        ),
         shows={
             "changes": (
-                Use(change="keep_prepared", values={"name": "evaluate"}),
                 Use(change="map_in_processes", values={"number": 2}, realises=25 / 26 / 2),
             )
         },
+    ),
+    Case(
+        "before_first_step",
+        "seven ranks at once have each mapped it, in processes",
+        mapped(25.0, slot=DATASET_MAP_IN_PROCESSES, world_size=8, prepared_ranks=7),
+        26.0,
+        "prepare_once",
+        words=("cache, on 7 of 8 ranks",),
     ),
     Case(
         "before_first_step",

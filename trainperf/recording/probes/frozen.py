@@ -8,7 +8,7 @@ their device, until the fit is over.
 | fact | what it is |
 |---|---|
 | `frozen_modules` | paths of those with a twentieth of a step or more, given the same rows again |
-| `frozen_s` | seconds of a step, host clock, in their calls that are given nothing that was learned |
+| `frozen_s` | seconds of a step, host clock, in their calls that are given nothing learned |
 | `frozen_part` | share of the time in all their calls; both are means from the fifth step on |
 | `frozen_slot` | the phase in which they are called |
 | `frozen_again` | share of the rows looked at that had been there before, with the same result |

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_pause
-from trainperf.analysis.diagnosis.cause import Cause, Use, worth
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import sampled
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.lines import (
@@ -155,7 +155,8 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
 
     Removed is what its own lines took, and what maps, loads or tokenises a dataset for it; loading
     modules and weights, building the model and compiling stay.  What of it is most is named: of
-    `Dataset.map` whether it ran in one process, why no cache had it, and on how many ranks.
+    `Dataset.map` whether it ran in one process, why no cache had it, and on how many ranks.  What
+    `datasets` has kept by now need not be kept by the script: then only a shorter map is a gain.
 
     Wrong where: the run is a short try of a long training, of which this will be a small part; or
     what is prepared is another thing each time.
@@ -168,11 +169,17 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
     lost = spent_s / (account.whole_s(claim) or math.inf)
     if spent_s < ATTENTION_S or lost < LIMITS.critical:
         return None
+    name = line.subject if line else "the script"
+    changes = tuple(_prepare_less(facts, most, prepared_s[most] / spent_s, name))
+    if not changes:
+        return None
     before_s, loading_s = sum(account.before_s.values()), account.before_s.get(IMPORTS, 0.0)
-    why = str(facts.settings.get("datasets_cache") or NOT_CACHED)
+    why = facts.settings.get("datasets_cache")
+    kept = maps and not why
     mostly = (
         "" if most == BEFORE_FIT else f"{duration(prepared_s[most])} of it {words(most)}",
-        f"not cached: {why}" if maps else "",
+        "which the next start may find in datasets' cache" if kept else "",
+        f"not cached: {why}" if maps and why else "",
         f"on {facts.prepared_ranks} of {plural(facts.world_size, 'rank')}"
         if facts.prepared_ranks > 1
         else "",
@@ -183,23 +190,17 @@ def before_first_step(account: StepAccount, facts: Facts) -> Cause | None:
         f"{share(lost)} of all it takes{''.join(f', {part}' for part in mostly if part)}",
         evidence=(
             f"{duration(before_s)} before the fit, {duration(loading_s)} of them loading modules",
+            *of_evidence(kept and "datasets keeps nothing of what was made in memory"),
             *sampled(line),
         ),
-        changes=tuple(
-            _prepare_less(
-                facts, most, prepared_s[most] / spent_s, line.subject if line else "the script"
-            )
-        ),
+        changes=changes,
         claim=claim,
         where="" if line is None else line.where,
     )
 
 
-NOT_CACHED = "no cache had it"
-
-
 def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterator[Use]:
-    """What would spare most of it at the next start, or make it shorter.
+    """What would spare most of it at the next start, or make it shorter; maybe nothing.
 
     Args:
         facts: Of the run.
@@ -208,10 +209,10 @@ def _prepare_less(facts: Facts, most: str, fraction: float, name: str) -> Iterat
         name: What prepares.
     """
     uncached, cpus = facts.settings.get("datasets_cache"), facts.cpus or 1
-    if uncached and most in (DATASET_MAP, DATASET_MAP_IN_PROCESSES):
-        yield Use(change="let_datasets_cache", values={"why": uncached})
-    else:
+    if most not in (DATASET_MAP, DATASET_MAP_IN_PROCESSES):
         yield Use(change="keep_prepared", values={"name": name})
+    elif uncached:
+        yield Use(change="let_datasets_cache", values={"why": uncached})
     if most == DATASET_MAP and cpus > 1:
         saves = fraction * (1 - 1 / cpus)
         yield Use(change="map_in_processes", values={"number": cpus}, realises=saves)
