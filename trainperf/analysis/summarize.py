@@ -23,7 +23,14 @@ from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.captures import disagreements, traces
 from trainperf.analysis.summary.host_share import host_share
-from trainperf.analysis.summary.lines import before_fit, phase_lines, slow_steps, up_to_steady
+from trainperf.analysis.summary.lead_steps import INDEX
+from trainperf.analysis.summary.lines import (
+    before_fit,
+    collecting,
+    phase_lines,
+    slow_steps,
+    up_to_steady,
+)
 from trainperf.analysis.summary.ranks import what_if
 from trainperf.analysis.summary.run_facts import restarts, run_facts, warnings_of
 from trainperf.analysis.summary.run_folds import RunFolds, StepObserver
@@ -181,6 +188,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         lines=phase_lines(
             lines, folds.steps.steady(), apart=loop_of(run.info.config).data_wait_is_bound
         ),
+        collects=collecting(lines, frozenset(folds.steps.rows()[:, INDEX].astype(int).tolist())),
         slow_steps=slow_steps(folds.steps, lines),
         long_term=folds.long_term(),
         restarts=restarts(run, first),

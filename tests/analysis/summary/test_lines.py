@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.lines import Place, Sample, SampledLines, SampledStack
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord
+from trainperf.core.window import RunWindow
 
 
 PLACES = (
@@ -47,16 +49,36 @@ STACKS = (
     SampledStack("forward", (5, 0, 2, 6, 3), 3),
     SampledStack("forward", (5, 4, 3), 2, "time.sleep"),
     SampledStack("other", (5, 0, 1), 3, "Python"),
+    SampledStack("other", (5, 4), 2, "torch.cuda.empty_cache"),
+    SampledStack("forward", (5, 0, 2), 3, "gc.collect"),
 )
 
 
-def summary_of(path: Path, steps: Sequence[StepRecord], samples: Sequence[Sample] = ()) -> Summary:
-    """Of a run with these steps, and with these samples if there are any."""
-    directory = make_run_dir(path / "trainperf", [RankSpec(steps=steps)])
+def summary_of(
+    path: Path,
+    steps: Sequence[StepRecord],
+    samples: Sequence[Sample] = (),
+    *,
+    every: int = 1,
+    attempts: int = 1,
+    window: RunWindow | None = None,
+) -> Summary:
+    """Of a run with these steps, and with these samples if there are any.
+
+    Args:
+        path: To write it below.
+        steps: Of each attempt.
+        samples: Of its latest attempt.
+        every: One of so many samples was kept.
+        attempts: Each has the steps.
+        window: Of the run that is read.
+    """
+    ranks = [RankSpec(steps=steps, attempt=attempt) for attempt in range(attempts)]
+    directory = make_run_dir(path / "trainperf", ranks)
     if samples:
         lines = SampledLines(
-            taken=len(samples),
-            every=1,
+            taken=every * len(samples),
+            every=every,
             sampled_s=1.0,
             cost_s=0.001,
             places=PLACES,
@@ -64,7 +86,7 @@ def summary_of(path: Path, steps: Sequence[StepRecord], samples: Sequence[Sample
             samples=tuple(samples),
         )
         write_document(lines, directory)
-    return summarize(Run.open(directory))
+    return summarize(Run.open(directory, window))
 
 
 def every_20th(number: int = 400, other_ms: float = 400.0, tags: int = 0) -> list[StepRecord]:
@@ -278,6 +300,72 @@ def test_unnamed_time_names_what_was_seen_there(
     first = summary_of(tmp_path, STEPS, samples).findings[0]
     assert (first.id, first.where, first.advice) == ("unnamed_time", where, advice)
     assert first.fraction == pytest.approx(15 / 35, abs=0.01)
+
+
+IN_STEADY = [*seen(13, range(20, 48)), *seen(3, range(48, 100)), *seen(7, range(12, 100))]
+"""Of 80 samples in no phase 28 give memory back, all in the first half."""
+
+
+@pytest.mark.parametrize(
+    ("samples", "reads", "fraction"),
+    [
+        (IN_STEADY, {}, 28 / 80 * 15 / 35),
+        (IN_STEADY, {"every": 8}, 28 / 80 * 15 / 35),
+        ([*seen(13, [0] * 500), *seen(3, range(12, 100))], {}, None),
+        (IN_STEADY, {"window": RunWindow(first=50)}, None),
+        (IN_STEADY * 3, {"attempts": 2}, None),
+    ],
+    ids=["every step", "one of eight samples", "the first step", "a window", "a second attempt"],
+)
+def test_calls_that_stall_a_device_have_their_share_of_the_steady_steps(
+    samples: list[Sample], reads: dict[str, Any], fraction: float | None, tmp_path: Path
+) -> None:
+    """Fifteen of 35 ms are in no phase, where memory is given back."""
+    found = {each.id: each for each in summary_of(tmp_path, STEPS, samples, **reads).findings}
+    calls = found.get("device_calls")
+
+    assert (calls and calls.fraction) == (None if fraction is None else pytest.approx(fraction))
+    assert calls is None or calls.where == "train.py:210"
+
+
+COLLECTING = [
+    make_step(
+        i,
+        tags=int(Tag.WARMUP if i < 12 else Tag.GC * (i % 2)),
+        start_ns=i * 35_000_000,
+        forward=35.0,
+        facts={"gc_ns": 14_000_000 * (i % 2)},
+    )
+    for i in range(100)
+]
+"""Of 35 ms the collector takes 14 in every second step, which is tagged."""
+ODD, EVEN = range(1, 100, 2), range(0, 100, 2)
+
+
+@pytest.mark.parametrize(
+    ("samples", "reads", "where"),
+    [
+        ([*seen(14, [*ODD] * 2), *seen(7, [*ODD] * 3), *seen(7, [*EVEN] * 5)], {}, "train.py:88"),
+        # A fifth of it is asked for, in steps that are read no more; the rest comes by itself.
+        (
+            [*seen(14, [*ODD][:10] * 2), *seen(7, [*ODD] * 5), *seen(7, [*EVEN] * 5)],
+            {"window": RunWindow(first=50)},
+            "",
+        ),
+        ([*seen(14, [*ODD] * 2), *seen(7, [*EVEN])], {"attempts": 2}, ""),
+    ],
+    ids=["all of it", "outside the window", "a second attempt"],
+)
+@pytest.mark.parametrize("every", [1, 8])
+def test_garbage_that_a_line_asks_for_has_its_share_of_all_steps_that_are_read(
+    samples: list[Sample], reads: dict[str, Any], where: str, every: int, tmp_path: Path
+) -> None:
+    """Steps in which the collector ran are not steady."""
+    few = samples[::every]
+    findings = summary_of(tmp_path, COLLECTING, few, every=every, **reads).findings
+    garbage = next(each for each in findings if each.id == "garbage")
+
+    assert garbage.where == where
 
 
 def test_what_runs_no_operator_can_be_left_to_every_nth_step(tmp_path: Path) -> None:

@@ -4,8 +4,13 @@ from support.accounts import Seen, audit_of, on_gpu, region, seen, step
 from support.causes.case import CauseCase as Case
 
 from trainperf.analysis.diagnosis.account import OWN, DeviceAccount, Region
-from trainperf.analysis.summary.schema import HostShare, LineShare, PhaseLines, PlainCode
-from trainperf.core.artifacts.lines import Place, Sample, SampledLines, SampledStack
+from trainperf.analysis.summary.schema import (
+    HostShare,
+    LineShare,
+    PhaseLines,
+    PlainCode,
+    StallingCall,
+)
 from trainperf.core.loop_kind import HUGGING_FACE, INFERENCE, LIGHTNING, OUTSIDE
 from trainperf.traces.results import RankTrace, SyncSite, TraceStep, TraceTotals
 
@@ -498,29 +503,18 @@ def collected(
 ) -> Seen:
     """Of a fit of ten seconds, in unusual steps; so many milliseconds of a step by hand."""
     known = {"gc_s": paused_s, "step_s": 0.05, **readings}
-    lines = stalling(collect=called_ms)
-    return seen(step(forward=50), readings=known, excluded={"gc": unusual}, **lines)
+    by_hand = StallingCall(name="gc.collect", where="loop.py:7", fraction=called_ms / 50)
+    return seen(step(forward=50), readings=known, excluded={"gc": unusual}, collects=(by_hand,))
 
 
-def stalling(**calls_ms: float) -> dict[str, object]:
-    """Samples of two hundred steps: calls, by their last names, and milliseconds of a step."""
-    names = {"collect": "gc.collect", "sleep": "time.sleep"}
-    work = [names.get(call, f"torch.cuda.{call}") for call in calls_ms]
-    lines = SampledLines(
-        taken=len(work),
-        every=1,
-        sampled_s=10.0,
-        cost_s=0.0,
-        places=tuple(Place("loop.py", 7 + at, "train") for at in range(len(work))),
-        stacks=tuple(SampledStack("other", (at,), 1, name) for at, name in enumerate(work)),
-        samples=tuple(Sample(at, at, round(ms * 2e5)) for at, ms in enumerate(calls_ms.values())),
+def stalling(**calls_ms: float) -> Seen:
+    """Calls, by their last names, and milliseconds of steps of 30 + 20 ms on a device."""
+    calls = tuple(
+        StallingCall(name=f"torch.cuda.{name}", where=f"loop.py:{7 + at}", fraction=spent_ms / 20)
+        for at, (name, spent_ms) in enumerate(calls_ms.items())
     )
-    return {"documents": {"lines": lines}}
-
-
-def calling(**calls_ms: float) -> Seen:
-    """The same in steps of 50 ms on a device."""
-    return seen(step(forward=30, other=20, device=on_gpu()), **stalling(**calls_ms))
+    account = step(forward=30, other=20, device=on_gpu())
+    return seen(account, **lines("other", None, stalls=calls))
 
 
 def overhead(us: float) -> Seen:
@@ -690,10 +684,10 @@ SWITCHES = (
     Case(
         "device_calls",
         "8 of 50 ms in which memory goes back to the driver",
-        calling(synchronize=2, empty_cache=6, collect=9, sleep=9),
+        stalling(synchronize=2, empty_cache=6),
         0.008,
         "keep_cache",
-        (calling(empty_cache=4.9), calling(collect=9, sleep=9)),
+        (stalling(empty_cache=4.9),),
         words=(
             "torch.cuda.empty_cache and torch.cuda.synchronize take 16 % of the step",
             "torch.cuda.empty_cache at loop.py:8: 6.00 ms per step",
@@ -703,7 +697,7 @@ SWITCHES = (
     Case(
         "device_calls",
         "a wait in every step",
-        calling(synchronize=12),
+        stalling(synchronize=12),
         0.012,
         "no_synchronize",
     ),

@@ -14,6 +14,7 @@ from trainperf.analysis.summary.schema import (
     PhaseLines,
     PlainCode,
     RecurringSteps,
+    StallingCall,
     SyncPoint,
     WhatIf,
 )
@@ -65,6 +66,8 @@ class Facts:
     """Kind of pause to how many there were."""
     excluded: Mapping[str, int] = field(default_factory=dict)
     lines: tuple[PhaseLines, ...] = ()
+    collects: tuple[StallingCall, ...] = ()
+    """Lines that look for garbage, with their share of all steps."""
     actions_s: Mapping[str, float] = field(default_factory=dict)
     """User hook to its seconds in a step, longest first."""
     slow_steps: RecurringSteps | None = None

@@ -85,6 +85,7 @@ def facts_of(evidence: Evidence) -> Facts:
         gaps=summary.gaps,
         excluded=summary.excluded,
         lines=summary.lines,
+        collects=summary.collects,
         actions_s=summary.actions_s,
         slow_steps=summary.slow_steps,
         long_term=summary.long_term,

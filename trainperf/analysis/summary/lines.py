@@ -6,14 +6,20 @@ known from its records alone.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.summary.lead_steps import HOST, INDEX, LeadSteps, tagged
-from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode, RecurringSteps
+from trainperf.analysis.summary.schema import (
+    LineShare,
+    PhaseLines,
+    PlainCode,
+    RecurringSteps,
+    StallingCall,
+)
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.lines import BEFORE, COLLECT, STALLS, SampledLines, SampledStack
 from trainperf.core.findings import LIMITS
@@ -148,36 +154,33 @@ def before_fit(lines: SampledLines | None) -> dict[str, float]:
     return {**spent_s, "unseen": max(0.0, lines.before_fit_s - sum(spent_s.values()))}
 
 
-class StallingCall(NamedTuple):
-    """A line that calls what stalls a step, in some phase of it."""
-
-    name: str
-    """E.g. `gc.collect`, `torch.cuda.synchronize`."""
-    slot: str
-    where: str
-    """`file:line`."""
-    spent_s: float
-    """In all steps, by samples."""
-
-
-def stalling_calls(lines: SampledLines | None) -> list[StallingCall]:
-    """What waits for a device, has memory given back or looks for garbage, the longest first."""
+def collecting(lines: SampledLines | None, steps: Collection[int]) -> tuple[StallingCall, ...]:
+    """Lines that look for garbage, with their share of these steps, the longest first."""
     if lines is None:
-        return []
-    looks = [(lines.stacks[sample.stack], sample.stands_for_us) for sample in lines.samples]
-    spent_us = _summed(
-        ((stack.host_work, stack.slot, lines.places[stack.frames[-1]]), us)
-        for stack, us in looks
-        if _stalls(stack) and stack.slot in _PHASES
+        return ()
+    looks = [(lines.stacks[each.stack], each) for each in lines.samples if each.step in steps]
+    in_phases = [(stack, at.stands_for_us) for stack, at in looks if stack.slot in _PHASES]
+    return _stalling(lines, in_phases, COLLECT)
+
+
+def _stalling(
+    lines: SampledLines, samples: Sequence[WeighedStack], calls: str | tuple[str, ...]
+) -> tuple[StallingCall, ...]:
+    """Lines that make calls of these last names, with their share of samples."""
+    whole_us = max(1, sum(spent_us for _, spent_us in samples))
+    parts_us = _summed(
+        ((stack.host_work, lines.places[stack.frames[-1]]), spent_us)
+        for stack, spent_us in samples
+        if stack.host_work.endswith(calls)
     )
-    return [
-        StallingCall(name, slot, f"{place.file}:{place.line}", us / 1e6)
-        for (name, slot, place), us in spent_us.most_common()
-    ]
+    return tuple(
+        StallingCall(name=name, where=f"{place.file}:{place.line}", fraction=spent_us / whole_us)
+        for (name, place), spent_us in parts_us.most_common()
+    )
 
 
 def _stalls(stack: SampledStack) -> bool:
-    return stack.host_work == COLLECT or stack.host_work.endswith(STALLS)
+    return stack.host_work.endswith((COLLECT, *STALLS))
 
 
 def up_to_steady(
@@ -268,6 +271,7 @@ class _SampledCode:
             ),
             host=self._plain_code(samples),
             loader_fraction=None if (None in dict(loads)) else loading,
+            stalls=_stalling(self._lines, samples, STALLS),
         )
 
     def _plain_code(self, samples: Sequence[WeighedStack]) -> PlainCode | None:

@@ -34,6 +34,7 @@ from trainperf.analysis.summary.step_schema import (
     PlainCode,
     RecurringSteps,
     RunChange,
+    StallingCall,
 )
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
@@ -68,6 +69,7 @@ __all__ = [
     "Restarts",
     "RunChange",
     "RunFacts",
+    "StallingCall",
     "State",
     "Summary",
     "SyncPoint",
@@ -238,6 +240,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """`None` where no rank says how many CPUs it may use."""
     lines: tuple[PhaseLines, ...] = ()
     """Empty where the training thread was not sampled."""
+    collects: tuple[StallingCall, ...] = ()
+    """Lines that look for garbage, with their share of all steps, the longest first."""
     slow_steps: RecurringSteps | None = None
     long_term: LongTerm = LongTerm()
     restarts: Restarts | None = None

@@ -39,6 +39,17 @@ class PlainCode(msgspec.Struct, frozen=True, kw_only=True):
     """What runs, e.g. `time.sleep`; that which takes most first."""
 
 
+class StallingCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that waits for a device, has memory given back, or looks for garbage."""
+
+    name: str
+    """E.g. `gc.collect`, `torch.cuda.synchronize`."""
+    where: str
+    """`file:line`."""
+    fraction: float
+    """Share of the sampled wall time of the phase, or of all steps."""
+
+
 class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that were seen in a phase of the steady steps, or in a gap; on rank 0."""
 
@@ -53,6 +64,8 @@ class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     host: PlainCode | None = None
     loader_fraction: float | None = None
     """Share of them inside a `DataLoader`; `None` where the recording does not say."""
+    stalls: tuple[StallingCall, ...] = ()
+    """What waits for a device or has memory given back, the longest first."""
 
 
 class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import sysconfig
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -111,7 +112,12 @@ class UserStacks:
         if code is _SEND:
             return SENDS_BUFFERS
         if kind in _OPERATORS:
-            return next((DEVICE_CALLS[called] for called, _ in lines if called in DEVICE_CALLS), "")
+            own = (
+                DEVICE_CALLS[called]
+                for (called, _), (caller, _) in pairwise(lines)
+                if called in DEVICE_CALLS and kind_of(caller.co_filename) == USER
+            )
+            return next(own, "")
         package = None if kind == USER else package_of(code.co_filename)
         at = (id(code), frame.f_lasti) if package is None else package
         if at not in self._host_work:

@@ -17,7 +17,6 @@ from trainperf.analysis.diagnosis.account import (
 from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
 from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.facts import Facts
-from trainperf.analysis.summary.lines import stalling_calls
 from trainperf.core.artifacts.lines import COLLECT
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share, words
@@ -332,9 +331,9 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
     first_s, step_s = facts.value(FIRST_STEP_S), facts.value(STEP_S)
     once_s = max(0.0, (first_s or 0.0) - step_s) if step_s else 0.0
     beyond_s = paused_s if unusual else paused_s - once_s
-    calls = [call for call in stalling_calls(facts.documents.lines) if call.name == COLLECT]
-    mostly = sum(call.spent_s for call in calls) >= LIMITS.mostly * paused_s
-    by_hand, per_step_s = calls if mostly else [], paused_s / max(1, facts.steps)
+    asked_s = {call.where: call.fraction * account.steps_s for call in facts.collects}
+    mostly = sum(asked_s.values()) >= LIMITS.mostly * paused_s
+    by_hand, per_step_s = [*asked_s] if mostly else [], paused_s / max(1, facts.steps)
     if account.share_of_fit(beyond_s) < LIMITS.worth or 0 < unusual < LIMITS.steps / 4:
         return None
     return Cause(
@@ -343,13 +342,13 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
         evidence=(
             f"{duration(paused_s)} of pauses inside steps, {duration(per_step_s)} per step",
             *(
-                f"{COLLECT} at {call.where}: {share(min(1.0, call.spent_s / paused_s))} of them"
-                for call in by_hand[:2]
+                f"{COLLECT} at {line}: {share(min(1.0, asked_s[line] / paused_s))} of them"
+                for line in by_hand[:2]
             ),
         ),
         changes=(Use(change="rare_collect" if by_hand else "freeze_garbage"),),
         claim=Claim(pauses_s={"garbage": paused_s}),
-        where="".join(call.where for call in by_hand[:1]),
+        where="".join(by_hand[:1]),
     )
 
 
@@ -357,31 +356,34 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
 def device_calls(account: StepAccount, facts: Facts) -> Cause | None:
     """Lines of the step wait for the device, or have its allocator give its memory back.
 
-    By samples of all steps. What `empty_cache` gives back is asked for again, and both the driver
-    and the host then wait for all that the device was given. Of a wait only what the host would
-    have prepared meanwhile is lost, which is not known.
+    By samples of steady steps. What `empty_cache` gives back is asked for again, and both the
+    driver and the host then wait for all that the device was given. Of a wait only what the host
+    would have prepared meanwhile is lost, which is not known.
 
     Wrong where: a time is read once in many steps, and the samples are few.
     To confirm: `trainperf prove` without the call.
     """
-    calls = [call for call in stalling_calls(facts.documents.lines) if call.name != COLLECT]
-    spent_s = {call: call.spent_s / max(1, facts.steps) for call in calls}
-    apart = "between" if account.spent("between") else "data_wait"
-    owns_s = summed(
-        (apart if call.slot == "data_wait" else call.slot, spent_s[call]) for call in calls
-    )
+    calls = [
+        (call.fraction * account.spent(lines.slot), lines.slot, call)
+        for lines in facts.lines
+        if account.spent(lines.slot)
+        for call in lines.stalls
+    ]
+    calls.sort(key=lambda each: -each[0])
+    owns_s = summed((slot, spent_s) for spent_s, slot, _ in calls)
     removes_s = sum(owns_s.values())
-    frees = any(call.name.endswith("empty_cache") for call in calls[:1])
+    frees = any(call.name.endswith("empty_cache") for *_, call in calls[:1])
     return Cause(
         id="device_calls",
-        title=f"{' and '.join(dict.fromkeys(call.name for call in calls))} take "
+        title=f"{' and '.join(dict.fromkeys(call.name for *_, call in calls))} take "
         f"{share(account.share(removes_s))} of the step",
         evidence=tuple(
-            f"{c.name} at {c.where}: {duration(spent_s[c])} per step" for c in calls[:3]
+            f"{call.name} at {call.where}: {duration(spent_s)} per step"
+            for spent_s, _, call in calls[:3]
         ),
         changes=(Use(change="keep_cache" if frees else "no_synchronize"),),
         claim=Claim(owns_s=owns_s, removes_s=removes_s),
-        where="".join(call.where for call in calls[:1]),
+        where="".join(call.where for *_, call in calls[:1]),
         confidence="medium",
     )
 
