@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from support.fits import Loader, Model, read, trainer
 
-from trainperf.core.phases import Tag
+from trainperf.core.phases import Gap, Tag
 from trainperf.lightning import DataWaitMonitor, TrainPerf
 
 
@@ -35,7 +35,10 @@ def totals(checkpoint: Path) -> dict[str, Any]:
 
 
 def test_a_checkpoint_holds_the_totals_of_every_step_it_contains(tmp_path: Path) -> None:
-    """Also of the step at whose end it is saved, and every step is written once, in order."""
+    """Also of the step at whose end it is saved, and every step is written once, in order.
+
+    Saving it is a gap between that step and the next.
+    """
     training = trainer(
         tmp_path, TrainPerf(report=False), saving(tmp_path, 3), enable_checkpointing=True
     )
@@ -47,6 +50,7 @@ def test_a_checkpoint_holds_the_totals_of_every_step_it_contains(tmp_path: Path)
     ran = read(tmp_path / "trainperf")
     assert [step.index for step in ran.steps] == list(range(7))
     assert ran.fact("tokens_effective") == [5] * 7
+    assert (ran.gap_places(Gap.CHECKPOINT), ran.tagged(Tag.AFTER_CHECKPOINT)) == ([2, 5], [3, 6])
 
 
 def test_a_resumed_fit_says_what_it_continues_and_counts_its_own_steps(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from itertools import islice
 
 import pytest
 import torch
+from support.loaders import Stream
 from torch.utils.data import DataLoader, TensorDataset
 
+from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import TrialsOver
 from trainperf.trials.batch_source import BatchSource
 
@@ -43,6 +45,12 @@ def test_a_second_pass_has_the_same_batches_and_leaves_the_first_where_it_was() 
     assert values(islice(batches, 7))[-1] == [0, 1]
     source.draw_from(None)
     assert values(islice(batches, 4)) == [[4, 5], [6, 7], [8, 9], [10, 11]]
+
+
+def test_a_stream_of_samples_has_no_second_pass() -> None:
+    """It would take samples from the first."""
+    with pytest.raises(ConfigError, match="would lose the samples"):
+        BatchSource(DataLoader(Stream())).second_pass()
 
 
 def test_batches_are_rearranged_a_pool_at_a_time_and_each_counts_as_work() -> None:

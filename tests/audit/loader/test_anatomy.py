@@ -36,15 +36,25 @@ def close(found: Spread | float | None, planted_s: float) -> None:
 
 
 @pytest.mark.real_clock
-@pytest.mark.parametrize("workers", [0, 2])
-def test_samples_and_collate_cost_what_was_planted(workers: int) -> None:
+@pytest.mark.parametrize(
+    ("workers", "context"),
+    [(0, None), (2, None), pytest.param(1, "spawn", marks=pytest.mark.slow)],
+)
+def test_samples_and_collate_cost_what_was_planted(workers: int, context: str | None) -> None:
     """Eight samples of 8 ms and a collate of 10: by the sleepers' own clocks.
+
+    A worker that is spawned starts anew, and everything is sent to it.
 
     In the fork of a large process a sample costs some tenths of a millisecond more than its nap.
     """
     sample, batch = Naps(0.008), Naps(0.010)
     loader = DataLoader(
-        Rows(sample), batch_size=8, num_workers=workers, collate_fn=Slowly(batch), shuffle=True
+        Rows(sample),
+        batch_size=8,
+        num_workers=workers,
+        collate_fn=Slowly(batch),
+        shuffle=True,
+        multiprocessing_context=context,
     )
 
     found = loader_anatomy(loader, batches=10)
@@ -370,3 +380,14 @@ def test_the_first_of_several_loaders_counts() -> None:
     several = {"a": [DataLoader(Rows(width=2), batch_size=1)], "b": DataLoader(Rows(width=8))}
 
     assert loader_anatomy(several, batches=2).batch_bytes == 2 * 4
+
+
+def test_an_error_of_the_dataset_is_the_users() -> None:
+    """As training would have met it."""
+
+    class Broken(Rows):
+        def __getitem__(self, key: int) -> torch.Tensor:
+            raise KeyError("no such row")
+
+    with pytest.raises(KeyError, match="no such row"):
+        loader_anatomy(DataLoader(Broken(), batch_size=2))

@@ -8,6 +8,7 @@ from support.toy_training import everything, only, training
 from torch import nn
 
 from trainperf.trials.builtin.attention import attention
+from trainperf.trials.builtin.attention_backend import ORDER, attention_backend
 from trainperf.trials.builtin.no_checkpointing import no_checkpointing
 
 
@@ -71,6 +72,19 @@ def test_activations_are_computed_once_while_checkpointing_is_off() -> None:
     assert forwards == [2, 1, 2]
     after = [getattr(part, "_gradient_checkpointing_func", None) for part in model.modules()]
     assert after == functions
+
+
+def test_the_order_of_kernels_is_changed_and_put_back() -> None:
+    """It can be set where no GPU is, and is tried only on one."""
+    orders = [torch._C._get_sdp_priority_order()]
+    trial = only(attention_backend(training()))
+    trial.on()
+    orders.append(torch._C._get_sdp_priority_order())
+    trial.off()
+
+    assert orders[1][: len(ORDER)] == [int(each) for each in ORDER]
+    assert torch._C._get_sdp_priority_order() == orders[0] != orders[1]
+    assert trial.why_not() == "no cuDNN on cpu"
 
 
 def _operators(module: nn.Module) -> str:

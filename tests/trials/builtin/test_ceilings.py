@@ -146,14 +146,20 @@ def test_a_batch_on_the_device_has_its_tensors_there_and_the_rest_as_it_was() ->
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
-def test_a_switch_of_any_that_applies_leaves_everything_as_it_was() -> None:
-    """On a model of convolutions, loaded from memory."""
-    toy = training(batches=[1, 2])
-    before = everything(toy)
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD])
+def test_a_switch_of_any_that_applies_leaves_everything_as_it_was(
+    kind: type[torch.optim.Optimizer],
+) -> None:
+    """On a model of convolutions, loaded from memory, updated in several ways."""
+    toy = training(batches=[1, 2], optimizer=kind)
+    before, changes = everything(toy), {}
     for trial in builtin_trials(toy):
         if trial.why_not():
             continue
         trial.on()
+        changes[trial.id] = everything(toy) != before
         trial.off()
         trial.finish()
         assert everything(toy) == before, trial.id
+    assert changes["optimizer_fused"]
+    assert changes["optimizer_foreach"]
