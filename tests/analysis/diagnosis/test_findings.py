@@ -7,6 +7,7 @@ import pytest
 from support.accounts import Seen, audit_of, loading, on_gpu, region, seen, step
 from support.batches import Batch
 from support.causes.fit import spread
+from support.causes.host import stalling
 from support.causes.loader import alone, looked_into
 from support.tried import AUTOCAST, FREE_LOADER, FUSED, TOGETHER, tried
 
@@ -132,6 +133,20 @@ GAINS: dict[str, tuple[Seen, tuple[TrialResult, ...], tuple[str, ...], dict[str,
         (changed(FREE_LOADER, high=9.0),),
         ("more_workers", "cheaper_sample"),
         LAWS_OWN,
+    ),
+    # The device works for 20 of 25 ms meanwhile.
+    "nobody knows what a wait for a device costs": (
+        stalling(synchronize=20, work=5, device=on_gpu(host_bound=0.0)),
+        (),
+        ("no_synchronize",),
+        {"gain": None, "gain_upper_bound": None, "fraction": pytest.approx(0.2)},
+    ),
+    # What it has given back is asked for again, elsewhere in the step.
+    "what gives memory back costs more than its own time": (
+        stalling(empty_cache=20, work=5, device=on_gpu(host_bound=0.0, host_s=0.001)),
+        (),
+        ("keep_cache",),
+        {"gain": pytest.approx(25 / 24), "gain_upper_bound": None},
     ),
     "nor does a set of changes": (
         UPDATING,

@@ -3,7 +3,7 @@
 from support.accounts import Seen, audit_of, on_gpu, region, seen, step
 from support.causes.case import CauseCase as Case
 
-from trainperf.analysis.diagnosis.account import OWN, DeviceAccount, Region
+from trainperf.analysis.diagnosis.account import OWN, Claim, DeviceAccount, Region
 from trainperf.analysis.summary.schema import (
     HostShare,
     LineShare,
@@ -507,14 +507,19 @@ def collected(
     return seen(step(forward=50), readings=known, excluded={"gc": unusual}, collects=(by_hand,))
 
 
-def stalling(**calls_ms: float) -> Seen:
-    """Calls, by their last names, and milliseconds of steps of 30 + 20 ms on a device."""
+def stalling(
+    device: DeviceAccount | None = None,
+    slot: str = "other",
+    work: float = 30,
+    **calls_ms: float,
+) -> Seen:
+    """Calls, by their last names, and milliseconds of 20 in a slot beside work on a device."""
     calls = tuple(
         StallingCall(name=f"torch.cuda.{name}", where=f"loop.py:{7 + at}", fraction=spent_ms / 20)
         for at, (name, spent_ms) in enumerate(calls_ms.items())
     )
-    account = step(forward=30, other=20, device=on_gpu())
-    return seen(account, **lines("other", None, stalls=calls))
+    account = step(**{"forward": work, slot: 20}, device=device or on_gpu())
+    return seen(account, **lines(slot, None, stalls=calls))
 
 
 def overhead(us: float) -> Seen:
@@ -700,6 +705,39 @@ SWITCHES = (
         stalling(synchronize=12),
         0.012,
         "no_synchronize",
+        shows={"severity": None},
+    ),
+    Case(
+        "device_calls",
+        "a device works for 20 of 25 ms, while the host waits: the other five are lost at most",
+        stalling(synchronize=20, work=5, device=AHEAD),
+        0.005,
+        "no_synchronize",
+        words=(
+            "torch.cuda.synchronize take 80 % of the step",
+            "the device works meanwhile: 5.00 ms per step are lost at most",
+        ),
+        shows={
+            "severity": "medium",
+            "claim": Claim(owns_s={"other": 0.02}, removes_s=0.025 - 0.02),
+        },
+    ),
+    Case(
+        "device_calls",
+        "by a capture the device is idle for three of them",
+        stalling(synchronize=20, work=5, device=on_gpu(host_bound=0, host_s=0.002, value_s=0.001)),
+        0.003,
+        "no_synchronize",
+        words=("3.00 ms per step are lost at most",),
+        shows={"severity": None},
+    ),
+    Case(
+        "device_calls",
+        "what waits where the model computes takes nothing from its operators",
+        stalling(synchronize=15, slot="backward", device=AHEAD),
+        0.015,
+        "no_synchronize",
+        shows={"severity": "medium", "claim": Claim(removes_s=0.015)},
     ),
     Case(
         "own_cost",

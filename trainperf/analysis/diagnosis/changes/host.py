@@ -260,6 +260,7 @@ CHANGES: tuple[Change, ...] = (
         advice="Let the allocator keep its memory",
         how="no empty_cache() in the loop: what it gives back the next step asks for again; the "
         "memory is free for tensors without it",
+        bounded=False,
         confirm="trainperf compare BEFORE AFTER: the step is shorter, memory_peak_bytes the same",
     ),
     Change(
@@ -270,6 +271,7 @@ CHANGES: tuple[Change, ...] = (
         "enable_timing=True), or synchronise every 50th step",
         realises=None,
         source="the device works meanwhile: only what the host would have prepared is lost",
+        bounded=False,
         confirm="{device.no_waits}",
     ),
     Change(

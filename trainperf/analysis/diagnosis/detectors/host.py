@@ -352,13 +352,14 @@ def garbage(account: StepAccount, facts: Facts) -> Cause | None:
     )
 
 
-@worth()
 def device_calls(account: StepAccount, facts: Facts) -> Cause | None:
     """Lines of the step wait for the device, or have its allocator give its memory back.
 
     By samples of steady steps. What `empty_cache` gives back is asked for again, and both the
     driver and the host then wait for all that the device was given. Of a wait only what the host
-    would have prepared meanwhile is lost, which is not known.
+    would have prepared meanwhile is lost: at most all that it does in the rest of the step, and of
+    a device that decides at most what it is idle for in a capture. Where the model computes, its
+    wait is computing, which other causes may own.
 
     Wrong where: a time is read once in many steps, and the samples are few.
     To confirm: `trainperf prove` without the call.
@@ -370,21 +371,32 @@ def device_calls(account: StepAccount, facts: Facts) -> Cause | None:
         for call in lines.stalls
     ]
     calls.sort(key=lambda each: -each[0])
-    owns_s = summed((slot, spent_s) for spent_s, slot, _ in calls)
-    removes_s = sum(owns_s.values())
-    frees = any(call.name.endswith("empty_cache") for *_, call in calls[:1])
+    owns_s, device = summed((slot, spent_s) for spent_s, slot, _ in calls), account.device
+    spent_s, decides = sum(owns_s.values()), not account.host_decides
+    if account.share(spent_s) < account.least:
+        return None
+    waits_s = sum(s for s, _, call in calls if not call.name.endswith("empty_cache"))
+    removes_s = spent_s - waits_s + min(waits_s, account.step_s - waits_s)
+    if device is not None and decides:
+        idle_s = [s for s in (device.host_s, device.value_s) if s is not None]
+        removes_s = min(removes_s, sum(idle_s)) if idle_s else removes_s
+        owns_s = {slot: s for slot, s in owns_s.items() if slot not in WORK}
+    works = "the device works meanwhile: " if decides else ""
     return Cause(
         id="device_calls",
         title=f"{' and '.join(dict.fromkeys(call.name for *_, call in calls))} take "
-        f"{share(account.share(removes_s))} of the step",
-        evidence=tuple(
-            f"{call.name} at {call.where}: {duration(spent_s)} per step"
-            for spent_s, _, call in calls[:3]
+        f"{share(account.share(spent_s))} of the step",
+        evidence=(
+            *(f"{call.name} at {call.where}: {duration(s)} per step" for s, _, call in calls[:3]),
+            *of_evidence(
+                removes_s < spent_s and f"{works}{duration(removes_s)} per step are lost at most"
+            ),
         ),
-        changes=(Use(change="keep_cache" if frees else "no_synchronize"),),
+        changes=(Use(change="no_synchronize" if 2 * waits_s > spent_s else "keep_cache"),),
         claim=Claim(owns_s=owns_s, removes_s=removes_s),
-        where="".join(call.where for *_, call in calls[:1]),
+        where=calls[0][2].where,
         confidence="medium",
+        severity="medium" if decides and account.share(removes_s) >= LIMITS.critical else None,
     )
 
 
