@@ -240,9 +240,7 @@ BEFORE = (
             "datasets keeps nothing of what was made in memory",
         ),
         shows={
-            "changes": (
-                Use(change="map_in_processes", values={"number": 2}, realises=25 / 26 / 2),
-            )
+            "changes": (Use(change="map_in_processes", values={"number": 2}, realises=25 / 26 / 2),)
         },
     ),
     Case(
