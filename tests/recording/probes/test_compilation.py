@@ -1,8 +1,9 @@
 """What torch.compile did in a fit: per step, and in `compile.json`."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -137,6 +138,21 @@ def test_a_cuda_graph_that_was_asked_for_and_is_none_is_counted(tmp_path: Path) 
 
     assert (left_out.unrecorded, left_out.recorded) == (1, 0)
     assert (usual.unrecorded, usual.recorded) == (0, 0)
+
+
+def test_cuda_graphs_of_a_fit_before_are_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folds in one process have one counter; torch shows its next number."""
+    counter = itertools.count(18)
+    manager = SimpleNamespace(tree_manager=SimpleNamespace(graph_counter=counter))
+    trees = SimpleNamespace(local=SimpleNamespace(tree_manager_containers={0: manager}))
+    monkeypatch.setitem(dynamo_log.sys.modules, "torch._inductor.cudagraph_trees", trees)
+    work = torch.compile(scaled, backend="eager", dynamic=False)
+
+    found = fit(tmp_path, lambda: work(torch.ones(3), 2), lambda: next(counter))
+
+    assert (found.graphs, found.recorded) == (1, 1)
 
 
 def test_whether_anything_was_compiled_is_part_of_the_configuration() -> None:

@@ -56,11 +56,23 @@ FAST = msgspec.structs.replace(
 
 
 def of_experts(
-    ms: float, *, python: float, ideal: float = 2, siblings: str = "Net.experts"
+    ms: float,
+    *,
+    python: float,
+    ideal: float = 2,
+    siblings: str = "Net.experts",
+    flops: int = 10**6,
 ) -> Region:
     """Operators of a loop over experts, with so much before their calls."""
     inside = {"module": "Net.experts.3.up", "line": "net.py:12", "siblings": siblings}
-    return region("addmm", ms, python=python, ideal=ideal, kind="matmul", calls=64, **inside)
+    needs = {"ideal": ideal, "flops": flops, "calls": 64}
+    return region("addmm", ms, python=python, kind="matmul", **needs, **inside)
+
+
+def of_tables(ms: float, *, python: float) -> Region:
+    """Operators of a loop over tables of unlike lengths."""
+    inside = {"module": "Net.tables.3", "line": "net.py:12", "siblings": "Net.tables"}
+    return region("embedding", ms, python=python, ideal=1, calls=64, **inside)
 
 
 # -- copies, casts, constants ------------------------------------
@@ -368,6 +380,8 @@ UPDATES = (
             sixty(of_experts(6, python=8, ideal=3.6)),  # which do what they can
             sixty(of_experts(6, python=8, siblings="")),
             sixty(of_experts(6, python=8), device=on_gpu(host_bound=0.0)),
+            sixty(of_tables(6, python=8)),
+            sixty(of_tables(6, python=8), of_experts(1, python=1, siblings="")),
         ),
         words=(
             "a Python loop over equal modules takes 23 % of the step",
@@ -375,6 +389,21 @@ UPDATES = (
             "14.0 ms of 60.0 ms per step in 64 calls, for work of 2.00 ms",
         ),
         shows={"where": "net.py:12"},
+    ),
+    Case(
+        "equal_modules",
+        "beside tables, which no product computes",
+        sixty(of_experts(6, python=8), of_tables(6, python=8)),
+        0.012,
+        "one_product",
+        words=("Compute all modules of Net.experts at once",),
+    ),
+    Case(
+        "equal_modules",
+        "what is around products that do what they can is part of the loop",
+        sixty(of_experts(6, python=0, ideal=6), of_experts(6, python=8, flops=0)),
+        0.012,
+        "one_product",
     ),
     Case(
         "launch_bound",

@@ -64,7 +64,7 @@ class Compilation(Document, frozen=True, kw_only=True):
     compile_s: float | None = None
     """Host time that torch spent compiling, in all."""
     recorded: int = 0
-    """CUDA graphs that compiled code has recorded in the process."""
+    """CUDA graphs that compiled code has recorded in this fit."""
     unrecorded: int = 0
     """Graphs, forward and backward apart, that were to be CUDA graphs and are none."""
     compiled: tuple[Compiled, ...] = ()

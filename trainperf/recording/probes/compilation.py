@@ -48,6 +48,7 @@ class CompileProbe(Probe):
         self._records = DynamoRecords()
         self._frames, self._graphs = _counted("frames", "total"), graphs_built()
         self._unrecorded = _counted("inductor", "cudagraph_skips")
+        self._recorded = graphs_recorded()
 
     def detach(self) -> None:
         """The last gap may have compiled something too."""
@@ -109,7 +110,7 @@ class CompileProbe(Probe):
         return Compilation(
             graphs=self._built,
             compile_s=self._records.compile_s(),
-            recorded=graphs_recorded(),
+            recorded=max(0, graphs_recorded() - self._recorded),
             unrecorded=max(0, _counted("inductor", "cudagraph_skips") - self._unrecorded),
             compiled=tuple(self._compiled),
             breaks=tuple(

@@ -65,12 +65,14 @@ def equal_modules(account: StepAccount, facts: Facts) -> Cause | None:
 
     Experts or heads in a `ModuleList`.  What each call takes beyond its work is paid for each of
     them: in one product over all it would be paid once.  Calls that take less than four times their
-    work do not count.
+    work do not count, nor modules without a product, e.g. tables of unlike lengths.
 
     Wrong where: a module works on few rows that are picked for it, of unlike number.
     To confirm: `trainperf prove` with the weights of all in one tensor, and the same loss.
     """
-    rows = [row for row in passes(account) if row.use.siblings and row.seconds > 4 * row.ideal_s]
+    equal = [row for row in passes(account) if row.use.siblings]
+    multiply = {row.use.siblings for row in equal if row.use.matmul_flops}
+    rows = [r for r in equal if r.use.siblings in multiply and r.seconds > 4 * r.ideal_s]
     if not account.host_decides:
         return None
     loops_s = summed((row.use.siblings, row.seconds) for row in rows)
