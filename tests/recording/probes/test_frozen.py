@@ -25,6 +25,12 @@ from trainperf.recording.probes.frozen import (
 SAMPLES, BATCH, WIDTH = 96, 16, 32
 
 
+@pytest.fixture(autouse=True)
+def _nothing_compiled() -> None:
+    """By a test before in the same process: then no module would be hooked."""
+    torch._dynamo.utils.counters.clear()
+
+
 class Encoder(nn.Module):
     """Frozen by leaving it out of the optimizer; takes most of a step."""
 
