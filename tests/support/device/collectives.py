@@ -1,5 +1,6 @@
 """Collectives between the devices of processes: gloo, run by a stream of its own as NCCL's are."""
 
+import time
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
@@ -77,13 +78,20 @@ class Group(dist.ProcessGroup):
 
     def barrier(self, opts: object = None) -> dist.Work:
         """Wait for every rank, on the host."""
+        self._catch_up()
         work: dist.Work = self._gloo.barrier()
         return work
+
+    def _catch_up(self) -> None:
+        """Let gloo have what is queued first: it tells collectives apart by their order alone."""
+        while not all(side.query() for side in self._sides.values()):
+            time.sleep(0.0005)
 
     def _run(self, name: str, results: object, tensors: Tensors, *arguments: object) -> dist.Work:
         call: Callable[..., dist.Work] = getattr(self._gloo, name)
         arguments = tuple(each for each in arguments if each is not None)
         if tensors[0].device.type != NAME:
+            self._catch_up()
             return call(*arguments)
         device = tensors[0].device
         if device not in self._sides:
