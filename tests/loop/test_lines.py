@@ -98,16 +98,19 @@ def trained(
 def test_time_in_no_phase_comes_back_with_its_share_and_its_lines(tmp_path: Path) -> None:
     """Two functions of it, one of which burns and one of which sleeps."""
     summary = trained(tmp_path, each_step=True)
-    first = summary.findings[0]
-    assert first.id == "unnamed_time"
+    # What sleeps has a name of its own where Python tells the place of a call: 3.10 does not.
+    named = {each.id: each for each in summary.findings[:2]}
+    first = named["unnamed_time"]
     assert first.where.startswith("tests/loop/test_lines.py:")
+    sleeps = named.get("python_in_step")
     owner = summary.owner("other")
     assert owner is not None
     truth = SPENT["histograms"] / (SPENT["histograms"] + SPENT["gradients"])
     assert owner.function in ("burn", "histograms"), summary.lines
     assert owner.fraction == pytest.approx(truth, abs=LINE)
     other = sum(SPENT[name] for name in ("histograms", "gradients"))
-    assert first.fraction == pytest.approx(other / LOOP[0], abs=0.05)
+    lost = (first.fraction or 0.0) + ((sleeps and sleeps.fraction) or 0.0)
+    assert lost == pytest.approx(other / LOOP[0], abs=0.05)
 
 
 @pytest.mark.real_clock
