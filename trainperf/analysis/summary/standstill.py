@@ -17,6 +17,7 @@ from trainperf.core.phases import Gap
 
 
 _SAVE = ("torch/serialization.py", "save", "_save", "_legacy_save")
+_DISTRIBUTED = "torch/distributed/"
 _LOADER = "torch/utils/data/dataloader.py"
 _HOLDS = ("stopped", "gone", "ended", "silent", "works", "stands", "loader", "saving")
 """Before ranks that wait for others, which hold nobody."""
@@ -93,7 +94,7 @@ def _at(standstill: Standstill, *, several: bool) -> tuple[At, str, str]:
     own = standstill.stack[standstill.own] if standstill.own >= 0 else None
     where = f"{own.file}:{own.line}" if own else ""
     inside = standstill.stack[standstill.own + 1 :]
-    distributed = [each.function for each in inside if "distributed/" in each.file]
+    distributed = [each.function for each in inside if each.file.startswith(_DISTRIBUTED)]
     collective = next((name for name in distributed if name != "wrapper"), "")
     if standstill.phase == Gap.CHECKPOINT.label or _passes(inside, *_SAVE):
         return "saving", where, ""

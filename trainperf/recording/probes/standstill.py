@@ -42,14 +42,12 @@ from trainperf.recording.recorder import Draft
 
 log = logging.getLogger("trainperf")
 
-LEAST_S = 60.0
-"""Without the end of a step, after which a rank may stand still."""
 TIMES = 20
-"""As long as the slowest usual step, after which it may."""
+"""As long as the slowest usual step, without the end of one, a rank may stand still."""
 LOOKS = 12
-"""In `LEAST_S`."""
+"""In the time after which it may at the earliest."""
 STAYS = 4
-"""A place is stood at that is not left in this part of `LEAST_S`."""
+"""A place is stood at that is not left in this part of that time."""
 GOES_ON = 0.0005
 """CPU seconds a second from which on a thread that is seen at one place alone goes on: it comes
 back there, as to a loader that is slow.  One that asks every few seconds takes a tenth of that."""
@@ -63,6 +61,7 @@ AGAIN_NS = 60_000_000_000
 _STEPS = 1000
 _DEEPEST = 64
 _LABELS = [*(phase.label for phase in PHASES), *(gap.label for gap in GAPS)]
+_DISTRIBUTED = str(Path(dist.__file__).parent)
 _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 """By which PyTorch tells what its Flight Recorder holds: of what works on a CPU, and of NCCL."""
 
@@ -74,8 +73,8 @@ class StandstillProbe(Probe):
         run: Where files are written.
         rank: Of this process.
         world_size: Of the job.
-        on_host: Whether the host computes: else its thread may wait for a device at full speed.
         least_s: Without the end of a step, after which a rank may stand still.
+        on_host: Whether the host computes: else its thread may wait for a device at full speed.
         clock: By which that is told.
     """
 
@@ -87,8 +86,8 @@ class StandstillProbe(Probe):
         rank: int,
         world_size: int,
         *,
+        least_s: float,
         on_host: bool = True,
-        least_s: float = LEAST_S,
         clock: HostClock = monotonic_ns,
     ) -> None:
         self._run, self._rank, self._world_size = run, rank, world_size
@@ -226,7 +225,7 @@ class StandstillProbe(Probe):
         """
         recorder = self.recorder
         apart = recorder.slot < FIRST_GAP or recorder.slot == Gap.EPOCH_BOUNDARY
-        waits = any("distributed" in code.co_filename for code, _ in stack)
+        waits = any(code.co_filename.startswith(_DISTRIBUTED) for code, _ in stack)
         return recorder.index >= 0 and recorder.awaits_batch and apart and not waits
 
     def _save(self, standstill: Standstill) -> None:

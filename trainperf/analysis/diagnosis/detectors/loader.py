@@ -13,7 +13,7 @@ from trainperf.analysis.diagnosis.law import (
     workers_take_s,
 )
 from trainperf.analysis.diagnosis.workers import sampled_workers
-from trainperf.analysis.summary.schema import HostShare
+from trainperf.analysis.summary.schema import HostShare, LineShare
 from trainperf.core.artifacts.lines import WORKER_MAKING
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import LIMITS
@@ -194,18 +194,7 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
             ),
             *_loader_facts(account, facts),
             *(() if anatomy is None else parts(anatomy)),
-            *of_evidence(
-                owner
-                and f"{owner.name}: {share(owner.fraction)} of "
-                f"{'it' if here else 'what workers do for it'} in {owner.samples} samples",
-                not alone
-                and inside is None
-                and facts.settings.get("worker_start") in SPAWNED
-                and "workers are spawned: what they do is seen under `trainperf run` only",
-                anatomy is None
-                and loader is not None
-                and f"{facts.loop.loader_anatomy} shows which part of a batch is slow",
-            ),
+            *_more_of_loader(account, facts, owner, here=here),
         ),
         changes=tuple(_loader_changes(account, facts, part, owner.function if owner else "")),
         claim=of_loader(account, lost_s),
@@ -213,6 +202,25 @@ def data_wait(account: StepAccount, facts: Facts) -> Cause | None:
         confidence="high"
         if account.device is not None and not facts.loop.data_wait_is_bound
         else "medium",
+    )
+
+
+def _more_of_loader(
+    account: StepAccount, facts: Facts, owner: LineShare | None, *, here: bool
+) -> tuple[str, ...]:
+    """Whose code most of it is, and what would see more."""
+    loader = account.loader
+    unseen = loader is not None and bool(loader.workers) and sampled_workers(facts) is None
+    return of_evidence(
+        owner
+        and f"{owner.name}: {share(owner.fraction)} of "
+        f"{'it' if here else 'what workers do for it'} in {owner.samples} samples",
+        unseen
+        and facts.settings.get("worker_start") in SPAWNED
+        and "workers are spawned: what they do is seen under `trainperf run` only",
+        facts.documents.loader is None
+        and loader is not None
+        and f"{facts.loop.loader_anatomy} shows which part of a batch is slow",
     )
 
 
