@@ -23,6 +23,7 @@ LOADER = (
     Place("torch/utils/data/dataloader.py", 700, "_BaseDataLoaderIter.__next__"),
     Place("torch/utils/data/dataloader.py", 1200, "_MultiProcessingDataLoaderIter._get_data"),
 )
+OWN = Place("distributed/queue.py", 14, "wait")
 LOAD = Place("torch/serialization.py", 1400, "load")
 SAVE = (Place("torch/serialization.py", 850, "save"),)
 
@@ -111,6 +112,12 @@ WAITS = "waits in all_reduce (train.py:40)"
             "Hanging for 300 s in step 12: rank 0 stands still in main (train.py:40); "
             f"rank 1 {WAITS}.",
             id="torch.load is no checkpoint",
+        ),
+        pytest.param(
+            [rank(0, OWN), rank(1, *DISTRIBUTED)],
+            "Hanging for 300 s in step 12: rank 0 stands still in main (train.py:40); "
+            f"rank 1 {WAITS}.",
+            id="a package called distributed is no collective",
         ),
         pytest.param(
             [rank(2, *DISTRIBUTED), rank(3, *DISTRIBUTED)], "", id="ranks that a restart has not"
