@@ -15,7 +15,7 @@ from trainperf.analysis.diagnosis.account import (
     total_s,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
-from trainperf.analysis.diagnosis.detectors.lines import place_of
+from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     PASSES,
     calls_of,
@@ -28,6 +28,8 @@ from trainperf.analysis.diagnosis.detectors.operator_causes import (
 from trainperf.analysis.diagnosis.detectors.precision import is_cast
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_for
+from trainperf.analysis.diagnosis.regions import SHORT_CALLS
+from trainperf.analysis.roofline.roofline import LAUNCH_S
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share, size
@@ -157,12 +159,14 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
     """Elementwise operators hand each other large results that one kernel would not write.
 
     What has to stay: each chain as one kernel at the speed of memory.  Formulas of a library are
-    ordinary in a step that runs eagerly, and no line of the user's would change them.
+    ordinary in a step that runs eagerly, and no line of the user's would change them.  No formula
+    is what backward alone computes, where gradients of the same tensor are summed, nor what a loop
+    calls again and again for less than a compiled call takes.
 
     Wrong where: a fused kernel exists already where the audit sees its parts, as it runs eagerly.
     To confirm: `trainperf try --only compile SCRIPT`.
     """
-    rows = [
+    chains = [
         row
         for row in passes(account)
         if row.use.kind == "pointwise"
@@ -170,7 +174,10 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         and not row.use.called_at
         and not row.use.constant
         and not is_tiny(row, facts)
+        and not _is_looped(row, facts)
     ]
+    forward = {(row.use.module, row.use.line) for row in chains if row.use.part != "backward"}
+    rows = [row for row in chains if (row.use.module, row.use.line) in forward]
     inner = sum(row.use.inner_bytes for row in rows)
     moved = sum(row.use.moved_bytes for row in rows)
     # Share of what they move that one kernel would not: a pair hands on a third.
@@ -189,6 +196,12 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         facts,
         detail=f"; {size(inner)} of the {size(moved)} they move pass between them",
     )
+
+
+def _is_looped(row: Region, facts: Facts) -> bool:
+    """Whether a loop calls it for a batch, each call no longer than that of a compiled function."""
+    calls = row.use.calls
+    return calls >= LOOP * facts.micro_batches and row.seconds < calls * SHORT_CALLS * LAUNCH_S
 
 
 def constant_rebuilt(account: StepAccount, facts: Facts) -> Cause | None:
