@@ -259,6 +259,8 @@ CHAINS = (
             sixty(link(inner_bytes=0)),
             sixty(link(inner_bytes=MB // 4)),
             sixty(link(part="optimizer")),
+            sixty(link(part="backward")),  # gradients that are summed: no formula made them
+            sixty(link(calls=610)),  # 19.8 µs each, less than a compiled call takes
             sixty(link(constant=True)),
             sixty(link(kind="reduction")),
             sixty(link(calls=700)),  # 3 ms are less work than so many launches
@@ -436,11 +438,19 @@ UPDATES = (
             looping(12.9),
             looping(20, 99),
             looping(20, read_bytes=400 * 60_000),  # 6 µs each, which is more than a launch
+            looping(12, 599, read_bytes=599 * 60_000),  # and calls of 20 µs
         ),
         words=(
             "a Python loop launches 400 tiny operators in a step",
             "at net.py:7 one operator over all rows",
         ),
+    ),
+    Case(
+        "launch_bound",
+        "calls of 15 µs with 6 of work, which one operator does at once",
+        looping(15, 1000, read_bytes=1000 * 60_000),
+        0.0125,
+        "one_operator",
     ),
 )
 

@@ -15,6 +15,7 @@ from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     calls_of,
     cause_in_operators,
+    is_looped,
     is_tiny,
     passes,
 )
@@ -98,8 +99,8 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
 
     An audited step shows which, on a device only where the always-on marks say that it waits for
     the host.  What has to stay is the roofline of the same work.  Where one line calls operators
-    again and again for one batch, it is that Python loop, and a single operator may do the work of
-    all its calls.  Without such operators a capture shows how long the device was idle because
+    again and again for one batch, each time for no longer than some launches, it is that Python
+    loop, and a single operator may do the work of all its calls.  Without such operators a capture shows how long the device was idle because
     launches came too late, or the marks that it had caught up at the end of most forwards and
     backwards: how much that costs they do not tell.
 
@@ -117,7 +118,8 @@ def _tiny_operators(account: StepAccount, facts: Facts) -> Cause | None:
         return None
     every = passes(account)
     tiny = [row for row in every if is_tiny(row, facts)]
-    looping = [row for row in tiny if row.use.calls >= LOOP * audit.micro_batches]
+    often = [row for row in every if row.use.calls >= LOOP * audit.micro_batches]
+    looping = [row for row in often if is_tiny(row, facts) or is_looped(row, facts)]
     loops = calls_of(looping) >= MANY_CALLS
     rows = looping if loops else tiny
     claim = of_regions(rows, stays_s=sum(row.fused_s for row in rows))

@@ -11,8 +11,9 @@ from trainperf.analysis.diagnosis.account import (
     total_s,
 )
 from trainperf.analysis.diagnosis.cause import Cause
-from trainperf.analysis.diagnosis.detectors.lines import lines_of, place_of
+from trainperf.analysis.diagnosis.detectors.lines import LOOP, lines_of, place_of
 from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.analysis.diagnosis.regions import SHORT_CALLS
 from trainperf.analysis.roofline.roofline import LAUNCH_S
 from trainperf.core.findings import LIMITS, REFILL_BYTES
 from trainperf.core.formatting.units import duration, share
@@ -99,3 +100,9 @@ def is_tiny(region: Region, facts: Facts) -> bool:
     moved_s = region.use.moved_bytes / facts.light.chip.memory_bytes_per_s
     work_s = max(region.ideal_s, moved_s)
     return work_s < region.use.calls * LAUNCH_S and region.seconds > 4 * work_s
+
+
+def is_looped(region: Region, facts: Facts) -> bool:
+    """Whether a loop calls it for a batch, each call no longer than that of a compiled function."""
+    calls = region.use.calls
+    return calls >= LOOP * facts.micro_batches and region.seconds < calls * SHORT_CALLS * LAUNCH_S

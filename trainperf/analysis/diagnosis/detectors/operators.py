@@ -15,12 +15,13 @@ from trainperf.analysis.diagnosis.account import (
     total_s,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
-from trainperf.analysis.diagnosis.detectors.lines import LOOP, place_of
+from trainperf.analysis.diagnosis.detectors.lines import place_of
 from trainperf.analysis.diagnosis.detectors.operator_causes import (
     PASSES,
     calls_of,
     cause_in_operators,
     emptying,
+    is_looped,
     is_tiny,
     needless,
     passes,
@@ -28,8 +29,6 @@ from trainperf.analysis.diagnosis.detectors.operator_causes import (
 from trainperf.analysis.diagnosis.detectors.precision import is_cast
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.diagnosis.memory_room import room_for
-from trainperf.analysis.diagnosis.regions import SHORT_CALLS
-from trainperf.analysis.roofline.roofline import LAUNCH_S
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share, size
@@ -174,7 +173,7 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         and not row.use.called_at
         and not row.use.constant
         and not is_tiny(row, facts)
-        and not _is_looped(row, facts)
+        and not is_looped(row, facts)
     ]
     forward = {(row.use.module, row.use.line) for row in chains if row.use.part != "backward"}
     rows = [row for row in chains if (row.use.module, row.use.line) in forward]
@@ -196,12 +195,6 @@ def elementwise_chain(account: StepAccount, facts: Facts) -> Cause | None:
         facts,
         detail=f"; {size(inner)} of the {size(moved)} they move pass between them",
     )
-
-
-def _is_looped(row: Region, facts: Facts) -> bool:
-    """Whether a loop calls it for a batch, each call no longer than that of a compiled function."""
-    calls = row.use.calls
-    return calls >= LOOP * facts.micro_batches and row.seconds < calls * SHORT_CALLS * LAUNCH_S
 
 
 def constant_rebuilt(account: StepAccount, facts: Facts) -> Cause | None:
