@@ -100,9 +100,9 @@ def launch_bound(account: StepAccount, facts: Facts) -> Cause | None:
     An audited step shows which, on a device only where the always-on marks say that it waits for
     the host.  What has to stay is the roofline of the same work.  Where one line calls operators
     again and again for one batch, each time for no longer than some launches, it is that Python
-    loop, and a single operator may do the work of all its calls.  Without such operators a capture shows how long the device was idle because
-    launches came too late, or the marks that it had caught up at the end of most forwards and
-    backwards: how much that costs they do not tell.
+    loop, and a single operator may do the work of all its calls.  Without such operators a capture
+    shows how long the device was idle because launches came too late, or the marks that it had
+    caught up at the end of most forwards and backwards: how much that costs they do not tell.
 
     Wrong where: the audited step is smaller than most: larger batches hide launches; or something
     drains the device once in every step for another reason, e.g. a metric.
