@@ -23,7 +23,8 @@ from trainperf.audit.operator_call import (
     name_of,
     names,
 )
-from trainperf.audit.traffic import accesses_of, is_traced, layout_of, storages_of
+from trainperf.audit.traffic import accesses_of, is_traced, layout_of
+from trainperf.audit.values import Values
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.machine.clocks import monotonic_ns, thread_ns
 
@@ -46,7 +47,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self._where, self._allocations = where, allocations
         self._kinds: dict[tuple[object, ...], CallKind] = {}
         """Operator, and layouts of tensors, to what such calls are."""
-        self._constants = Constants()
+        self._values = Values()
         self._place: tuple[Part, int] | None = None
         """Part of the step and thread of the last call."""
         self._since_ns = 0
@@ -57,7 +58,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
     def __enter__(self) -> Self:
         """What ran since it was left may have used the memory of any tensor it had seen."""
-        self._constants = Constants()
+        self._values = Values()
         self._place = None
         super().__enter__()  # type: ignore[no-untyped-call]  # same
         return self
@@ -121,9 +122,12 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         fresh = [tensor for tensor, key in of_results if key not in storages[: len(given)]]
         self._allocations.observe(part, site, fresh)
         if not like.places:
-            self._constants.allocated(func, out)
             return
+        if part == "backward":
+            self._values.begin_backward()
         accesses = tuple(Access(storages[each.storage], *each[1:]) for each in like.places)
+        touched = dict(zip(storages, given + results, strict=True))
+        constant, again = self._values.made_by(func, like, accesses, (args, kwargs), touched)
         self.calls.append(
             Call(
                 part=part,
@@ -133,7 +137,8 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 host_ns=host_ns,
                 busy_ns=min(busy_ns, host_ns),
                 before_ns=start_ns - self._since_ns,
-                constant=self._constants.made_by(like, accesses),
+                constant=constant,
+                again=again and part == "forward",
             )
         )
 
@@ -212,27 +217,3 @@ def _devices(given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> 
     """Device types involved; a number in a tensor of no dimensions moves nothing between them."""
     wide = [tensor for tensor in given if tensor.dim()] or given
     return {tensor.device.type for tensor in (*wide, *results)}
-
-
-class Constants:
-    """Follows what each storage holds while the step runs."""
-
-    def __init__(self) -> None:
-        self._held: set[int] = set()
-
-    def allocated(self, func: Operator, out: object) -> None:
-        """A call moved nothing: what it allocated has unknown contents, a view keeps its own."""
-        if name_of(func).startswith(("empty", "new_empty", "lift", "resize", "set")):
-            self._held.difference_update(storages_of(out))
-
-    def made_by(self, like: CallKind, accesses: Sequence[Access]) -> bool:
-        """Whether the call's result is constant; remembers it."""
-        read = {access.storage for access in accesses if not access.writes}
-        written = {access.storage for access in accesses if access.writes}
-        kept = {a.storage for a in accesses if a.writes and not (a.whole or a.new)}
-        constant = bool(written) and not like.draws and (read | kept) <= self._held
-        if constant:
-            self._held |= written
-        else:
-            self._held -= written
-        return constant

@@ -115,6 +115,7 @@ def _row(
         fused_bytes=fused_bytes,
         inner_bytes=inner_bytes,
         constant=first.constant,
+        again=sum(call.again for call in calls),
         result_dtype=like.result_dtype,
         host_s=sum(call.host_ns for call in calls) / 1e9,
         busy_s=sum(call.busy_ns for call in calls) / 1e9,

@@ -95,3 +95,5 @@ class Call:
     """Between the call before it, in the same part and thread, and this one; the audit excluded."""
     constant: bool = False
     """Whether it computes with numbers and with results of such calls only."""
+    again: bool = False
+    """Whether this forward has computed the same before, from the same values."""

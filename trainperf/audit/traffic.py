@@ -21,11 +21,6 @@ def is_traced(out: object) -> bool:
     return any(isinstance(tensor, FakeTensor) for tensor in tensors_in(out))
 
 
-def storages_of(value: object) -> set[int]:
-    """Addresses of the storages of every tensor of an argument."""
-    return {storage_key(tensor) for tensor in tensors_in(value)}
-
-
 def accesses_of(
     func: Operator, args: Sequence[object], kwargs: Mapping[str, object], out: object
 ) -> tuple[Access, ...]:

@@ -159,6 +159,8 @@ class Limits:
     """Severe from here on (TraceML's critical band)."""
     mostly: float = 0.50
     """Of the steps, of the time or of a phase: from here on it is so in most of it."""
+    enough: float = 0.75
+    """Of what the best change of a cause saves: an easier change that saves so much comes first."""
     steps: int = 20
     """Fewer steady steps support no diagnosis."""
     trifle: float = 0.01

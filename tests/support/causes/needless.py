@@ -69,7 +69,30 @@ def frozen(
 
 INSIDE = region("mm", 6, module="Encoder.body.0", line="net.py:3")
 
+
+def of_keys(ms: float, *, part: str = "forward", again: int = 0) -> Region:
+    """Keys that a decoder projects in each of its twelve steps."""
+    return region("mm", ms, part=part, again=again, module="Net.cross", line="net.py:20", calls=12)
+
+
 CASES = (
+    Case(
+        "computed_again",
+        "keys of three memories, and their backward",
+        sixty(of_keys(8, again=9), of_keys(8, part="backward")),
+        0.012,
+        "keep_result",
+        (
+            sixty(of_keys(8), of_keys(8, part="backward")),
+            sixty(of_keys(8, again=3), of_keys(8, part="backward")),
+        ),
+        words=(
+            "27 % of the step goes to what the same forward computes more than once",
+            "9 calls are given the same values again",
+            "Compute Net.cross once in a forward",
+        ),
+        shows={"where": "net.py:20"},
+    ),
     Case(
         "compute_once",
         "of an encoder that is called between update and forward",

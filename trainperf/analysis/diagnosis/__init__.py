@@ -51,6 +51,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "operators:recompute",
             "padding:padding",
             "needless:compute_once",
+            "needless:computed_again",
             "needless:unheld_gradients",
             "needless:sparse_gradients",
             "operators:attention",

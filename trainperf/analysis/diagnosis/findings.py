@@ -14,6 +14,7 @@ from trainperf.analysis.diagnosis.tried import measured_change, with_measured
 from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.findings import (
     DAYS,
+    LIMITS,
     ChangeGain,
     Finding,
     Level,
@@ -44,7 +45,7 @@ def finding_of(
     *,
     noisy: bool = False,
 ) -> Finding:
-    """A cause with what its changes gain, the one that returns most for its effort first.
+    """A cause with what its changes gain, the one to make first.
 
     Args:
         cause: What a detector found.
@@ -123,8 +124,12 @@ def _resource(claim: Claim) -> str:
 
 
 def _first(finding: Finding) -> Finding:
-    """The finding with the change that returns most for its effort as its advice."""
-    changes = tuple(sorted(finding.changes, key=_place))
+    """The finding with its best change as its advice: the most for its effort, of those that do.
+
+    They are alternatives: one that leaves much of what another saves is not done with.
+    """
+    enough = LIMITS.enough * max(map(_saving, finding.changes))
+    changes = tuple(sorted(finding.changes, key=lambda change: _place(change, enough)))
     first = changes[0]
     measured = first.measured
     return msgspec.structs.replace(
@@ -141,8 +146,14 @@ def _first(finding: Finding) -> Finding:
     )
 
 
-def _place(change: ChangeGain) -> tuple[bool, float]:
-    """Smaller is earlier; what was tried and gains nothing is last."""
+def _place(change: ChangeGain, enough: float) -> tuple[bool, bool, float]:
+    """Smaller is earlier; what was tried and gains is enough, and what gains nothing is last."""
     useless = change.measured is not None and change.measured.gains_nothing
-    gain = change.about if change.measured is None else change.measured.speedup
-    return useless, -saving(gain or 1.0) / DAYS[change.effort]
+    saves = _saving(change)
+    partial = change.measured is None and saves < enough
+    return useless, partial, -saves / DAYS[change.effort]
+
+
+def _saving(change: ChangeGain) -> float:
+    """Share of the time that it saves, as it was measured or by the law; 0 where nothing tells."""
+    return saving((change.about if change.measured is None else change.measured.speedup) or 1.0)

@@ -73,6 +73,8 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """The part of `moved_bytes` that a chain of elementwise operators hands on inside itself."""
     constant: bool = False
     """Whether it computes with numbers and such results only: no batch, parameter or buffer."""
+    again: int = 0
+    """Of the calls those that compute what the same forward has computed from the same values."""
     result_dtype: str | None = None
     """Of the first tensor it returns, by the name it has in `dtypes`; `None` if it returns none."""
     host_s: float

@@ -54,6 +54,15 @@ CHANGES: tuple[Change, ...] = (
         costs="disk or memory for the outputs of all samples",
     ),
     Change(
+        id="keep_result",
+        of=("computed_again",),
+        advice="Compute {name} once in a forward",
+        how="keep its result in a variable before the loop, or the second use, and take it from "
+        "there; of a parametrized weight with torch.nn.utils.parametrize.cached(): around the loop",
+        confirm="the next audit has fewer of these calls, and the loss is the same",
+        costs="memory for the result until its last use",
+    ),
+    Change(
         id="no_gradients",
         of=("unheld_gradients",),
         advice="Freeze {name}",

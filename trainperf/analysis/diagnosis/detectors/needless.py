@@ -4,13 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from trainperf.analysis.diagnosis.account import StepAccount, of_regions, summed
+from trainperf.analysis.diagnosis.account import Region, StepAccount, of_regions, summed
 from trainperf.analysis.diagnosis.cause import Cause, Use, worth
-from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_operators
+from trainperf.analysis.diagnosis.detectors.operator_causes import (
+    cause_in_operators,
+    passes,
+)
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.formatting.units import count, duration, plural, share
 
 
 @worth()
@@ -53,6 +56,55 @@ def compute_once(account: StepAccount, facts: Facts) -> Cause | None:
         changes=(Use(change="keep_outputs", values={"name": names}),),
         claim=claim,
     )
+
+
+def computed_again(account: StepAccount, facts: Facts) -> Cause | None:
+    """A forward computes again what it has computed already, from the same values.
+
+    A weight that a parametrization makes anew for each use, keys and values that every decoder step
+    projects, a second forward for a metric.  Removed are all such calls but the first, and what
+    backward does for them: the same part of what it does for their line.
+
+    Wrong where: the result was let go to save memory.
+    To confirm: `trainperf prove` with the result kept in a variable, and the same loss.
+    """
+    forward = [region for region in account.regions if region.use.part == "forward"]
+    all_s = summed((_place(region), region.seconds) for region in forward)
+    again_s = summed((_place(region), _again(region) * region.seconds) for region in forward)
+    part = {place: spent_s / all_s[place] for place, spent_s in again_s.items() if spent_s}
+    rows = [
+        region
+        for region in passes(account)
+        if region.use.again or (region.use.part == "backward" and _place(region) in part)
+    ]
+    stays_s = sum(
+        (1.0 - (_again(region) or part[_place(region)])) * region.seconds for region in rows
+    )
+    first = max(part, key=lambda place: again_s[place], default=("", ""))
+    return cause_in_operators(
+        Cause(
+            id="computed_again",
+            title="{part} of the step goes to what the same forward computes more than once",
+            evidence=(),
+            changes=(Use(change="keep_result", values={"name": first[0] or first[1] or "it"}),),
+            claim=of_regions(rows, stays_s=stays_s),
+        ),
+        rows,
+        account,
+        facts,
+        detail=f": {count(sum(region.use.again for region in rows))} calls are given the same "
+        "values again",
+    )
+
+
+def _again(region: Region) -> float:
+    """Share of its calls that compute the same again."""
+    return region.use.again / region.use.calls
+
+
+def _place(region: Region) -> tuple[str | None, str | None]:
+    """Module and line."""
+    return region.use.module, region.use.line
 
 
 def unheld_gradients(account: StepAccount, facts: Facts) -> Cause | None:

@@ -1,0 +1,132 @@
+"""What a forward computes more than once from the same values, in audits of real steps."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize
+
+from trainperf.audit import audit_step
+
+
+BATCH, TIMES = torch.ones(4, 16), 5
+
+
+def plain(*, dropout: float = 0.0) -> nn.Sequential:
+    """Two layers."""
+    return nn.Sequential(nn.Linear(16, 16), nn.Dropout(dropout), nn.ReLU(), nn.Linear(16, 16))
+
+
+def unrolled(cell: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """A loop over time."""
+    hidden = BATCH
+    for _ in range(TIMES):
+        hidden = cell(hidden)
+    return hidden.sum()
+
+
+def recurrence(model: nn.Module) -> torch.Tensor:
+    """One layer."""
+    return unrolled(model[0])
+
+
+def orthogonal() -> nn.Sequential:
+    """A layer whose weight is made anew in each pass."""
+    return nn.Sequential(parametrizations.orthogonal(nn.Linear(16, 16)))
+
+
+def cached(model: nn.Module) -> torch.Tensor:
+    """As it should be."""
+    with parametrize.cached():
+        return recurrence(model)
+
+
+def twice(model: nn.Module) -> torch.Tensor:
+    """Once more for a metric."""
+    loss = model(BATCH).sum()
+    with torch.no_grad():
+        model(BATCH).argmax(1)
+    return loss
+
+
+def of_chunks(model: nn.Module) -> torch.Tensor:
+    """Parts of one storage are different values."""
+    return sum(model(part).sum() for part in torch.rand(8, 16).chunk(2))
+
+
+def in_place(model: nn.Module) -> torch.Tensor:
+    """What is written in place is another value."""
+    batch, total = torch.ones(4, 16), torch.zeros(())
+    with torch.no_grad():
+        for _ in range(TIMES):
+            total = total + model(batch).sum()
+            batch.mul_(2)
+    return total + model(batch).sum()
+
+
+def of_an_array(model: nn.Module) -> torch.Tensor:
+    """NumPy fills one array again and again."""
+    array, total = np.zeros((4, 16), dtype=np.float32), torch.zeros(())
+    for time in range(TIMES):
+        array[:] = time
+        total = total + model(torch.from_numpy(array)).sum()
+    return total
+
+
+def checkpointed(model: nn.Module) -> torch.Tensor:
+    """What backward computes again has its own name."""
+    return torch.utils.checkpoint.checkpoint(model, BATCH, use_reentrant=False).sum()
+
+
+def repeated(loss_of: Callable[[nn.Module], torch.Tensor], model: nn.Module) -> dict[str, int]:
+    """Operators that compute something again, with their calls."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> None:
+        loss_of(model).backward()
+        optimizer.step()
+
+    calls: dict[str, int] = {}
+    for row in audit_step(step).operators:
+        if row.again and not row.constant:
+            calls[row.short_name] = calls.get(row.short_name, 0) + row.again
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "model", "calls"),
+    [
+        pytest.param(
+            recurrence,
+            orthogonal(),
+            dict.fromkeys(("tril", "sub", "linalg_matrix_exp", "mm"), TIMES - 1),
+            id="a parametrized weight",
+        ),
+        pytest.param(cached, orthogonal(), {}, id="the same, cached"),
+        pytest.param(recurrence, plain(), {}, id="a recurrence"),
+        pytest.param(twice, plain(), {"addmm": 2, "relu": 1}, id="a second forward"),
+        pytest.param(twice, plain(dropout=0.5), {"addmm": 1}, id="up to what is drawn"),
+        pytest.param(of_chunks, plain(), {}, id="chunks"),
+        pytest.param(in_place, plain(), {}, id="in place"),
+        pytest.param(of_an_array, plain(), {}, id="NumPy"),
+        pytest.param(checkpointed, plain(), {}, id="checkpointing"),
+    ],
+)
+def test_what_is_computed_again(
+    loss_of: Callable[[nn.Module], torch.Tensor], model: nn.Module, calls: dict[str, int]
+) -> None:
+    """From the same values, by an operator that draws nothing, in one forward."""
+    assert repeated(loss_of, model) == calls
+
+
+def test_another_backward_is_another_forward() -> None:
+    """Micro-batches make a weight once each."""
+    layer = orthogonal()
+
+    def step() -> None:
+        for _ in range(3):
+            layer(BATCH).sum().backward()
+
+    assert not any(row.again for row in audit_step(step).operators)

@@ -1,0 +1,103 @@
+"""Values that storages hold while a step runs, numbered: equal numbers are equal values.
+
+A call of an operator that draws nothing computes the same as one before it where all it is given is
+the same.  So what is made of numbers alone is a constant, and what a forward computes again from
+the same values need not be computed again.
+
+An in-place write gives its storage another number.  What nobody told of has a number of its own,
+which goes with its storage; what another library writes there, e.g. NumPy, is not seen.
+"""
+
+import weakref
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
+from itertools import count
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from trainperf.audit.allocations import memory_of
+from trainperf.audit.operator_call import Access, CallKind, Operator
+from trainperf.audit.traffic import layout_of
+
+
+class Values:
+    """Follows what each storage holds through the calls that it is told of, in their order."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._held: dict[int, int] = {}
+        """Storage, by identity, to the number of its value."""
+        self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._constant: set[int] = set()
+        """Numbers of what is made of numbers alone."""
+        self._computed: dict[Hashable, tuple[int, ...]] = {}
+        """Call to the numbers of what it has written."""
+
+    def begin_backward(self) -> None:
+        """What is computed from here on may be of another graph."""
+        self._computed.clear()
+
+    def made_by(
+        self,
+        func: Operator,
+        like: CallKind,
+        accesses: Sequence[Access],
+        arguments: object,
+        touched: Mapping[int, Tensor],
+    ) -> tuple[bool, bool]:
+        """Take a call: whether its result is constant, and whether it has been computed before.
+
+        Args:
+            func: What was called.
+            like: What calls of this kind are.
+            accesses: What it read and wrote.
+            arguments: All it was given.
+            touched: Its tensors, given and returned, by the address of their storage.
+        """
+        written = tuple(dict.fromkeys(access.storage for access in accesses if access.writes))
+        kept = [
+            self._number(touched[each.storage])
+            for each in accesses
+            if not (each.writes and (each.whole or each.new))
+        ]
+        constant = bool(written) and not like.draws
+        constant = constant and self._constant.issuperset(kept)
+        pure = isinstance(func, OpOverload) and func.namespace == "aten" and not like.draws
+        call: Hashable = (func, self._signature(arguments)) if pure else object()
+        again = bool(written) and call in self._computed
+        numbers = self._computed.setdefault(call, tuple(next(self._numbers) for _ in written))
+        if constant:
+            self._constant.update(numbers)
+        for address, number in zip(written, numbers, strict=True):
+            self._hold(touched[address], number)
+        return constant, again
+
+    def _signature(self, given: object) -> Hashable:
+        """Equal for equal arguments: of a tensor its value, and how it looks at its storage."""
+        if isinstance(given, Tensor):
+            offset = given.storage_offset() if given.layout is torch.strided else 0
+            return self._number(given), layout_of(given)[0], offset
+        if isinstance(given, list | tuple):
+            return tuple(map(self._signature, given))
+        if isinstance(given, dict):
+            return tuple((name, self._signature(value)) for name, value in given.items())
+        return type(given), repr(given)
+
+    def _number(self, tensor: Tensor) -> int:
+        """Of what a tensor's storage holds; a new one where nobody told of it."""
+        held = self._held.get(memory_of(tensor)[0])
+        return self._hold(tensor, next(self._numbers)) if held is None else held
+
+    def _hold(self, tensor: Tensor, number: int) -> int:
+        if tensor.layout is torch.strided:  # the memory of others has no identity to go by
+            storage, gone = memory_of(tensor)[0], self._forget
+            self._held[storage] = number
+            if storage not in self._alive:
+                self._alive[storage] = weakref.ref(tensor.untyped_storage(), partial(gone, storage))
+        return number
+
+    def _forget(self, storage: int, _: object) -> None:
+        self._held.pop(storage, None)
+        self._alive.pop(storage, None)
