@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 from torch.nn.utils import parametrizations, parametrize
 
 from trainperf.audit import audit_step
@@ -130,3 +131,11 @@ def test_another_backward_is_another_forward() -> None:
             layer(BATCH).sum().backward()
 
     assert not any(row.again for row in audit_step(step).operators)
+
+
+def test_targets_that_a_loss_ignores() -> None:
+    """As a share of its rows; not where classes have weights, whose sum is no number of rows."""
+    labels, logits = torch.tensor([1, -100, -100, 2]), torch.zeros(4, 8)
+    for weight, share in ((None, 0.5), (torch.full((8,), 3.0), 0.0)):
+        audit = audit_step(lambda w=weight: cross_entropy(logits, labels, weight=w))
+        assert [r.ignored for r in audit.operators if r.short_name == "nll_loss_forward"] == [share]

@@ -139,8 +139,17 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 before_ns=start_ns - self._since_ns,
                 constant=constant,
                 again=again and part == "forward",
+                ignored=_ignored(func, args, out),
             )
         )
+
+
+def _ignored(func: Operator, args: Sequence[object], out: object) -> float:
+    """Share of the rows of a loss whose target is to be ignored; 0 where they have weights."""
+    if name_of(func) != "nll_loss_forward" or args[2] is not None or not args[3]:
+        return 0.0
+    _, counted = tensors_in(out)
+    return 1.0 - float(counted) / (tensors_in(args[1])[0].numel() or 1.0)
 
 
 _COUNTS_BY_CONTENT = names("_flash_attention_forward _efficient_attention_forward")

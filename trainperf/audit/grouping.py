@@ -116,6 +116,7 @@ def _row(
         inner_bytes=inner_bytes,
         constant=first.constant,
         again=sum(call.again for call in calls),
+        ignored=sum(call.ignored for call in calls) / len(calls),
         result_dtype=like.result_dtype,
         host_s=sum(call.host_ns for call in calls) / 1e9,
         busy_s=sum(call.busy_ns for call in calls) / 1e9,

@@ -97,3 +97,5 @@ class Call:
     """Whether it computes with numbers and with results of such calls only."""
     again: bool = False
     """Whether this forward has computed the same before, from the same values."""
+    ignored: float = 0.0
+    """Of a loss the share of its rows whose target is to be ignored."""

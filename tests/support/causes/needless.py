@@ -75,7 +75,44 @@ def of_keys(ms: float, *, part: str = "forward", again: int = 0) -> Region:
     return region("mm", ms, part=part, again=again, module="Net.cross", line="net.py:20", calls=12)
 
 
+POSITIONS, CLASSES = 100, 5_000
+LOGITS = POSITIONS, CLASSES
+
+
+def scored(ignored: float, **readings: float) -> Seen:
+    """A vocabulary's logits for a hundred positions, of which the loss ignores so many."""
+    head = {"kind": "matmul", "line": "net.py:60", "calls": 1}
+    rows = (
+        region("mm", 8, shapes=((POSITIONS, 64), (64, CLASSES)), written_bytes=2_000_000, **head),
+        region("mm", 12, part="backward", shapes=(LOGITS, (CLASSES, 64)), **head),
+        region("nll_loss_forward", 2, shapes=(LOGITS, (POSITIONS,)), ignored=ignored),
+        region("mm", 6, shapes=((POSITIONS, 64), (64, 256)), written_bytes=102_400),
+    )
+    account = step(*rows, OWN, forward=20, backward=45, optimizer=15)
+    return seen(account, readings=readings, documents=audit_of(*rows, OWN), light=light())
+
+
 CASES = (
+    Case(
+        "ignored_targets",
+        "tokens of a prompt",
+        scored(0.9),
+        0.9 * 0.022,
+        "logits_of_targets",
+        (scored(0.3), scored(0.0), scored(0.5, padding_fraction=0.45)),
+        words=(
+            "90 % of the positions have no target",
+            "22.0 ms of 80.0 ms per step in the logits of 100 positions and 5,000 classes",
+        ),
+        shows={"where": "net.py:60"},
+    ),
+    Case(
+        "ignored_targets",
+        "padding is counted where it is",
+        scored(0.9, padding_fraction=0.5),
+        0.8 * 0.022,
+        "logits_of_targets",
+    ),
     Case(
         "computed_again",
         "keys of three memories, and their backward",

@@ -75,6 +75,8 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it computes with numbers and such results only: no batch, parameter or buffer."""
     again: int = 0
     """Of the calls those that compute what the same forward has computed from the same values."""
+    ignored: float = 0.0
+    """Of a loss over classes the share of its rows whose target is to be ignored."""
     result_dtype: str | None = None
     """Of the first tensor it returns, by the name it has in `dtypes`; `None` if it returns none."""
     host_s: float
