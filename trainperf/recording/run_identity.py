@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sized
 from typing import Any
 
+import psutil
 import torch
 from torch.nn.parameter import is_lazy
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
@@ -66,6 +67,7 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
         "cpu_mask": cpu_mask(),
         "device_cpus": near_cpus(accelerator_of(device).pci_address()),
         "host": platform.node(),
+        "host_cores": psutil.cpu_count(logical=False),
         "threads": torch.get_num_threads(),
         "cpu_model": cpu_model(),
         "cpu_governor": cpu_governor(),

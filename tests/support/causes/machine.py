@@ -1,6 +1,6 @@
 """Machines that make steps slower."""
 
-from support.accounts import Seen, on_gpu, seen, step
+from support.accounts import Seen, audit_of, light, loading, on_gpu, region, seen, step
 from support.causes.case import CauseCase as Case
 
 from trainperf.analysis.summary.schema import CauseFacts, MachineFacts
@@ -56,12 +56,50 @@ def harmless(cause: str, **values: float) -> tuple[Seen, ...]:
 HOT = {"sm_mhz": 1305.0, "outside_sm_mhz": 1980.0, "celsius": 88.0, "power_w": 300.0}
 
 
+def threaded(threads: int = 1, **known: object) -> Seen:
+    """A step of 100 ms, most of it products, on eight CPUs of four cores."""
+    settings = {"host_cores": 4, "host_cpus": 8}
+    rows = (
+        region("mm", 60, ideal=20, kind="matmul", line="net.py:7", calls=6),
+        region("mm", 30, ideal=10, part="backward", kind="matmul", line="net.py:7", calls=6),
+    )
+    fields = {"cpus": 8.0, "model_threads": threads, "forward": 60, "backward": 40, **known}
+    account = step(*rows, **fields)
+    return seen(account, settings=settings, documents=audit_of(*rows), light=light())
+
+
 def pinned(own: str | None, near: str | None) -> Seen:
     """CPUs of the process, and those near its device."""
     return seen(step(forward=10), settings={"cpu_mask": own, "device_cpus": near})
 
 
 CASES = (
+    Case(
+        "idle_cores",
+        "a thread on four cores",
+        threaded(),
+        0.75 * 0.090,
+        "more_threads",
+        (
+            threaded(4),
+            threaded(3),
+            threaded(others_cpus=2.5),
+            threaded(loader=loading(2, 10, computes_s=0.25)),
+            threaded(threads_s={"writer": 0.25}),
+            threaded(cpus=2.0),
+            threaded(device=on_gpu()),
+        ),
+        words=("1 thread computes on 4 cores", "Compute with 4 threads"),
+        shows={"where": "net.py:7"},
+    ),
+    Case(
+        "idle_cores",
+        "two threads, and a worker that computes",
+        threaded(2, cpus=16.0, loader=loading(1, 10, computes_s=0.1)),
+        90e-3 * (1 - 2 / 7),
+        "more_threads",
+        words=("2 threads compute on 7 cores",),
+    ),
     Case(
         "far_cpus",
         "pinned to the other socket",

@@ -91,6 +91,7 @@ DETECTORS: tuple[Detector, ...] = tuple(
             "compiler:first_step",
             "host:garbage",
             # Resources.
+            "machine:idle_cores",
             "precision:matmul_precision",
             "machine:device_throttled",
             "machine:device_shared",

@@ -31,6 +31,15 @@ CHANGES: tuple[Change, ...] = (
         confirm="trainperf report: no other process on the GPU while it trains",
     ),
     Change(
+        id="more_threads",
+        of=("idle_cores",),
+        advice="Compute with {number} threads",
+        how="torch.set_num_threads({number}), or no number at all: torch takes all cores; "
+        "OMP_NUM_THREADS={number} where a launcher sets it",
+        realises=None,
+        source="a thread more computes more, by how much differs",
+    ),
+    Change(
         id="own_host",
         of=("host_shared",),
         advice="Train on a host of its own",

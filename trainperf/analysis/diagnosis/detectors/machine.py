@@ -2,8 +2,15 @@
 
 from collections.abc import Callable, Mapping
 
-from trainperf.analysis.diagnosis.account import Claim, StepAccount
+from trainperf.analysis.diagnosis.account import (
+    WORK,
+    Claim,
+    StepAccount,
+    of_regions,
+    total_s,
+)
 from trainperf.analysis.diagnosis.cause import Cause, Use
+from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_operators, is_tiny
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import Cause as MachineCause
 from trainperf.analysis.summary.schema import CauseFacts
@@ -182,6 +189,43 @@ def host_pressure(account: StepAccount, facts: Facts) -> Cause | None:
     To confirm: `/proc/pressure` while it trains, next to the slow steps.
     """
     return _worst("host_pressure", account, facts, "memory", "disk")
+
+
+def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
+    """The model computes on the host with half as many threads as cores are free, or fewer.
+
+    A call of `torch.set_num_threads` that was left in, or `OMP_NUM_THREADS=1`, as `torchrun` sets
+    it.  Removed is what operators whose work is worth a second thread would take less, were it
+    divided evenly.  Cores of the loader's workers, of other threads and of other processes are not
+    free.
+
+    Wrong where: another job of this host is about to need them.
+    To confirm: `trainperf prove` with as many threads, or the same without a number of them.
+    """
+    cores, host = facts.number("host_cores"), facts.number("host_cpus")
+    if account.device is not None or not (cores and host and account.cpus and account.step_s):
+        return None
+    loading_s = 0.0 if account.loader is None else account.loader.computes_s
+    busy = account.others_cpus + (loading_s + sum(account.threads_s.values())) / account.step_s
+    threads, own = account.model_threads, account.cpus * cores / host - busy
+    free = int(round(own, 1))
+    if free < 2 * threads:
+        return None
+    rows = [r for r in account.regions if r.slot in WORK and not is_tiny(r, facts)]
+    return cause_in_operators(
+        Cause(
+            id="idle_cores",
+            title=f"{plural(threads, 'thread')} computes on {free} cores"
+            if threads == 1
+            else f"{threads} threads compute on {free} cores",
+            evidence=(),
+            changes=(Use(change="more_threads", values={"number": free}),),
+            claim=of_regions(rows, stays_s=threads / free * total_s(rows)),
+        ),
+        rows,
+        account,
+        facts,
+    )
 
 
 def far_cpus(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a setting
