@@ -5,7 +5,6 @@ from support.causes.case import CauseCase as Case
 
 from trainperf.analysis.diagnosis.account import OWN, Claim, DeviceAccount, Region
 from trainperf.analysis.summary.schema import (
-    HostShare,
     LineShare,
     PhaseLines,
     PlainCode,
@@ -482,12 +481,7 @@ LOOKED_AT = (
 )
 
 
-def threads(number: int, cpus: float, *, workers: int = 0, gpu: bool = False) -> Seen:
-    """A rank that computes with so many."""
-    host = HostShare(rank=0, host="a", ranks=1, cpus_per_rank=cpus, threads=number, workers=workers)
-    device = on_gpu() if gpu else None
-    settings = {"threads": number, "num_workers": workers}
-    return seen(step(forward=50, device=device), host=host, settings=settings)
+CONVOLVES = {"convolution_format": "contiguous", "device": on_gpu()}
 
 
 def switched(
@@ -635,7 +629,7 @@ SWITCHES = (
     Case(
         "debug_modes",
         "convolutions in a fixed order, where cuDNN has them",
-        switched(cudnn_deterministic=True, convolution_format="contiguous", device=on_gpu()),
+        switched(cudnn_deterministic=True, **CONVOLVES),
         None,
         "no_cudnn_deterministic",
         (
@@ -646,12 +640,15 @@ SWITCHES = (
     ),
     Case(
         "debug_modes",
-        "one thread of eight CPUs",
-        threads(1, 8),
+        "cuDNN searches for each new size",
+        switched(cudnn_benchmark=True, shapes_vary=True, **CONVOLVES),
         None,
-        "no_one_thread",
-        (threads(8, 8), threads(1, 2), threads(1, 8, gpu=True), threads(1, 8, workers=4)),
-        words=("1 of 8 CPUs computes", "OMP_NUM_THREADS=8"),
+        "no_cudnn_benchmark",
+        (
+            switched(cudnn_benchmark=True, **CONVOLVES),
+            switched(cudnn_benchmark=True, shapes_vary=True, convolution_format="contiguous"),
+        ),
+        words=("cudnn benchmark is on in training", "anew for each size"),
     ),
     Case(
         "garbage",

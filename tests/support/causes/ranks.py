@@ -482,6 +482,15 @@ REDUCTIONS = (
     ),
     Case(
         "broadcast_buffers",
+        "the same of few bytes",
+        sends(MIB / 8, sampled=SENDS_BUFFERS),
+        0.045,
+        "no_broadcast",
+        (sends(MIB / 8, sampled="time.sleep"),),
+        words=("DDP sends 128 KiB of buffers",),
+    ),
+    Case(
+        "broadcast_buffers",
         "what samples saw there is other code",
         sends(64 * MIB, sampled="time.sleep"),
         None,

@@ -230,10 +230,11 @@ CHANGES: tuple[Change, ...] = (
         "cudnn.benchmark = True where shapes stay: unless runs must be equal bit by bit",
     ),
     Change(
-        id="no_one_thread",
+        id="no_cudnn_benchmark",
         of=("debug_modes",),
-        advice="Compute with more threads",
-        how="torch.set_num_threads({cpus}), or OMP_NUM_THREADS={cpus} (torchrun sets 1)",
+        advice="Let cuDNN search no more",
+        how="torch.backends.cudnn.benchmark = False, or pad and crop to a few sizes",
+        how_in={LIGHTNING: "Trainer(benchmark=False), or pad and crop to a few sizes"},
     ),
     Change(
         id="freeze_garbage",

@@ -250,7 +250,7 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
     gradients, and what passes around the calls, where it keeps their stacks.  Of the others nothing
     is known but that they cost.
 
-    Wrong where: determinism or a single thread is meant: it is a price, not a fault.
+    Wrong where: determinism is meant: it is a price, not a fault.
     To confirm: `trainperf prove` with the switch off.
     """
     switches = {
@@ -262,24 +262,15 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         "deterministic": "kernels that sum in a fixed order instead of the fastest ones, and new "
         "memory is filled before it is written",
         "cudnn_deterministic": "convolutions that sum in a fixed order instead of the fastest ones",
+        "cudnn_benchmark": "the fastest convolution is looked for anew for each size of a batch",
     }
     if account.device is None:
         del switches["launch_blocking"]
     if account.device is None or not facts.settings.get("convolution_format"):
-        del switches["cudnn_deterministic"]
+        del switches["cudnn_deterministic"], switches["cudnn_benchmark"]
+    elif not facts.settings.get("shapes_vary"):
+        del switches["cudnn_benchmark"]
     on = [name for name in switches if facts.settings.get(name)]
-    cpus, workers = facts.cpus, facts.number("num_workers") or 0.0
-    # With fewer cores the loader and the system have use for the others.
-    if (
-        account.device is None
-        and facts.number("threads") == 1
-        and cpus
-        and cpus >= max(4, 2 * (1 + workers))
-    ):
-        on.append("one_thread")
-        switches["one_thread"] = (
-            f"1 of {cpus} CPUs computes, and nothing else uses most of the others"
-        )
     if not on or not account.judged:
         return None
     claim = _of_anomalies(account) if "detect_anomaly" in on else None
@@ -288,7 +279,7 @@ def debug_modes(account: StepAccount, facts: Facts) -> Cause | None:
         id="debug_modes",
         title=f"{names} {'is' if len(on) == 1 else 'are'} on in training",
         evidence=tuple(switches[name] for name in on),
-        changes=tuple(Use(change=f"no_{name}", values={"cpus": cpus}) for name in on),
+        changes=tuple(Use(change=f"no_{name}") for name in on),
         claim=claim,
         confidence="medium",
         severity="high" if on[0] in _DEAR else "low",

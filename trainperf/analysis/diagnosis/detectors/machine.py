@@ -1,16 +1,17 @@
 """Detectors of the machine beside the loop: clocks, neighbours, pressure."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from trainperf.analysis.diagnosis.account import (
     WORK,
     Claim,
     StepAccount,
     of_regions,
-    total_s,
+    of_slots,
 )
 from trainperf.analysis.diagnosis.cause import Cause, Use
-from trainperf.analysis.diagnosis.detectors.operator_causes import cause_in_operators, is_tiny
+from trainperf.analysis.diagnosis.detectors.operator_causes import is_tiny
 from trainperf.analysis.diagnosis.facts import Facts
 from trainperf.analysis.summary.schema import Cause as MachineCause
 from trainperf.analysis.summary.schema import CauseFacts
@@ -211,20 +212,21 @@ def idle_cores(account: StepAccount, facts: Facts) -> Cause | None:
     free = int(round(own, 1))
     if free < 2 * threads:
         return None
-    rows = [r for r in account.regions if r.slot in WORK and not is_tiny(r, facts)]
-    return cause_in_operators(
-        Cause(
-            id="idle_cores",
-            title=f"{plural(threads, 'thread')} computes on {free} cores"
-            if threads == 1
-            else f"{threads} threads compute on {free} cores",
-            evidence=(),
-            changes=(Use(change="more_threads", values={"number": free}),),
-            claim=of_regions(rows, stays_s=threads / free * total_s(rows)),
+    claim = of_slots(account, *WORK)
+    if account.regions:
+        claim = of_regions(r for r in account.regions if r.slot in WORK and not is_tiny(r, facts))
+    claim = replace(claim, removes_s=(1 - threads / free) * claim.removes_s)
+    if account.share(claim.removes_s) < LIMITS.notable:
+        return None
+    return Cause(
+        id="idle_cores",
+        title=f"{plural(threads, 'thread')} for the model, where {free} cores are free",
+        evidence=(
+            f"{cores:g} cores, {account.cpus:g} CPUs for this rank, {busy:.1f} of them busy",
         ),
-        rows,
-        account,
-        facts,
+        changes=(Use(change="more_threads", values={"number": free}),),
+        claim=claim,
+        confidence="medium",
     )
 
 

@@ -361,22 +361,27 @@ def _send_less(facts: Facts, tail_s: float) -> Iterator[Use]:
 
 
 def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
-    """DDP sends buffers from rank 0 before every forward, which are a tenth of the gradients.
+    """DDP sends buffers from rank 0 before every forward, and that takes long.
 
-    Masks, tables and caches that are buffers never change, or are the same on all ranks.  Removed
-    is what samples saw of it on the host; on a device nothing tells it from the rest of forward.
+    They are a tenth of the gradients, or samples saw a tenth of the step in it: few bytes take long
+    where a link is slow to begin.  Masks, tables and caches that are buffers never change, or are
+    the same on all ranks.  Removed is what samples saw of it on the host; on a device nothing tells
+    it from the rest of forward.
 
     Wrong where: the buffers differ between ranks, and have to be rank 0's.
     To confirm: `trainperf prove` with `broadcast_buffers=False`, and the same loss.
     """
     sent, gradients = facts.number("buffer_bytes") or 0.0, facts.number("gradient_bytes") or 0.0
-    sends = facts.settings.get("ddp_broadcast_buffers") is True and facts.world_size > 1
-    # Statistics of normalisations are far less.
-    if not sends or sent < max(1 << 20, LIMITS.notable * gradients):
-        return None
     code = facts.plain_code("forward")
     if code is not None and SENDS_BUFFERS not in code.names[:1]:
         code = None
+    claim = of_plain_code(account, "forward", code) if code else Claim()
+    # Statistics of normalisations are far less.
+    large = sent >= max(1 << 20, LIMITS.notable * gradients)
+    long = account.share(claim.removes_s) >= LIMITS.notable
+    sends = facts.settings.get("ddp_broadcast_buffers") is True and facts.world_size > 1
+    if not sends or not (large or long):
+        return None
     return Cause(
         id="broadcast_buffers",
         title=f"DDP sends {size(sent)} of buffers before every forward",
@@ -385,7 +390,7 @@ def broadcast_buffers(account: StepAccount, facts: Facts) -> Cause | None:
             *(sampled(code.line) if code else ()),
         ),
         changes=(Use(change="no_broadcast"),),
-        claim=of_plain_code(account, "forward", code) if code else None,
+        claim=claim if code else None,
         confidence="high" if code else "medium",
         severity=None if code else "medium",
     )
