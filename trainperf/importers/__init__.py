@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from trainperf.core.errors import ConfigError, LogError
+from trainperf.core.errors import LogError
 from trainperf.core.families import load_members
 from trainperf.importers.base import LogFormat, lines_of
 
@@ -24,24 +24,20 @@ def recognise(files: Sequence[Path], name: str | None = None) -> LogFormat:
     """The one format of all *files*, or the one of that *name*.
 
     Raises:
-        ConfigError: There is no format of that name.
         LogError: They have none that is known, or more than one.
         OSError: A file cannot be read.
     """
-    names = [kind.name for kind in FORMATS]
-    if name not in (None, *names):
-        raise ConfigError(f"--format {name}: no such format; there are {', '.join(names)}")
     counts: dict[tuple[str, str], int] = {}
     for file in files if name is None else ():
         lines = islice(lines_of(file), _LOOK_LINES)
-        marked = Counter(kind.name for line in lines for kind in FORMATS if kind.mark.search(line))
-        if not marked:
+        names = Counter(kind.name for line in lines for kind in FORMATS if kind.mark.search(line))
+        if not names:
             looked = "; ".join(f"{kind.name}: {kind.marks}" for kind in FORMATS)
             raise LogError(
                 f"{file}: no format that is known; looked for {looked} (not read: MLPerf logs, "
                 "UTF-16)"
             )
-        counts |= {(each, file.name): number for each, number in marked.items()}
+        counts |= {(each, file.name): number for each, number in names.items()}
     kinds = [kind for kind in FORMATS if kind.name in {name, *(each for each, _ in counts)}]
     if len(kinds) > 1:
         both = " and ".join(f"{n:,} of {each} ({file})" for (each, file), n in counts.items())
