@@ -98,18 +98,19 @@ COMMAND = '''"""`trainperf hello NAME`: a greeting."""
 
 import argparse
 
-from trainperf.commands.cli import Command
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="whom to greet")
+from trainperf.commands.cli import Command, argument
 
 
 def _run(given: argparse.Namespace) -> str:
     return f"hello {given.name}\\n"
 
 
-COMMAND = Command(name="hello", about="Greet somebody.", add_arguments=_add_arguments, run=_run)
+COMMAND = Command(
+    name="hello",
+    about="Greet somebody.",
+    arguments=(argument("name", metavar="NAME", help="whom to greet"),),
+    run=_run,
+)
 '''
 
 SHOW = """

@@ -48,7 +48,7 @@ def test_a_link_back_up_is_not_followed_for_ever(tmp_path: Path) -> None:
 
 def test_other_files_and_folders_are_no_runs(tmp_path: Path) -> None:
     """Traces, copies for other tools, and names that only begin like ours."""
-    for place in ("traces", ".hidden", "tb"):
+    for place in ("traces", ".hidden", "wandb"):
         a_run(tmp_path / place, "x")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "steps-rank0.jsonl.bak").write_bytes(b"{}")

@@ -2,43 +2,9 @@
 
 import argparse
 
-from trainperf.commands._options import add_turn_options
-from trainperf.commands.cli import Command, CommandResult
-from trainperf.commands.compare import share_of
+from trainperf.commands._options import TURNS, share_of
+from trainperf.commands.cli import Command, CommandResult, argument
 from trainperf.core.errors import ConfigError
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("good", metavar="GOOD", help="commit, tag or branch that trains fast")
-    parser.add_argument("bad", metavar="BAD", help="later commit, tag or branch that trains slowly")
-    parser.add_argument(
-        "command",
-        metavar="-- COMMAND",
-        nargs="*",
-        help="training, as it is typed: train.py --lr 3e-4, or a command such as torchrun",
-    )
-    parser.add_argument(
-        "--slower",
-        metavar="SHARE",
-        type=share_of,
-        help="how much slower than GOOD counts as slow, as in 5%% or 0.05 (default: half of what "
-        "BAD is)",
-    )
-    add_turn_options(parser)
-    parser.add_argument(
-        "--link",
-        metavar="PATH",
-        action="append",
-        default=[],
-        help="untracked file or folder that trainings read, relative to the top of the repository; "
-        "may be repeated (default: all that do not look like outputs)",
-    )
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        default="runs/bisect",
-        help="folder for the runs, with a number behind it if it exists (default: runs/bisect)",
-    )
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
@@ -58,7 +24,38 @@ COMMAND = Command(
         "v1.0 HEAD -- train.py --lr 3e-4",
         "v1.0 HEAD --slower 5% --link data -- train.py",
     ),
-    add_arguments=_add_arguments,
+    arguments=(
+        argument("good", metavar="GOOD", help="commit, tag or branch that trains fast"),
+        argument("bad", metavar="BAD", help="later commit, tag or branch that trains slowly"),
+        argument(
+            "command",
+            metavar="-- COMMAND",
+            nargs="*",
+            help="training, as it is typed: train.py --lr 3e-4, or a command such as torchrun",
+        ),
+        argument(
+            "--slower",
+            metavar="SHARE",
+            type=share_of,
+            help="how much slower than GOOD counts as slow, as in 5%% or 0.05 (default: half of "
+            "what BAD is)",
+        ),
+        *TURNS,
+        argument(
+            "--link",
+            metavar="PATH",
+            action="append",
+            default=[],
+            help="untracked file or folder that trainings read, relative to the top of the "
+            "repository; may be repeated (default: all that do not look like outputs)",
+        ),
+        argument(
+            "--out",
+            metavar="DIR",
+            default="runs/bisect",
+            help="folder for the runs, with a number behind it if it exists (default: runs/bisect)",
+        ),
+    ),
     run=_run,
     takes_command=True,
     gone={

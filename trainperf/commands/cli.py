@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from keyword import iskeyword
+from operator import methodcaller
 from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
@@ -34,6 +35,15 @@ class CommandResult(NamedTuple):
     """Exit code: 0, or that of a gate that was asked for: 1 failed, 3 undecided."""
 
 
+Argument = Callable[[argparse.ArgumentParser], object]
+"""Adds itself to a parser."""
+
+
+def argument(*names: str, **options: object) -> Argument:
+    """An argument of a command, as `add_argument` of `argparse` takes it."""
+    return methodcaller("add_argument", *names, **options)
+
+
 class Command(NamedTuple):
     """A subcommand; its file is loaded for every `--help`, so all imports belong into `run`."""
 
@@ -41,7 +51,7 @@ class Command(NamedTuple):
     """That of its file, which ends in `_` where it would be a keyword of Python: `try_.py`."""
     about: str
     """What the user gets, in a sentence; in ASCII, like all help texts."""
-    add_arguments: Callable[[argparse.ArgumentParser], None]
+    arguments: Sequence[Argument]
     run: Callable[[argparse.Namespace], str | CommandResult]
     """What it returns goes to stdout."""
     examples: tuple[str, ...] = ()
@@ -66,7 +76,8 @@ def parser_of(command: Command) -> argparse.ArgumentParser:
     typed = [f"  {program} {example}" for example in command.examples]
     epilog = "\n".join(["examples:", *typed]) if typed else None
     parser = _Parser(prog=program, description=command.about, epilog=epilog)
-    command.add_arguments(parser)
+    for add in command.arguments:
+        add(parser)
     return parser
 
 

@@ -7,7 +7,7 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 
-from trainperf.commands.cli import Command, load
+from trainperf.commands.cli import Command, argument, load
 from trainperf.core.errors import ConfigError
 
 
@@ -16,10 +16,6 @@ _SHELLS = ("bash", "zsh", "fish")
 _DIRECTORIES = frozenset({"RUN", "DIR"})
 _FILES = frozenset({"FILE", "PATH", "SCRIPT", "...", "-- COMMAND"})
 """Names of values by what they are; of others a shell has nothing to offer, or their choices."""
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help="bash, zsh or fish")
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -35,7 +31,8 @@ def _run(given: argparse.Namespace) -> str:
     names = _names()
     for command in load("trainperf.commands", COMMANDS):
         parser = commands.add_parser(command.name, help=command.about)
-        command.add_arguments(parser)
+        for add in command.arguments:
+            add(parser)
         for action in parser._actions:  # noqa: SLF001 argparse has no public way to list them
             if action.metavar in _DIRECTORIES:
                 action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # shtab's own
@@ -61,19 +58,21 @@ def _names() -> Mapping[str, Sequence[str]]:
     """What values are called of which there is a list."""
     from trainperf.analysis.diagnosis.offers import OFFERS
     from trainperf.commands.explain import schemas
+    from trainperf.importers import FORMATS
     from trainperf.reports.explanations import explanations
 
     return {
         "NAME": sorted({entry.id for entry in explanations()}),
         "ID": sorted(offer.id for offer in OFFERS),
         "DOCUMENT": list(schemas()),
+        "FORMAT": [kind.name for kind in FORMATS],
     }
 
 
 COMMAND = Command(
     name="completion",
     about="Print what makes a shell complete commands, options, names and paths with TAB.",
-    add_arguments=_add_arguments,
+    arguments=(argument("shell", metavar="SHELL", choices=_SHELLS, help="bash, zsh or fish"),),
     run=_run,
     examples=(
         "bash > ~/.local/share/bash-completion/completions/trainperf",

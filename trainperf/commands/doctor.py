@@ -3,29 +3,9 @@
 import argparse
 import sys
 
-from trainperf.commands._options import add_format_option, location
-from trainperf.commands.cli import Command, CommandResult
+from trainperf.commands._options import format_argument, location
+from trainperf.commands.cli import Command, CommandResult, argument
 from trainperf.reports import NAMES
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        type=location,
-        help="run directory, or a directory above it, by path or URL",
-    )
-    parser.add_argument(
-        "--baseline",
-        metavar="RUN",
-        type=location,
-        help="earlier run whose loss is compared, and whose trials decide on precision "
-        "(default: none)",
-    )
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 if a check failed, rather than with 0"
-    )
-    add_format_option(parser, NAMES)
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
@@ -58,7 +38,27 @@ COMMAND = Command(
     name="doctor",
     about="Check the health of a run: what passes, what fails, and the evidence for each.",
     examples=("runs/a", "runs/b --baseline runs/a --strict"),
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "run",
+            metavar="RUN",
+            type=location,
+            help="run directory, or a directory above it, by path or URL",
+        ),
+        argument(
+            "--baseline",
+            metavar="RUN",
+            type=location,
+            help="earlier run whose loss is compared, and whose trials decide on precision "
+            "(default: none)",
+        ),
+        argument(
+            "--strict",
+            action="store_true",
+            help="exit with 1 if a check failed, rather than with 0",
+        ),
+        format_argument(NAMES),
+    ),
     run=_run,
     gone={"--script": "trainperf run --out runs/a train.py, then trainperf doctor runs/a"},
 )

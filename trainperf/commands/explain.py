@@ -3,34 +3,10 @@
 import argparse
 import sys
 
-from trainperf.commands._options import add_format_option, location
-from trainperf.commands.cli import Command
+from trainperf.commands._options import format_argument, location
+from trainperf.commands.cli import Command, argument
 from trainperf.core.errors import ConfigError
 from trainperf.reports import NAMES
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "name",
-        metavar="NAME",
-        nargs="*",
-        help="id of a finding, reading, check, phase, gap or trial; without one all are listed",
-    )
-    parser.add_argument(
-        "--run",
-        metavar="RUN",
-        type=location,
-        help="of findings, answers for this run: what the change gains, the days it takes, their "
-        "ratio, what would be better, the ceiling and how far it is; without a name of all "
-        "findings that the run has (default: no run)",
-    )
-    add_format_option(parser, NAMES)
-    parser.add_argument(
-        "--schema",
-        metavar="DOCUMENT",
-        help="print the JSON Schema of what a command prints: summary, finding, comparison, trace, "
-        "doctor, trials, offers or explanation (default: no schema)",
-    )
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -82,6 +58,28 @@ COMMAND = Command(
         "mfu step_s --format markdown",
         "--schema summary",
     ),
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "name",
+            metavar="NAME",
+            nargs="*",
+            help="id of a finding, reading, check, phase, gap or trial; without one all are listed",
+        ),
+        argument(
+            "--run",
+            metavar="RUN",
+            type=location,
+            help="of findings, answers for this run: what the change gains, the days it takes, "
+            "their ratio, what would be better, the ceiling and how far it is; without a "
+            "name of all findings that the run has (default: no run)",
+        ),
+        format_argument(NAMES),
+        argument(
+            "--schema",
+            metavar="DOCUMENT",
+            help="print the JSON Schema of what a command prints: summary, finding, comparison, "
+            "trace, doctor, trials, offers or explanation (default: no schema)",
+        ),
+    ),
     run=_run,
 )

@@ -2,24 +2,8 @@
 
 import argparse
 
-from trainperf.commands._options import add_turn_options
-from trainperf.commands.cli import Command, CommandResult
-from trainperf.commands.compare import add_comparison_options
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "before", metavar="BEFORE", help='training command, in quotes: "train.py --lr 3e-4"'
-    )
-    parser.add_argument("after", metavar="AFTER", help="the same training with the change")
-    add_turn_options(parser)
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        default="runs/prove",
-        help="folder for the runs, with a number behind it if it exists (default: runs/prove)",
-    )
-    add_comparison_options(parser)
+from trainperf.commands._options import COMPARISON, TURNS
+from trainperf.commands.cli import Command, CommandResult, argument
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
@@ -48,6 +32,19 @@ COMMAND = Command(
         "main/train.py pull-request/train.py --decide --format json",
         'train.py "train.py --workers 4" --fail-on-regression 2%',
     ),
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "before", metavar="BEFORE", help='training command, in quotes: "train.py --lr 3e-4"'
+        ),
+        argument("after", metavar="AFTER", help="the same training with the change"),
+        *TURNS,
+        argument(
+            "--out",
+            metavar="DIR",
+            default="runs/prove",
+            help="folder for the runs, with a number behind it if it exists (default: runs/prove)",
+        ),
+        *COMPARISON,
+    ),
     run=_run,
 )

@@ -3,27 +3,9 @@
 import argparse
 import sys
 
-from trainperf.commands._options import add_format_option, add_window_options, location, window_of
-from trainperf.commands.cli import Command
+from trainperf.commands._options import WINDOW, format_argument, location, window_of
+from trainperf.commands.cli import Command, argument
 from trainperf.reports import PAGES
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        type=location,
-        help="run directory, or a directory above it, by path or URL; several are the restarts of "
-        "one job, and are read as one run",
-    )
-    add_format_option(parser, PAGES)
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="with --format text: print every section; the other formats always have them",
-    )
-    add_window_options(parser)
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -62,6 +44,22 @@ COMMAND = Command(
         "runs/a --steps 10000:20000",
         "s3://bucket/runs/a --format html > report.html",
     ),
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "runs",
+            metavar="RUN",
+            nargs="+",
+            type=location,
+            help="run directory, or a directory above it, by path or URL; several are the "
+            "restarts of one job, and are read as one run",
+        ),
+        format_argument(PAGES),
+        argument(
+            "--full",
+            action="store_true",
+            help="with --format text: print every section; the other formats always have them",
+        ),
+        *WINDOW,
+    ),
     run=_run,
 )

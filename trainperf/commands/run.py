@@ -3,28 +3,9 @@
 import argparse
 import sys
 
-from trainperf.commands._options import add_launch_options
-from trainperf.commands.cli import Command, CommandResult
+from trainperf.commands._options import LAUNCH
+from trainperf.commands.cli import Command, CommandResult, argument
 from trainperf.core.errors import ConfigError
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        help="folder for the run directory, or its URL (default: the Trainer's own, else runs)",
-    )
-    parser.add_argument(
-        "script",
-        metavar="SCRIPT",
-        help="Python file, or a command such as torchrun; with -m a module",
-    )
-    add_launch_options(parser)
-    parser.add_argument(
-        "--no-audit",
-        action="store_true",
-        help="look at the operators of no step",
-    )
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
@@ -64,7 +45,24 @@ COMMAND = Command(
         "-m package.train",
         "torchrun --nproc-per-node 8 train.py",
     ),
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "--out",
+            metavar="DIR",
+            help="folder for the run directory, or its URL (default: the Trainer's own, else runs)",
+        ),
+        argument(
+            "script",
+            metavar="SCRIPT",
+            help="Python file, or a command such as torchrun; with -m a module",
+        ),
+        *LAUNCH,
+        argument(
+            "--no-audit",
+            action="store_true",
+            help="look at the operators of no step",
+        ),
+    ),
     run=_run,
     forwards_arguments=True,
 )

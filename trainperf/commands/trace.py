@@ -3,37 +3,9 @@
 import argparse
 import sys
 
-from trainperf.commands._options import (
-    add_engine_option,
-    add_format_option,
-    add_steps_option,
-    location,
-)
-from trainperf.commands.cli import Command
+from trainperf.commands._options import ENGINE, format_argument, location, steps_argument
+from trainperf.commands.cli import Command, argument
 from trainperf.reports import NAMES
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths",
-        metavar="PATH",
-        nargs="+",
-        type=location,
-        help="trace file (.json, .json.gz), or a directory with one per rank, by path or URL; each "
-        "job is reported on its own",
-    )
-    add_format_option(parser, NAMES)
-    parser.add_argument(
-        "--lanes",
-        action="store_true",
-        help="with --format json: add the lanes of a timeline, for those who draw one",
-    )
-    add_steps_option(
-        parser,
-        "of a directory, the last capture that begins with one of these steps",
-        "the last capture",
-    )
-    add_engine_option(parser)
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -55,6 +27,26 @@ COMMAND = Command(
     name="trace",
     about="Show what the device did in profiled steps and what it waited for; one rank or all.",
     examples=("trace.json.gz", "runs/a/traces", "traces --format json --engine local:4"),
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "paths",
+            metavar="PATH",
+            nargs="+",
+            type=location,
+            help="trace file (.json, .json.gz), or a directory with one per rank, by path or URL;"
+            " each job is reported on its own",
+        ),
+        format_argument(NAMES),
+        argument(
+            "--lanes",
+            action="store_true",
+            help="with --format json: add the lanes of a timeline, for those who draw one",
+        ),
+        steps_argument(
+            "of a directory, the last capture that begins with one of these steps",
+            "the last capture",
+        ),
+        ENGINE,
+    ),
     run=_run,
 )

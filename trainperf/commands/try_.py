@@ -3,55 +3,10 @@
 import argparse
 import sys
 
-from trainperf.commands._options import above_zero, add_format_option, add_launch_options
-from trainperf.commands.cli import INTERRUPTED, Command, CommandResult, say
+from trainperf.commands._options import LAUNCH, above_zero, format_argument
+from trainperf.commands.cli import INTERRUPTED, Command, CommandResult, argument, say
 from trainperf.core.errors import ConfigError
 from trainperf.reports import NAMES
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        default="runs/try",
-        help="folder for the run, with a number behind it if it exists (default: runs/try)",
-    )
-    parser.add_argument(
-        "--minutes",
-        metavar="N",
-        type=above_zero,
-        default=2.0,
-        help="minutes that all trials together may take, without the start of the script "
-        "(default: 2)",
-    )
-    parser.add_argument(
-        "--only",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="try this change, as --list names it; may be repeated (default: all that apply)",
-    )
-    parser.add_argument(
-        "--without",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="leave this change out, as --list names it; may be repeated (default: none)",
-    )
-    parser.add_argument(
-        "--list",
-        action="store_true",
-        help="train nothing: list what can be tried, or with a run directory as SCRIPT what "
-        "did not apply when it was tried there",
-    )
-    add_format_option(parser, NAMES)
-    parser.add_argument(
-        "script",
-        metavar="SCRIPT",
-        nargs="?",
-        help="Python file, or a command such as torchrun; with -m a module",
-    )
-    add_launch_options(parser)
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
@@ -98,7 +53,50 @@ COMMAND = Command(
         "--list",
         "--list runs/a",
     ),
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "--out",
+            metavar="DIR",
+            default="runs/try",
+            help="folder for the run, with a number behind it if it exists (default: runs/try)",
+        ),
+        argument(
+            "--minutes",
+            metavar="N",
+            type=above_zero,
+            default=2.0,
+            help="minutes that all trials together may take, without the start of the script "
+            "(default: 2)",
+        ),
+        argument(
+            "--only",
+            metavar="ID",
+            action="append",
+            default=[],
+            help="try this change, as --list names it; may be repeated (default: all that apply)",
+        ),
+        argument(
+            "--without",
+            metavar="ID",
+            action="append",
+            default=[],
+            help="leave this change out, as --list names it; may be repeated (default: none)",
+        ),
+        argument(
+            "--list",
+            action="store_true",
+            help="train nothing: list what can be tried, or with a run directory as SCRIPT what "
+            "did not apply when it was tried there",
+        ),
+        format_argument(NAMES),
+        argument(
+            "script",
+            metavar="SCRIPT",
+            nargs="?",
+            help="Python file, or a command such as torchrun; with -m a module",
+        ),
+        *LAUNCH,
+    ),
     run=_run,
     forwards_arguments=True,
 )

@@ -3,30 +3,8 @@
 import argparse
 import sys
 
-from trainperf.commands._options import location
-from trainperf.commands.cli import Command
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        type=location,
-        help="run directory, or a directory above it, on this machine",
-    )
-    parser.add_argument(
-        "--port",
-        metavar="N",
-        type=_port,
-        help="port to listen on, on 127.0.0.1; 0 is any free one (default: 6006, or the next free)",
-    )
-
-
-def _port(text: str) -> int:
-    port = int(text) if text.isdecimal() else -1
-    if not 0 <= port < 2**16:
-        raise argparse.ArgumentTypeError(f"{text}: must be a number from 0 to 65535")
-    return port
+from trainperf.commands._options import at_least, location
+from trainperf.commands.cli import Command, argument
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -47,7 +25,21 @@ def _run(given: argparse.Namespace) -> str:
 COMMAND = Command(
     name="view",
     about="Open a run in TensorBoard, also while it is training; Ctrl-C stops it.",
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "run",
+            metavar="RUN",
+            type=location,
+            help="run directory, or a directory above it, on this machine",
+        ),
+        argument(
+            "--port",
+            metavar="N",
+            type=at_least(0, most=65535),
+            help="port to listen on, on 127.0.0.1; 0 is any free one (default: 6006, or the next "
+            "free)",
+        ),
+    ),
     run=_run,
     examples=("runs/a", "runs --port 0"),
 )

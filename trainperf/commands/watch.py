@@ -4,24 +4,8 @@ import argparse
 import sys
 
 from trainperf.commands._options import above_zero, location
-from trainperf.commands.cli import Command
+from trainperf.commands.cli import Command, argument
 from trainperf.core.errors import ConfigError
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        type=location,
-        help="run directory, or a directory above it, by path or URL",
-    )
-    parser.add_argument(
-        "--every",
-        type=above_zero,
-        default=2.0,
-        metavar="SECONDS",
-        help="seconds between two looks at the files, at least; a URL needs more (default: 2)",
-    )
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -50,7 +34,21 @@ def _run(given: argparse.Namespace) -> str:
 COMMAND = Command(
     name="watch",
     about="Show a run in the terminal while it trains, also over SSH.",
-    add_arguments=_add_arguments,
+    arguments=(
+        argument(
+            "run",
+            metavar="RUN",
+            type=location,
+            help="run directory, or a directory above it, by path or URL",
+        ),
+        argument(
+            "--every",
+            type=above_zero,
+            default=2.0,
+            metavar="SECONDS",
+            help="seconds between two looks at the files, at least; a URL needs more (default: 2)",
+        ),
+    ),
     run=_run,
     examples=("runs/a", "s3://bucket/runs/a --every 10"),
     gone={"--light": "the terminal's own colours hold"},

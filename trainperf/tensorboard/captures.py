@@ -4,9 +4,9 @@ An analysis is a `TraceReport` as JSON in `traces/*.analysis.json`.  A trace tha
 mentions is listed too: it can be downloaded, opened in Perfetto and given to `trainperf trace`.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -27,15 +27,6 @@ _LARGEST_ANALYSIS = 64 << 20
 """A report of ours has some hundred kilobytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceListing:
-    """What the folder of traces holds, by name."""
-
-    analyses: dict[str, Stamp]
-    traces: dict[str, int]
-    """Trace file to its size in bytes."""
-
-
 class CaptureEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One capture in the list: enough to choose it."""
 
@@ -53,63 +44,72 @@ class CaptureEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Original traces that can be downloaded: `file`, and its size in `bytes`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Captures:
-    """The captures of one run."""
+    """The captures of one run, as they were when it was looked at."""
 
-    def __init__(self, run: Path) -> None:
-        self._folder = run / TRACES
+    folder: Path
+    analyses: dict[str, Stamp]
+    traces: dict[str, int]
+    """Trace file to its size in bytes."""
 
-    def listing(self) -> TraceListing:
+    @classmethod
+    def of(cls, run: Path) -> "Captures":
         """What is there now."""
-        analyses: dict[str, Stamp] = {}
-        traces: dict[str, int] = {}
-        for path in _files(self._folder):
-            if path.name.endswith(ANALYSIS_SUFFIX):
-                analyses[path.name] = stamp(path)
-            elif path.name.endswith(TRACE_SUFFIXES) and not path.name.startswith("."):
-                traces[path.name] = path.stat().st_size
-        return TraceListing(analyses=analyses, traces=traces)
+        folder = run / TRACES
+        files = sorted(path for path in folder.glob("[!.]*") if path.is_file())
+        return cls(
+            folder=folder,
+            analyses={
+                path.name: stamp(path) for path in files if path.name.endswith(ANALYSIS_SUFFIX)
+            },
+            traces={
+                path.name: path.stat().st_size
+                for path in files
+                if path.name.endswith(TRACE_SUFFIXES)
+            },
+        )
 
-    def listed(self, listing: TraceListing) -> list[CaptureEntry]:
+    def listed(self) -> list[CaptureEntry]:
         """Every capture, analysed or not, in the order of their steps.
 
         The analysis of one rank is left out once there is one of all ranks.
         """
-        every = {name: self.report(name, listing) for name in listing.analyses}
+        every = {name: self.report(name) for name in self.analyses}
         shown = {name: report for name, report in every.items() if not _joined(report, every)}
         mentioned = {file for report in shown.values() for file in _files_of(report)}
-        for file in listing.traces:
-            if file not in mentioned:
-                shown[file] = f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}"
-        entries = [_entry(key, report, listing) for key, report in shown.items()]
+        for file in self.traces.keys() - mentioned:
+            shown[file] = f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}"
+        entries = [self._entry(key, report) for key, report in shown.items()]
         return sorted(entries, key=lambda entry: _order(entry.key))
 
-    def report(self, name: str, listing: TraceListing) -> TraceReport | str:
-        """An analysis that was found, or why it cannot be read."""
-        return _decoded(self._folder / name, listing.analyses[name])
+    def report(self, name: str) -> TraceReport | str:
+        """An analysis, or why it cannot be read."""
+        if self.analyses[name][2] > _LARGEST_ANALYSIS:
+            return "the analysis is too large to be one of ours"
+        try:
+            return diagnosed(decode_report((self.folder / name).read_bytes(), TraceReport))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return f"the analysis cannot be read: {plain(str(error))}"
+        except OSError as error:
+            return f"the analysis cannot be read: {error.strerror}"
 
-    def trace(self, file: str, listing: TraceListing) -> Path | None:
-        """Where a trace that was found is; `None` for any other name."""
-        return self._folder / file if file in listing.traces else None
-
-
-def _files(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(folder / entry.name for entry in entries if entry.is_file())
-    except OSError:
-        return []
-
-
-def _decoded(path: Path, now: Stamp) -> TraceReport | str:
-    if now[2] > _LARGEST_ANALYSIS:
-        return "the analysis is too large to be one of ours"
-    try:
-        return diagnosed(decode_report(path.read_bytes(), TraceReport))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return f"the analysis cannot be read: {plain(str(error))}"
-    except OSError as error:
-        return f"the analysis cannot be read: {error.strerror}"
+    def _entry(self, key: str, report: TraceReport | str) -> CaptureEntry:
+        """Of an analysis, or of a trace without one: why there is none."""
+        read = None if isinstance(report, str) else report
+        files = [key] if read is None else [rank.file for rank in read.ranks]
+        version = self.analyses.get(key, ("", 0, self.traces.get(key, 0), 0))[1:]
+        return CaptureEntry(
+            key=key,
+            version="-".join(map(str, version)),
+            title=_title(key),
+            answer="" if read is None else plain(read.answer),
+            problem=report if isinstance(report, str) else "",
+            ranks=[] if read is None else [rank.rank for rank in read.ranks],
+            traces=[
+                {"file": file, "bytes": self.traces[file]} for file in files if file in self.traces
+            ],
+        )
 
 
 def _joined(report: TraceReport | str, every: Mapping[str, TraceReport | str]) -> bool:
@@ -139,26 +139,6 @@ def _title(key: str) -> str:
     rank = "" if named.rank is None else f" · rank {named.rank}"
     again = "" if named.again is None else f" · again ({named.again})"
     return f"{title}{rank}{again}"
-
-
-def _entry(key: str, report: TraceReport | str, listing: TraceListing) -> CaptureEntry:
-    """Of an analysis, or of a trace without one: why there is none."""
-    read = None if isinstance(report, str) else report
-    files = [key] if read is None else [rank.file for rank in read.ranks]
-    version = listing.analyses.get(key, ("", 0, listing.traces.get(key, 0), 0))[1:]
-    return CaptureEntry(
-        key=key,
-        version="-".join(map(str, version)),
-        title=_title(key),
-        answer="" if read is None else plain(read.answer),
-        problem="" if isinstance(report, TraceReport) else report,
-        ranks=[] if read is None else [rank.rank for rank in read.ranks],
-        traces=[
-            {"file": file, "bytes": listing.traces[file]}
-            for file in files
-            if file in listing.traces
-        ],
-    )
 
 
 MOST_SLICES = 400
@@ -192,56 +172,41 @@ def picture(rank: RankTrace, first_s: float | None, last_s: float | None) -> Mar
     )
 
 
-@dataclass(slots=True)
-class _Block:
-    """A slice, or neighbours of one kind that are together too short to be told apart."""
-
-    first: Slice
-    end_s: float
-    covered_s: float
-    many: int = 1
-
-    @property
-    def long_s(self) -> float:
-        return self.end_s - self.first.start_s
-
-    def name(self) -> str:
-        if self.many == 1:
-            return self.first.name
-        return f"{self.many} × {self.first.kind}, together {duration(self.covered_s)}"
-
-    def take(self, piece: Slice) -> None:
-        self.many += 1
-        # What overlaps or nests is not covered twice.
-        begin_s = max(piece.start_s, self.end_s)
-        self.covered_s += max(0.0, piece.end_s - begin_s)
-        self.end_s = max(self.end_s, piece.end_s)
-
-
 def _marks(lane: TraceLane, frame: Frame) -> list[Mark]:
+    """A mark for each slice that can be seen, and for short ones together."""
     first_s, last_s = frame.across.low, frame.across.high
     inside = [piece for piece in lane.slices if piece.end_s >= first_s and piece.start_s <= last_s]
     marks = []
-    for block in _blocks(inside, (last_s - first_s) / MOST_SLICES):
-        left, right = frame.x(block.first.start_s), frame.x(block.end_s)
-        kind = block.first.kind if block.first.kind in KINDS else "other"
-        label = f"{block.name()}: {duration(block.long_s)} from {duration(block.first.start_s)}"
+    for several in _together(inside, (last_s - first_s) / MOST_SLICES):
+        first = several[0]
+        # What overlaps or nests is not covered twice.
+        ends = [first.start_s, *accumulate((piece.end_s for piece in several), max)]
+        name, covered = first.name, zip(several, ends, strict=False)
+        if len(several) > 1:
+            covered_s = sum(max(0.0, each.end_s - max(each.start_s, end)) for each, end in covered)
+            name = f"{len(several)} × {first.kind}, together {duration(covered_s)}"
+        left, right = frame.x(first.start_s), frame.x(ends[-1])
+        kind = first.kind if first.kind in KINDS else "other"
+        label = f"{name}: {duration(ends[-1] - first.start_s)} from {duration(first.start_s)}"
         marks.append((left, right - left, f"kind-{kind}", label))
     return marks
 
 
-def _blocks(slices: list[Slice], least_s: float) -> list[_Block]:
-    """Short slices are joined until they are long enough to be seen; long ones stay alone."""
-    out: list[_Block] = []
+def _together(slices: list[Slice], least_s: float) -> list[list[Slice]]:
+    """Short neighbours of one kind are joined until they can be seen; long ones stay alone."""
+    groups: list[list[Slice]] = []
+    end_s = 0.0
     for piece in sorted(slices, key=lambda piece: piece.start_s):
-        last = out[-1] if out and len(slices) > MOST_SLICES else None
+        first = groups[-1][0] if groups and len(slices) > MOST_SLICES else None
         if (
-            last is not None
-            and piece.kind == last.first.kind
-            and last.long_s < least_s
-            and max(last.end_s, piece.end_s) - last.first.start_s < 2 * least_s
+            first is not None
+            and piece.kind == first.kind
+            and end_s - first.start_s < least_s
+            and max(end_s, piece.end_s) - first.start_s < 2 * least_s
         ):
-            last.take(piece)
+            groups[-1].append(piece)
+            end_s = max(end_s, piece.end_s)
         else:
-            out.append(_Block(piece, piece.end_s, piece.end_s - piece.start_s))
-    return out
+            groups.append([piece])
+            end_s = piece.end_s
+    return groups

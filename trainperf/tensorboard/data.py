@@ -154,11 +154,10 @@ class Store:
 
     def trace(self, run_id: str, file: str) -> Path:
         """Where an original trace is."""
-        captures = Captures(self._find(run_id).path)
-        path = captures.trace(file, captures.listing())
-        if path is None:
+        captures = Captures.of(self._find(run_id).path)
+        if file not in captures.traces:
             raise NotFoundError(f"{file}: no such trace in this run")
-        return path
+        return captures.folder / file
 
     def _read_ahead(self) -> None:
         for run_id in [*find_runs(self._roots)][:1]:
@@ -167,11 +166,10 @@ class Store:
                 self.run(run_id, View())
 
     def _report(self, run_id: str, key: str) -> TraceReport:
-        captures = Captures(self._find(run_id).path)
-        captured = captures.listing()
-        if key not in captured.analyses:
+        captures = Captures.of(self._find(run_id).path)
+        if key not in captures.analyses:
             raise NotFoundError(f"{key}: no such analysis in this run")
-        report = captures.report(key, captured)
+        report = captures.report(key)
         if isinstance(report, str):
             raise RunError(report)
         return report
@@ -203,7 +201,7 @@ class Store:
         path, now_s = self._find(run_id).path, self._now_s()
         cached = self._cache.pop(run_id, None)
         if cached is None or now_s >= cached.rest_until_s:
-            captures = Captures(path)
+            captures = Captures.of(path)
             version = _version(path, captures)
             if cached is None or version != cached.version or _may_be_dead(cached, now_s):
                 run = Run.open(path)
@@ -224,9 +222,8 @@ def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
         for path in sorted(directory.iterdir())
         if rank_and_attempt(path.name) or path.name == Trials.file
     ]
-    captured = captures.listing()
-    traces = [(file, 0, size, 0) for file, size in captured.traces.items()]
-    return (str(directory), 0, 0, 0), *map(stamp, records), *captured.analyses.values(), *traces
+    traces = [(file, 0, size, 0) for file, size in captures.traces.items()]
+    return (str(directory), 0, 0, 0), *map(stamp, records), *captures.analyses.values(), *traces
 
 
 def _may_be_dead(cached: _Remembered, now_s: float) -> bool:
@@ -246,8 +243,8 @@ def _viewed(cached: _Remembered, view: View) -> bytes:
     lead = ranks.index(view.rank) if view.rank in ranks else None
     groups = page.groups if view == View() else _groups(cached.run, lead, view)
     html = as_html(page_document(PageData(summary=page.summary, captures=None, groups=groups)))
-    captures = cached.captures.listed(cached.captures.listing())
-    return msgspec.json.encode({"html": str(html), "ranks": ranks, "captures": captures})
+    content = {"html": str(html), "ranks": ranks, "captures": cached.captures.listed()}
+    return msgspec.json.encode(content)
 
 
 def _compared(before: _Remembered, after: _Remembered) -> bytes:

@@ -6,6 +6,7 @@ were found here are answered, so no request can name a path of its own.
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +19,7 @@ _DEEPEST = 6
 _MOST_DIRECTORIES = 20_000
 """A log directory on a network disk must not hold the page up."""
 
-_NEVER = frozenset(
-    {run_directory.TRACES, run_directory.TB, "checkpoints", "wandb", "mlruns", "__pycache__"}
-)
+_NEVER = frozenset({run_directory.TRACES, "checkpoints", "wandb", "mlruns", "__pycache__"})
 """What others put next to runs, or runs hold: never a run."""
 
 
@@ -62,39 +61,24 @@ def _name(root: Path, below: str) -> str:
 
 
 def _with_records(root: Path) -> Iterator[tuple[Path, float]]:
-    """Directories that hold record files, and when one of these was last written."""
+    """Directories that hold record files, and when one of these was last written.
+
+    What cannot be read, or is gone meanwhile, is passed over: there is no run to show in it.
+    """
     visited: set[str] = set()
-    waiting = [(root, 0)]
-    while waiting and len(visited) < _MOST_DIRECTORIES:
-        directory, depth = waiting.pop()
+    for folder, below, files in os.walk(root, followlinks=True):
         # A link back up would otherwise be followed down again and again.
-        real = os.path.realpath(directory)
-        if real in visited:
+        real, depth = os.path.realpath(folder), len(Path(folder).relative_to(root).parts)
+        if real in visited or len(visited) >= _MOST_DIRECTORIES:
+            below.clear()
             continue
         visited.add(real)
-        below, written_s = _looked_at(directory)
-        if written_s is not None:
-            yield directory, written_s
-        if depth < _DEEPEST:
-            waiting += [(path, depth + 1) for path in reversed(below)]
-
-
-def _looked_at(directory: Path) -> tuple[list[Path], float | None]:
-    """Directories in it, and the last write to a record file in it if there is one."""
-    below: list[Path] = []
-    written_s: float | None = None
-    try:
-        with os.scandir(directory) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                if entry.is_dir():
-                    if entry.name not in _NEVER and not entry.name.startswith("."):
-                        below.append(directory / entry.name)
-                elif run_directory.rank_and_attempt(entry.name):
-                    written_s = max(written_s or 0.0, entry.stat().st_mtime)
-    except OSError:
-        # Removed or forbidden meanwhile: there is no run to show in it.
-        return [], None
-    return below, written_s
+        kept = (name for name in below if name not in _NEVER and not name.startswith("."))
+        below[:] = sorted(kept) if depth < _DEEPEST else []
+        records = [Path(folder, name) for name in files if run_directory.rank_and_attempt(name)]
+        with suppress(OSError):
+            if records:
+                yield Path(folder), max(path.stat().st_mtime for path in records)
 
 
 Stamp = tuple[str, int, int, int]

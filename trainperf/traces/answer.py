@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.traces.results import RankTrace, TraceReport
+from trainperf.traces.results import RankTrace, TraceReport, mean
 
 
 _CAUSES = (
@@ -98,5 +98,4 @@ def _late(report: TraceReport) -> list[str]:
 
 
 def _mean(values: Sequence[float | None]) -> float:
-    measured = [value for value in values if value is not None]
-    return sum(measured) / len(measured) if measured else 0.0
+    return mean(values) or 0.0

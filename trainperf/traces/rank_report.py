@@ -56,6 +56,7 @@ from trainperf.traces.results import (
     RankTrace,
     TraceStep,
     TraceTotals,
+    mean,
 )
 from trainperf.traces.stragglers import rank_collectives
 from trainperf.traces.thresholds import THRESHOLDS
@@ -235,7 +236,7 @@ def _steps(columns: StepColumns, count: int) -> tuple[TraceStep, ...]:
 
 def _totals(parts: Parts, columns: StepColumns) -> TraceTotals:
     step_s = [value for value in columns["step_s"] if value is not None]
-    means = {name: _mean(columns[name]) for name in _MEANS}
+    means = {name: mean(columns[name]) for name in _MEANS}
     overlaps = {
         f"{what}_overlap_fraction": _weighted(
             columns[f"{what}_overlap_fraction"], columns[f"{what}_s"]
@@ -256,11 +257,6 @@ _MEANS = (
     "data_wait_s", "data_wait_exposed_s", "h2d_s", "d2h_s", "comm_s", "comm_exposed_s",
     "allreduce_tail_s", "kernels", "sync_calls", "item_calls", "cpu_op_s", "gpu_busy_s",
 )  # fmt: skip
-
-
-def _mean(values: Sequence[Value]) -> float | None:
-    measured = [value for value in values if value is not None]
-    return sum(measured) / len(measured) if measured else None
 
 
 def _weighted(shares: Sequence[Value], weights: Sequence[Value]) -> float | None:

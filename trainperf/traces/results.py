@@ -5,7 +5,7 @@ event belongs to the step that launched it; shares are of the step's own time on
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -19,7 +19,41 @@ PROFILER_STEP = "ProfilerStep"
 """What steps are cut by where the profiler has marked them."""
 
 
-class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
+def mean(values: Sequence[float | None]) -> float | None:
+    """Of those that were measured; `None` where none was."""
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None
+
+
+class StepFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured of a step; of several the means, and fractions are quotients of sums."""
+
+    step_s: float
+    """On the host: from its mark to its end; of several steps the median."""
+    gpu_busy_s: float | None = None
+    data_wait_s: float | None = None
+    """Host time in the loader."""
+    data_wait_exposed_s: float | None = None
+    """The part of it in which the device was idle."""
+    h2d_s: float | None = None
+    h2d_overlap_fraction: float | None = None
+    """Share of `h2d_s` during which a compute kernel ran; `None` without copies."""
+    d2h_s: float | None = None
+    d2h_overlap_fraction: float | None = None
+    comm_s: float | None = None
+    comm_overlap_fraction: float | None = None
+    comm_exposed_s: float | None = None
+    """Communication during which no compute kernel ran."""
+    allreduce_tail_s: float | None = None
+    """From the last backward kernel's end to the last all-reduce's, at least 0; kernels only."""
+    kernels: int | float | None = None
+    sync_calls: int | float | None = None
+    item_calls: int | float | None = None
+    cpu_op_s: float | None = None
+    """Union of operators on the host."""
+
+
+class TraceStep(StepFigures, frozen=True, kw_only=True):
     """One step of one rank.
 
     Device times are unions over all streams of the work that the step launched; it may run behind
@@ -27,11 +61,8 @@ class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     step: int
-    step_s: float
-    """On the host: from its mark to its end."""
     device_span_s: float | None = None
     """From the first to the last device event that the step launched."""
-    gpu_busy_s: float | None = None
     gpu_idle_s: float | None = None
     """Of the device's own period: from the end of the earlier step's work to the end of its own."""
     idle_data_wait_s: float | None = None
@@ -40,43 +71,23 @@ class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
     idle_sync_s: float | None = None
     idle_other_s: float | None = None
     compute_s: float | None = None
-    data_wait_s: float | None = None
-    """Host time in the loader."""
-    data_wait_exposed_s: float | None = None
-    """The part of it in which the device was idle."""
-    h2d_s: float | None = None
     h2d_bytes: int | None = None
-    h2d_overlap_fraction: float | None = None
-    """Share of `h2d_s` during which a compute kernel ran; `None` without copies."""
-    d2h_s: float | None = None
     d2h_bytes: int | None = None
-    d2h_overlap_fraction: float | None = None
-    comm_s: float | None = None
-    comm_overlap_fraction: float | None = None
-    comm_exposed_s: float | None = None
-    """Communication during which no compute kernel ran."""
-    allreduce_tail_s: float | None = None
-    """From the last backward kernel's end to the last all-reduce's, at least 0; kernels only."""
     allreduce_early_s: float | None = None
     """By how much the last all-reduce ended before backward did; 0 when there is a tail."""
     allreduce_to_optimizer_s: float | None = None
-    kernels: int | None = None
     launches: int | None = None
     short_kernels: int | None = None
     """Kernels below 10 µs."""
     short_kernels_s: float | None = None
     tensor_core_fraction: float | None = None
     """Share of kernel time whose kernel's name sounds of tensor cores: a heuristic."""
-    sync_calls: int | None = None
     sync_s: float | None = None
     """Host time in synchronising calls."""
-    item_calls: int | None = None
     forward_s: float | None = None
     """Host time; as are the next two."""
     backward_s: float | None = None
     optimizer_s: float | None = None
-    cpu_op_s: float | None = None
-    """Union of operators on the host."""
     hole_s: float | None = None
     """Time in which neither the host ran an operator or a runtime call nor the device worked."""
 
@@ -142,12 +153,10 @@ class SyncSite(msgspec.Struct, frozen=True, kw_only=True):
     """Innermost Python frame first; empty where the trace has no stacks."""
 
 
-class TraceTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the recorded steps of a rank; fractions are quotients of sums."""
+class TraceTotals(StepFigures, frozen=True, kw_only=True):
+    """A mean step of a rank: over its recorded steps."""
 
     steps: int
-    step_s: float
-    """Median."""
     gpu_busy_fraction: float | None = None
     """Of the span of device work launched inside the recorded steps; as the next."""
     compute_fraction: float | None = None
@@ -155,22 +164,6 @@ class TraceTotals(msgspec.Struct, frozen=True, kw_only=True):
     idle_host_bound_fraction: float | None = None
     idle_sync_fraction: float | None = None
     idle_other_fraction: float | None = None
-    data_wait_s: float | None = None
-    """A step, as all times here: the mean over the steps."""
-    data_wait_exposed_s: float | None = None
-    h2d_s: float | None = None
-    h2d_overlap_fraction: float | None = None
-    d2h_s: float | None = None
-    d2h_overlap_fraction: float | None = None
-    comm_s: float | None = None
-    comm_overlap_fraction: float | None = None
-    comm_exposed_s: float | None = None
-    allreduce_tail_s: float | None = None
-    kernels: float | None = None
-    sync_calls: float | None = None
-    item_calls: float | None = None
-    cpu_op_s: float | None = None
-    gpu_busy_s: float | None = None
     unlaunched_fraction: float | None = None
     """Share of device events without a launch in the trace: in busy time, in no step."""
 
@@ -227,7 +220,7 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def host_step_s(self) -> float:
         """Mean time per step on the host."""
-        return sum(step.step_s for step in self.steps) / len(self.steps) if self.steps else 0.0
+        return mean([step.step_s for step in self.steps]) or 0.0
 
     @property
     def period_s(self) -> float:
@@ -235,8 +228,7 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
 
         A device that lags behind takes longer than the step marks on the host are apart.
         """
-        spans = [step.device_span_s for step in self.steps if step.device_span_s is not None]
-        return max(self.host_step_s, sum(spans) / len(spans) if spans else 0.0)
+        return max(self.host_step_s, mean([step.device_span_s for step in self.steps]) or 0.0)
 
 
 class Straggler(msgspec.Struct, frozen=True, kw_only=True):

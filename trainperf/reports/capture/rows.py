@@ -9,7 +9,7 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import count, duration, fine_share, share, size
 from trainperf.core.machine.link import of_link
-from trainperf.traces.results import RankTrace
+from trainperf.traces.results import RankTrace, mean
 
 
 LABELS = {
@@ -162,6 +162,4 @@ def _host(rank: RankTrace) -> Iterator[Row]:
 
 def _mean(rank: RankTrace, field: str) -> float | None:
     """Of the steps that have it."""
-    values = [getattr(step, field) for step in rank.steps]
-    measured = [value for value in values if value is not None]
-    return sum(measured) / len(measured) if measured else None
+    return mean([getattr(step, field) for step in rank.steps])

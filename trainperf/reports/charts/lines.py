@@ -50,9 +50,9 @@ class LineChart:
     title: str
     what: str
     """In one sentence."""
-    unit: str
+    unit: str = ""
     """`s`, `B`, `1` (a share of one), or anything else for a plain number."""
-    lines: Sequence[Line]
+    lines: Sequence[Line] = ()
     across: str = ""
     """Name of the horizontal axis, where it is not that of the steps."""
     level: bool = False

@@ -1,7 +1,7 @@
 """The charts of a run over its steps: a table of what is drawn, and one function that draws it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -29,18 +29,14 @@ _MOST_SHADES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """A chart: columns over the steps, with their labels."""
+class Series(LineChart):
+    """A chart whose lines are columns over the steps, with their labels."""
 
-    title: str
-    what: str
-    unit: str = ""
     place: Place = "others"
     columns: Mapping[str, str] = field(default_factory=dict)
     """Empty for that of the all-reduce tail, which each rank has."""
     reading: str = ""
     """Not drawn where an imported log does not cover it."""
-    level: bool = False
     total: bool = False
     """Whether it goes on adding up: a single update is skipped or not."""
 
@@ -167,10 +163,4 @@ def chart_of(series: Series, groups: Groups, summary: Summary) -> LineChart:
             shade = (span.low, span.high) if shades else None
             x = groups.begins().astype(float)
             lines.append(Line(label=label, x=x, y=values, shade=shade))
-    return LineChart(
-        title=series.title,
-        what=series.what,
-        unit=series.unit,
-        lines=[line for line in lines if np.isfinite(line.y).sum() >= _FEW],
-        level=series.level,
-    )
+    return replace(series, lines=[line for line in lines if np.isfinite(line.y).sum() >= _FEW])

@@ -4,9 +4,9 @@ A subject (a run, a comparison, a capture, …) is one function that makes the l
 are as they are in the files: what cannot stand in a terminal or in markup is escaped by the layout.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from trainperf.core.formatting.html.markup import Markup
 from trainperf.core.formatting.table import Table
@@ -58,6 +58,8 @@ class Chart:
     """Whether it stands in a grid of such charts."""
 
 
+T = TypeVar("T")
+
 Part: TypeAlias = Heading | Sentence | Table | Pictured | FindingView | Chart
 
 
@@ -70,6 +72,11 @@ def section(title: str, *parts: Iterable[Part], level: int = 2) -> list[Part]:
 def items(sentences: Iterable[str], kind: Kind = "item", label: str = "") -> list[Part]:
     """A list, paragraphs of another *kind*, or lines with one label."""
     return [Sentence(text=text, label=label, kind=kind) for text in sentences if text]
+
+
+def parts_of(value: T | None, shown: Callable[[T], Sequence[Part]]) -> Sequence[Part]:
+    """The parts of what was looked at; none where it was not."""
+    return () if value is None else shown(value)
 
 
 def missing(reasons: Sequence[tuple[str, str]]) -> list[Part]:

@@ -18,6 +18,7 @@ from trainperf.reports.layout.document import (
     items,
     missing,
     not_measured,
+    parts_of,
     section,
 )
 from trainperf.reports.layout.finding_view import NEXT, finding_view, first_rows
@@ -65,6 +66,7 @@ def run_document(
     unknown = missing([(words(name.removesuffix("_bytes")), why) for name, why in reasons])
     whole = items(map(PLUS.join, (script_sum(summary), fit_sum(summary))), "")
     unaudited = [] if charts is None else items([not_measured(_audit(summary))], "soft")
+    filled = parts_of(summary.memory, of_memory) or unaudited
     return [
         Heading(" · ".join(filter(None, title)), 1),
         Sentence(text=headline(summary), kind="answer"),
@@ -73,16 +75,18 @@ def run_document(
         *items([" · ".join(facts(summary))], "facts"),
         *items(remarks(summary), "soft", "note"),
         *section("Where a step goes", phases(summary), why(summary)),
-        *section("Your code and your loader", of_lines(summary), of_loader(summary)),
+        *section(
+            "Your code and your loader", of_lines(summary), parts_of(summary.loader, of_loader)
+        ),
         *section("What to change", findings or items([nothing_found(summary)], "soft")),
         *section("What was tried", trials),
         *section("How long the steps took", drawn.get("steps", ())),
         *section(f"Other measurements over the {run.loop.run_noun}", drawn.get("others", ())),
         *section("Ranks", ranks_section(summary), drawn.get("ranks", ())),
-        *section("Memory", of_memory(summary) or unaudited, unknown, drawn.get("memory", ())),
-        *section("The machine", of_machine(summary), drawn.get("machine", ())),
+        *section("Memory", filled, unknown, drawn.get("memory", ())),
+        *section("The machine", parts_of(summary.machine, of_machine), drawn.get("machine", ())),
         *section("Speed of light", of_step(summary) or unaudited),
-        *section("torch.compile", of_compilation(summary)),
+        *section("torch.compile", parts_of(summary.compilation, of_compilation)),
         *section("Captures", _captures(summary), drawn.get("captures", ())),
         *section(f"The whole {run.loop.run_noun}", whole),
         *(_everything(summary) if charts else []),

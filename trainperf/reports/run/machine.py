@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from trainperf.analysis.summary.schema import CauseFacts, HostFacts, Summary
+from trainperf.analysis.summary.machine_schema import CauseFacts, HostFacts, MachineFacts
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import Table, or_unknown
 from trainperf.core.formatting.units import fine_share, plural, rate, share, size
@@ -61,11 +62,8 @@ def machine_line(summary: Summary) -> str:
     return number + " · ".join(parts)
 
 
-def of_machine(summary: Summary) -> list[Table]:
-    """What the devices and hosts did, and which steps that made slower; empty without samples."""
-    machine = summary.machine
-    if machine is None:
-        return []
+def of_machine(machine: MachineFacts) -> list[Table]:
+    """What the devices and hosts did, and which steps that made slower."""
     several = len(machine.hosts) > 1
     rows = tuple(
         (f"{plain(host.host)}: {label}" if several else label, mean, worst)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summarize import examine
+from trainperf.analysis.summarize import examine, save_summary
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural, step_range
 from trainperf.core.paths import AnyPath
@@ -62,6 +62,18 @@ def save(data: PageData, run: AnyPath) -> None:
         OSError: The file cannot be written.
     """
     write_atomically(run / REPORT, render(data).encode("utf-8"))
+
+
+def save_reports(run: Run) -> Summary:
+    """Read a run, write its summary and its page into its directory, and return the summary.
+
+    Raises:
+        OSError: The directory cannot be written.
+    """
+    data = load_page_data(run)
+    save_summary(data.summary, run.path)
+    save(data, run.path)
+    return data.summary
 
 
 def page_document(data: PageData) -> list[Part]:

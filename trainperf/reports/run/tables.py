@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.roofline.speed_of_light import SpeedOfLight
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.compilation import Compilation
+from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import (
@@ -156,11 +158,8 @@ def _operators(light: SpeedOfLight) -> Table:
     )
 
 
-def of_loader(summary: Summary) -> list[Table]:
-    """Where the time to make a batch goes; empty where it was not measured."""
-    anatomy = summary.loader
-    if anatomy is None:
-        return []
+def of_loader(anatomy: LoaderAnatomy) -> list[Table]:
+    """Where the time to make a batch goes."""
     parts = {
         "samples": anatomy.getitem,
         "collate": anatomy.collate,
@@ -206,11 +205,8 @@ def of_lines(summary: Summary) -> list[Table]:
     return [table] if table.rows else []
 
 
-def of_compilation(summary: Summary) -> list[Table]:
-    """What torch.compile did; empty where nothing was compiled."""
-    compilation = summary.compilation
-    if compilation is None:
-        return []
+def of_compilation(compilation: Compilation) -> list[Table]:
+    """What torch.compile did."""
     again, breaks = compilation.recompiled, compilation.breaks
     rows = [("break", brk.where or UNKNOWN, str(brk.times), brk.reason) for brk in breaks[:_MOST]]
     rows += [
@@ -241,11 +237,8 @@ def _step(step: int | None) -> str:
     return "in a gap" if step is None else f"step {step}"
 
 
-def of_memory(summary: Summary) -> list[Table]:
+def of_memory(ledger: MemoryLedger) -> list[Table]:
     """What fills the memory, and what would need less where anything would."""
-    ledger = summary.memory
-    if ledger is None:
-        return []
     states = {f"optimizer: {kind}": n for kind, n in ledger.optimizer_state_bytes.items()}
     static = {
         "parameters": ledger.parameters_bytes,

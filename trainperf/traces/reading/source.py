@@ -1,10 +1,9 @@
-"""The bytes of a trace, plain or gzip by content; always UTF-8 when they leave.
+"""The bytes of a trace, plain or gzip by content.
 
 A file may be hostile or cut short: what it unpacks to is bounded, and damage ends it early.
 """
 
 import codecs
-import json
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -50,10 +49,6 @@ class ReadLimits:
     """A value or an event that is larger is taken for damage."""
     text_characters: int = 2**28
     """All different names together; those of real traces are below a thousandth of it."""
-    gzip_ratio: float = 200.0
-    """Real traces pack 10 to 30 to 1; a bomb of blanks 1,000 to 1."""
-    gzip_ratio_from_bytes: int = 2**26
-    """Below this, no ratio is suspicious."""
 
 
 class Source:
@@ -66,14 +61,20 @@ class Source:
         self._limits = limits
 
     def blocks(self) -> Iterator[bytes]:
-        """The document as UTF-8 in blocks of any size but 0; raises `TraceError`."""
+        """The document without a mark of UTF-8, in blocks of any size but 0.
+
+        Raises:
+            TraceError: It cannot be read, or is larger than any trace.
+        """
         try:
             if not self._path.is_file():
                 what = "this is no file" if self._path.exists() else "it does not exist"
                 raise TraceError(f"{what}; give a .json or .json.gz trace")
             ahead: dict[str, Any] = {"block_size": REMOTE_BYTES} if is_remote(self._path) else {}
             with storage_errors(), self._path.open("rb", **ahead) as file:
-                yield from filter(None, _as_utf8(self._bounded(file)))
+                blocks = self._bounded(file)
+                first = next(blocks, b"").removeprefix(codecs.BOM_UTF8)
+                yield from filter(None, chain([first], blocks))
         except OSError as error:
             raise TraceError(f"it cannot be read ({error.strerror or error})") from None
 
@@ -85,12 +86,6 @@ class Source:
                 raise TraceError(
                     f"it unpacks to more than {limits.unpacked_bytes / 2**30:g} GiB; "
                     "record fewer steps, or raise the limit"
-                )
-            most = max(limits.gzip_ratio_from_bytes, file.tell() * limits.gzip_ratio)
-            if total > most:
-                raise TraceError(
-                    f"it unpacks to more than {limits.gzip_ratio:g} times its size, "
-                    "as no trace does; unpack it yourself if you trust it"
                 )
             yield block
 
@@ -127,15 +122,3 @@ def unpacked(file: IO[bytes]) -> Generator[bytes, None, bool]:
         else:
             # At the end of the file too: it may hold more than fitted into a block.
             pending = inflater.unconsumed_tail or file.read(Buffer.PIECE)
-
-
-def _as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    first = next(blocks, b"")
-    encoding = json.detect_encoding(first)
-    blocks = chain([first], blocks)
-    if encoding == "utf-8":
-        yield from blocks
-        return
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    for block in blocks:
-        yield decoder.decode(block).encode("utf-8", errors="replace")

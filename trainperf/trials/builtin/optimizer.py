@@ -1,10 +1,12 @@
 """Optimizers that update all parameters at once, where they go one by one."""
 
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.optimizer import _default_to_fused_or_foreach
 
 from trainperf.trials.training import Training
 from trainperf.trials.trial import SAME_ARITHMETIC, Trial
@@ -65,15 +67,12 @@ def _why_not(training: Training, able: list[Optimizer], chosen: str) -> dict[str
     }
 
 
-def _together(group: dict[str, object]) -> bool:
+def _together(group: dict[str, Any]) -> bool:
     """Whether it updates many parameters at a time: by what it was told, or torch's own default."""
     if group.get("foreach") is not None or group.get("fused"):
         return bool(group.get("fused") or group.get("foreach"))
-    parameters = group["params"]
-    plain = (Tensor, nn.Parameter)
-    return isinstance(parameters, list) and all(
-        type(each) in plain and each.device.type in ("cuda", "xpu") for each in parameters
-    )
+    _, foreach = _default_to_fused_or_foreach(group["params"], differentiable=False)
+    return foreach
 
 
 def _set_options(optimizers: list[Optimizer], options: list[dict[str, bool]]) -> None:
