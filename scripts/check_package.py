@@ -223,7 +223,7 @@ def read(clean: Clean) -> None:
 
 def without_torch(wheel: Path) -> list[str]:
     """The wheel and its dependencies, torch and what needs it excepted."""
-    needs = ("torch", "lightning")
+    needs = ("torch", "lightning", "torch-tb-profiler")
     with zipfile.ZipFile(wheel) as archive:
         own = re.compile(rf"{PACKAGE}-[^/]+\.dist-info/METADATA")
         (meta,) = filter(own.fullmatch, archive.namelist())

@@ -73,6 +73,7 @@ def test_each_rank_uploads_its_own_files(tmp_path: Path, object_store: ObjectSto
         1: [
             "steps-rank1.attempt2.jsonl",
             "traces/rank1-step000005-3steps.trace.json.gz",
+            "tb/step000005-3steps/rank_1.pt.trace.json.gz",
         ],
     }
     for name in (name for several in names.values() for name in several):

@@ -4,7 +4,6 @@ One file per capture: of a single rank while the fit goes on, of all ranks that 
 steps once it has ended.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +14,7 @@ from trainperf.core.errors import TraceError
 from trainperf.core.paths import AnyPath, listed
 from trainperf.core.run_directory import (
     ANALYSIS_SUFFIX,
+    TB,
     TRACE_SUFFIX,
     TRACES,
     CaptureName,
@@ -65,6 +65,12 @@ def facts_of(trace: Path) -> CaptureFacts:
     raise TraceError(f"{trace}: does not say which steps of a run it is of; use `trainperf trace`")
 
 
+def capture_of(trace: Path | str) -> str | None:
+    """The capture that a trace of ours belongs to, by its name; the same on every rank."""
+    name = CaptureName.parse(Path(trace).name)
+    return name.capture if name and name.rank is not None else None
+
+
 def rank_of(trace: Path | str) -> int | None:
     """The rank that wrote a trace of ours, by its name."""
     name = CaptureName.parse(Path(trace).name)
@@ -73,11 +79,19 @@ def rank_of(trace: Path | str) -> int | None:
 
 def analysis_file(traces: Sequence[Path]) -> Path:
     """Where the analysis of these traces of one capture goes: next to the first of them."""
-    first, named = traces[0], CaptureName.parse(traces[0].name)
+    first = traces[0]
     stem = first.name.split(".", maxsplit=1)[0]
-    if len(traces) > 1 and named is not None:
-        stem = named.capture
+    if len(traces) > 1:
+        stem = capture_of(first) or stem
     return first.with_name(f"{stem}{ANALYSIS_SUFFIX}")
+
+
+def tb_copy(trace: Path) -> Path:
+    """Where torch-tb-profiler finds the copy: it loads a folder once, so each capture has one."""
+    run, rank = trace.parent.parent, rank_of(trace)
+    worker = f"rank_{rank}" if rank is not None else trace.name.split(".", maxsplit=1)[0]
+    capture = capture_of(trace) or worker
+    return run / TB / capture / f"{worker}.pt.trace.json.gz"
 
 
 def write(report: CaptureReport, target: Path) -> None:
@@ -101,12 +115,13 @@ def read_all(run: AnyPath) -> list[CaptureReport]:
 
 def groups(run: Path) -> list[list[Path]]:
     """The traces of a run, those that several ranks wrote of the same steps together, by rank."""
-    several: dict[str, list[Path]] = defaultdict(list)
-    traces = (run / TRACES).glob(f"rank*{TRACE_SUFFIX}")
-    for path in sorted(traces, key=lambda path: rank_of(path) or 0):
-        if named := CaptureName.parse(path.name):
-            several[named.capture].append(path)
-    return sorted(several.values(), key=lambda paths: paths[0].name)
+    several: dict[str, list[Path]] = {}
+    for path in (run / TRACES).glob(f"rank*{TRACE_SUFFIX}"):
+        capture = capture_of(path)
+        if capture is not None:
+            several.setdefault(capture, []).append(path)
+    ordered = (sorted(paths, key=lambda path: rank_of(path) or 0) for paths in several.values())
+    return sorted(ordered, key=lambda paths: paths[0].name)
 
 
 def decode_report(data: bytes, kind: type[Report]) -> Report:

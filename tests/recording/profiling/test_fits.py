@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.profilers import PyTorchProfiler
 from support.fits import Loader, Model, Ran, Validated, assert_tiles, read, trainer
 from support.profiler import torch_profiles, traces_of
+from torch_tb_profiler.consts import WORKER_PATTERN
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Gap, Tag
@@ -67,6 +68,7 @@ def test_two_cycles_leave_two_traces_with_steps_and_phases_marked(tmp_path: Path
             assert phases == ["data_wait", "h2d", "optimizer", "forward", "backward", "loop"]
     assert ran.tagged(Tag.PROFILED) == [*range(5, 11), *range(15, 21)]
     assert ran.gap_places(Gap.PROFILER_DUMP) == [4, 6, 9, 14, 16, 19]
+    assert not any(WORKER_PATTERN.match(name) for name in traces)
 
 
 def test_validation_is_never_in_a_trace(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from torch_tb_profiler.consts import WORKER_PATTERN
 
 from trainperf.recording.profiling.tracer import write_trace
 
@@ -32,6 +33,21 @@ def test_a_trace_is_packed_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert [trace] == list((tmp_path / "traces").iterdir())
     assert trace.name == "rank3-step000120-3steps.trace.json.gz"
     assert gzip.decompress(trace.read_bytes()) == TEXT
+
+
+def test_the_tensorboard_plugin_picks_up_neither_trace_nor_draft(tmp_path: Path) -> None:
+    """It is given normalised copies; the originals contain faults that it stumbles over."""
+    drafts = []
+
+    def watched(path: Path) -> None:
+        export(path)
+        drafts.extend(draft.name for draft in path.parent.iterdir())
+
+    trace = write(tmp_path, watched)
+
+    names = [*drafts, trace.name]
+    assert len(names) == 2
+    assert not any(WORKER_PATTERN.match(name) for name in names)
 
 
 def test_the_limit_is_of_the_packed_file_to_the_byte(tmp_path: Path) -> None:

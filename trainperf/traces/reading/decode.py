@@ -88,16 +88,16 @@ _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
 class EventDecoder:
-    """Decodes events.
+    """Decodes events; all that is in them, as dictionaries, if they are wanted `whole`.
 
     `exact` keeps all digits of their times, at half the speed: a float of 64 bits tells nanoseconds
     apart up to 101 days; times since 1970 do not fit.
     """
 
-    def __init__(self, *, exact: bool = False) -> None:
+    def __init__(self, *, exact: bool = False, whole: bool = False) -> None:
         hook = Decimal if exact else None
-        wanted: Any = Event | Instant
-        for ignored in _IGNORED:
+        wanted: Any = dict[str, object] if whole else Event | Instant
+        for ignored in () if whole else _IGNORED:
             wanted |= ignored
         self._many: msgspec.json.Decoder[list[Decoded]]
         self._many = msgspec.json.Decoder(list[wanted], float_hook=hook)
