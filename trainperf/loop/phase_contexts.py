@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.phases import FIRST_GAP, Gap, Phase
+from trainperf.core.machine.clocks import process_ns
+from trainperf.core.phases import FIRST_GAP, LABELS, Gap, Phase
 from trainperf.loop.moves import Move
 from trainperf.recording.guard import Guard, NoBracket
 from trainperf.recording.probes.device_marks import Mark
@@ -102,14 +103,30 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
 
     def _make(self, name: str) -> AbstractContextManager[None]:
         recorder = self._recorder
+        if name not in LABELS:
+            return self._own(name)
         if name in _GAPS:
             begins = partial(recorder.enter_gap, _GAPS[name])
             return self._guard.bracket(self.part, begins, recorder.leave_gap)
         phases = [name for name in _PHASES if self._trains or name not in _TRAINING]
         if name not in phases:
             names = ", ".join((*phases, *_GAPS))
-            raise ConfigError(f"phase {name!r}: no such phase; use one of {names}")
+            raise ConfigError(f"phase {name!r}: no such phase; use one of {names}, or a new name")
         return self.bracket(_PHASES[name])
+
+    def _own(self, name: str) -> DirectBracket:
+        """Around a phase that the loop names itself; it tells what the process computes in it."""
+        slot, count, key = self._recorder.own_slot(name), self._recorder.count, f"cpu:{name}"
+
+        def begins() -> None:
+            count(key, -process_ns())
+            self.enter(slot)
+
+        def ends(*_: object) -> None:
+            self.leave()
+            count(key, process_ns())
+
+        return DirectBracket(begins, ends)
 
     def bracket(self, phase: Phase) -> AbstractContextManager[None]:
         """Around a phase.  Needs no guard: it adds integers and moves one slot."""

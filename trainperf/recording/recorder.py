@@ -1,5 +1,6 @@
 """Steps of a fit, cut out of its host timeline at the loop's boundaries."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
@@ -7,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from trainperf.core.machine.clocks import HostClock, TimingEvent
-from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
+from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, SLOTS, Gap, Phase, Tag
 from trainperf.core.steps.records import GapRecord
 from trainperf.recording.timeline import Timeline, leaving_to
 
@@ -40,6 +41,8 @@ class Draft(msgspec.Struct):
     switches: int = 0
     host_ns: list[int] = []
     """Once the step is closed; empty before."""
+    own: dict[str, int] = {}
+    """What has no column, as `Totals.own` names it."""
     marks: list[tuple[int, TimingEvent | None]] = []
 
 
@@ -57,6 +60,7 @@ class Recorder(Timeline):
         self._next_marks: list[tuple[int, TimingEvent | None]] = []
         self.draft: Draft | None = None
         """The open step."""
+        self._own: Counter[str] = Counter()
         self.closed: list[Draft] = []
         self.on_close: Callable[[Draft], object] | None = None
         """Called with every step as it closes; guarded by whoever sets it."""
@@ -155,7 +159,22 @@ class Recorder(Timeline):
         self.closed, self.gaps = [], []
         return taken
 
+    def count(self, name: str, number: int) -> None:
+        """Add to what the open step has of something without a column."""
+        if self.slot < FIRST_GAP:
+            self._own[name] += number
+
     # -- inside -------------------------------------------------------------------------------
+
+    def _take_own(self) -> dict[str, int]:
+        """What the step has of its own; phases that the loop has named become part of `other`."""
+        spent = self._spent
+        for place, name in enumerate(reversed(self.own), SLOTS):
+            self._own[f"phase:{name}"] += spent[place]
+            spent[_OTHER] += spent[place]
+            spent[place] = 0
+        own, self._own = dict(self._own), Counter()
+        return own
 
     def _emit(self, gap: int) -> None:
         """A gap is over; the step that runs next comes after it: an open one, unless complete."""
@@ -167,6 +186,8 @@ class Recorder(Timeline):
             self.draft.tags |= tag
 
     def _close(self, draft: Draft) -> None:
+        if self.own or self._own:
+            draft.own = self._take_own()
         draft.host_ns = self._spent[:FIRST_GAP]
         draft.switches, self._switches = self._switches, 0
         self._spent[:FIRST_GAP] = _NO_TIME
@@ -185,6 +206,7 @@ class Recorder(Timeline):
                 draft.tags |= Tag.PARTIAL_GROUP
             self._close(draft)
             return
+        self._take_own()
         self._spent[gap] += sum(self._spent[:FIRST_GAP])
         self._spent[:FIRST_GAP] = _NO_TIME
         self._gap_started[gap] = draft.start_ns + self.zero_ns

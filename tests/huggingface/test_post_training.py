@@ -1,0 +1,166 @@
+"""What is planted in a real GRPO of TRL comes back in its phase, and its advice is first."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.loops import Sleeper
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.schema import Summary
+from trainperf.huggingface import TrainPerfCallback
+
+
+pytest.importorskip("trl", reason="TRL is not installed: nothing is known of its trainers here")
+pytestmark = [pytest.mark.slow, pytest.mark.real_clock, pytest.mark.filterwarnings("ignore")]
+
+EOS, WORDS, PROMPT = 1, 64, 3
+USUAL, LONGEST, ANSWERS = 8, 32, 8
+"""Tokens of the answers, and answers of a rollout."""
+STEPS = 45
+
+
+class Policy(GPT2LMHeadModel):
+    """Ends each answer after so many tokens, and has a clock of its own while it generates."""
+
+    longest, nap_s = USUAL, 0.0
+    waited_s = usual_at_s = 0.0
+    """Since the usual answers were over, and when they were."""
+
+    def forward(self, *args: Any, **options: Any) -> Any:
+        """Logits, with the end where it is planted."""
+        out = super().forward(*args, **options)
+        if torch.is_grad_enabled() or options.get("past_key_values") is None:
+            return out
+        time.sleep(self.nap_s)
+        done = options["attention_mask"].shape[1] - PROMPT + 1
+        out.logits[..., EOS] = -1e4
+        out.logits[int(done < self.longest) :, -1, EOS] = 1e4 if done >= USUAL else -1e4
+        if done == USUAL:
+            self.usual_at_s = time.perf_counter()
+        elif done == self.longest:
+            self.waited_s += time.perf_counter() - self.usual_at_s
+        return out
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Of words that are numbers; nothing is loaded."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = ["<pad>", "<eos>", *(f"w{place}" for place in range(2, WORDS))]
+    split = Tokenizer(models.WordLevel({w: n for n, w in enumerate(words)}, unk_token="<pad>"))
+    split.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=split, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+    )
+
+
+class Engine:
+    """Stands in for vLLM, with the two calls that TRL makes."""
+
+    def __init__(self, policy: Policy, transfer: Callable[[], None]) -> None:
+        self.policy, self.sync_weights = policy, transfer
+
+    def generate(
+        self, *, prompts: list[list[int]], profiler: AbstractContextManager[object], **_: object
+    ) -> tuple[None, list[list[int]], list[list[list[float]]], None]:
+        """Answers of eight tokens, with their log-probabilities."""
+        with profiler:
+            answers = [[2 + place % 60] * (USUAL - 1) + [EOS] for place, _ in enumerate(prompts)]
+        return None, answers, [[[-1.0]] * USUAL for _ in answers], None
+
+
+def trained(
+    path: Path, *, reward_ms: float = 0.0, transfer_ms: float = 0.0, longest: int = USUAL
+) -> tuple[Summary, Sleeper, Policy]:
+    """A run of GRPO with planted costs."""
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    torch.manual_seed(0)
+    sleeper = Sleeper()
+    policy = Policy(
+        GPT2Config(vocab_size=WORDS, n_positions=64, n_embd=32, n_layer=2, n_head=2, eos_token_id=1)
+    )
+    policy.longest, policy.nap_s = longest, 0.008 if longest > USUAL else 0.0
+
+    def distinct(completions: list[str], **_: object) -> list[float]:
+        sleeper.sleep("reward", reward_ms)
+        return [float(len(set(answer.split()))) for answer in completions]
+
+    callback = TrainPerfCallback(report=False, machine=False)
+    trainer = GRPOTrainer(
+        model=policy,
+        args=GRPOConfig(
+            output_dir=str(path),
+            per_device_train_batch_size=ANSWERS,
+            num_generations=4,
+            max_completion_length=LONGEST,
+            max_steps=STEPS,
+            use_cpu=True,
+            bf16=False,
+            report_to=[],
+            save_strategy="no",
+            disable_tqdm=True,
+        ),
+        train_dataset=Dataset.from_dict({"prompt": [f"w{2 + n % 60} w5 w3" for n in range(64)]}),
+        processing_class=tokenizer(),
+        reward_funcs=[distinct],
+        callbacks=[callback],
+    )
+    if transfer_ms:
+        trainer.use_vllm, trainer._last_loaded_step = True, -1
+        trainer.vllm_generation = Engine(policy, lambda: sleeper.sleep("transfer", transfer_ms))
+    trainer.train()
+
+    assert not {name for name in vars(trainer) if name.startswith(("_generate", "_calculate"))}
+    assert trainer.reward_funcs == [distinct]
+    assert callback.run is not None
+    return summarize(Run.open(callback.run)), sleeper, policy
+
+
+def first(summary: Summary) -> str:
+    """Id of the finding that ranks first."""
+    return summary.findings[0].id
+
+
+def test_a_slow_reward_comes_back(tmp_path: Path) -> None:
+    """By its name; it waits, so more of it should wait at once."""
+    summary, sleeper, _ = trained(tmp_path, reward_ms=50)
+
+    slept_s = sleeper.total_s("reward") / STEPS
+    assert summary.phases_s()["reward: distinct"] == pytest.approx(slept_s, rel=0.02)
+    assert summary.own["cpu:reward: distinct"] < 0.1 * slept_s
+    assert sum(summary.phases_s().values()) == pytest.approx(summary.value("step_mean_s"))
+    assert first(summary) == "reward_functions"
+    assert "async def" in summary.findings[0].action
+
+
+def test_one_long_answer_comes_back(tmp_path: Path) -> None:
+    """Calls of the model after the usual answers were over, by the model's own clock."""
+    summary, _, policy = trained(tmp_path, longest=LONGEST)
+
+    longest = summary.findings[0]
+    assert first(summary) == "longest_answer"
+    assert longest.title == "75 % of the rollout waits for the longest answer"
+    step_s = summary.value("step_mean_s")
+    assert longest.fraction is not None
+    assert step_s is not None
+    assert longest.fraction * step_s == pytest.approx(policy.waited_s / STEPS, rel=0.02)
+    assert summary.own["tokens"] == (ANSWERS - 1) * USUAL + LONGEST
+
+
+def test_a_slow_transfer_of_weights_comes_back(tmp_path: Path) -> None:
+    """Through the calls that TRL makes to vLLM; answers are then weighed by log-probabilities."""
+    summary, sleeper, _ = trained(tmp_path, transfer_ms=40)
+
+    slept_s = sleeper.total_s("transfer") / STEPS
+    assert summary.phases_s()["weight_transfer"] == pytest.approx(slept_s, rel=0.02)
+    assert summary.phases_s()["log_probabilities"] > 0
+    assert first(summary) == "weight_transfer"

@@ -1,0 +1,115 @@
+"""Phases of trainers that generate what they learn from, as TRL's do.
+
+Such a step is mostly made before its first forward: answers are generated, rewarded, and weighed by
+log-probabilities.  TRL times these parts for its trackers and tells callbacks nothing, so methods
+of the one trainer have a bracket while the fit goes on, and so have its reward functions.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from statistics import median
+from typing import Any, cast
+
+import torch
+import transformers
+from transformers import TrainerCallback, TrainerState, TrainingArguments
+
+from trainperf.core.post_training import (
+    ENVIRONMENT,
+    LOG_PROBABILITIES,
+    REWARD,
+    ROLLOUT,
+    WEIGHT_TRANSFER,
+)
+from trainperf.huggingface.passes import stand_in
+from trainperf.loop.fit import Fit
+from trainperf.recording.process_objects import living
+from trainperf.recording.recorder import Recorder
+
+
+_GENERATE, _SCORE = "_generate", "_get_per_token_logps_and_entropies"
+METHODS: Mapping[str, str] = {
+    _GENERATE: ROLLOUT,
+    "_generate_single_turn": ROLLOUT,
+    "_tool_call_loop": ENVIRONMENT,
+    "_calculate_rewards": REWARD,
+    _SCORE: LOG_PROBABILITIES,
+    "compute_ref_log_probs": LOG_PROBABILITIES,
+    "sync_weights": WEIGHT_TRANSFER,
+}
+"""Method of a trainer, or of its inference engine, to its phase."""
+
+
+def bracket_post_training(fit: Fit, callback: TrainerCallback) -> None:
+    """Give the parts of a TRL trainer their phases, until the fit ends; of others nothing.
+
+    Args:
+        fit: Whose phases they are.
+        callback: Ours, by which the trainer is found.
+    """
+    trainers = living(transformers.Trainer) if "trl" in sys.modules else ()
+    for trainer in trainers:
+        of_trl = any(kind.__module__.startswith("trl.") for kind in type(trainer).__mro__)
+        if of_trl and callback in trainer.callback_handler.callbacks:
+            for owner in (trainer, getattr(trainer, "vllm_generation", None)):
+                for name in METHODS.keys() & dir(owner):
+                    function = _bracketed(fit, METHODS[name], getattr(owner, name))
+                    stand_in(owner, name, function, fit.undo)
+            _bracket_rewards(fit, trainer)
+
+
+def _bracket_rewards(fit: Fit, trainer: object) -> None:
+    """A phase for each reward function by its name; those that run at the same time have none."""
+    functions = getattr(trainer, "reward_funcs", [])
+    for place, function in enumerate(functions):
+        name = cast("Any", trainer).reward_func_names[place]
+        at_once = map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))  # noqa: B004
+        if not isinstance(function, torch.nn.Module) and not any(at_once):
+            functions[place] = _bracketed(fit, f"{REWARD}: {name}", function)
+            fit.undo.callback(functions.__setitem__, place, function)
+
+
+def _bracketed(fit: Fit, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with its phase around it; what it generates is counted."""
+    name = getattr(function, "__name__", "")
+
+    @wraps(function)
+    def measured(*args: Any, **options: Any) -> Any:  # noqa: ANN401 its own
+        if name == _SCORE and torch.is_grad_enabled():  # of what is trained: it is forward
+            return function(*args, **options)
+        with fit.phases[phase]:
+            result = function(*args, **options)
+        if name == _GENERATE and isinstance(result[1], list):
+            fit.guard.run(Fit.hooks, partial(count_answers, fit.recorder, result[1]))
+        return result
+
+    return measured
+
+
+def count_answers(recorder: Recorder, answers: list[list[int]]) -> None:
+    """Count the answers of a rollout, each a list of tokens."""
+    lengths = [len(answer) for answer in answers]
+    recorder.count("rollouts", 1)
+    recorder.count("answers", len(lengths))
+    recorder.count("tokens", sum(lengths))
+    recorder.count("longest", max(lengths))
+    recorder.count("median", round(median(lengths)))
+
+
+def count_useless(recorder: Recorder, state: TrainerState, args: TrainingArguments) -> None:
+    """Count answers that teach nothing, by the latest entry of a Trainer's log.
+
+    Args:
+        recorder: Of the fit.
+        state: The Trainer's.
+        args: The Trainer's; they may have answers masked that were cut off.
+    """
+    latest = state.log_history[-1] if state.log_history else {}
+    useless = latest.get("frac_reward_zero_std")
+    masks = getattr(args, "mask_truncated_completions", False)
+    masked = latest.get("completions/clipped_ratio") if masks else None
+    if useless is not None:
+        recorder.count("judged", 1)
+        recorder.count("useless", round(1e6 * max(useless, masked or 0.0)))
