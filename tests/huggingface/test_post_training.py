@@ -1,5 +1,6 @@
 """What is planted in a real GRPO of TRL comes back in its phase, and its advice is first."""
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -8,18 +9,20 @@ from typing import Any
 
 import pytest
 import torch
+from support.hugging_face import quiet, trainer
 from support.loops import Sleeper
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, Trainer
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.huggingface import TrainPerfCallback
+from trainperf.huggingface.post_training import METHODS
 
 
-pytest.importorskip("trl", reason="TRL is not installed: nothing is known of its trainers here")
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.real_clock, pytest.mark.filterwarnings("ignore")]
 
+PAD, END = "<pad>", "<eos>"
 EOS, WORDS, PROMPT = 1, 64, 3
 USUAL, LONGEST, ANSWERS = 8, 32, 8
 """Tokens of the answers, and answers of a rollout."""
@@ -53,11 +56,11 @@ def tokenizer() -> PreTrainedTokenizerFast:
     """Of words that are numbers; nothing is loaded."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    words = ["<pad>", "<eos>", *(f"w{place}" for place in range(2, WORDS))]
-    split = Tokenizer(models.WordLevel({w: n for n, w in enumerate(words)}, unk_token="<pad>"))
+    words = [PAD, END, *(f"w{place}" for place in range(2, WORDS))]
+    split = Tokenizer(models.WordLevel({w: n for n, w in enumerate(words)}, unk_token=PAD))
     split.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(
-        tokenizer_object=split, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+        tokenizer_object=split, pad_token=PAD, eos_token=END, padding_side="left"
     )
 
 
@@ -80,6 +83,7 @@ def trained(
     path: Path, *, reward_ms: float = 0.0, transfer_ms: float = 0.0, longest: int = USUAL
 ) -> tuple[Summary, Sleeper, Policy]:
     """A run of GRPO with planted costs."""
+    pytest.importorskip("trl", reason="TRL is not installed: its trainers cannot be run")
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
@@ -119,8 +123,6 @@ def trained(
         trainer.vllm_generation = Engine(policy, lambda: sleeper.sleep("transfer", transfer_ms))
     trainer.train()
 
-    assert not {name for name in vars(trainer) if name.startswith(("_generate", "_calculate"))}
-    assert trainer.reward_funcs == [distinct]
     assert callback.run is not None
     return summarize(Run.open(callback.run)), sleeper, policy
 
@@ -130,6 +132,7 @@ def first(summary: Summary) -> str:
     return summary.findings[0].id
 
 
+@pytest.mark.slow
 def test_a_slow_reward_comes_back(tmp_path: Path) -> None:
     """By its name; it waits, so more of it should wait at once."""
     summary, sleeper, _ = trained(tmp_path, reward_ms=50)
@@ -142,6 +145,7 @@ def test_a_slow_reward_comes_back(tmp_path: Path) -> None:
     assert "async def" in summary.findings[0].action
 
 
+@pytest.mark.slow
 def test_one_long_answer_comes_back(tmp_path: Path) -> None:
     """Calls of the model after the usual answers were over, by the model's own clock."""
     summary, _, policy = trained(tmp_path, longest=LONGEST)
@@ -156,6 +160,7 @@ def test_one_long_answer_comes_back(tmp_path: Path) -> None:
     assert summary.own["tokens"] == (ANSWERS - 1) * USUAL + LONGEST
 
 
+@pytest.mark.slow
 def test_a_slow_transfer_of_weights_comes_back(tmp_path: Path) -> None:
     """Through the calls that TRL makes to vLLM; answers are then weighed by log-probabilities."""
     summary, sleeper, _ = trained(tmp_path, transfer_ms=40)
@@ -164,3 +169,65 @@ def test_a_slow_transfer_of_weights_comes_back(tmp_path: Path) -> None:
     assert summary.phases_s()["weight_transfer"] == pytest.approx(slept_s, rel=0.02)
     assert summary.phases_s()["log_probabilities"] > 0
     assert first(summary) == "weight_transfer"
+
+
+class Generating(Trainer):
+    """Has the methods and rewards of TRL's trainers, each with a nap."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.sleeper = Sleeper()
+
+        async def of_a_service(*_: object) -> None:
+            """Of these nobody knows how long each takes."""
+
+        self.reward_funcs: list[Any] = [self.judge, of_a_service, torch.nn.Identity()]
+        self.reward_func_names = ["judge", "of_a_service", "Identity"]
+
+    def _generate(self) -> tuple[None, list[list[int]]]:
+        self.sleeper.sleep("rollout", 6)
+        self._tool_call_loop()
+        return None, [[1] * 4, [1] * 10, [1] * 4]
+
+    def _tool_call_loop(self) -> None:
+        self.sleeper.sleep("environment", 5)
+
+    def judge(self) -> None:
+        """The first reward."""
+        self.sleeper.sleep("reward: judge", 4)
+
+    def _get_per_token_logps_and_entropies(self) -> None:
+        self.sleeper.sleep("log_probabilities" if not torch.is_grad_enabled() else "other", 3)
+
+    def training_step(self, *args: Any, **options: Any) -> torch.Tensor:
+        """As in GRPO, and answers are weighed with gradients as well."""
+        self._generate()
+        self.reward_funcs[0]()
+        with torch.no_grad():
+            self._get_per_token_logps_and_entropies()
+        self._get_per_token_logps_and_entropies()
+        return super().training_step(*args, **options)
+
+
+def test_methods_and_rewards_have_phases_while_the_fit_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nested ones pause those around them; afterwards each object is as it was."""
+    monkeypatch.setitem(sys.modules, "trl", sys.modules[__name__])
+    monkeypatch.setattr(Generating, "__module__", "trl.trainer")
+    callback = quiet()
+    training = trainer(tmp_path, callback, kind=Generating, max_steps=60)
+    rewards = [*training.reward_funcs]
+    training.train()
+
+    assert callback.run is not None
+    found = summarize(Run.open(callback.run))
+    naps, steps = training.sleeper.naps, found.run.steps
+    assert len(naps.pop("other")) == steps
+    spent_s = {name: found.phases_s()[name] for name in naps}
+    assert spent_s == pytest.approx({n: sum(each) / steps for n, each in naps.items()}, rel=0.1)
+    assert (found.own["longest"], found.own["median"], found.own["tokens"]) == (10, 4, 18)
+    assert not METHODS.keys() & vars(training).keys()
+    assert training.reward_funcs == rewards
+    with callback.phase("mine"):
+        pass

@@ -9,7 +9,6 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from statistics import median
 from typing import Any, cast
 
 import torch
@@ -82,20 +81,11 @@ def _bracketed(fit: Fit, phase: str, function: Callable[..., Any]) -> Callable[.
         with fit.phases[phase]:
             result = function(*args, **options)
         if name == _GENERATE and isinstance(result[1], list):
-            fit.guard.run(Fit.hooks, partial(count_answers, fit.recorder, result[1]))
+            lengths = [len(answer) for answer in result[1]]
+            fit.guard.run(Fit.hooks, partial(fit.recorder.count_answers, lengths))
         return result
 
     return measured
-
-
-def count_answers(recorder: Recorder, answers: list[list[int]]) -> None:
-    """Count the answers of a rollout, each a list of tokens."""
-    lengths = [len(answer) for answer in answers]
-    recorder.count("rollouts", 1)
-    recorder.count("answers", len(lengths))
-    recorder.count("tokens", sum(lengths))
-    recorder.count("longest", max(lengths))
-    recorder.count("median", round(median(lengths)))
 
 
 def count_useless(recorder: Recorder, state: TrainerState, args: TrainingArguments) -> None:
@@ -111,5 +101,4 @@ def count_useless(recorder: Recorder, state: TrainerState, args: TrainingArgumen
     masks = getattr(args, "mask_truncated_completions", False)
     masked = latest.get("completions/clipped_ratio") if masks else None
     if useless is not None:
-        recorder.count("judged", 1)
-        recorder.count("useless", round(1e6 * max(useless, masked or 0.0)))
+        recorder.count_answers((), max(useless, masked or 0.0))

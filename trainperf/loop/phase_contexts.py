@@ -52,8 +52,8 @@ MOVES: Mapping[str, Move] = {
 class PhaseContexts(dict[str, AbstractContextManager[None]]):
     """Contexts of one run by phase, with the device's marks and the tail where there are any.
 
-    With a *cost* each is timed.  Asking for one that is neither a phase nor a gap raises
-    `ConfigError`.
+    With a *cost* each is timed.  A name that is none of ours makes a phase of the loop's own; one
+    of a phase that begins by itself raises `ConfigError`.
     """
 
     part = "loop phases"

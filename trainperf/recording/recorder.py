@@ -1,8 +1,9 @@
 """Steps of a fit, cut out of its host timeline at the loop's boundaries."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from statistics import median
 
 import msgspec
 from msgspec.structs import replace
@@ -163,6 +164,23 @@ class Recorder(Timeline):
         """Add to what the open step has of something without a column."""
         if self.slot < FIRST_GAP:
             self._own[name] += number
+
+    def count_answers(self, lengths: Sequence[int], useless: float | None = None) -> None:
+        """A policy has generated answers of these lengths in tokens.
+
+        Args:
+            lengths: Of the answers of one rollout.
+            useless: Share of answers from which nothing is learned; `None` where nobody has judged.
+        """
+        if lengths:
+            self.count("rollouts", 1)
+            self.count("answers", len(lengths))
+            self.count("tokens", sum(lengths))
+            self.count("longest", max(lengths))
+            self.count("median", round(median(lengths)))
+        if useless is not None:
+            self.count("judged", 1)
+            self.count("useless", round(1e6 * useless))
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -80,8 +80,8 @@ def about(summary: Summary) -> str:
 
 def phase_rows(summary: Summary) -> list[PhaseRow]:
     """The phases of the mean steady step; of the mean of all steps where none is steady."""
-    spent_s = {**{phase.label: 0.0 for phase in PHASES}, **summary.phases_s()}
-    step_s = sum(spent_s.values())
+    phases_s = {**{phase.label: 0.0 for phase in PHASES}, **summary.phases_s()}
+    step_s = sum(phases_s.values())
     if step_s <= 0:
         return []
     scale = Scale.fine(step_s)
@@ -89,14 +89,14 @@ def phase_rows(summary: Summary) -> list[PhaseRow]:
         PhaseRow(
             label=plain(words(label)),
             phase=place,
-            seconds=seconds,
-            time=scale.say(seconds),
-            share=fine_share(seconds / step_s),
-            fraction=seconds / step_s,
+            seconds=spent_s,
+            time=scale.say(spent_s),
+            share=fine_share(spent_s / step_s),
+            fraction=spent_s / step_s,
             note=plain(_note(summary, label)),
-            absent=_absent(summary, label, seconds / step_s),
+            absent=_absent(summary, label, spent_s / step_s),
         )
-        for place, (label, seconds) in enumerate(spent_s.items())
+        for place, (label, spent_s) in enumerate(phases_s.items())
         if label not in _TRAINING or label in summary.run.loop.work
     ]
 
@@ -341,7 +341,8 @@ def _answers(summary: Summary) -> Iterator[str]:
     rollouts, judged = own.get("rollouts"), own.get("judged")
     if rollouts and step_s:
         usual = summary.run.config.get("usual_answer", "median")
-        yield f"{_whole(own['tokens'] / step_s)} generated tokens/s"
+        generated = own["tokens"] * len(summary.run.ranks) / step_s
+        yield f"{_whole(generated)} generated tokens/s"
         longest, middle = own["longest"] / rollouts, own["median"] / rollouts
         yield f"answers longest {_whole(longest)}, {usual} {_whole(middle)} tokens"
     if judged:
