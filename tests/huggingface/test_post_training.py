@@ -80,7 +80,12 @@ class Engine:
 
 
 def trained(
-    path: Path, *, reward_ms: float = 0.0, transfer_ms: float = 0.0, longest: int = USUAL
+    path: Path,
+    *,
+    reward_ms: float = 0.0,
+    transfer_ms: float = 0.0,
+    token_ms: float = 0.0,
+    longest: int = USUAL,
 ) -> tuple[Summary, Sleeper, Policy]:
     """A run of GRPO with planted costs."""
     pytest.importorskip("trl", reason="TRL is not installed: its trainers cannot be run")
@@ -92,7 +97,7 @@ def trained(
     policy = Policy(
         GPT2Config(vocab_size=WORDS, n_positions=64, n_embd=32, n_layer=2, n_head=2, eos_token_id=1)
     )
-    policy.longest, policy.nap_s = longest, 0.008 if longest > USUAL else 0.0
+    policy.longest, policy.nap_s = longest, token_ms / 1e3
 
     def distinct(completions: list[str], **_: object) -> list[float]:
         sleeper.sleep("reward", reward_ms)
@@ -148,16 +153,21 @@ def test_a_slow_reward_comes_back(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_one_long_answer_comes_back(tmp_path: Path) -> None:
     """Calls of the model after the usual answers were over, by the model's own clock."""
-    summary, _, policy = trained(tmp_path, longest=LONGEST)
+    summary, _, policy = trained(tmp_path / "long", token_ms=8, longest=LONGEST)
+    capped, _, _ = trained(tmp_path / "capped", token_ms=8)
 
     longest = summary.findings[0]
     assert first(summary) == "longest_answer"
     assert longest.title == "75 % of the rollout waits for the longest answer"
-    step_s = summary.value("step_mean_s")
+    step_s, without_s = summary.value("step_mean_s"), capped.value("step_mean_s")
     assert longest.fraction is not None
     assert step_s is not None
-    assert longest.fraction * step_s == pytest.approx(policy.waited_s / STEPS, rel=0.02)
+    assert without_s is not None
+    lost_s = longest.fraction * step_s
+    print(lost_s, policy.waited_s / STEPS, step_s, without_s, (step_s - without_s) / lost_s)
+    assert lost_s == pytest.approx(policy.waited_s / STEPS, rel=0.02)
     assert summary.own["tokens"] == (ANSWERS - 1) * USUAL + LONGEST
+    assert "longest_answer" not in {finding.id for finding in capped.findings}
 
 
 @pytest.mark.slow

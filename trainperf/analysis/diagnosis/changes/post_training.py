@@ -16,9 +16,9 @@ CHANGES: tuple[Change, ...] = (
             HF: "a lower max_completion_length; or use_vllm=True or "
             "use_transformers_continuous_batching=True, with more prompts than fit at once"
         },
-        realises=None,
-        source=_UNMEASURED,
+        source="a twin with a cap, docs/how-to/post-training.md",
         confirm="trainperf report: the longest answer is nearer to the median, the rollout shorter",
+        costs="an answer that is cut off teaches nothing, or something else",
     ),
     Change(
         id="rewards_at_once",
@@ -39,11 +39,11 @@ CHANGES: tuple[Change, ...] = (
         id="rewards_in_processes",
         of=("reward_functions",),
         advice="Judge answers in several processes",
-        how="share the answers of a call of {name} among a concurrent.futures.ProcessPoolExecutor "
-        "of {cpus} that is made once",
+        how="share the answers of a call of {name} among the processes of a "
+        "concurrent.futures.ProcessPoolExecutor that is made once",
         effort="hours",
         realises=None,
-        source="(CPUs − 1) / CPUs, where the work can be divided",
+        source="(CPUs - 1) / CPUs of a rank, where these are known and the answers are several",
         confirm="trainperf report: its phase is shorter, on more CPUs",
     ),
     Change(
@@ -56,9 +56,8 @@ CHANGES: tuple[Change, ...] = (
             HF: "a larger steps_per_generation, or num_iterations=2, each with less transfers "
             'for an update; vllm_mode="colocate"; LoRA without merging'
         },
-        effort="hours",
-        realises=None,
-        source=_UNMEASURED,
+        realises=0.5,
+        source="one transfer for two updates leaves a half",
         confirm="trainperf report: weight transfer is shorter",
         costs="answers of an older policy: watch the reward",
     ),

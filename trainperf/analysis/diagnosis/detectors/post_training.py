@@ -64,6 +64,7 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
     computes = cpus is not None and cpus >= LIMITS.mostly
     owner, name = facts.owner(dearest), dearest.removeprefix(f"{REWARD}: ")
     change = "rewards_in_processes" if computes else "rewards_at_once"
+    divides = (facts.cpus - 1) / facts.cpus if computes and facts.cpus else None
     return Cause(
         id="reward_functions",
         title=f"rewards take {share(account.share(claim.removes_s))} of the step",
@@ -73,7 +74,7 @@ def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
             for slot, spent_s, used in sorted(busy, key=lambda each: -each[1])[:4]
             if spent_s >= LIMITS.trifle * account.step_s
         ),
-        changes=(Use(change=change, values={"name": name, "cpus": facts.cpus}),),
+        changes=(Use(change=change, values={"name": name}, realises=divides),),
         claim=claim,
         where="" if owner is None else owner.where,
     )
