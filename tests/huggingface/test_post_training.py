@@ -164,7 +164,6 @@ def test_one_long_answer_comes_back(tmp_path: Path) -> None:
     assert step_s is not None
     assert without_s is not None
     lost_s = longest.fraction * step_s
-    print(lost_s, policy.waited_s / STEPS, step_s, without_s, (step_s - without_s) / lost_s)
     assert lost_s == pytest.approx(policy.waited_s / STEPS, rel=0.02)
     assert summary.own["tokens"] == (ANSWERS - 1) * USUAL + LONGEST
     assert "longest_answer" not in {finding.id for finding in capped.findings}

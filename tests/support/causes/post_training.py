@@ -49,6 +49,19 @@ CASES = (
         ),
     ),
     Case(
+        "padding",
+        "of answers that were generated: no loader can sort them",
+        seen(
+            step(forward=100),
+            readings={"padding_fraction": 0.5},
+            own={"rollouts": 1.0},
+            loop=HUGGING_FACE,
+        ),
+        0.050,
+        "no_straggling_answer",
+        words=("a lower max_completion_length",),
+    ),
+    Case(
         "reward_functions",
         "it waits: 0.1 of a CPU",
         generates(reward=50.0, **{"cpu:reward: accuracy": 0.005}),

@@ -8,8 +8,8 @@ _UNMEASURED = "no twin measured it"
 CHANGES: tuple[Change, ...] = (
     Change(
         id="no_straggling_answer",
-        of=("longest_answer",),
-        advice="Let no rollout wait for its longest answer",
+        of=("longest_answer", "padding"),
+        advice="Let no answer be much longer than the others",
         how="cap the length of an answer, or give the place of one that is done to another prompt "
         "(continuous batching), or train on one rollout while the next one is generated",
         how_in={
