@@ -191,7 +191,6 @@ class Generating(Trainer):
             """Of these nobody knows how long each takes."""
 
         self.reward_funcs: list[Any] = [self.judge, of_a_service, torch.nn.Identity()]
-        self.reward_func_names = ["judge", "of_a_service", "Identity"]
 
     def _generate(self) -> tuple[None, list[list[int]]]:
         self.sleeper.sleep("rollout", 6)

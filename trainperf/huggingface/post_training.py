@@ -9,7 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import Any, cast
+from typing import Any
 
 import torch
 import transformers
@@ -61,11 +61,11 @@ def bracket_post_training(fit: Fit, callback: TrainerCallback) -> None:
 
 def _bracket_rewards(fit: Fit, trainer: object) -> None:
     """A phase for each reward function by its name; those that run at the same time have none."""
-    functions = getattr(trainer, "reward_funcs", [])
-    for place, function in enumerate(functions):
-        name = cast("Any", trainer).reward_func_names[place]
+    functions = getattr(trainer, "reward_funcs", None)
+    for place, function in enumerate(functions if isinstance(functions, list) else ()):
         at_once = map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))  # noqa: B004
         if not isinstance(function, torch.nn.Module) and not any(at_once):
+            name = getattr(function, "__name__", type(function).__name__)
             functions[place] = _bracketed(fit, f"{REWARD}: {name}", function)
             fit.undo.callback(functions.__setitem__, place, function)
 
@@ -80,12 +80,18 @@ def _bracketed(fit: Fit, phase: str, function: Callable[..., Any]) -> Callable[.
             return function(*args, **options)
         with fit.phases[phase]:
             result = function(*args, **options)
-        if name == _GENERATE and isinstance(result[1], list):
-            lengths = [len(answer) for answer in result[1]]
-            fit.guard.run(Fit.hooks, partial(fit.recorder.count_answers, lengths))
+        if name == _GENERATE:
+            fit.guard.run(Fit.hooks, partial(_count, fit.recorder, result))
         return result
 
     return measured
+
+
+def _count(recorder: Recorder, generated: tuple[object, ...]) -> None:
+    """Count answers that are lists of tokens: some trainers have tensors in their place."""
+    answers = generated[1]
+    if isinstance(answers, list):
+        recorder.count_answers([len(answer) for answer in answers])
 
 
 def count_useless(recorder: Recorder, state: TrainerState, args: TrainingArguments) -> None:

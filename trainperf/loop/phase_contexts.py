@@ -72,6 +72,9 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         self._trains = trains
         self._guard = guard
         self._cost = cost
+        self._open: list[str] = []
+        """Of own phases that are open what their processor time is counted as."""
+        self._cpu_ns = 0
         self.fetch_begins: Callable[[], object] = recorder.fetch
         """The loop asks for a batch.  Runs every micro-batch, as the next."""
         self.fetch_ends: Callable[[], object] = recorder.leave
@@ -116,17 +119,26 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
 
     def _own(self, name: str) -> DirectBracket:
         """Around a phase that the loop names itself; it tells what the process computes in it."""
-        slot, count, key = self._recorder.own_slot(name), self._recorder.count, f"cpu:{name}"
+        slot = self._recorder.own_slot(name)
 
         def begins() -> None:
-            count(key, -process_ns())
+            self._computed()
+            self._open.append(f"cpu:{name}")
             self.enter(slot)
 
         def ends(*_: object) -> None:
             self.leave()
-            count(key, process_ns())
+            self._computed()
+            self._open.pop()
 
         return DirectBracket(begins, ends)
+
+    def _computed(self) -> None:
+        """What the process has computed since the last call is the innermost own phase's."""
+        now = process_ns()
+        if self._open:
+            self._recorder.count(self._open[-1], now - self._cpu_ns)
+        self._cpu_ns = now
 
     def bracket(self, phase: Phase) -> AbstractContextManager[None]:
         """Around a phase.  Needs no guard: it adds integers and moves one slot."""

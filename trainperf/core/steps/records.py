@@ -253,7 +253,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     own: dict[str, int] = {}
     """Sums over the steady steps of what has no column: `steps`; `phase:NAME`, nanoseconds of a
     phase with a name of the loop's own, which are in `other` as well; `cpu:NAME`, processor time of
-    the process in it, with what was nested there; of a policy that generates `rollouts`, their
+    the process in it, without other such phases; of a policy that generates `rollouts`, their
     `answers` and `tokens`, the `longest` and the `median` answer of each, in tokens; and `useless`,
     the answers per million from which nothing is learned, in `judged` reports of it."""
     contention: dict[str, int] = {}
