@@ -88,10 +88,10 @@ def _bracketed(fit: Fit, phase: str, function: Callable[..., Any]) -> Callable[.
 
 
 def _count(recorder: Recorder, generated: tuple[object, ...]) -> None:
-    """Count answers that are lists of tokens: some trainers have tensors in their place."""
-    answers = generated[1]
+    """Count answers that are lists of tokens: some trainers have other things in their place."""
+    answers = generated[1] if isinstance(generated, tuple) and len(generated) > 1 else None
     if isinstance(answers, list):
-        recorder.count_answers([len(answer) for answer in answers])
+        recorder.count_answers([len(answer) for answer in answers if isinstance(answer, list)])
 
 
 def count_useless(recorder: Recorder, state: TrainerState, args: TrainingArguments) -> None:

@@ -16,7 +16,8 @@ CHANGES: tuple[Change, ...] = (
             HF: "a lower max_completion_length; or use_vllm=True or "
             "use_transformers_continuous_batching=True, with more prompts than fit at once"
         },
-        source="a twin with a cap, docs/how-to/post-training.md",
+        realises=None,
+        source="where the cap is, or how many prompts wait for a place, is not known",
         confirm="trainperf report: the longest answer is nearer to the median, the rollout shorter",
         costs="an answer that is cut off teaches nothing, or something else",
     ),
