@@ -134,7 +134,7 @@ def _done_to_it(summary: Summary) -> str:
 
 def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
     first, several = _first(summary), len(summary.run.ranks) > 1
-    named = max(rows, key=lambda row: row.fraction, default=None)
+    longest = max(rows, key=lambda row: row.fraction, default=None)
     spent = {Phase(row.phase): row.fraction for row in rows if row.phase < len(PHASES)}
     if first is not None and first.fraction is not None and first.id == "straggler":
         named = first.title.partition("; ")[2]
@@ -149,8 +149,8 @@ def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
         larger = max((spent.get(each, 0.0) for each in COMPUTE), default=0.0) > lost
         work = f" and {_work_share(rows)} {_work_name(summary)}" if larger else ""
         return f"; {share(lost)} of it is {_name(summary, phase)}{slowest}{work}"
-    if named is None or named.phase >= len(PHASES):
-        return "" if named is None else f"; {share(named.fraction)} of it is {named.label}"
+    if longest is None or longest.phase >= len(PHASES):
+        return f"; {share(longest.fraction)} of it is {longest.label}" if longest else ""
     phase = max(spent, key=spent.__getitem__)
     stalled = summary.readings[DATA_STALL_FRACTION].value
     if phase in COMPUTE:
