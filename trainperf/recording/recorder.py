@@ -172,15 +172,12 @@ class Recorder(Timeline):
             lengths: Of the answers of one rollout.
             useless: Share of answers from which nothing is learned; `None` where nobody has judged.
         """
-        if lengths:
-            self.count("rollouts", 1)
-            self.count("answers", len(lengths))
-            self.count("tokens", sum(lengths))
-            self.count("longest", max(lengths))
-            self.count("median", round(median(lengths)))
-        if useless is not None:
-            self.count("judged", 1)
-            self.count("useless", round(1e6 * useless))
+        inside = self.slot < FIRST_GAP
+        if lengths and inside:
+            sizes = {"longest": max(lengths), "median": round(median(lengths))}
+            self._own.update(sizes, rollouts=1, answers=len(lengths), tokens=sum(lengths))
+        if useless is not None and inside:
+            self._own.update(judged=1, useless=round(1e6 * useless))
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -15,6 +15,9 @@ from trainperf.core.phases import FIRST_GAP, GAPS, LABELS, SLOTS, Gap, Phase
 from trainperf.core.steps.records import GapRecord
 
 
+MOST_OWN = 64
+"""Phases that a loop may name itself."""
+
 Moment: TypeAlias = tuple[int, list[int]]
 """Where an account of phases stood, to go back to."""
 
@@ -58,8 +61,13 @@ class Timeline:
         """Called with true when training stops for a gap, with false when a gap is over."""
 
     def own_slot(self, name: str) -> int:
-        """Slot of a phase with a name of the loop's own; in records it is a part of `other`."""
+        """Slot of a phase with a name of the loop's own; in records it is a part of `other`.
+
+        A loop that numbers its phases has names for the first ones only.
+        """
         if name not in self.own:
+            if len(self.own) == MOST_OWN:
+                return int(Phase.OTHER)
             self.own.append(name)
             self._spent.insert(SLOTS, 0)
         return -1 - self.own.index(name)
