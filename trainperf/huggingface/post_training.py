@@ -35,7 +35,6 @@ METHODS: Mapping[str, str] = {
     "_tool_call_loop": ENVIRONMENT,
     "_calculate_rewards": REWARD,
     _SCORE: LOG_PROBABILITIES,
-    "compute_ref_log_probs": LOG_PROBABILITIES,
     "sync_weights": WEIGHT_TRANSFER,
 }
 """Method of a trainer, or of its inference engine, to its phase."""
