@@ -56,6 +56,18 @@ REPLACED = (
         back="`Fit.undo`",
     ),
     Replacement(
+        id="post_training",
+        what="methods of a TRL trainer that generate, reward and weigh answers (`_generate`, "
+        "`_generate_single_turn`, `_tool_call_loop`, `_calculate_rewards`, "
+        "`_get_per_token_logps_and_entropies`), `sync_weights` of its `vllm_generation`, and the "
+        "entries of its list `reward_funcs`: functions around them",
+        door="Hugging Face",
+        span="`on_train_begin` to the end of the fit",
+        because="TRL tells these times to W&B, MLflow and Trackio alone, and only when they are "
+        "over; no callback hears of a rollout",
+        back="`Fit.undo`",
+    ),
+    Replacement(
         id="base_dataloader",
         what="`base_dataloader` of the prepared loader: an iterable around it",
         door="Hugging Face",

@@ -170,7 +170,7 @@ def _of_subject(detectors: Sequence[Detector]) -> str:
     module = sys.modules[_subject(detectors[0])]
     about = (module.__doc__ or "").strip().splitlines()[0]
     rows = [(f"`{detect.__name__}`", _prose(detect.__doc__ or "")) for detect in detectors]
-    heading = module.__name__.rpartition(".")[2].capitalize()
+    heading = module.__name__.rpartition(".")[2].capitalize().replace("_", "-")
     return f"### {heading}\n\n{about}\n\n{table(_FINDING, rows)}"
 
 

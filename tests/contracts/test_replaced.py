@@ -145,6 +145,7 @@ CASES = {
     **dict.fromkeys(("profiler", "backward", "base_dataloader", "object_hooks", "gc"), STORIES),
     **dict.fromkeys(("module_table", "gradient_hook", "monitoring", "dispatch_mode"), STORIES),
     **dict.fromkeys(("prepared", "switch_interval", "atexit", "import_hook"), "here"),
+    "post_training": "tests/huggingface/test_post_training.py",
     "own_hooks": "tests/huggingface, tests/lightning",
     "tf32": "tests/audit/test_tf32.py",
     "warnings": "Python's own context",

@@ -180,6 +180,22 @@ TRUTHS = {
         values={"step_mean_s": 0.5, "padded_tokens_per_s": 4096, "loss": 2.95},
         ledger={"validation": 100.0},
     ),
+    # Parts of the step by the driver's timers; the engine's inside is not in the log.
+    **{
+        f"verl's timers are phases, {said}": Truth(
+            texts=(text,),
+            values={"step_s": 100.0, "phase_other_s": 100.0, "effective_tokens_per_s": 983.04},
+            ledger={"validation": 180.0},
+            reasons={"phase_forward_s": "are one timer, `timing_s/update_actor`"},
+            first=("longest_answer", "up to 50 % of the rollout waits"),
+            noted="is not in the log",
+        )
+        for said, text in {
+            "in JSON": logs.verl(60),
+            "on the console": logs.verl(60, console=True),
+            "with tests inside of the step": logs.verl(60, inside=True),
+        }.items()
+    },
 }
 
 
@@ -202,6 +218,26 @@ def test_what_is_in_a_log_comes_back(truth: Truth, tmp_path: Path) -> None:
     assert truth.first[0] in ("", first and first.id)
     assert truth.first[1] in (first.title if first else "")
     assert truth.never & {finding.id for finding in summary.findings} == set()
+
+
+def test_verls_phases_have_their_names(tmp_path: Path) -> None:
+    """Two models weigh the answers; the answers' number follows from the time of a token."""
+    summary = summary_of(tmp_path, logs.verl(50))
+
+    named = {name: s for name, s in summary.phases_s().items() if f"phase:{name}" in summary.own}
+    assert named == pytest.approx(
+        {
+            "rollout": 40.0,
+            "reward": 5.0,
+            "log_probabilities": 20.0,
+            "update": 25.0,
+            "weight_transfer": 6.0,
+        }
+    )
+    assert summary.phases_s()["other"] == pytest.approx(4.0)
+    assert summary.own["answers"] == 128
+    ids = [finding.id for finding in summary.findings]
+    assert {"reward_functions", "weight_transfer", "useless_answers"} <= {*ids}
 
 
 def test_torchtitan_says_what_ended_a_fit_in_an_evaluation(tmp_path: Path) -> None:
@@ -237,6 +273,7 @@ def test_every_missing_reading_says_why(tmp_path: Path) -> None:
         "deepspeed": logs.deepspeed(logs.steady(50, logs.DEEPSPEED)),
         "megatron": logs.megatron(logs.steady(300, logs.MEGATRON)),
         "huggingface": logs.trainer_state(500, 10, 0.5),
+        "verl": logs.verl(50),
     }
     assert set(texts) == {kind.name for kind in FORMATS}
     for name, text in texts.items():

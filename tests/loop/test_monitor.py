@@ -204,7 +204,7 @@ def test_an_empty_loader_is_an_epoch_without_steps(tmp_path: Path) -> None:
     [
         (lambda: LoopMonitor(log_every_n_steps=0), "log_every_n_steps=0.*at least 1; leave it out"),
         (lambda: LoopMonitor(tokens="labels"), "tokens='labels'.*lambda batch"),
-        (lambda: quiet(None).phase("fwd"), "'fwd'.*forward.*validation"),
+        (lambda: quiet(None).phase("loop"), "'loop'.*forward.*validation"),
         (lambda: quiet(None, trials=["bf16"]), r"trials=\['bf16'\]: not a Trial; try Trial\("),
         (lambda: quiet(None, trials=[IDLE, IDLE]), "two are named 'idle'; give one another name"),
     ],

@@ -15,6 +15,8 @@ from support.loops import quiet, stepped
 from support.memory_sink import MemorySink
 from support.own import BrokenMeter, BrokenProbe, BrokenSink, ForwardShare, Keeper, LineProbe, Lines
 
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
 from trainperf.core.errors import ConfigError
 from trainperf.core.stats.reductions import Maximum
 from trainperf.core.steps.block import StepBlock
@@ -23,6 +25,7 @@ from trainperf.loop import LoopMonitor
 from trainperf.meters.fold import Reading
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.sinks.base import Sink
+from trainperf.reports.run.rows import phase_rows
 from trainperf.testing import FakeClock
 
 
@@ -310,3 +313,52 @@ def test_readings_of_ranks_are_combined_as_ours_are() -> None:
     )
     assert across([of(1.0, kind=""), of(3.0, kind="")]).value == 2.0
     assert across([of(1.0, 1, 1, 1), None]).per_rank == (1.0, None)
+
+
+def test_a_phase_has_a_name_of_the_loops_own(tmp_path: Path) -> None:
+    """Its share comes back to the digit, nested ones pause it, and `other` is what is left."""
+    clock = FakeClock()
+    monitor = quiet(tmp_path, clock=clock)
+
+    def act(_: object) -> None:
+        with monitor.phase("rollout"):
+            clock.advance(ms=3)
+            with monitor.phase("search the tree"):
+                clock.advance(ms=2)
+            with monitor.phase("forward"):
+                clock.advance(ms=1)
+        clock.advance(ms=4)
+
+    stepped(monitor, [torch.ones(1)] * 60, act)
+    assert monitor.run is not None
+    found = summarize(Run.open(monitor.run))
+
+    spent_ms = {name: round(spent_s * 1e3, 6) for name, spent_s in found.phases_s().items()}
+    assert {name: ms for name, ms in spent_ms.items() if ms} == {
+        "forward": 1.0,
+        "other": 4.0,
+        "rollout": 3.0,
+        "search the tree": 2.0,
+    }
+    shown = {row.label: row.share for row in phase_rows(found)}
+    assert (shown["rollout"], shown["search the tree"], shown["other"]) == (
+        "30.0 %",
+        "20.0 %",
+        "40.0 %",
+    )
+
+
+def test_a_phase_of_ones_own_in_a_step_that_was_none_is_the_gaps(tmp_path: Path) -> None:
+    """The loop was left before its batch was trained: all of the fit is accounted for."""
+    clock = FakeClock()
+    monitor = quiet(tmp_path, clock=clock)
+    for _ in monitor.batches([torch.ones(1)]):
+        with monitor.phase("rollout"):
+            clock.advance(ms=3)
+        break
+    monitor.close()
+
+    assert monitor.run is not None
+    found = summarize(Run.open(monitor.run))
+    assert sum(found.ledger_s.values()) == pytest.approx(found.run.fit_s)
+    assert found.own == {}

@@ -178,6 +178,7 @@ def summary_of(folds: RunFolds, *, now_s: float | None = None) -> Summary:
         longest_tokens=sum(each.totals.longest_tokens for each in replay.journals.values()),
         actions_s=_slowest_s(replay, "actions_ns"),
         threads_s=_slowest_s(replay, "threads_ns"),
+        own=_own(replay),
         memory=documents.memory,
         compilation=documents.compilation,
         loader=documents.loader,
@@ -217,6 +218,19 @@ def _sequence_lengths(replay: Replay) -> dict[int, int]:
     """The histogram of all ranks, in the order of lengths."""
     every = (Counter(each.totals.sequence_lengths) for each in replay.journals.values())
     return dict(sorted(sum(every, Counter[int]()).items()))
+
+
+def _own(replay: Replay) -> dict[str, float]:
+    """Of a mean steady step what has no column, times in seconds."""
+    sums: Counter[str] = Counter()
+    for journal in replay.journals.values():
+        sums.update(journal.totals.own)
+    steps = sums.pop("steps", 0)
+    return {
+        name: number / steps / (1e9 if name.startswith(("phase:", "cpu:")) else 1)
+        for name, number in sums.items()
+        if steps
+    }
 
 
 def _slowest_s(replay: Replay, spent: str) -> dict[str, float]:

@@ -30,7 +30,7 @@ def _run(given: argparse.Namespace) -> str:
 
 COMMAND = Command(
     name="import",
-    about="Make a run of a log you have: torchtitan, DeepSpeed, Megatron-LM, Hugging Face.",
+    about="Make a run of a log you have: torchtitan, DeepSpeed, Megatron-LM, Hugging Face, verl.",
     examples=("train.log", "rank0.jsonl rank1.jsonl --out imported/titan"),
     arguments=(
         argument(

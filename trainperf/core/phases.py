@@ -86,7 +86,8 @@ _ABOUT: dict[Slot, str] = {
         --only no_logging SCRIPT`.
         """,
     Phase.OTHER: """that no phase brackets
-        Wrong where: a loop of your own does not bracket its phases: their work is in it.
+        Wrong where: a loop of your own does not bracket its phases: their work is in it. Phases
+        with names of the loop's own are a part of it, as `own` of the summary says.
         To confirm: `lines` of the summary names the functions that were seen there.
         """,
     Gap.STARTUP: """from the beginning of the fit to the first fetch
@@ -131,6 +132,8 @@ FIRST_GAP = int(Gap.STARTUP)
 PHASES = tuple(Phase)
 GAPS = tuple(Gap)
 SLOTS = len(PHASES) + len(GAPS)
+LABELS = tuple(slot.label for slot in (*PHASES, *GAPS))
+"""By slot; phases that a loop names itself have slots below 0."""
 
 
 class Tag(IntFlag):

@@ -2,6 +2,7 @@
 
 import sys
 import weakref
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,6 +103,13 @@ class TrainPerfCallback(FitOptions, TrainerCallback):
         self._end()
         if self.training is not None and self.training.fit.tries:
             raise TrialsOver
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Everything inside belongs to a phase of this name, e.g. in a `rollout_func` of TRL.
+
+        Nested phases pause the outer one; outside of a training it does nothing.
+        """
+        return nullcontext() if self.training is None else self.training.fit.phases[name]
 
     def _end(self, reason: str = FINISHED) -> None:
         if self.training is not None:

@@ -56,11 +56,7 @@ class Passes:
             undo.callback(handle.remove)
         accelerator = accelerator_of(module, optimizer)
         if accelerator is not None:
-            own = vars(accelerator)
-            if "backward" in own:
-                undo.callback(own.__setitem__, "backward", own["backward"])
-            undo.callback(own.pop, "backward", None)
-            own["backward"] = self._bracketed(accelerator.backward)
+            stand_in(accelerator, "backward", self._bracketed(accelerator.backward), undo)
         return [
             (partial(setattr, begins, "act"), self._forward_begins),
             (partial(setattr, self, "backward_begins"), self._backward_begins),
@@ -100,6 +96,15 @@ class Passes:
         self._fit.phases.rest(_FORWARD)
         if self._fit.audit is not None:
             self._fit.begin_batch()
+
+
+def stand_in(owner: object, name: str, function: Callable[..., object], undo: ExitStack) -> None:
+    """Have *function* called in place of a method of one object, until it is undone."""
+    own = vars(owner)
+    if name in own:
+        undo.callback(own.__setitem__, name, own[name])
+    undo.callback(own.pop, name, None)
+    own[name] = function
 
 
 def accelerator_of(module: object, optimizer: object) -> Accelerator | None:

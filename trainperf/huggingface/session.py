@@ -20,6 +20,7 @@ from trainperf.core.phases import Gap
 from trainperf.huggingface import moves
 from trainperf.huggingface.moves import MOVES
 from trainperf.huggingface.passes import Passes, Place
+from trainperf.huggingface.post_training import bracket_post_training, count_useless
 from trainperf.huggingface.run_info import configuration, objects, writer_of
 from trainperf.loop.fit import Fit, FitFacts
 from trainperf.loop.prepared_loaders import ACCELERATED, BracketedBatches, carried
@@ -110,6 +111,7 @@ class MeasuredTraining:
         self._places += self._passes.attach(self._objects.module, optimizer, fit.undo)
         if hasattr(loader, ACCELERATED):
             self._wrap(loader)
+        bracket_post_training(fit, self._callback)
         fit.time(self._hear, HookPrice(monotonic_ns, passes=False))
 
     def _wrap(self, loader: object) -> None:
@@ -177,6 +179,7 @@ class MeasuredTraining:
 
     def on_log(self, _args: object, _state: object, control: TrainerControl, *_: object) -> None:
         """Metrics were logged; those of an evaluation before it is over."""
+        count_useless(self.recorder, self._state, self._args)
         if self._under is None and not self.recorder.inside_gap:
             self._next(control)
 

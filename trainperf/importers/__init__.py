@@ -14,7 +14,7 @@ from trainperf.importers.base import LogFormat, lines_of
 
 
 FORMATS: tuple[LogFormat, ...] = tuple(
-    load_members(__name__, ("torchtitan", "deepspeed", "megatron", "huggingface"), "FORMAT")
+    load_members(__name__, ("torchtitan", "deepspeed", "megatron", "huggingface", "verl"), "FORMAT")
 )
 _LOOK_LINES = 100_000
 """Of each file: one that is recognised is not enough, as another format may follow."""

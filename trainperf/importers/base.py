@@ -59,6 +59,8 @@ class LoggedSteps(msgspec.Struct, kw_only=True, gc=False):
     micro_batches: int = 1
     facts: dict[str, float | None] = {}
     """Of each of them."""
+    own: dict[str, int] = {}
+    """Of each of them what has no column, as `Totals.own` names it."""
     last: dict[str, float | None] = {}
     """Facts of the last one alone, e.g. a mean loss, which belongs to no single step."""
 

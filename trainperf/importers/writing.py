@@ -14,7 +14,7 @@ from msgspec import structs
 from trainperf.core.errors import LogError
 from trainperf.core.formatting.units import plural
 from trainperf.core.loop_kind import STEP_CLOCK
-from trainperf.core.phases import PHASES, Gap, Phase, Tag
+from trainperf.core.phases import DISQUALIFYING, PHASES, Gap, Phase, Tag
 from trainperf.core.readings import (
     DATA_STALL_FRACTION,
     DATA_WAIT_ALL_FRACTION,
@@ -141,6 +141,7 @@ class _Attempt:
         """Of the next step; a whole number, as combining flags takes longer than reading a step."""
         self._warmup = WarmupDetector()
         self._means: set[int] = set()
+        self._own: Counter[str] = Counter()
         self._first_is_mean = False
         self._present: set[str | Phase] = set()
         """Facts and phases that the log has."""
@@ -159,6 +160,7 @@ class _Attempt:
         fit, clock = self._fit, self._fit.clock or self._kind.clock
         totals = Totals(
             at_step=self.steps - 1,
+            own=dict(self._own),
             notes={**fit.notes, "imported": f"{note}; {clock}"},
             reasons={**self._reasons(), **fit.reasons},
             config={**fit.config, STEP_CLOCK: clock},
@@ -184,6 +186,9 @@ class _Attempt:
             for _ in range(min(mean_of, WINDOW)):
                 self._warmup.is_warmup(wall_ns, tags)
             tags |= _WARMUP
+        if logged.own and not tags & DISQUALIFYING:
+            self._own.update({name: number * each for name, each in logged.own.items()})
+            self._own["steps"] += number
         of_last = self._of_last(logged)
         self._present.update(of_last, logged.phases_ns)
         start_ns = self._ends_ns

@@ -175,17 +175,26 @@ class LoopMonitor(FitOptions):
         """Everything inside belongs to a phase or gap; nested phases pause the outer one.
 
         Args:
-            name: `h2d`, `forward`, `backward`, `optimizer`, `callbacks`; or a gap, which is cut
-                out of the step: `validation`, `checkpoint`.
+            name: `h2d`, `forward`, `backward`, `optimizer`, `callbacks`; a gap, which is cut out
+                of the step: `validation`, `checkpoint`; or a name of your own, e.g. `rollout`.
             optimizer: Which one is stepped, where a scaler serves several.
 
         Raises:
-            ConfigError: There is no phase of that name.
+            ConfigError: The name is that of a phase which begins by itself, e.g. `data_wait`.
         """
         fit, scaler = self._fit, self._fit.chosen.scaler
         if scaler is not None and name == Phase.OPTIMIZER.label:
             fit.guard.run(scaler.name, lambda: self._attempt(scaler, optimizer))
         return fit.phases[name]
+
+    def answers(self, lengths: Sequence[int], useless: float | None = None) -> None:
+        """The policy has generated answers, in a loop of post-training: how long each one is.
+
+        Args:
+            lengths: Of the answers of one rollout, in tokens, numbers of Python.
+            useless: Share of answers from which nothing is learned, if it is known.
+        """
+        self._fit.guard.run(Fit.hooks, lambda: self._fit.recorder.count_answers(lengths, useless))
 
     def end_step(self, loss: object = None) -> None:
         """The step is complete: the optimizer was stepped, once per group with accumulation.

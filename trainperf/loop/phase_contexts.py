@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.phases import FIRST_GAP, Gap, Phase
+from trainperf.core.machine.clocks import process_ns
+from trainperf.core.phases import FIRST_GAP, LABELS, Gap, Phase
 from trainperf.loop.moves import Move
 from trainperf.recording.guard import Guard, NoBracket
 from trainperf.recording.probes.device_marks import Mark
@@ -51,8 +52,8 @@ MOVES: Mapping[str, Move] = {
 class PhaseContexts(dict[str, AbstractContextManager[None]]):
     """Contexts of one run by phase, with the device's marks and the tail where there are any.
 
-    With a *cost* each is timed.  Asking for one that is neither a phase nor a gap raises
-    `ConfigError`.
+    With a *cost* each is timed.  A name that is none of ours makes a phase of the loop's own; one
+    of a phase that begins by itself raises `ConfigError`.
     """
 
     part = "loop phases"
@@ -71,6 +72,9 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
         self._trains = trains
         self._guard = guard
         self._cost = cost
+        self._open: list[str] = []
+        """Of own phases that are open what their processor time is counted as."""
+        self._cpu_ns = 0
         self.fetch_begins: Callable[[], object] = recorder.fetch
         """The loop asks for a batch.  Runs every micro-batch, as the next."""
         self.fetch_ends: Callable[[], object] = recorder.leave
@@ -102,14 +106,39 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
 
     def _make(self, name: str) -> AbstractContextManager[None]:
         recorder = self._recorder
+        if name not in LABELS:
+            return self._own(name)
         if name in _GAPS:
             begins = partial(recorder.enter_gap, _GAPS[name])
             return self._guard.bracket(self.part, begins, recorder.leave_gap)
         phases = [name for name in _PHASES if self._trains or name not in _TRAINING]
         if name not in phases:
             names = ", ".join((*phases, *_GAPS))
-            raise ConfigError(f"phase {name!r}: no such phase; use one of {names}")
+            raise ConfigError(f"phase {name!r}: no such phase; use one of {names}, or a new name")
         return self.bracket(_PHASES[name])
+
+    def _own(self, name: str) -> DirectBracket:
+        """Around a phase that the loop names itself; it tells what the process computes in it."""
+        slot = self._recorder.own_slot(name)
+
+        def begins() -> None:
+            self._computed()
+            self._open.append(f"cpu:{name}")
+            self.enter(slot)
+
+        def ends(*_: object) -> None:
+            self.leave()
+            self._computed()
+            self._open.pop()
+
+        return DirectBracket(begins, ends)
+
+    def _computed(self) -> None:
+        """What the process has computed since the last call is the innermost own phase's."""
+        now = process_ns()
+        if self._open:
+            self._recorder.count(self._open[-1], now - self._cpu_ns)
+        self._cpu_ns = now
 
     def bracket(self, phase: Phase) -> AbstractContextManager[None]:
         """Around a phase.  Needs no guard: it adds integers and moves one slot."""

@@ -7,7 +7,7 @@ device's queue, and the group is written once the fence has been reached, which 
 
 import os
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,7 @@ import msgspec
 
 from trainperf.core.loop_kind import INFERENCE
 from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns
-from trainperf.core.phases import Gap, Tag
+from trainperf.core.phases import DISQUALIFYING, Gap, Tag
 from trainperf.core.readings import STEP_S
 from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
@@ -107,6 +107,8 @@ class Monitor:
         self._show_limit = CostLimit(SHOW_SHARE)
         self.switch_ns = 0.0
         """What a switch between phases costs, as the recorder counts them."""
+        self._sums: Counter[str] = Counter()
+        """Over steady steps, of what has no column."""
         self.progress: dict[str, int] = {}
         """Steps, samples and effective tokens written so far, this rank."""
         self.started = self.finished = False
@@ -261,6 +263,7 @@ class Monitor:
         return msgspec.structs.replace(
             base,
             at_step=self.recorder.index,
+            own=dict(self._sums) if len(self._sums) > 1 else {},
             dropped={name: number for name, number in dropped.items() if number},
             notes={**base.notes, **self._sentences("notes")},
             reasons={**base.reasons, **self._reasons()},
@@ -352,6 +355,10 @@ class Monitor:
         warmup = self._warmup
         if not warmup.ended and warmup.is_warmup(sum(draft.host_ns), draft.tags):
             draft.tags |= Tag.WARMUP
+        if not draft.tags & DISQUALIFYING:
+            self._sums["steps"] += 1
+            if draft.own:
+                self._sums.update(draft.own)
         core = (draft.index, draft.start_ns, int(draft.tags), draft.micro_batches)
         return (*core, *draft.host_ns, *draft.facts.values())
 

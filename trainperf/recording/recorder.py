@@ -1,13 +1,15 @@
 """Steps of a fit, cut out of its host timeline at the loop's boundaries."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from statistics import median
 
 import msgspec
 from msgspec.structs import replace
 
 from trainperf.core.machine.clocks import HostClock, TimingEvent
-from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
+from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, SLOTS, Gap, Phase, Tag
 from trainperf.core.steps.records import GapRecord
 from trainperf.recording.timeline import Timeline, leaving_to
 
@@ -40,6 +42,8 @@ class Draft(msgspec.Struct):
     switches: int = 0
     host_ns: list[int] = []
     """Once the step is closed; empty before."""
+    own: dict[str, int] = {}
+    """What has no column, as `Totals.own` names it."""
     marks: list[tuple[int, TimingEvent | None]] = []
 
 
@@ -57,6 +61,7 @@ class Recorder(Timeline):
         self._next_marks: list[tuple[int, TimingEvent | None]] = []
         self.draft: Draft | None = None
         """The open step."""
+        self._own: Counter[str] = Counter()
         self.closed: list[Draft] = []
         self.on_close: Callable[[Draft], object] | None = None
         """Called with every step as it closes; guarded by whoever sets it."""
@@ -155,7 +160,36 @@ class Recorder(Timeline):
         self.closed, self.gaps = [], []
         return taken
 
+    def count(self, name: str, number: int) -> None:
+        """Add to what the open step has of something without a column."""
+        if self.slot < FIRST_GAP:
+            self._own[name] += number
+
+    def count_answers(self, lengths: Sequence[int], useless: float | None = None) -> None:
+        """A policy has generated answers of these lengths in tokens.
+
+        Args:
+            lengths: Of the answers of one rollout.
+            useless: Share of answers from which nothing is learned; `None` where nobody has judged.
+        """
+        inside = self.slot < FIRST_GAP
+        if lengths and inside:
+            sizes = {"longest": max(lengths), "median": round(median(lengths))}
+            self._own.update(sizes, rollouts=1, answers=len(lengths), tokens=sum(lengths))
+        if useless is not None and inside:
+            self._own.update(judged=1, useless=round(1e6 * useless))
+
     # -- inside -------------------------------------------------------------------------------
+
+    def _take_own(self) -> dict[str, int]:
+        """What the step has of its own; phases that the loop has named become part of `other`."""
+        spent = self._spent
+        for place, name in enumerate(reversed(self.own), SLOTS):
+            self._own[f"phase:{name}"] += spent[place]
+            spent[_OTHER] += spent[place]
+            spent[place] = 0
+        own, self._own = dict(self._own), Counter()
+        return own
 
     def _emit(self, gap: int) -> None:
         """A gap is over; the step that runs next comes after it: an open one, unless complete."""
@@ -167,6 +201,8 @@ class Recorder(Timeline):
             self.draft.tags |= tag
 
     def _close(self, draft: Draft) -> None:
+        if self.own or self._own:
+            draft.own = self._take_own()
         draft.host_ns = self._spent[:FIRST_GAP]
         draft.switches, self._switches = self._switches, 0
         self._spent[:FIRST_GAP] = _NO_TIME
@@ -185,6 +221,7 @@ class Recorder(Timeline):
                 draft.tags |= Tag.PARTIAL_GROUP
             self._close(draft)
             return
+        self._take_own()
         self._spent[gap] += sum(self._spent[:FIRST_GAP])
         self._spent[:FIRST_GAP] = _NO_TIME
         self._gap_started[gap] = draft.start_ns + self.zero_ns

@@ -11,9 +11,12 @@ from types import TracebackType
 from typing import Protocol, TypeAlias, cast
 
 from trainperf.core.machine.clocks import HostClock
-from trainperf.core.phases import FIRST_GAP, GAPS, SLOTS, Gap, Phase
+from trainperf.core.phases import FIRST_GAP, GAPS, LABELS, SLOTS, Gap, Phase
 from trainperf.core.steps.records import GapRecord
 
+
+MOST_OWN = 64
+"""Phases that a loop may name itself."""
 
 Moment: TypeAlias = tuple[int, list[int]]
 """Where an account of phases stood, to go back to."""
@@ -38,6 +41,8 @@ class Timeline:
     def __init__(self, clock: HostClock) -> None:
         self._clock = clock
         self._spent = [0] * SLOTS
+        self.own: list[str] = []
+        """Phases that the loop names itself: their slots are -1, -2, … and end the list above."""
         self._stack: list[int] = []
         self.now_ns = clock
         """The host clock, for the few facts that are host times themselves."""
@@ -55,6 +60,28 @@ class Timeline:
         self.on_gap: Callable[[bool], object] | None = None
         """Called with true when training stops for a gap, with false when a gap is over."""
 
+    def own_slot(self, name: str) -> int:
+        """Slot of a phase with a name of the loop's own; in records it is a part of `other`.
+
+        A loop that numbers its phases has names for the first ones only.
+        """
+        if name not in self.own:
+            if len(self.own) == MOST_OWN:
+                return int(Phase.OTHER)
+            self.own.append(name)
+            self._spent.insert(SLOTS, 0)
+        return -1 - self.own.index(name)
+
+    @property
+    def label(self) -> str:
+        """Name of the current phase or gap."""
+        return LABELS[self.slot] if self.slot >= 0 else self.own[-1 - self.slot]
+
+    @property
+    def recorded_slot(self) -> int:
+        """The current phase or gap, as records have it."""
+        return self.slot if self.slot >= 0 else int(Phase.OTHER)
+
     # -- phases: run many times every step ----------------------------------------------------
 
     def enter(self, phase: int) -> None:
@@ -68,7 +95,7 @@ class Timeline:
         if slot < FIRST_GAP or phase >= FIRST_GAP:
             self.slot = phase
         if self.listener is not None:
-            self.listener.entered(self.slot)
+            self.listener.entered(self.recorded_slot)
 
     def leave(self, *_: object) -> None:
         """End the innermost phase or gap and go on with the one around it."""

@@ -12,6 +12,7 @@ from trainperf.comparison.results import Comparison
 from trainperf.core.engines import mapped
 from trainperf.core.formatting.html.figures import bar, keys
 from trainperf.core.formatting.html.markup import Markup, page, paragraph
+from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import duration, plural
 from trainperf.reports.charts.losses import losses
@@ -89,5 +90,5 @@ def _phases(summaries: Sequence[Summary], names: Sequence[str]) -> Chart:
         parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows]
         caption = f"{name}, {duration(step_s)}" if rows else f"{name}: no step was recorded"
         drawn.append(paragraph(caption, "soft small") + bar(parts, name, whole=longest_s))
-    named = {row.label: f"b{row.phase}" for rows in every for row in rows if row.seconds}
+    named = {row.label: f"b{row.phase % COLOURS}" for rows in every for row in rows if row.seconds}
     return Chart(Markup("".join(drawn) + keys(named.items())))

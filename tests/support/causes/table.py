@@ -8,12 +8,23 @@ from support.causes import (
     machine,
     needless,
     operators,
+    post_training,
     ranks,
 )
 
 
 CASES = tuple(
     case
-    for subject in (broken, fit, host, loader, machine, needless, operators, ranks)
+    for subject in (
+        broken,
+        fit,
+        host,
+        loader,
+        machine,
+        needless,
+        operators,
+        post_training,
+        ranks,
+    )
     for case in subject.CASES
 )

@@ -70,6 +70,8 @@ class Facts:
     """Lines that look for garbage, with their share of all steps."""
     actions_s: Mapping[str, float] = field(default_factory=dict)
     """User hook to its seconds in a step, longest first."""
+    own: Mapping[str, float] = field(default_factory=dict)
+    """Of a mean steady step what has no column, as `Totals.own` names it."""
     slow_steps: RecurringSteps | None = None
     long_term: LongTerm = field(default_factory=LongTerm)
     points: tuple[SyncPoint, ...] = ()

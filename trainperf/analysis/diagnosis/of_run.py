@@ -28,7 +28,7 @@ from trainperf.analysis.diagnosis.workers import loader_workers
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.roofline.speed_of_light import traced_operators
 from trainperf.analysis.summary.lines import BETWEEN
-from trainperf.analysis.summary.schema import Summary, SyncPoint
+from trainperf.analysis.summary.schema import Summary, SyncPoint, with_own_phases
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS
 from trainperf.core.machine.backends import backend_of
@@ -87,6 +87,7 @@ def facts_of(evidence: Evidence) -> Facts:
         lines=summary.lines,
         collects=summary.collects,
         actions_s=summary.actions_s,
+        own=summary.own,
         slow_steps=summary.slow_steps,
         long_term=summary.long_term,
         points=summary.synchronisation,
@@ -201,7 +202,7 @@ def _loop_s(facts: Facts) -> dict[str, float]:
         left_s -= ours_s
         if slot in loop_s:
             loop_s[slot] -= ours_s
-    return _told_apart(facts, loop_s)
+    return _told_apart(facts, with_own_phases(loop_s, facts.own))
 
 
 def _told_apart(facts: Facts, loop_s: dict[str, float]) -> dict[str, float]:

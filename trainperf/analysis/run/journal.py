@@ -32,7 +32,7 @@ NOT_RECURRING = frozenset(
 
 _NO_TOTALS = Totals(at_step=-1)
 
-_COUNTS = ("actions_ns", "threads_ns", "sequence_lengths", "dropped", "contention")
+_COUNTS = ("actions_ns", "threads_ns", "sequence_lengths", "dropped", "own", "contention")
 _LEARNED = ("faults", "notes", "reasons", "config", "readings")
 
 K = TypeVar("K", str, int)

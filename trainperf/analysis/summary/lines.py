@@ -21,9 +21,16 @@ from trainperf.analysis.summary.schema import (
     StallingCall,
 )
 from trainperf.core.artifacts.compilation import Compilation
-from trainperf.core.artifacts.lines import BEFORE, COLLECT, STALLS, SampledLines, SampledStack
+from trainperf.core.artifacts.lines import (
+    BEFORE,
+    COLLECT,
+    OF_WORKERS,
+    STALLS,
+    SampledLines,
+    SampledStack,
+)
 from trainperf.core.findings import LIMITS
-from trainperf.core.phases import PHASES, Gap, Phase, Tag
+from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.core.stats.quantiles import wilson
 from trainperf.core.steps.block import Column
 
@@ -50,7 +57,8 @@ _OWNED = int(
 BETWEEN = "between"
 """Slot of what a loop does between two steps where that was recorded as data wait."""
 
-_PHASES = {phase.label for phase in PHASES}
+_NO_PHASES = {*(gap.label for gap in GAPS), *BEFORE, *OF_WORKERS}
+"""Slots of samples outside of steps; all others are phases, those of the loop's own among them."""
 
 Mask = npt.NDArray[np.bool_]
 Function = tuple[str, str]
@@ -136,8 +144,7 @@ def phase_lines(
     code = _SampledCode(lines, apart=apart)
     slots = Counter(code.slot(lines.stacks[sample.stack]) for sample in lines.samples)
     named = (
-        code.named(slot, steady if slot in (*_PHASES, BETWEEN) else None)
-        for slot, _ in slots.most_common()
+        code.named(slot, None if slot in _NO_PHASES else steady) for slot, _ in slots.most_common()
     )
     return tuple(each for each in named if each is not None)
 
@@ -159,7 +166,7 @@ def collecting(lines: SampledLines | None, steps: Collection[int]) -> tuple[Stal
     if lines is None:
         return ()
     looks = [(lines.stacks[each.stack], each) for each in lines.samples if each.step in steps]
-    in_phases = [(stack, at.stands_for_us) for stack, at in looks if stack.slot in _PHASES]
+    in_phases = [(stack, at.stands_for_us) for stack, at in looks if stack.slot not in _NO_PHASES]
     return _stalling(lines, in_phases, COLLECT)
 
 
@@ -227,7 +234,7 @@ class _SampledCode:
     def __init__(self, lines: SampledLines, *, apart: bool = False) -> None:
         self._lines, self._apart = lines, apart
         stacks = [lines.stacks[sample.stack] for sample in lines.samples]
-        stacks = [stack for stack in stacks if stack.slot in _PHASES]
+        stacks = [stack for stack in stacks if stack.slot not in _NO_PHASES]
         nearly_all = 1 - LIMITS.worth
         # Lines that nearly all samples of steps share: the call that trains runs in every phase,
         # and says nothing about any of them.

@@ -5,6 +5,7 @@ Plain data in SI units, made by `trainperf.analysis.summarize`, judged by
 without a value says why.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -230,6 +231,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     threads_s: dict[str, float] = {}
     """Other thread of Python to its processor time per step, all steps, on the rank where it is
     largest."""
+    own: dict[str, float] = {}
+    """Of a mean steady step what has no column, by the names in `Totals.own`: seconds, else
+    numbers."""
     dimensions: Dimensions | None = None
     light: SpeedOfLight | None = None
     """`None` without an audited step, or where the chip's limits are not known."""
@@ -280,7 +284,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         """Mean host seconds of each measured phase of a step, by label, in the order of the step.
 
         Of steady steps; of all steps where none is steady.  A phase that was not measured is
-        absent: its time is in `other`.
+        absent: its time is in `other`.  Those that the loop has named itself come last.
         """
         if self.run.steady_steps:
             means = {phase.label: self.value(phase_reading(phase.label)) for phase in PHASES}
@@ -288,7 +292,18 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             spent = {phase.label: self.ledger_s.get(phase.label) for phase in PHASES}
             means = {n: s and s / max(1, self.run.steps) for n, s in spent.items()}
         named = [name for name in means if not not_covered(self.reading(phase_reading(name)))]
-        return {name: mean_s for name in named if (mean_s := means[name]) is not None}
+        spent_s = {name: mean_s for name in named if (mean_s := means[name]) is not None}
+        return with_own_phases(spent_s, self.own)
+
+
+def with_own_phases(phases_s: Mapping[str, float], own: Mapping[str, float]) -> dict[str, float]:
+    """Phases with those that the loop has named itself, which were in `other`."""
+    names = (name for name in own if name.startswith("phase:"))
+    named_s = {name.removeprefix("phase:"): own[name] for name in names}
+    if not named_s or "other" not in phases_s:
+        return dict(phases_s)
+    left_s = max(0.0, phases_s["other"] - sum(named_s.values()))
+    return {**phases_s, "other": left_s, **named_s}
 
 
 def encode_summary(summary: Summary) -> bytes:

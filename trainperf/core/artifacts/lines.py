@@ -34,6 +34,7 @@ WORKER_MAKING, WORKER_WAITING = "worker_making", "worker_waiting"
 WORKER_HANDING, WORKER_STARTING = "worker_handing_over", "worker_starting"
 """Slots of samples of a loader's worker: it makes or packs a batch; waits to be asked for the next,
 or to hand one over that is packed; or is not there yet."""
+OF_WORKERS = (WORKER_MAKING, WORKER_WAITING, WORKER_HANDING, WORKER_STARTING)
 
 COLLECT, STALLS = "gc.collect", ("empty_cache", "synchronize")
 """Calls that stall a step, as `host_work` says: of Python, and the last names of those of torch."""

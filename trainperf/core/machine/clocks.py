@@ -17,6 +17,9 @@ monotonic_ns = time.perf_counter_ns
 thread_ns = time.thread_time_ns
 """CPU time of the calling thread: not while it sleeps, nor while others run."""
 
+process_ns = time.process_time_ns
+"""CPU time of all threads of this process."""
+
 
 def wall_clock_anchor() -> str:
     """The run's only use of wall-clock time: when it began, ISO 8601 in UTC."""

@@ -68,7 +68,7 @@ class CollectivesProbe(Probe):
             recorder.listener = None
         if FIRST + STEPS > draft.index % AGAIN_EVERY >= FIRST and recorder.listener is None:
             self._groups, self._issued = _groups(), [0] * len(PHASES)
-            self._slot, self._before = recorder.slot, _issued(self._groups)
+            self._slot, self._before = recorder.recorded_slot, _issued(self._groups)
             if self._groups:
                 backends = dist.get_backend_config().split(",")
                 self._backend = dict(each.split(":") for each in backends).get(self._device)
@@ -102,7 +102,7 @@ class CollectivesProbe(Probe):
 
     def left(self) -> None:
         """A phase ended."""
-        self.entered(self.recorder.slot)
+        self.entered(self.recorder.recorded_slot)
 
     cleared = left
 

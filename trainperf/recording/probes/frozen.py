@@ -124,7 +124,7 @@ class FrozenProbe(Probe):
     def _called(self, each: _Frozen, *_: object) -> None:
         """Of those inside one another the outermost counts."""
         if self._inside is None and self.recorder.slot < FIRST_GAP:
-            self._inside, each.slot = each, self.recorder.slot
+            self._inside, each.slot = each, self.recorder.recorded_slot
             self._since_ns = self.recorder.now_ns()
 
     def _returned(

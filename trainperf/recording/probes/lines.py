@@ -11,7 +11,6 @@ from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.lines import Sample, SampledLines
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.machine.processes import age_s
-from trainperf.core.phases import GAPS, PHASES
 from trainperf.recording.early_lines import EARLY_LINES, EarlySample, Stack, slot_of
 from trainperf.recording.line_sampler import LineSampler
 from trainperf.recording.probes.base import Probe, add
@@ -21,9 +20,6 @@ from trainperf.recording.worker_lines import WORKER_LINES, joined
 
 
 _FIRST_WRITE_NS, _WRITE_EVERY_NS = 2_000_000_000, 20_000_000_000
-
-_LABELS = [*(phase.label for phase in PHASES), *(gap.label for gap in GAPS)]
-"""By slot."""
 
 
 class LinesProbe(Probe):
@@ -111,4 +107,4 @@ class LinesProbe(Probe):
         return joined(lines, WORKER_LINES.collect())
 
     def _where(self, stack: Stack) -> tuple[str, int, Stack]:
-        return _LABELS[self.recorder.slot], self.recorder.index, stack
+        return self.recorder.label, self.recorder.index, stack

@@ -23,7 +23,7 @@ from trainperf.core.artifacts.standstill import Standstill
 from trainperf.core.errors import RunError
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.machine.processes import has_died
-from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap
+from trainperf.core.phases import FIRST_GAP, Gap
 from trainperf.core.run_directory import (
     FLIGHT_RECORDER,
     STANDSTILL,
@@ -60,7 +60,6 @@ AGAIN_NS = 60_000_000_000
 
 _STEPS = 1000
 _DEEPEST = 64
-_LABELS = [*(phase.label for phase in PHASES), *(gap.label for gap in GAPS)]
 _DISTRIBUTED = str(Path(dist.__file__).parent)
 _DUMPS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
 """By which PyTorch tells what its Flight Recorder holds: of what works on a CPU, and of NCCL."""
@@ -184,7 +183,7 @@ class StandstillProbe(Probe):
         self._written = Standstill(
             rank=self._rank,
             step=self._step,
-            phase=_LABELS[self.recorder.slot],
+            phase=self.recorder.label,
             since_s=self._fit_s(self._since_ns),
             at_s=self._fit_s(now),
             still=still,

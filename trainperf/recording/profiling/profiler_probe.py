@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from trainperf.core.phases import GAPS, PHASES, Gap, Phase, Tag
+from trainperf.core.phases import LABELS, Gap, Phase, Tag
 from trainperf.core.run_directory import TRACES, trace_stem
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
@@ -26,8 +26,7 @@ log = logging.getLogger("trainperf")
 ATTEMPTS = 3
 """How often a capture is begun anew because validation came before its first step was complete."""
 
-_LABELS = (*[phase.label for phase in PHASES], *[gap.label for gap in GAPS])
-_NAMES = tuple(f"trainperf::{label}" for label in _LABELS)
+_NAMES = tuple(f"trainperf::{label}" for label in LABELS)
 _ENDS_CAPTURE = (Gap.VALIDATION, Gap.SHUTDOWN)
 
 
@@ -248,7 +247,7 @@ class ProfilerProbe(Probe):
         recorder = self.recorder
         slot = recorder.slot
         if slot in _ENDS_CAPTURE and self._tracer is not None:
-            self._cut(self._tracer, _LABELS[slot])
+            self._cut(self._tracer, LABELS[slot])
         elif slot != Phase.OTHER:
             if slot == Gap.EPOCH_BOUNDARY:
                 self._marks.end_step()

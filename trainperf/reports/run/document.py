@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from trainperf.analysis.summary.captures import steps_of
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.html.markup import Markup
+from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import Scale, duration, words
 from trainperf.core.formatting.wrap import PLUS
@@ -125,7 +126,7 @@ def phases(summary: Summary) -> list[Part]:
         end_words=1,
         notes=(f"step {Scale.fine(step_s).say(step_s)}, {phases_of(summary)}",),
     )
-    meters = tuple(meter(row.fraction / longest, f"b{row.phase} aside") for row in rows)
+    meters = tuple(meter(row.fraction / longest, f"b{row.phase % COLOURS} aside") for row in rows)
     return [Pictured(table=table, place=2, head=meter(0.0, "aside"), cells=meters, instead=1)]
 
 

@@ -7,7 +7,7 @@ from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import confidence_interval, duration, plural, share
 from trainperf.core.loop_kind import imported_from
-from trainperf.core.phases import Phase
+from trainperf.core.phases import PHASES, Phase
 from trainperf.core.readings import DATA_STALL_FRACTION, STEP_S
 from trainperf.reports.layout.finding_view import (
     NO_FINDING,
@@ -134,7 +134,8 @@ def _done_to_it(summary: Summary) -> str:
 
 def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
     first, several = _first(summary), len(summary.run.ranks) > 1
-    spent = {Phase(row.phase): row.fraction for row in rows}
+    longest = max(rows, key=lambda row: row.fraction, default=None)
+    spent = {Phase(row.phase): row.fraction for row in rows if row.phase < len(PHASES)}
     if first is not None and first.fraction is not None and first.id == "straggler":
         named = first.title.partition("; ")[2]
         who = f" ({named})" if named else ""
@@ -148,8 +149,8 @@ def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
         larger = max((spent.get(each, 0.0) for each in COMPUTE), default=0.0) > lost
         work = f" and {_work_share(rows)} {_work_name(summary)}" if larger else ""
         return f"; {share(lost)} of it is {_name(summary, phase)}{slowest}{work}"
-    if not spent:
-        return ""
+    if longest is None or longest.phase >= len(PHASES):
+        return f"; {share(longest.fraction)} of it is {longest.label}" if longest else ""
     phase = max(spent, key=spent.__getitem__)
     stalled = summary.readings[DATA_STALL_FRACTION].value
     if phase in COMPUTE:

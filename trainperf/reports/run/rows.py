@@ -48,7 +48,7 @@ _SHOWN_ELSEWHERE = frozenset({"tokens", "loss"})
 _MOST_ANSWERS = 3
 """Traces whose answer is repeated here, the latest."""
 
-_TRAINING = (Phase.BACKWARD, Phase.OPTIMIZER)
+_TRAINING = (Phase.BACKWARD.label, Phase.OPTIMIZER.label)
 """Phases that an inference loop has not."""
 
 _NOTHING = 0.001
@@ -60,7 +60,8 @@ class PhaseRow(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     phase: int
-    """Its place in the order of phases, which is that of their colours."""
+    """Its place in the order of phases, which is that of their colours; those that the loop has
+    named itself come after all others."""
     seconds: float
     time: str
     share: str
@@ -79,25 +80,24 @@ def about(summary: Summary) -> str:
 
 def phase_rows(summary: Summary) -> list[PhaseRow]:
     """The phases of the mean steady step; of the mean of all steps where none is steady."""
-    phases_s = summary.phases_s()
-    seconds = [phases_s.get(phase.label, 0.0) for phase in PHASES]
-    step_s = sum(seconds)
+    phases_s = {**{phase.label: 0.0 for phase in PHASES}, **summary.phases_s()}
+    step_s = sum(phases_s.values())
     if step_s <= 0:
         return []
     scale = Scale.fine(step_s)
     return [
         PhaseRow(
-            label=words(phase.label),
-            phase=int(phase),
+            label=plain(words(label)),
+            phase=place,
             seconds=spent_s,
             time=scale.say(spent_s),
             share=fine_share(spent_s / step_s),
             fraction=spent_s / step_s,
-            note=plain(_note(summary, phase)),
-            absent=_absent(summary, phase, spent_s / step_s),
+            note=plain(_note(summary, label)),
+            absent=_absent(summary, label, spent_s / step_s),
         )
-        for phase, spent_s in zip(PHASES, seconds, strict=True)
-        if phase not in _TRAINING or phase.label in summary.run.loop.work
+        for place, (label, spent_s) in enumerate(phases_s.items())
+        if label not in _TRAINING or label in summary.run.loop.work
     ]
 
 
@@ -134,7 +134,7 @@ def facts(summary: Summary) -> list[str]:
     ]
     strategy = tail_not_covered(summary)
     numbers += [f"all-reduce tail not covered: {strategy}"] if strategy else []
-    others = [*_rates(summary, latency=latency), *_lengths(summary), *numbers]
+    others = [*_rates(summary, latency=latency), *_lengths(summary), *_answers(summary), *numbers]
     return [*_titled(summary), *others] if latency else [*others, *_titled(summary)]
 
 
@@ -278,12 +278,12 @@ def remarks(summary: Summary) -> list[str]:
     return [plain(note) for note in (*answers, *others)]
 
 
-def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
+def _absent(summary: Summary, phase: str, fraction: float) -> str:
     nothing = summary.run.device_kind.no_copies
-    if phase is Phase.H2D and nothing and fraction < _NOTHING:
+    if phase == Phase.H2D.label and nothing and fraction < _NOTHING:
         return nothing
     # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
-    reading = summary.reading(readings.phase_reading(phase.label))
+    reading = summary.readings.get(f"phase_{phase}_s")
     if reading is None or reading.value is not None:
         return ""
     if not_covered(reading):
@@ -291,20 +291,22 @@ def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
     return "not measured" if summary.run.steady_steps else ""
 
 
-def _note(summary: Summary, phase: Phase) -> str:
-    if phase is Phase.DATA_WAIT:
+def _note(summary: Summary, phase: str) -> str:
+    if phase == Phase.DATA_WAIT.label:
         return _loader(summary)
-    if phase is Phase.CALLBACKS:
-        callbacks_s = summary.phases_s().get(phase.label, 0.0)
+    if phase == Phase.CALLBACKS.label:
+        callbacks_s = summary.phases_s().get(phase, 0.0)
         mostly = 2 * (summary.value(readings.OVERHEAD_S) or 0.0) > callbacks_s
         return next(iter(summary.actions_s), summary.run.loop.ours if mostly else "")
-    if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
+    meetings = {point.point for point in summary.synchronisation}
+    if phase == Phase.LOOP.label and phase in meetings:
         return "includes waiting for ranks"
-    if phase is Phase.H2D:
+    if phase == Phase.H2D.label:
         copied, speed = summary.value(readings.H2D_BYTES), link_words(summary)
         measured = f"{size(copied)} at {speed}" if copied and speed else ""
         return summary.run.device_kind.copies or measured
-    return ""
+    computes_s, spent_s = summary.own.get(f"cpu:{phase}"), summary.own.get(f"phase:{phase}")
+    return f"{computes_s / spent_s:.1f} CPUs" if computes_s is not None and spent_s else ""
 
 
 def _loader(summary: Summary) -> str:
@@ -331,6 +333,20 @@ def _lengths(summary: Summary) -> Iterator[str]:
         if below >= half:
             yield f"sequences longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
             return
+
+
+def _answers(summary: Summary) -> Iterator[str]:
+    """What a policy has generated: tokens, the longest answer, and answers for nothing."""
+    own, step_s = summary.own, summary.value(readings.STEP_MEAN_S)
+    rollouts, judged = own.get("rollouts"), own.get("judged")
+    if rollouts and step_s:
+        usual = summary.run.config.get("usual_answer", "median")
+        generated = own["tokens"] * len(summary.run.ranks) / step_s
+        yield f"{_whole(generated)} generated tokens/s"
+        longest, middle = own["longest"] / rollouts, own["median"] / rollouts
+        yield f"answers longest {_whole(longest)}, {usual} {_whole(middle)} tokens"
+    if judged:
+        yield f"useless answers {share(own['useless'] / judged / 1e6)}"
 
 
 def _titled(summary: Summary) -> list[str]:

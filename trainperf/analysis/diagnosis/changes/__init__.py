@@ -20,6 +20,7 @@ from trainperf.analysis.diagnosis.changes import (
     machine,
     memory,
     operators,
+    post_training,
     ranks,
 )
 from trainperf.analysis.diagnosis.changes.change import Change
@@ -37,6 +38,7 @@ CHANGES: tuple[Change, ...] = (
     *machine.CHANGES,
     *memory.CHANGES,
     *broken.CHANGES,
+    *post_training.CHANGES,
 )
 """All of them."""
 

@@ -79,8 +79,9 @@ def padding(account: StepAccount, facts: Facts) -> Cause | None:
 def _less_padding(facts: Facts) -> tuple[Use, bool]:
     """What to do first, and whether rows get shorter by it."""
     lengths, wasted = facts.sequence_lengths, facts.value(PADDING_FRACTION) or 0.0
-    if facts.number(PACKED):
-        return Use(change="pack_more"), False
+    generated = "rollouts" in facts.own
+    if facts.number(PACKED) or generated:  # no loader can sort the answers of a policy
+        return Use(change="no_straggling_answer" if generated else "pack_more"), generated
     if not lengths:
         return Use(change="pack"), True
     tokens, longest = _tokens(lengths), max(lengths)

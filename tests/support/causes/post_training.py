@@ -1,0 +1,118 @@
+"""Post-training: waits for the longest answer, rewards, transfers of weights, named phases."""
+
+from support.accounts import Seen, seen, step
+from support.causes.case import CauseCase as Case
+from support.causes.host import lines
+
+from trainperf.core.loop_kind import HUGGING_FACE, LoopKind
+
+
+def generates(
+    reward: float = 5.0,
+    transfer: float = 1.0,
+    median: float = 100.0,
+    loop: LoopKind = HUGGING_FACE,
+    **own: float,
+) -> Seen:
+    """Steps of 200 ms in which 16 answers are generated, the longest of 160 tokens."""
+    slots = {"rollout": 100.0, "reward: accuracy": reward, "weight_transfer": transfer}
+    known = {
+        "rollouts": 1.0,
+        "answers": 16.0,
+        "tokens": 1700.0,
+        "longest": 160.0,
+        "median": median,
+        **{f"phase:{name}": spent / 1e3 for name, spent in slots.items()},
+    }
+    account = step(**slots, forward=200.0 - sum(slots.values()))
+    return seen(account, own=known | own, loop=loop)
+
+
+def named(ms: float, name: str = "planning", **known: object) -> Seen:
+    """Steps of 100 ms, of which a phase with a name of the loop's own takes so many."""
+    own = {f"phase:{name}": ms / 1e3, f"cpu:{name}": 0.2 * ms / 1e3}
+    return seen(step(forward=100 - ms, **{name: ms}), own=own, **known)
+
+
+CASES = (
+    Case(
+        "longest_answer",
+        "60 of the 160 tokens come after the median answer is done, in three eighths of 100 ms",
+        generates(),
+        0.0375,
+        "no_straggling_answer",
+        (generates(median=150.0), generates(longest=0.0), seen(step(forward=100))),
+        words=(
+            "38 % of the rollout waits for the longest answer",
+            "the longest of 16 answers has 160 tokens, the median 100",
+            "a lower max_completion_length",
+        ),
+    ),
+    Case(
+        "padding",
+        "of answers that were generated: no loader can sort them",
+        seen(
+            step(forward=100),
+            readings={"padding_fraction": 0.5},
+            own={"rollouts": 1.0},
+            loop=HUGGING_FACE,
+        ),
+        0.050,
+        "no_straggling_answer",
+        words=("a lower max_completion_length",),
+    ),
+    Case(
+        "reward_functions",
+        "it waits: 0.1 of a CPU",
+        generates(reward=50.0, **{"cpu:reward: accuracy": 0.005}),
+        0.050,
+        "rewards_at_once",
+        (generates(reward=9.0), seen(step(forward=100))),
+        words=("rewards take 25 % of the step", "accuracy: 50.0 ms per step, on 0.1 CPUs", "async"),
+    ),
+    Case(
+        "reward_functions",
+        "it computes on one CPU",
+        generates(reward=50.0, **{"cpu:reward: accuracy": 0.05}),
+        0.050,
+        "rewards_in_processes",
+        words=("on 1.0 CPUs", "ProcessPoolExecutor"),
+    ),
+    Case(
+        "weight_transfer",
+        "all of it",
+        generates(transfer=40.0),
+        0.040,
+        "rarer_transfer",
+        (generates(transfer=9.0),),
+        words=("the transfer of weights takes 20 % of the step", "steps_per_generation"),
+    ),
+    Case(
+        "useless_answers",
+        "a quarter of the answers, in the two reports of a step",
+        generates(judged=2.0, useless=500_000.0),
+        None,
+        "skip_useless_prompts",
+        (generates(judged=2.0, useless=100_000.0), generates()),
+        words=("nothing is learned from 25 % of the answers",),
+        shows={"severity": "low"},
+    ),
+    Case(
+        "named_phase",
+        "nobody knows what it may gain",
+        named(60, **lines("planning")),
+        None,
+        "look_into_phase",
+        (named(40), named(60, "update")),
+        words=("planning takes 60 % of the step", "0.2 CPUs busy", "on_batch_end at hooks.py:3"),
+        shows={"where": "hooks.py:3"},
+    ),
+    Case(
+        "named_phase",
+        "answers are generated for half of the step",
+        generates(),
+        None,
+        "faster_rollout",
+        words=("rollout takes 50 % of the step", "17,000 tokens generated/s", "use_vllm=True"),
+    ),
+)

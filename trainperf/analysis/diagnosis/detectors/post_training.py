@@ -1,0 +1,151 @@
+"""Detectors of a post-training: waits for the longest answer, rewards, transfers of weights."""
+
+from trainperf.analysis.diagnosis.account import Claim, StepAccount, of_slots
+from trainperf.analysis.diagnosis.cause import Cause, Use, of_evidence, worth
+from trainperf.analysis.diagnosis.facts import Facts
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import count, duration, share, words
+from trainperf.core.post_training import REWARD, ROLLOUT, UPDATE, WEIGHT_TRANSFER
+
+
+def _cpus(facts: Facts, phase: str, seconds: float) -> float | None:
+    """CPUs that the process kept busy in a phase; `None` where that was not measured."""
+    computed_s = facts.own.get(f"cpu:{phase}")
+    return None if computed_s is None or not seconds else computed_s / seconds
+
+
+@worth(LIMITS.worth)
+def longest_answer(account: StepAccount, facts: Facts) -> Cause | None:
+    """A rollout goes on for its longest answer, when half of the answers are done for long.
+
+    Answers that are generated together take as many calls of the model as the longest one has
+    tokens.  What comes after the median is lost to at least half of the places in the batch, which
+    continuous batching, or a limit, would give back.  In an imported log the mean takes the place
+    of the median: then it is so much at most.
+
+    Wrong where: the engine gives places that are free to other prompts (vLLM with more prompts than
+    fit at once).
+    To confirm: a run with a lower limit on the length.
+    """
+    longest, usual = facts.own.get("longest", 0.0), facts.own.get("median", 0.0)
+    rollout_s = account.spent(ROLLOUT)
+    waits = 1.0 - usual / longest if longest else 0.0
+    rollouts = facts.own.get("rollouts", 1.0) or 1.0
+    sizes = [count(number / rollouts) for number in (facts.own.get("answers", 0.0), longest, usual)]
+    kind = facts.settings.get("usual_answer", "median")
+    most = "up to " if kind == "mean" else ""
+    return Cause(
+        id="longest_answer",
+        title=f"{most}{share(waits)} of the rollout waits for the longest answer",
+        evidence=(
+            "the longest of {} answers has {} tokens, the {kind} {}".format(*sizes, kind=kind),
+            f"{duration(rollout_s)} of rollout per step",
+        ),
+        changes=(Use(change="no_straggling_answer"),),
+        claim=Claim(owns_s={ROLLOUT: waits * rollout_s}, removes_s=waits * rollout_s),
+    )
+
+
+@worth(LIMITS.worth)
+def reward_functions(account: StepAccount, facts: Facts) -> Cause | None:
+    """Judging the answers is a notable part of the step: each function with its time and CPUs.
+
+    One that waits, for a service or another process, has use for waits at the same time; one that
+    computes, for more CPUs.
+
+    Wrong where: it computes in processes of its own, whose CPUs are not counted.
+    To confirm: `trainperf prove` with a reward that returns a constant.
+    """
+    slots = [slot for slot in account.loop_s if slot.split(": ")[0] == REWARD]
+    claim = of_slots(account, *slots)
+    dearest = max(slots, key=account.spent, default=REWARD)
+    busy = [(slot, account.spent(slot), _cpus(facts, slot, account.spent(slot))) for slot in slots]
+    cpus = _cpus(facts, dearest, account.spent(dearest))
+    computes = cpus is not None and cpus >= LIMITS.mostly
+    owner, name = facts.owner(dearest), dearest.removeprefix(f"{REWARD}: ")
+    change = "rewards_in_processes" if computes else "rewards_at_once"
+    divides = (facts.cpus - 1) / facts.cpus if computes and facts.cpus else None
+    return Cause(
+        id="reward_functions",
+        title=f"rewards take {share(account.share(claim.removes_s))} of the step",
+        evidence=tuple(
+            f"{slot.removeprefix(f'{REWARD}: ')}: {duration(spent_s)} per step"
+            + ("" if used is None else f", on {used:.1f} CPUs")
+            for slot, spent_s, used in sorted(busy, key=lambda each: -each[1])[:4]
+            if spent_s >= LIMITS.trifle * account.step_s
+        ),
+        changes=(Use(change=change, values={"name": name}, realises=divides),),
+        claim=claim,
+        where="" if owner is None else owner.where,
+    )
+
+
+@worth(LIMITS.worth)
+def weight_transfer(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 its seconds
+    """Handing the weights to the engine that generates is a notable part of the step.
+
+    Wrong where: the engine is asleep until then: waking it up is in it.
+    To confirm: a run with fewer transfers (in TRL `steps_per_generation`).
+    """
+    claim = of_slots(account, WEIGHT_TRANSFER)
+    return Cause(
+        id="weight_transfer",
+        title=f"the transfer of weights takes {share(account.share(claim.removes_s))} of the step",
+        evidence=(f"{duration(claim.removes_s)} of {duration(account.step_s)} per step",),
+        changes=(Use(change="rarer_transfer"),),
+        claim=claim,
+    )
+
+
+def useless_answers(account: StepAccount, facts: Facts) -> Cause | None:  # noqa: ARG001 a share of answers
+    """Many answers teach nothing: all of their group are rewarded alike, or they are cut off.
+
+    It costs no time of a step, but steps: as much is learned with fewer answers.
+
+    Wrong where: the reward is still zero for all answers, as at the beginning of a training.
+    To confirm: the reward over the steps with and without these prompts.
+    """
+    judged = facts.own.get("judged", 0.0)
+    useless = facts.own.get("useless", 0.0) / judged / 1e6 if judged else 0.0
+    if useless < LIMITS.notable:
+        return None
+    return Cause(
+        id="useless_answers",
+        title=f"nothing is learned from {share(useless)} of the answers",
+        evidence=("all answers of their group have the same reward, or they were cut off",),
+        changes=(Use(change="skip_useless_prompts"),),
+        severity="medium" if useless >= LIMITS.mostly else "low",
+    )
+
+
+def named_phase(account: StepAccount, facts: Facts) -> Cause | None:
+    """A phase that the loop has named itself takes most of the step.
+
+    What it may gain nobody knows: it is named with its line, and with the CPUs that it keeps busy.
+
+    Wrong where: it is the work that the training is there for.
+    To confirm: phases inside of it.
+    """
+    own = [name for name in account.loop_s if f"phase:{name}" in facts.own and name != UPDATE]
+    name = max(own, key=account.spent, default="")
+    spent_s, cpus = account.spent(name), _cpus(facts, name, account.spent(name))
+    if account.share(spent_s) < LIMITS.mostly:
+        return None
+    owner, tokens = facts.owner(name), facts.own.get("tokens")
+    change = "faster_rollout" if name == ROLLOUT else "look_into_phase"
+    at = "" if owner is None else f"{owner.subject} at {owner.where}; "
+    return Cause(
+        id="named_phase",
+        title=f"{words(name)} takes {share(account.share(spent_s))} of the step",
+        evidence=(
+            f"{duration(spent_s)} of {duration(account.step_s)} per step",
+            *of_evidence(cpus is not None and f"the process keeps {cpus:.1f} CPUs busy in it"),
+            *of_evidence(
+                name == ROLLOUT and tokens and f"{count(tokens / spent_s)} tokens generated/s in it"
+            ),
+        ),
+        changes=(Use(change=change, values={"name": words(name), "at": at}),),
+        where="" if owner is None else owner.where,
+        confidence="medium",
+        severity="medium",
+    )
