@@ -18,6 +18,13 @@ from trainperf.recording.ray_storage import ray_storage
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ray_digits.py"
 
+QUIETLY = {
+    "OMP_NUM_THREADS": "1",
+    "RAY_AUTH_MODE": "disabled",  # else it leaves a token in the user's home
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # on a busy machine its workers would never come to their turn
+}
+
 FAILS_ONCE = """
 import sys
 from pathlib import Path
@@ -78,7 +85,7 @@ assert not left, left
 def context(system: str) -> Callable[[], object]:
     """That of a worker whose storage is such a file system."""
     storage = SimpleNamespace(
-        storage_filesystem=SimpleNamespace(type_name=system), experiment_fs_path="/bucket/digits"
+        storage_filesystem=SimpleNamespace(type_name=system), experiment_fs_path="bucket/digits"
     )
     return lambda: SimpleNamespace(get_storage=lambda: storage)
 
@@ -91,8 +98,8 @@ def no_worker() -> object:
 @pytest.mark.parametrize(
     ("get_context", "place"),
     [
-        (context("local"), "/bucket/digits"),
-        (context("s3"), "s3:///bucket/digits"),
+        (context("local"), "bucket/digits"),
+        (context("s3"), "s3://bucket/digits"),
         (context("py::fsspec+mine"), None),
         (lambda: SimpleNamespace(get_storage=lambda: None), None),
         (no_worker, None),
@@ -164,7 +171,7 @@ def started(place: Path, *arguments: str) -> str:
     ended = subprocess.run(
         [sys.executable, *arguments],
         cwd=place,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"},
+        env={**os.environ, **QUIETLY},
         capture_output=True,
         text=True,
         check=False,

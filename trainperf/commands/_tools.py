@@ -101,7 +101,7 @@ class Tools:
         ordered = summary["findings"]
         return {
             "run": summary["run"]["path"],
-            "step_s": summary["readings"]["step_s"],
+            "step_s": summary["readings"].get("step_s"),
             "findings": ordered[:limit],
             "left_out": len(ordered[limit:]),
             "ordinary": summary["ordinary"],
