@@ -154,12 +154,11 @@ def test_two_workers_leave_one_run_on_the_storage(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.ddp
 def test_a_worker_that_is_restarted_begins_a_run_of_its_own(tmp_path: Path) -> None:
-    """Next to the first, which did not end well; no process of Ray's or ours is left."""
+    """Next to the first, which did not come to its end; no process of Ray's or ours is left."""
     started(tmp_path, "-c", FAILS_ONCE, str(tmp_path))
 
     failed, whole = (Run.open(tmp_path / "linear" / f"trainperf{k}") for k in ("", "-1"))
     assert failed.ranks == whole.ranks == (0, 1)
-    assert summarize(failed).run.steps >= 29
     assert summarize(failed).run.state != "finished"
     assert summarize(whole).run.steps == 60
     assert summarize(whole).run.state == "finished"
