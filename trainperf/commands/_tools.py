@@ -30,11 +30,11 @@ from trainperf.core.errors import TrainPerfError
 INSTRUCTIONS = """\
 Measured facts about PyTorch trainings.  First `findings` of a run: its first finding is what to
 change first.  Then `explain` it, make that one change, and `compare` the runs before and after it.
-Advise nothing that no finding says: {trains}"""
+Advise nothing that no finding says.  {trains}"""
 
 _TRAINS = {
     True: "`try` measures a change before it is made, and `prove` decides whether it stays.",
-    False: "started with --allow-run, this server can also try changes and prove them.",
+    False: "Started with --allow-run, this server can also try changes and prove them.",
 }
 
 RunPath = Annotated[
