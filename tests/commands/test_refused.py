@@ -32,6 +32,8 @@ REFUSED = {
     "doctor --script train.py": "--script is gone: trainperf run --out runs/a train.py, then",
     "explain datawait": "did you mean data_wait",
     "explain --schema poem": "comparison, doctor",
+    "mcp --root nowhere": "--root nowhere: no such folder",
+    "mcp --root s3://bucket/runs": "must be on this machine",
     "merge run --out empty": "exists already",
     "prove a.py b.py --pairs 0": "--pairs: 0: must be at least 1",
     "prove a.py b.py --every 1": "--every: 1: must be at least 2",

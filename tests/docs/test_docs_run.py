@@ -18,7 +18,7 @@ from trainperf.loop import LoopMonitor
 TAKES_LONG = ("trainer.fit(", "torch.compile(", "sweep", "benchmark_step(", "assert_no_recompile")
 """What only `scripts/test --all` runs, by what stands in it."""
 
-LASTS = {"view", "watch"}
+LASTS = {"view", "watch", "mcp"}
 """Commands that serve until they are stopped: their arguments are not tried here."""
 
 TRAINS = ("run", "try", "prove")

@@ -18,8 +18,8 @@ from trainperf.analysis.summarize import summarize
 __all__ = ["one_thread"]
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-OTHERS = ("benchmark_step", "ddp_digits")
-"""Those that leave no run in the process that starts them."""
+OTHERS = ("benchmark_step", "ddp_digits", "ray_digits")
+"""Those that leave no run in the process that starts them; Ray's is in `tests/loop/test_ray.py`."""
 
 TRAININGS = [script for script in EXAMPLES if script.stem not in OTHERS]
 

@@ -21,6 +21,7 @@ COMMANDS = (
     "view",
     "merge",
     "import",
+    "mcp",
     "completion",
 )
 """The subcommands, in the order of `trainperf --help`."""

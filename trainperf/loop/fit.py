@@ -59,6 +59,7 @@ from trainperf.recording.probes.standstill import StandstillProbe
 from trainperf.recording.process_objects import last_error, nothing
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile
 from trainperf.recording.profiling.profiler_probe import capture_probe
+from trainperf.recording.ray_storage import ray_storage
 from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Writer
@@ -211,7 +212,8 @@ class Fit:
             rank = dist.get_rank() if several else 0
             objects.world_size = dist.get_world_size() if several else 1
         self._ranks = objects.world_size
-        chosen = facts.base and (directory() or self.launch.dirpath or facts.base)
+        asked_for = directory() or self.launch.dirpath
+        chosen = facts.base and (asked_for or ray_storage() or facts.base)
         base = written(str(chosen) if chosen else None, path_of)
         address = shared_run_directory(base, rank, objects.world_size)
         self.run = written(address, spool.local)

@@ -44,7 +44,8 @@ class FitOptions:
     tells which tokens count; of a Hugging Face Trainer from the model's keyword arguments."""
     dirpath: str | Path | None = None
     """Directory under which the run directory is made, or its URL (`s3://…`); by default the
-    logger's under Lightning, and `output_dir` under a Hugging Face Trainer."""
+    logger's under Lightning, and `output_dir` under a Hugging Face Trainer; in workers of Ray Train
+    the run's folder on its `storage_path`."""
     log_every_n_steps: int | None = None
     """Steps between two points in TensorBoard and other loggers; by default the framework's."""
     report: bool = True
