@@ -8,8 +8,8 @@ import pytest
 
 
 TRIED_AGAIN = {
-    "test_a_large_product_runs_at_half_its_speed_of_light_or_better": (
-        "two speeds of the machine are compared, which others slow down at different moments"
+    "test_workers_that_are_waited_for_make_batches_all_the_time_at_their_line": (
+        "a worker that others keep from its processor is seen to wait"
     ),
     "test_samples_and_collate_cost_what_was_planted": (
         "what measuring adds to a nap is measured, also in workers, whose clock is the machine's"
