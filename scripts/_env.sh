@@ -10,6 +10,9 @@ VENV=$ROOT/.venv
 # too, each barrier then waits for a thread that is not running: steps take five times as long.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
 
+# Hundreds of processes load the package in one run of the tests: compiled once, it is theirs too.
+unset PYTHONDONTWRITEBYTECODE
+
 # A version manager's shim may exist and still refuse to run, and a Debian Python may lack
 # ensurepip: only trying tells.
 usable() {

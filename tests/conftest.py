@@ -5,8 +5,10 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from support.browser import browser, picture
 from support.commands import command
 
@@ -29,6 +31,14 @@ def pytest_configure() -> None:
     # a test starts there: Ctrl-C would not end it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def few_resamples() -> Iterator[None]:
+    """A fourth of them: what is planted is known to 4 % or to 8 %, and hundreds are compared."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainperf.comparison.fit_clock.RESAMPLES", 100)
+        yield
 
 
 def pytest_collection_finish() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-import pytest
 import torch
 from support.fits import QUIET, Loader, Model
 
@@ -45,7 +44,6 @@ def named(audit: StepAudit, name: str) -> list[OperatorUse]:
     return [use for use in audit.operators if name in use.name]
 
 
-@pytest.mark.real_clock
 def test_what_passes_before_an_operator_is_its_own() -> None:
     """Python between two operators, whatever it does, and no more than that."""
     rows = torch.ones(3)
@@ -75,7 +73,6 @@ def test_views_are_a_part_of_what_passes() -> None:
     assert named(audit_step(step), "cos")[0].before_s >= LONG_S
 
 
-@pytest.mark.real_clock
 def test_another_part_of_the_step_begins_anew() -> None:
     """What lies between backward and the update is neither's."""
     rows = torch.ones(3, requires_grad=True)

@@ -49,7 +49,6 @@ def over_floor(act: Callable[[], object], good: Callable[[float], bool]) -> floa
     return ratio
 
 
-@pytest.mark.real_clock
 def test_a_large_product_runs_at_half_its_speed_of_light_or_better() -> None:
     """And the light is faster, up to what two measurements differ by."""
     left = torch.ones(1024, 1024)

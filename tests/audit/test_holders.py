@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pytest
 import torch
+from support.frozen import frozen
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -15,6 +16,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from trainperf.audit.allocations import memory_of
 from trainperf.audit.holders import graphs_made, holders
 from trainperf.core.artifacts.memory import Holder
+
+
+__all__ = ["frozen"]
 
 
 HERE = __file__.rpartition("/")[2]

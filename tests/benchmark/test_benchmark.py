@@ -75,7 +75,6 @@ def test_a_benchmark_leaves_the_random_state_as_it_was() -> None:
     assert torch.equal(torch.rand(1), expected)
 
 
-@pytest.mark.real_clock
 def test_the_faster_step_is_called_faster_and_the_slower_one_slower() -> None:
     """One sleeps 2 ms, one 30 ms; both return the same."""
     slow = ("slow", lambda batch: time.sleep(0.030) or torch.tensor(1.0))
@@ -85,7 +84,6 @@ def test_the_faster_step_is_called_faster_and_the_slower_one_slower() -> None:
     assert compare(dict([quick, slow]), None, 1, 10).versus[0].verdict == "slower"
 
 
-@pytest.mark.real_clock
 def test_a_step_that_computes_something_else_is_not_called_faster() -> None:
     """The loss is 3 % off, the tolerance 1 %."""
     fns = {

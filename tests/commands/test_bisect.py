@@ -83,7 +83,6 @@ def bisect(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 FAST, BROKEN, SLOW = "SLEEP_S = 0.01\n", "(", "SLEEP_S = 0.04\n"
 
 
-@pytest.mark.real_clock
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "code", "answer", "told"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from support.commands import Command
 
 from scripts.render_docs import SCHEMAS
 from trainperf.commands._attempts import AttemptOptions, try_out
@@ -51,7 +52,7 @@ def written(place: Path, within: str = "pass") -> str:
     return "train.py"
 
 
-def command(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def attempt(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """The command as a user types it."""
     return subprocess.run(
         [sys.executable, "-m", "trainperf", "try", "--minutes", "0.02", *arguments],
@@ -67,24 +68,41 @@ def results(output: str) -> dict[str, dict[str, Any]]:
     return {trial["id"]: trial for trial in json.loads(output)["trials"]}
 
 
-def test_trials_are_ranked_and_one_run_directory_is_left(tmp_path: Path) -> None:
-    """The JSON is the file of the run; progress and the script's own words are elsewhere."""
-    script = written(tmp_path, "print('in a step')")
+Ranked = tuple[Path, "subprocess.CompletedProcess[str]"]
 
-    ended = command(tmp_path, "--format", "json", "--only", "optimizer_fused", script, "--lr=3")
+
+@pytest.fixture(scope="module")
+def ranked(tmp_path_factory: pytest.TempPathFactory) -> Ranked:
+    """Trials of a script that says in which environment its steps are taken."""
+    place = tmp_path_factory.mktemp("ranked")
+    script = written(
+        place, "step or print(os.environ['WANDB_MODE'], os.environ['COMET_AUTO_LOG_DISABLE'])"
+    )
+    chosen = ("--only", "optimizer_fused", "--only", "no_reduction")
+    return place, attempt(place, "--format", "json", *chosen, script, "--lr=3")
+
+
+def test_trials_are_ranked_and_one_run_directory_is_left(
+    ranked: Ranked,
+) -> None:
+    """The JSON is the file of the run; progress and the script's own words are elsewhere.
+
+    Trackers that can be silenced are: the training is thrown away, whatever the shell asks for.
+    """
+    place, ended = ranked
 
     assert ended.returncode == 0, ended.stderr
-    (trials,) = (tmp_path / "runs").rglob("trials.json")
+    (trials,) = (place / "runs").rglob("trials.json")
     document = json.loads(ended.stdout)
     assert document == json.loads(trials.read_text(encoding="utf-8"))
     schema = json.loads((SCHEMAS / "trials.json").read_text(encoding="utf-8"))
     Draft202012Validator(schema).validate(document)
-    assert [trial["id"] for trial in document["trials"]] == ["optimizer_fused"]
+    assert [trial["id"] for trial in document["trials"] if trial["pairs"]] == ["optimizer_fused"]
     assert document["script"] == "train.py --lr=3"
     assert document["baseline"]["step_s"] > 0
     assert "trainperf: optimizer_fused: " in ended.stderr
-    assert "in a step" in (tmp_path / "runs/try/output.txt").read_text(encoding="utf-8")
-    assert len(list((tmp_path / "runs").rglob("steps-rank0.jsonl"))) == 1
+    assert "disabled 1\n" in (place / "runs/try/output.txt").read_text(encoding="utf-8")
+    assert len(list((place / "runs").rglob("steps-rank0.jsonl"))) == 1
 
 
 def test_a_trial_that_ends_the_script_costs_only_itself(tmp_path: Path) -> None:
@@ -92,9 +110,9 @@ def test_a_trial_that_ends_the_script_costs_only_itself(tmp_path: Path) -> None:
     within = f"assert not {FUSED}, 'no fused optimizer here'"
 
     # Enough for both on a busy machine: the first would use a shorter time up.
-    ended = command(
+    ended = attempt(
         tmp_path,
-        *("--minutes", "0.2", "--only", "optimizer_fused", "--only", "no_update"),
+        *("--minutes", "0.1", "--only", "optimizer_fused", "--only", "no_update"),
         written(tmp_path, within),
     )
 
@@ -110,35 +128,23 @@ def test_a_trial_that_ends_the_script_costs_only_itself(tmp_path: Path) -> None:
     assert len([path for path in (tmp_path / "runs/try").iterdir() if path.is_dir()]) == 1
 
 
-def test_what_can_be_tried_is_listed_and_what_did_not_apply_to_a_run(tmp_path: Path) -> None:
+def test_what_can_be_tried_is_listed_and_what_did_not_apply_to_a_run(
+    ranked: Ranked, command: Command
+) -> None:
     """Nothing is started; a script is refused, because only its training knows."""
-    script = written(tmp_path)
-    chosen = ("--only", "no_update", "--only", "no_reduction")
-    assert command(tmp_path, *chosen, script).returncode == 0
-    (run,) = (tmp_path / "runs").rglob("trainperf")
+    place, _ = ranked
+    (run,) = (place / "runs").rglob("trainperf")
 
-    all_of_them = command(tmp_path, "--list")
-    here = json.loads(command(tmp_path, "--list", "--format", "json", str(run)).stdout)
-    refused = command(tmp_path, "--list", script)
+    all_of_them = command("try", "--list")
+    here = json.loads(command("try", "--list", "--format", "json", run).out)
+    refused = command("try", "--list", place / "train.py")
 
-    assert "autocast_bf16 AMP in bf16" in " ".join(all_of_them.stdout.split())
+    assert "autocast_bf16 AMP in bf16" in " ".join(all_of_them.out.split())
     why = {each["id"]: each["why_not"] for each in here}
     assert why["no_reduction"] == "one rank has nothing to reduce"
-    assert why["no_update"] == ""
-    assert refused.returncode == 2
-    assert "give a run directory of it" in refused.stderr
-
-
-def test_trackers_that_can_be_silenced_leave_no_run(tmp_path: Path) -> None:
-    """The training is thrown away, whatever the user's shell asks for."""
-    script = written(
-        tmp_path, "step or print(os.environ['WANDB_MODE'], os.environ['COMET_AUTO_LOG_DISABLE'])"
-    )
-
-    ended = command(tmp_path, "--only", "no_update", script)
-
-    assert ended.returncode == 0, ended.stderr
-    assert "disabled 1\n" in (tmp_path / "runs/try/output.txt").read_text(encoding="utf-8")
+    assert why["optimizer_fused"] == ""
+    assert refused.code == 2
+    assert "give a run directory of it" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -158,7 +164,7 @@ def test_a_script_without_a_trial_says_why_and_leaves_nothing(
     """In the words of its own exception."""
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
 
-    ended = command(tmp_path, "train.py")
+    ended = attempt(tmp_path, "train.py")
 
     assert ended.returncode == 2
     assert why in ended.stderr
@@ -169,7 +175,7 @@ def test_a_script_that_stops_early_is_no_fault_of_a_trial(tmp_path: Path) -> Non
     """Its trials that had a turn are shown; it is not started again."""
     within = "if step == 60: break"
 
-    ended = command(tmp_path, "--minutes", "5", written(tmp_path, within))
+    ended = attempt(tmp_path, "--minutes", "5", written(tmp_path, within))
 
     assert ended.returncode == 0, ended.stderr
     assert "the script ended before all trials had had their turn" in ended.stderr

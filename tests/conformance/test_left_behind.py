@@ -6,6 +6,10 @@ import pytest
 from support.conformance.doors import DOORS, Door, tell
 from support.conformance.process_state import left_on, of_process, replaced
 from support.conformance.story import Story
+from support.frozen import frozen
+
+
+__all__ = ["frozen"]
 
 
 ENDS = (

@@ -7,6 +7,10 @@ from support.conformance.doors import Door, tell
 from support.conformance.records import differences, of_run
 from support.conformance.stories import expected, told
 from support.conformance.story import Story
+from support.frozen import frozen
+
+
+__all__ = ["frozen"]
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,28 @@
 """Devices are asked in one room: nobody else names a backend's module."""
 
 import ast
-from pathlib import Path
 
 import pytest
 import torch
+from support.sources import ROOT, nodes
 
 from trainperf.accelerators import Ability, Accelerator, accelerator_in_use, accelerator_of
 from trainperf.accelerators.base import Host
 from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NEEDS, FitObjects, choose
 
 
-PACKAGE = Path(__file__).parents[2] / "trainperf"
-BACKENDS = {"torch.cuda", "torch.xpu", "torch.mps"}
+BACKENDS = {"cuda", "xpu", "mps"}
 
 
 def test_a_backend_is_named_in_its_room_only() -> None:
     """So a device that nobody has heard of is measured like any other."""
     elsewhere = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if path.relative_to(PACKAGE).parts[0] != "accelerators"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in BACKENDS
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for path, node in nodes("trainperf")
+        if isinstance(node, ast.Attribute)
+        and node.attr in BACKENDS
+        and ast.unparse(node.value) == "torch"
+        and not path.is_relative_to(ROOT / "trainperf" / "accelerators")
     ]
 
     assert elsewhere == []

@@ -5,8 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.sources import ROOT, nodes, trees
 
-ROOT = Path(__file__).parents[2]
+
 PACKAGE = ROOT / "trainperf"
 
 LEAST_LINES_OF_FILE = 20
@@ -23,27 +24,28 @@ QUESTION_WORDS = {
     *("will", "would"),
 }
 
-FILES = sorted(
-    path for folder in ("trainperf", "recipes") for path in (ROOT / folder).rglob("*.py")
-)
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+FOLDERS = ("trainperf", "recipes")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def in_package() -> Iterator[tuple[str, ast.Module]]:
     """Each module of the package: its path in it, and its syntax tree."""
-    for path, tree in TREES.items():
-        if path.is_relative_to(PACKAGE):
-            yield path.relative_to(PACKAGE).as_posix(), tree
+    for path, tree in trees("trainperf").items():
+        yield path.relative_to(PACKAGE).as_posix(), tree
+
+
+def everywhere() -> Iterator[tuple[Path, ast.AST]]:
+    """Each node of the package and the recipes, with its module."""
+    for folder in FOLDERS:
+        yield from nodes(folder)
 
 
 def functions() -> Iterator[tuple[str, Function]]:
     """Every function and method, and where it is."""
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, Function):
-                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
+    for path, node in everywhere():
+        if isinstance(node, Function):
+            yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
 
 
 def parameters(function: Function) -> list[str]:
@@ -86,10 +88,8 @@ def test_no_file_is_a_fragment() -> None:
     """At least 20 lines, faces excepted: a fragment belongs into the file that it serves."""
     short = {
         path.relative_to(PACKAGE).as_posix()
-        for path in FILES
-        if path.is_relative_to(PACKAGE)
-        and path.name not in FACES
-        and lines_of(path) < LEAST_LINES_OF_FILE
+        for path in trees("trainperf")
+        if path.name not in FACES and lines_of(path) < LEAST_LINES_OF_FILE
     }
 
     assert short == set()
@@ -124,14 +124,12 @@ def test_a_public_class_has_its_name_to_itself() -> None:
 def test_a_name_says_what_it_names() -> None:
     """`found` is whatever was looked for: a noun of the field says what it is."""
     # Those in folders of `bench` are others', judged as they came.
-    others = (ROOT / "scripts" / "bench").glob("*/*/*.py")
-    scripts = sorted({*(ROOT / "scripts").rglob("*.py")}.difference(others))
-    trees = {**TREES, **{path: ast.parse(path.read_text(encoding="utf-8")) for path in scripts}}
+    others = set((ROOT / "scripts" / "bench").glob("*/*/*.py"))
+    own = [each for each in nodes("scripts") if each[0] not in others]
+    names = [(path, named_by(node)) for path, node in [*everywhere(), *own]]
+    names += [(path, path.stem) for path in {path for path, _ in names}]
     vague = Counter(
-        path.relative_to(ROOT)
-        for path, tree in trees.items()
-        for name in [path.stem, *map(named_by, ast.walk(tree))]
-        if (name or "").strip("_").lower() in VAGUE
+        path.relative_to(ROOT) for path, name in names if (name or "").strip("_").lower() in VAGUE
     )
 
     assert vague == Counter()
@@ -152,8 +150,7 @@ def test_only_the_guard_catches_everything() -> None:
     """One boundary for failure: elsewhere an error has a name."""
     broad = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path, node in everywhere()
         if isinstance(node, ast.ExceptHandler)
         and (ast.unparse(node.type) if node.type else "") in {"", "Exception", "BaseException"}
         and path.name != "guard.py"
@@ -164,4 +161,6 @@ def test_only_the_guard_catches_everything() -> None:
 
 def test_nothing_reads_the_clock_on_the_wall() -> None:
     """`time.time()` jumps; durations come from the host clock."""
-    assert [path for path in FILES if "time.time(" in path.read_text(encoding="utf-8")] == []
+    files = [path for folder in FOLDERS for path in trees(folder)]
+
+    assert [path for path in files if "time.time(" in path.read_text(encoding="utf-8")] == []

@@ -7,25 +7,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
-from pathlib import Path
 
-import pytest
+from support.sources import ROOT, nodes, trees
 
 
-ROOT = Path(__file__).parents[2]
 UNBOUND = {"__init__", "__main__"}
 MOST_ROOMS, MOST_FLOORS = 24, 9
 HEAVY = ("torch", "lightning", "tensorboard", "transformers")
 UNIX_ONLY = {"fcntl", "grp", "posix", "pwd", "resource", "termios"}
 
 
-def loaded_by(statement: str) -> set[str]:
-    """Modules in a fresh interpreter after *statement*."""
-    program = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+def loaded_by(*imports: str) -> list[set[str]]:
+    """Modules in a fresh interpreter after each of the imports, one after the other."""
+    shown = "print(json.dumps(sorted(sys.modules)))"
+    program = "\n".join(["import json, sys", *(f"import {each}\n{shown}" for each in imports)])
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    return set(json.loads(result.stdout.splitlines()[-1]))
+    return [set(json.loads(line)) for line in result.stdout.splitlines()]
 
 
 def test_every_part_has_a_place_in_the_contracts() -> None:
@@ -43,25 +42,26 @@ def test_every_part_has_a_place_in_the_contracts() -> None:
     assert parts - named == UNBOUND
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    """`import trainperf` costs next to nothing: not even numpy."""
-    loaded = loaded_by("import trainperf")
+def test_what_needs_no_torch_loads_none() -> None:
+    """Not even through somebody else's import; `import trainperf` costs next to nothing.
 
-    assert not loaded & {*HEAVY, "numpy", "msgspec", "rich", "typer"}
+    Pytest imports our plugin everywhere, so it has to be light.
+    """
+    plain, *others = loaded_by(
+        "trainperf",
+        "trainperf.plugins.pytest_plugin",
+        "trainperf.commands",
+        "trainperf.analysis.summarize",
+        "trainperf.reports.run.text",
+    )
 
-
-@pytest.mark.parametrize(
-    "module",
-    ["trainperf.commands", "trainperf.analysis.summarize", "trainperf.reports.run.text"],
-)
-def test_the_offline_tower_loads_no_torch(module: str) -> None:
-    """Not even through somebody else's import."""
-    assert not loaded_by(f"import {module}") & set(HEAVY)
+    assert not plain & {*HEAVY, "numpy", "msgspec", "rich", "typer"}
+    assert [each & set(HEAVY) for each in others] == [set()] * 4
 
 
 def test_what_a_training_loads_is_neither_trials_nor_advice() -> None:
     """They are for a process of its own, and for the report."""
-    loaded = loaded_by("import trainperf.lightning, trainperf.huggingface, trainperf.loop")
+    (loaded,) = loaded_by("trainperf.lightning, trainperf.huggingface, trainperf.loop")
     rest = ("trainperf.trials", "trainperf.analysis", "trainperf.reports", "trainperf.comparison")
 
     assert [name for name in loaded if name.startswith(rest)] == []
@@ -69,22 +69,20 @@ def test_what_a_training_loads_is_neither_trials_nor_advice() -> None:
 
 def test_the_package_can_be_imported_where_there_is_no_unix() -> None:
     """What only Unix has is imported where it is used, behind a question whether it is there."""
-    for path in (ROOT / "trainperf").rglob("*.py"):
-        at_the_top = ast.parse(path.read_text(encoding="utf-8")).body
-        named = [node for node in at_the_top if isinstance(node, ast.Import | ast.ImportFrom)]
+    for path, tree in trees("trainperf").items():
+        named = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
         modules = {alias.name for node in named for alias in node.names}
         modules |= {node.module or "" for node in named if isinstance(node, ast.ImportFrom)}
         assert not modules & UNIX_ONLY, path
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Full names of the modules that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            # `from trainperf import loop` names the room behind the import.
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def imported(node: ast.AST) -> Iterator[str]:
+    """Full names of the modules that a node imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        # `from trainperf import loop` names the room behind the import.
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def room(module: str) -> str | None:
@@ -102,24 +100,21 @@ def drawn() -> dict[str, set[str]]:
     """The structure of the repository: for each room, the rooms that it imports."""
     arrows: dict[str, set[str]] = {}
     for folder in ("trainperf", "recipes", "scripts"):
-        for path in (ROOT / folder).rglob("*.py"):
-            here = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
-            if here is not None:
-                there = {room(module) for module in imported(path)} - {None, here}
-                arrows.setdefault(here, set()).update(name for name in there if name)
+        for path, node in nodes(folder):
+            for module in imported(node):
+                here = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+                there = room(module)
+                if here is not None and there not in (None, here):
+                    arrows.setdefault(here, set()).add(there)
     return arrows
 
 
-def test_no_rooms_stand_on_each_other() -> None:
-    """Drawn as boxes and arrows the repository has no circle: every arrow points down.
+def test_the_drawing_has_no_circle_and_fits_on_a_page() -> None:
+    """At most 24 rooms on 9 floors, and every arrow points down.
 
-    Without `tests/`: a bench runs the corpus of faulty scripts that lives there.
+    A floor is the longest way down from it.  Without `tests/`: a bench runs the corpus of faulty
+    scripts that lives there.
     """
-    TopologicalSorter(drawn()).prepare()
-
-
-def test_the_drawing_fits_on_a_page() -> None:
-    """At most 24 rooms on 9 floors; a floor is the longest way down from it."""
     arrows = drawn()
     floors: dict[str, int] = {}
     for name in TopologicalSorter(arrows).static_order():

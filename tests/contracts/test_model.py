@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.sources import trees
 
 from trainperf.analysis.diagnosis import DETECTORS
 from trainperf.core.findings import LIMITS
@@ -31,9 +32,10 @@ MOST_DEVICE_BRANCHES = 10
 
 def modules(*rooms: str) -> Iterator[tuple[str, ast.Module]]:
     """Each module of some rooms: its path in the package, and its syntax tree."""
-    for room in rooms:
-        for path in sorted((PACKAGE / room).rglob("*.py")):
-            yield path.relative_to(PACKAGE).as_posix(), ast.parse(path.read_text("utf-8"))
+    for path, tree in trees("trainperf").items():
+        place = path.relative_to(PACKAGE).as_posix()
+        if place.startswith(tuple(f"{room}/" for room in rooms)):
+            yield place, tree
 
 
 def report(what: str, places: list[str]) -> int:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from support.runs import RankSpec, make_run_dir, make_steps
+from support.sources import ROOT, nodes
 
-import trainperf
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.readings import NAMES, find, phase_reading
@@ -15,7 +15,6 @@ from trainperf.core.steps.records import FACTS
 from trainperf.meters import METERS
 
 
-PACKAGE = Path(trainperf.__file__).parent
 METERLESS = {"allreduce_skew_s", "flops_per_s", "mfu", "hfu"}
 """Readings of a report that stand on more than blocks of steps."""
 
@@ -35,12 +34,10 @@ OTHER_NAMES = (
 
 def literals() -> Iterator[tuple[str, int, str]]:
     """Every text constant of the package, with its place."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        place = path.relative_to(PACKAGE).as_posix()
-        if place.startswith(OTHER_NAMES):
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    for path, node in nodes("trainperf"):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            place = path.relative_to(ROOT / "trainperf").as_posix()
+            if not place.startswith(OTHER_NAMES):
                 yield place, node.lineno, node.value
 
 

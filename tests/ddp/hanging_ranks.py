@@ -1,20 +1,26 @@
-"""A rank that trains with another until what is planted holds them up: `ROOT PLANT`."""
+"""Pairs of ranks that train until what is planted in each holds them up: `ROOT PLANT …`.
+
+Everything is imported once; each rank is a fork.
+"""
 
 import os
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from support.ranks import free_port, launched
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 from trainperf.loop import LoopMonitor
 
 
-LASTS_S = 300.0
+LASTS_S = 900.0
 """Longer than any test looks."""
 AT = 20
 """Steps before it."""
@@ -45,7 +51,7 @@ def evaluate(model: torch.nn.Module) -> None:
         time.sleep(0.001)
 
 
-def main(root: str, plant: str) -> None:
+def train(root: Path, plant: str) -> None:
     """Train, and come to it."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -76,5 +82,19 @@ def main(root: str, plant: str) -> None:
     dist.barrier()
 
 
+def main(root: Path, *plants: str) -> None:
+    """Each pair in a folder of its own, all at the same time."""
+    for plant in plants:
+        port = free_port()
+        for rank in range(2):
+            if os.fork() == 0:
+                os.environ.update(launched(rank, port))
+                train(root / plant, plant)
+                return
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -77,7 +77,6 @@ def test_buffers_that_are_sent_before_every_forward_are_told_and_seen(
     assert (SENDS_BUFFERS in work) is bool(sent)
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize("fit", ["before_backward", "static_graph", "comm_hook", "unused"])
 def test_a_rank_that_is_slow_before_backward_makes_the_other_wait_in_its_tail(
     ranks: Ranks, fit: str
@@ -88,44 +87,45 @@ def test_a_rank_that_is_slow_before_backward_makes_the_other_wait_in_its_tail(
     the parameter whose gradient was last takes no part after four steps.
     """
     waiting, slow = ranks.run(fit, 0), ranks.run(fit, 1)
-    assert 30 < median(tails_ms(waiting)) < 80
-    assert median(tails_ms(slow)) < 20
-    assert phase_ms(waiting, Phase.LOOP) < 20
+    tail_ms = median(tails_ms(waiting))
+    assert tail_ms > 30
+    assert median(tails_ms(slow)) < tail_ms / 2
+    assert phase_ms(waiting, Phase.LOOP) < tail_ms / 2
     slept_ns = ranks.planted(fit, 1)["slept_ns"]
     assert isinstance(slept_ns, list)
     forward = slow.phase_ns(Phase.FORWARD)
     assert all(spent >= slept for spent, slept in zip(forward, slept_ns, strict=True))
 
 
-@pytest.mark.real_clock
 def test_a_rank_that_is_slow_at_batch_end_makes_the_other_wait_in_its_loop(ranks: Ranks) -> None:
     """Lightning lets all ranks meet before the fetch: there the time goes, never into the tail."""
     waiting, slow = ranks.run("batch_end", 0), ranks.run("batch_end", 1)
-    assert 30 < phase_ms(waiting, Phase.LOOP) < 80
-    assert phase_ms(slow, Phase.LOOP) < 20
+    loop_ms = phase_ms(waiting, Phase.LOOP)
+    assert loop_ms > 30
+    assert phase_ms(slow, Phase.LOOP) < loop_ms / 2
     assert phase_ms(slow, Phase.CALLBACKS) >= 40
-    assert median(tails_ms(waiting)) < 20
-    assert median(tails_ms(slow)) < 20
-    assert waiting.phase_ns(Phase.LOOP)[-1] < 20 * MS  # nobody is met after the last step
+    assert median(tails_ms(waiting)) < loop_ms / 2
+    assert median(tails_ms(slow)) < loop_ms / 2
+    # Nobody is met after the last step.
+    assert waiting.phase_ns(Phase.LOOP)[-1] < loop_ms / 2 * MS
 
 
-@pytest.mark.real_clock
 def test_healthy_ranks_wait_for_nobody(ranks: Ranks) -> None:
     """Otherwise the two tests above would prove nothing."""
+    planted_ms = median(tails_ms(ranks.run("before_backward", 0)))
     for rank in (0, 1):
         ran = ranks.run("healthy", rank)
-        assert median(tails_ms(ran)) < 20
-        assert phase_ms(ran, Phase.LOOP) < 20
+        assert median(tails_ms(ran)) < planted_ms / 2
+        assert phase_ms(ran, Phase.LOOP) < planted_ms / 2
 
 
-@pytest.mark.real_clock
 def test_a_micro_batch_that_does_not_synchronise_has_no_tail(ranks: Ranks) -> None:
     """What its backward does after its gradients is backward, and no wait for anybody."""
     quiet, slow = ranks.run("slow_unsynchronized", 0), ranks.run("slow_synchronized", 0)
     assert quiet.micro_batches() == slow.micro_batches() == [2] * 16
-    assert median(tails_ms(quiet)) < 20
-    assert phase_ms(quiet, Phase.BACKWARD) >= 40
     assert median(tails_ms(slow)) >= 40
+    assert median(tails_ms(quiet)) < median(tails_ms(slow)) / 2
+    assert phase_ms(quiet, Phase.BACKWARD) >= 40
 
 
 def test_an_exception_on_all_ranks_closes_both_files(ranks: Ranks) -> None:

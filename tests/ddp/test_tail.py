@@ -65,7 +65,6 @@ def test_every_step_has_a_tail(outcome: Outcome, case: str) -> None:
         assert None not in outcome(case, rank)[1]
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize("case", [name for name in CASES if name != "in_turns"])
 def test_the_tail_begins_when_the_last_bucket_is_sent(outcome: Outcome, case: str) -> None:
     """Rank 0 waits 5 ms for the other in it; both tell the same of it, to a fraction of that."""

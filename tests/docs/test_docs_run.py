@@ -43,12 +43,11 @@ EACH_PAGE_WITH_CODE = pytest.mark.parametrize(
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 
-COMMAND_LINES = [
-    (block, tuple(command))
-    for page in PAGES
-    for block in blocks(page)
-    for command in block.commands
-]
+FIRST_SHOWN: dict[tuple[str, ...], Block] = {}
+"""Each command, and the block that shows it first."""
+for block in (block for page in PAGES for block in blocks(page)):
+    for command in block.commands:
+        FIRST_SHOWN.setdefault(tuple(command), block)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +101,7 @@ def test_the_code_of_a_page_runs_from_its_first_block_to_its_last(
             marks=SLOW if any(word in command for word in TRAINS) else (),
             id=f"{block.page.name}:{' '.join(command)}",
         )
-        for block, command in COMMAND_LINES
+        for command, block in FIRST_SHOWN.items()
         if command[0] == "trainperf" and command[1] not in LASTS
     ],
 )
@@ -129,8 +128,8 @@ def test_a_command_runs(
 def test_only_commands_that_exist_are_named() -> None:
     """And scripts that are there."""
     known = set(COMMANDS)
-    used = {command[1] for _, command in COMMAND_LINES if command[0] == "trainperf"}
-    scripts = {command[1] for _, command in COMMAND_LINES if command[0] == "bash"}
+    used = {command[1] for command in FIRST_SHOWN if command[0] == "trainperf"}
+    scripts = {command[1] for command in FIRST_SHOWN if command[0] == "bash"}
 
     assert used <= known
     assert [script for script in scripts if not (ROOT / script).is_file()] == []

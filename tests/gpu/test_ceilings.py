@@ -30,7 +30,6 @@ def row() -> Chip:
     return known
 
 
-@pytest.mark.real_clock
 def test_measured_ceilings_are_below_the_tables_and_not_far() -> None:
     """At most 5 % above a dense peak, and at least 30 % of it: a sparse figure would be twice."""
     known, measured = row(), probe(torch.device(DEVICE), budget_s=6.0)
@@ -44,7 +43,6 @@ def test_measured_ceilings_are_below_the_tables_and_not_far() -> None:
     assert {name for name, share in shares.items() if not 0.3 <= share <= 1.05} == set(), shares
 
 
-@pytest.mark.real_clock
 def test_a_user_who_allows_tf32_does_not_change_what_fp32_reaches(allowed: None) -> None:
     """It stays below its own peak, and the user's choice is as it was."""
     measured = probe(torch.device(DEVICE), budget_s=3.0)

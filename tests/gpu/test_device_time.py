@@ -71,7 +71,6 @@ class Moved(Model):
 
 
 @pytest.mark.first
-@pytest.mark.real_clock
 def test_a_slow_loader_before_an_idle_device_stalls_it(tmp_path: Path) -> None:
     """The device waits as long as the loader sleeps: nearly all of it, and not more."""
     sleeper = Sleeper(0.02)
@@ -82,7 +81,6 @@ def test_a_slow_loader_before_an_idle_device_stalls_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.first
-@pytest.mark.real_clock
 def test_a_slow_loader_behind_queued_work_stalls_nothing(tmp_path: Path) -> None:
     """The same sleep, with the device a step or more behind: the wait costs nothing."""
     sleeper, work = Sleeper(0.01), DeviceWork()
@@ -92,7 +90,6 @@ def test_a_slow_loader_behind_queued_work_stalls_nothing(tmp_path: Path) -> None
     assert sum(stalled[SETTLED:]) <= 0.05 * sum(slept[SETTLED:])
 
 
-@pytest.mark.real_clock
 def test_many_small_operators_leave_the_device_waiting_for_the_host(tmp_path: Path) -> None:
     """When backward returns the device has caught up in nearly every step: host-bound."""
     slow_host()
@@ -120,7 +117,6 @@ def test_the_bytes_of_every_batch_are_exact(tmp_path: Path) -> None:
     assert min(known(ran, "h2d_device_ns")) > 0
 
 
-@pytest.mark.real_clock
 def test_the_device_time_of_a_copy_is_what_the_device_tells(tmp_path: Path) -> None:
     """The median of copies from pinned memory, to 20 % of CUPTI's own or of the thread's."""
     data = torch.ones(2 ** (20 if SIMULATED else 24), 4).pin_memory()

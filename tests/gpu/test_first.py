@@ -29,7 +29,6 @@ Told = Callable[[str, object], None]
 
 
 @needs_cuda
-@pytest.mark.real_clock
 def test_a_mark_costs_microseconds(record_property: Told) -> None:
     """Seven of them a step are 0.1 % of 50 ms."""
     clock = DeviceClock(accelerator_of(torch.device(DEVICE)))

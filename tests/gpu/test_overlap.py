@@ -48,7 +48,6 @@ def test_prefetched_copies_give_the_batches_that_copies_in_turn_give() -> None:
         assert all(torch.equal(turn, ahead) for turn, ahead in pairs)
 
 
-@pytest.mark.real_clock
 def test_every_loop_is_watched_and_its_timeline_shows_the_device(tmp_path: Path) -> None:
     """The figures beside them are there once the loop is steady, which a short one need not be."""
     from recipes.overlap import cuda_copies, cuda_graphs, cuda_streams

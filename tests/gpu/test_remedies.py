@@ -14,7 +14,6 @@ from trainperf.remedies import DevicePrefetcher
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.real_clock
 def test_the_copy_of_the_next_batch_is_under_way_while_this_one_is_computed() -> None:
     """The loader is asked for the second batch before the first is handed out; all arrive whole."""
     asked: list[int] = []

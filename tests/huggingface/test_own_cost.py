@@ -36,7 +36,6 @@ def dear(price: HookPrice) -> None:
     price.ns = round(1e9 * NAP_S)
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("owner", "name"),
     [

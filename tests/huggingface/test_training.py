@@ -53,7 +53,6 @@ class SlowLoss(Trainer):
         return loss
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("phase", "planted"),
     [

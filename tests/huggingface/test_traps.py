@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 import transformers
 from support.hugging_face import Rows, Tiny, quiet, trainer, written
@@ -43,7 +42,6 @@ GROUPED: dict[str, Any] = (
 )
 
 
-@pytest.mark.real_clock
 def test_a_sampler_that_reads_the_whole_dataset_first_is_startup(tmp_path: Path) -> None:
     """It is made before the Trainer's first event of the training."""
     callback = quiet()

@@ -8,17 +8,14 @@ import lightning.pytorch as pl
 import pytest
 from support.fits import (
     LONG_S,
-    MS,
     SHORT_S,
     At,
     Loader,
     Model,
+    Pause,
     Ran,
-    Sleeper,
     Validated,
-    assert_below,
-    assert_comes_back,
-    fit,
+    planted,
 )
 
 from trainperf.core.phases import Gap, Phase, Tag
@@ -49,20 +46,18 @@ def durations(ran: Ran, gap: Gap) -> list[int]:
     return [record.duration_ns for record in ran.gaps if record.gap == gap.label]
 
 
-@pytest.mark.real_clock
 def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_path: Path) -> None:
     """`iter(val_loader)` runs before any hook of the validation, and is its all the same."""
-    slow = Sleeper(LONG_S, SHORT_S, SHORT_S, LONG_S)  # the first is the trial
-    ran = fit(
-        tmp_path, SelfValidated(ValidationLoader(1, slow=slow)), Loader(48), val_check_interval=2
+    slow = Pause(LONG_S, SHORT_S, SHORT_S, LONG_S)  # the first is the trial
+    ran = planted(
+        tmp_path, SelfValidated(ValidationLoader(1, slow=slow)), Loader(8), val_check_interval=2
     )
-    assert ran.gap_places(Gap.VALIDATION) == list(range(1, 48, 2))
-    assert ran.tagged(Tag.AFTER_VALIDATION) == list(range(2, 48, 2))
-    assert_comes_back(durations(ran, Gap.VALIDATION), slow.slept_ns[1:])
-    assert_below(20 * MS, *ran.phase_ns(Phase.LOOP))
+    assert ran.gap_places(Gap.VALIDATION) == list(range(1, 8, 2))
+    assert ran.tagged(Tag.AFTER_VALIDATION) == list(range(2, 8, 2))
+    assert durations(ran, Gap.VALIDATION) == slow.slept_ns[1:]
+    assert not any(step.wall_ns for step in ran.steps)
 
 
-@pytest.mark.real_clock
 def test_a_logger_that_is_slow_just_before_validation_is_still_loop(tmp_path: Path) -> None:
     """The gap begins where validation does, not where the last hook of training ended."""
 
@@ -76,8 +71,8 @@ def test_a_logger_that_is_slow_just_before_validation_is_still_loop(tmp_path: Pa
             if "mine" in metrics:
                 sleeper()
 
-    sleeper = Sleeper(0.020)
-    ran = fit(
+    sleeper = Pause(0.020)
+    ran = planted(
         tmp_path,
         Logging(),
         Loader(4),
@@ -85,20 +80,16 @@ def test_a_logger_that_is_slow_just_before_validation_is_still_loop(tmp_path: Pa
         log_every_n_steps=1,
         val_check_interval=1,
     )
-    assert all(
-        loop >= slept
-        for loop, slept in zip(ran.phase_ns(Phase.LOOP), sleeper.slept_ns, strict=True)
-    )
-    assert_below(20 * MS, *durations(ran, Gap.VALIDATION)[1:])
+    assert ran.phase_ns(Phase.LOOP) == sleeper.slept_ns
+    assert not any(durations(ran, Gap.VALIDATION))
 
 
-@pytest.mark.real_clock
 def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
     tmp_path: Path,
 ) -> None:
     """Its loader's start too, though no hook at all comes before it there."""
-    slow = Sleeper(0.200)
-    ran = fit(
+    slow = Pause(0.200)
+    ran = planted(
         tmp_path,
         SelfValidated(ValidationLoader(1, slow=slow)),
         Loader(9),
@@ -108,11 +99,10 @@ def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
     assert ran.micro_batches() == [3, 3, 3]
     assert ran.gap_places(Gap.VALIDATION) == [1, 2]
     assert ran.tagged(Tag.AFTER_VALIDATION) == [1, 2]
-    assert ran.gap_ns(Gap.VALIDATION) >= sum(slow.slept_ns[1:])
-    assert_below(200 * MS, *(step.wall_ns for step in ran.steps[1:]))
+    assert ran.gap_ns(Gap.VALIDATION) == sum(slow.slept_ns[1:])
+    assert not any(step.wall_ns for step in ran.steps)
 
 
-@pytest.mark.real_clock
 def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path: Path) -> None:
     """In the second epoch, between two micro-batches, where nothing else announces it."""
 
@@ -121,8 +111,8 @@ def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path:
             sleeper()
             return Loader(1)
 
-    sleeper = Sleeper(0.060)
-    ran = fit(
+    sleeper = Pause(0.060)
+    ran = planted(
         tmp_path,
         LateLoader(),
         Loader(5),
@@ -134,27 +124,26 @@ def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path:
     assert len(sleeper.slept_ns) == 1
     assert ran.micro_batches() == [3, 2, 3, 2]
     assert ran.tagged(Tag.AFTER_VALIDATION) == [3]
-    assert ran.gap_ns(Gap.VALIDATION) >= sleeper.slept_ns[0]
-    assert_below(60 * MS, *(step.wall_ns for step in ran.steps))
+    assert ran.gap_ns(Gap.VALIDATION) == sleeper.slept_ns[0]
+    assert not any(step.wall_ns for step in ran.steps)
 
 
 def test_the_sanity_check_is_a_gap_of_its_own(tmp_path: Path) -> None:
     """Even where no callback but ours could say when it begins; it tags no step."""
     model = SelfValidated(Loader(2))
-    model.in_validation = Sleeper(0.010)
-    ran = fit(tmp_path, model, Loader(2), num_sanity_val_steps=2, check_val_every_n_epoch=2)
+    model.in_validation = Pause(0.010)
+    ran = planted(tmp_path, model, Loader(2), num_sanity_val_steps=2, check_val_every_n_epoch=2)
     assert len(model.in_validation.slept_ns) == 2
     assert ran.gap_places(Gap.SANITY_CHECK) == [-1]
-    assert ran.gap_ns(Gap.SANITY_CHECK) >= sum(model.in_validation.slept_ns)
+    assert ran.gap_ns(Gap.SANITY_CHECK) == sum(model.in_validation.slept_ns)
     assert ran.gap_ns(Gap.VALIDATION) == 0
     assert ran.tagged(Tag.AFTER_VALIDATION) == []
 
 
-@pytest.mark.real_clock
 def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_path: Path) -> None:
     """The sanity check's gap ends with it."""
-    sleeper = Sleeper(0.200)
-    ran = fit(
+    sleeper = Pause(0.200)
+    ran = planted(
         tmp_path,
         SelfValidated(),
         Loader(2),
@@ -162,11 +151,10 @@ def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_p
         num_sanity_val_steps=1,
     )
     assert ran.gap_places(Gap.STARTUP) == [-1, -1]
-    assert ran.gap_ns(Gap.STARTUP) >= sum(sleeper.slept_ns)
-    assert_below(200 * MS, ran.gap_ns(Gap.SANITY_CHECK))
+    assert ran.gap_ns(Gap.STARTUP) == sum(sleeper.slept_ns)
+    assert ran.gap_ns(Gap.SANITY_CHECK) == 0
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("hook", "gap", "places"),
     [
@@ -181,10 +169,7 @@ def test_what_hooks_around_training_take_is_a_gap(
     hook: str, gap: Gap, places: list[int], tmp_path: Path
 ) -> None:
     """Start, end, and the boundary between two epochs; steps know nothing of it."""
-    sleeper = Sleeper(0.200)
-    ran = fit(tmp_path, Model(), Loader(2), At(hook, sleeper), max_epochs=2)
+    sleeper = Pause(0.200)
+    ran = planted(tmp_path, Model(), Loader(2), At(hook, sleeper), max_epochs=2)
     assert ran.gap_places(gap) == places
-    assert ran.gap_ns(gap) >= sum(sleeper.slept_ns)
-    others = [record.duration_ns for record in ran.gaps if record.gap != gap.label]
-    assert_below(200 * MS, *others)
-    assert_below(200 * MS, *(step.wall_ns for step in ran.steps[1:]))
+    assert ran.gap_ns(gap) == sum(sleeper.slept_ns) == ran.end.fit_ns

@@ -36,7 +36,6 @@ def trained(path: Path, perf: pl.Callback, batches: int) -> Summary:
     return summarize(Run.open(path / "trainperf"))
 
 
-@pytest.mark.real_clock
 def test_a_callback_is_named_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an audit, and though Lightning calls it."""
     monkeypatch.setattr(sampler, "BUDGET", 0.05)

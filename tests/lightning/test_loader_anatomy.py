@@ -43,7 +43,6 @@ def anatomy_in(run: Path) -> LoaderAnatomy | None:
     return read_document(LoaderAnatomy, run)
 
 
-@pytest.mark.real_clock
 def test_the_fit_writes_what_a_batch_costs(tmp_path: Path) -> None:
     """20 ms in the collate function; the look is part of the start, and no step's."""
     nap = Naps(0.020)

@@ -492,7 +492,6 @@ def test_a_logger_that_is_silenced_is_still_there_for_the_model(process: TrialRu
 # -- what comes back ------------------------------------------------------------------------------
 
 
-@pytest.mark.real_clock
 def test_a_loader_that_sleeps_is_what_batches_from_memory_save(process: TrialRun) -> None:
     """30 ms of sleep and 30 ms of work: twice as fast, within a tenth."""
 
@@ -502,15 +501,12 @@ def test_a_loader_that_sleeps_is_what_batches_from_memory_save(process: TrialRun
 
     model = Model()
     model.in_forward = lambda: time.sleep(0.030)
-    process.launch(free_loader, minutes=0.2)
+    process.launch(free_loader, minutes=0.1)
     process.fit(model, DataLoader(data(80), batch_size=2, collate_fn=sleeping))
 
     ceiling = process.results()["free_loader"]
     assert ceiling.speedup == pytest.approx(2.0, rel=0.1)
     assert ceiling.verdict == "faster"
-
-
-# -- options --------------------------------------------------------------------------------------
 
 
 # -- a run that is started for its trials ---------------------------------------------------------
@@ -554,7 +550,7 @@ def started(
     work, out = tmp_path / "work", tmp_path / "out"
     work.mkdir()
     (work / "train.py").write_text(SCRIPT.format(options=options, setup=setup, loaders=loaders))
-    trials = TrialLaunch(minutes=0.03, only=("free_loader", "no_update"))
+    trials = TrialLaunch(minutes=0.01, only=("free_loader", "no_update"))
     launch = LaunchOptions(dirpath=str(out), trials=trials)
     ended = subprocess.run(
         [sys.executable, "train.py"],
@@ -569,25 +565,22 @@ def started(
     return ended, left
 
 
-@pytest.mark.parametrize("options", ["", "logger=CSVLogger('logs')", "logger=False"])
-def test_a_run_for_trials_ends_well_and_leaves_nothing(tmp_path: Path, options: str) -> None:
+@pytest.mark.parametrize(
+    ("loaders", "options"),
+    [("loader", ""), ("{'a': loader, 'b': loader}", "logger=CSVLogger('logs')")],
+    ids=["batches from memory", "batches that cannot be taken over"],
+)
+def test_a_run_for_trials_ends_well_and_leaves_nothing(
+    tmp_path: Path, loaders: str, options: str
+) -> None:
     """Neither checkpoint nor log, and nothing after the fit is run."""
     setup = "from lightning.pytorch.loggers import CSVLogger"
-    ended, left = started(tmp_path, options, setup)
+    ended, left = started(tmp_path, options, setup, loaders)
 
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
     assert "after the fit" not in ended.stdout
     assert left == ["train.py"]
     tried = trial_results(tmp_path / "out")
-    assert tried["free_loader"].pairs
+    assert bool(tried["free_loader"].pairs) is (loaders == "loader")
     assert "no_update" in tried
-
-
-def test_a_run_for_trials_ends_well_where_its_batches_cannot_be_taken_over(tmp_path: Path) -> None:
-    """Its fit is ended as one that was stopped early."""
-    ended, left = started(tmp_path, loaders="{'a': loader, 'b': loader}")
-
-    assert ended.returncode == 0, ended.stderr
-    assert "after the fit" not in ended.stdout
-    assert left == ["train.py"]

@@ -26,10 +26,9 @@ Commanded = Callable[..., None]
 
 
 @pytest.fixture(autouse=True)
-def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commanded:
+def command(monkeypatch: pytest.MonkeyPatch) -> Commanded:
     """Sets what the command was told; first, what it tells by default."""
     monkeypatch.setattr(audit_safety, "graphs_built", lambda: 0)  # other tests have built some
-    monkeypatch.setenv("TRAINPERF_CACHE", str(tmp_path / "cache"))
 
     def told(**options: object) -> None:
         monkeypatch.setenv(VARIABLE, json.dumps(options))

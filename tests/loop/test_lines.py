@@ -94,7 +94,6 @@ def trained(
     return summarize(Run.open(monitor.run))
 
 
-@pytest.mark.real_clock
 def test_time_in_no_phase_comes_back_with_its_share_and_its_lines(tmp_path: Path) -> None:
     """Two functions of it, one of which burns and one of which sleeps."""
     summary = trained(tmp_path, each_step=True)
@@ -113,7 +112,6 @@ def test_time_in_no_phase_comes_back_with_its_share_and_its_lines(tmp_path: Path
     assert lost == pytest.approx(other / LOOP[0], abs=0.05)
 
 
-@pytest.mark.real_clock
 def test_validation_every_20_steps_comes_back_with_its_share_and_its_line(tmp_path: Path) -> None:
     """No audit, no trace, no phase around it."""
     summary = trained(tmp_path, every_20th=True)
@@ -128,7 +126,6 @@ def test_validation_every_20_steps_comes_back_with_its_share_and_its_line(tmp_pa
     assert first.fraction == pytest.approx(SPENT["validate"] / LOOP[0], abs=0.05)
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize("planted", [True, False], ids=["planted", "healthy"])
 def test_a_sleep_in_forward_is_named_and_a_forward_of_operators_is_not(
     tmp_path: Path, *, planted: bool

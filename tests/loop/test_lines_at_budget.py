@@ -34,7 +34,6 @@ def operators(weight: torch.Tensor) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.real_clock
 def test_a_planted_share_comes_back_within_its_binomial_interval(tmp_path: Path) -> None:
     """A sleep beside operators in forward: its share of the samples, and what they are called."""
     monitor, weight = quiet(tmp_path), torch.randn(200, 200)

@@ -16,7 +16,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.ddp, pytest.mark.real_clock]
+pytestmark = [pytest.mark.slow, pytest.mark.ddp]
 
 RANKS = 4
 PATIENCE_S = 120.0

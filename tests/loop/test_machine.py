@@ -71,7 +71,6 @@ def busy(number: int) -> Iterator[list[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.real_clock
 @needs_linux
 def test_a_busy_process_beside_a_fit_is_named(tmp_path: Path) -> None:
     """Two of them on its one CPU: the training thread is ready two thirds of the time, and waits.

@@ -165,7 +165,6 @@ def test_a_monitor_on_rank_0_alone_does_not_hang(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.ddp
-@pytest.mark.real_clock
 @pytest.mark.skipif(not countable(), reason="this system does not count waiting for a CPU")
 @pytest.mark.parametrize(("ranks", "fires"), [(4, True), (1, False)])
 def test_spawned_ranks_on_one_cpu_are_told_that_they_are_too_many(

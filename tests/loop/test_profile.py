@@ -48,7 +48,6 @@ def test_a_plain_loop_is_traced_as_planned(tmp_path: Path) -> None:
     assert not torch_profiles()
 
 
-@pytest.mark.real_clock
 def test_the_report_compares_records_and_trace(tmp_path: Path) -> None:
     """Read while the loop ran; the loader's 4 ms are in both."""
     train(quiet(tmp_path, profile=ScheduledProfile(wait=3, warmup=1, active=5)), 14)

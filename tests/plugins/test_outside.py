@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.frozen import frozen
 from support.outside import hearing, network, updates, written
 from support.threads import one_thread
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ from trainperf.loop import LoopMonitor
 from trainperf.plugins.outside_updates import ProcessUpdates
 
 
-__all__ = ["one_thread", "updates"]
+__all__ = ["frozen", "one_thread", "updates"]
 
 NAP_S = 0.01
 
@@ -351,7 +352,6 @@ def test_a_loss_next_to_the_logits_is_recorded(updates: ProcessUpdates, tmp_path
     assert [step.facts["loss"] for step in steps] == pytest.approx(losses[1:])
 
 
-@pytest.mark.real_clock
 def test_a_batch_fetched_between_loss_and_backward_is_no_forward(
     updates: ProcessUpdates, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.frozen import frozen
 from support.loops import Sleeper
 from support.outside import network, updates, written
 from support.threads import one_thread
@@ -20,7 +21,7 @@ from trainperf.plugins.outside_updates import ProcessUpdates
 from trainperf.recording.recorder import Recorder
 
 
-__all__ = ["one_thread", "updates"]
+__all__ = ["frozen", "one_thread", "updates"]
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python tells from 3.12 on")
 
@@ -157,7 +158,6 @@ def more_s(pairs: Iterable[tuple[float, float]], *, long: bool, between_s: float
     return min(measured - nap for measured, nap in pairs if (nap > between_s) == long)
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("train", "naps"),
     [

@@ -59,7 +59,7 @@ Trainer(Model(), arguments, train_dataset=Rows()).train()
 COARSE = sys.version_info < (3, 12)
 """Whether nothing tells when a DataLoader is asked."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_clock]
+pytestmark = [pytest.mark.slow]
 
 SCRIPTS = pytest.mark.parametrize("loop", [PLAIN, HUGGING_FACE], ids=["plain", "hugging face"])
 

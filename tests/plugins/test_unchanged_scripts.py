@@ -273,7 +273,6 @@ def test_an_audited_step_does_not_end_the_training(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "trainperf" / "audit.json").exists()
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("script", "loop", "steps"),
     [
@@ -304,7 +303,6 @@ def test_a_sleeping_loader_comes_back(script: str, loop: str, steps: int, tmp_pa
     )
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize("own", [False, True], ids=["command", "own monitor"])
 def test_what_comes_before_the_first_step_comes_back_with_its_line(
     own: bool,  # noqa: FBT001 a fixture

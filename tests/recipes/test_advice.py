@@ -26,14 +26,14 @@ SDPA = stage("sdpa", sdpa, trials=("attention_sdpa",))
 BF16 = stage("bf16", packed, tempting=True)
 
 
-@pytest.fixture
-def evidence(tmp_path: Path) -> Evidence:
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """Three fifths of the step are waited, and a fifth of the tokens are padding."""
     steps = make_steps(
         200, data_wait=30, forward=20, facts={"tokens_effective": 80, "tokens_padded": 100}
     )
     info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 4})
-    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps, info=info)])
+    run = make_run_dir(tmp_path_factory.mktemp("run"), [RankSpec(steps=steps, info=info)])
     return examine(Run.open(run))
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 import torch
+from support.frozen import frozen
 from support.own_thread import in_own_thread
 from support.planted_loop import PlantedLoop, turns
 from torch.nn.utils.rnn import pad_sequence
@@ -25,6 +26,9 @@ from trainperf.remedies import (
     BatchFailedError,
     DynamicBatcher,
 )
+
+
+__all__ = ["frozen"]
 
 
 T = TypeVar("T")

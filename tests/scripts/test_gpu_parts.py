@@ -74,7 +74,7 @@ def test_a_part_that_overruns_is_interrupted_and_keeps_what_it_wrote(tmp_path: P
         "try:\n    time.sleep(600)\nfinally:\n    kept.write_text(str(child.pid))\n"
     )
 
-    done = run(["-c", code], os.environ, limit_s=8.0)
+    done = run(["-c", code], os.environ, limit_s=4.0)
 
     assert done.code is None
     assert done.outcome()["timed_out"] is True

@@ -21,8 +21,7 @@ class ExtendedPackage:
     @classmethod
     def copied_to(cls, folder: Path) -> "ExtendedPackage":
         """The package as it is now, below *folder*."""
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "trainperf", folder / "trainperf", ignore=ignored)
+        shutil.copytree(ROOT / "trainperf", folder / "trainperf")
         return cls(folder)
 
     def add_file(self, path: str, source: str) -> None:

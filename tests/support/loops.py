@@ -17,19 +17,22 @@ from trainperf.core.steps.codec import Entry, decode_entry, decode_info, decode_
 from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, StepRecord, Totals
 from trainperf.loop import LoopMonitor
 from trainperf.recording.process_objects import nothing
+from trainperf.testing import FakeClock
 
 
 class Sleeper:
-    """Sleeps, and knows by a clock of its own how long it took."""
+    """Sleeps, or lets a clock pass, and knows how long it took."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        self.clock = clock
         self.naps: defaultdict[str, list[float]] = defaultdict(list)
 
     def sleep(self, where: str, ms: float) -> None:
         """Sleep at a place."""
-        began = time.perf_counter()
-        time.sleep(ms / 1e3)
-        self.naps[where].append(time.perf_counter() - began)
+        now = self.clock or time.perf_counter_ns
+        began_ns = now()
+        (self.clock or time).sleep(ms / 1e3)
+        self.naps[where].append((now() - began_ns) / 1e9)
 
     def total_s(self, where: str) -> float:
         """Seconds slept at a place."""

@@ -7,6 +7,7 @@ the environment of the test.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 from moto.backends import get_backend
@@ -20,12 +21,13 @@ BUCKET = "records"
 
 
 class ObjectStore:
-    """A running server with an empty bucket."""
+    """A running server with an empty bucket: one of a process, for all its tests."""
 
-    def __init__(self, bucket: str) -> None:
-        self.bucket = path_of(f"s3://{bucket}")
+    def __init__(self) -> None:
+        self.bucket = path_of(f"s3://{BUCKET}")
         self._server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
         self._server.start()
+        self._stopped = False
         self.address = self._server.get_host_and_port()
 
     @property
@@ -39,18 +41,25 @@ class ObjectStore:
         self._server.stop()
         if listening is not None:
             listening.server_close()  # otherwise the system still takes connections
+        self._stopped = True
 
     def restart(self) -> None:
         """Answer again where it did."""
-        self._server = ThreadedMotoServer(*self.address, verbose=False)
-        self._server.start()
+        if self._stopped:
+            self._server = ThreadedMotoServer(*self.address, verbose=False)
+            self._server.start()
+            self._stopped = False
+
+
+_store = cache(ObjectStore)
 
 
 @contextmanager
 def serving(monkeypatch: pytest.MonkeyPatch, bucket: str = BUCKET) -> Iterator[ObjectStore]:
     """A server that this process and those it starts reach as `s3://`."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    store = ObjectStore(bucket)
+    store = _store()
+    store.bucket = path_of(f"s3://{bucket}")
     for name, value in (
         ("AWS_ENDPOINT_URL", store.endpoint),
         ("AWS_ACCESS_KEY_ID", "nobody"),
@@ -65,7 +74,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, bucket: str = BUCKET) -> Iterator[O
     try:
         yield store
     finally:
-        store.stop()
+        store.restart()
         get_backend("s3").reset()
         S3FileSystem.clear_instance_cache()
 

@@ -23,6 +23,8 @@ from support.stand_ins import installed, put_in
 from torch.utils.data import DataLoader, default_collate
 
 from trainperf.loop import LoopMonitor
+from trainperf.loop.fit import Fit
+from trainperf.testing import FakeClock
 
 
 ROOT = Path(__file__).parents[2]
@@ -39,12 +41,16 @@ def scaler() -> torch.amp.GradScaler:
 
 @dataclass
 class Planted:
-    """What happens in a training, and how long it took by a clock of its own."""
+    """What happens in a training, and how long it takes on a clock that nothing else moves."""
 
-    sleeper: Sleeper = field(default_factory=Sleeper)
+    clock: FakeClock = field(default_factory=FakeClock)
+    sleeper: Sleeper = field(init=False)
     updates: int = 0
     scales: bool = True
     """Whether the loss is scaled, so that an overflow costs an update."""
+
+    def __post_init__(self) -> None:
+        self.sleeper = Sleeper(self.clock)
 
     def collate(self, rows: list[Any]) -> Any:
         """A batch, after a while."""
@@ -198,3 +204,15 @@ LOOPS: dict[str, Callable[[Path, Planted], Path | None]] = {
     "ultralytics": ultralytics,
 }
 """From a folder and what is planted to the run directory."""
+
+
+def trained(name: str, path: Path, planted: Planted) -> Path | None:
+    """One of them, on the clock of what is planted."""
+
+    class Planned(Fit):
+        def __init__(self, options: Any, *_: object) -> None:
+            super().__init__(options, planted.clock)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainperf.loop.monitor.Fit", Planned)
+        return LOOPS[name](path, planted)

@@ -5,8 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,38 +17,35 @@ PATIENCE_S = 300
 
 def start_two(script: Path, root: Path) -> None:
     """Run *script ROOT* as two ranks until both have ended; neither outlives the call."""
-    with two_ranks(script, root) as started:
-        codes = [process.wait(PATIENCE_S) for process in started]
-    logs = "\n".join((root / f"rank-{rank}.log").read_text()[-3000:] for rank in (0, 1))
-    assert codes == [0, 0], logs
-
-
-@contextmanager
-def two_ranks(script: Path, root: Path, *more: str) -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """Two ranks that run *script ROOT* and *more*; neither outlives the block."""
     paths = [str(script.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "GROUP_RANK": "0",
-        "TORCHELASTIC_RUN_ID": "test",
-    }
-    started = []
-    for rank in ("0", "1"):
+    started, port = [], free_port()
+    for rank in range(2):
         with (root / f"rank-{rank}.log").open("wb") as log:
-            own = {**environment, "RANK": rank, "LOCAL_RANK": rank}
-            command = [sys.executable, str(script), str(root), *more]
+            own = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **launched(rank, port)}
+            command = [sys.executable, str(script), str(root)]
             started.append(subprocess.Popen(command, env=own, stdout=log, stderr=log))
     try:
-        yield started
+        codes = [process.wait(PATIENCE_S) for process in started]
     finally:
         for process in started:
             process.kill()
             process.wait()
+    logs = "\n".join((root / f"rank-{rank}.log").read_text()[-3000:] for rank in (0, 1))
+    assert codes == [0, 0], logs
+
+
+def launched(rank: int, port: int) -> dict[str, str]:
+    """What an elastic launcher tells one of two ranks."""
+    return {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "test",
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+    }
 
 
 def free_port() -> int:

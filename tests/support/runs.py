@@ -26,6 +26,7 @@ from trainperf.core.steps.records import (
 
 MS = 1_000_000
 WARMUP_STEPS = 12
+LABELS = [phase.label for phase in PHASES]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +52,8 @@ def make_step(
     **phases_ms: float,
 ) -> StepRecord:
     """A step whose phases are given by label in milliseconds."""
-    host = [round(phases_ms.get(phase.label, 0.0) * MS) for phase in PHASES]
-    unknown = phases_ms.keys() - {phase.label for phase in PHASES}
-    assert not unknown, unknown
+    host = [round(phases_ms.get(label, 0.0) * MS) for label in LABELS]
+    assert not phases_ms.keys() - set(LABELS)
     return StepRecord(
         index=index,
         start_ns=start_ns,

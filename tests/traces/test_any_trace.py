@@ -58,7 +58,7 @@ def anything(draw: st.DrawFn) -> list[dict[str, Any]]:
     return events
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @example([event("Optimizer.step#SGD.step", 0, 0)])
 @given(anything())
 def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:

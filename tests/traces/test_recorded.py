@@ -65,7 +65,6 @@ def test_a_plain_loop_is_cut_into_its_steps(plain: tuple[RankTrace, Sleeper]) ->
     assert trace.reasons["gpu_busy_s"] == "no device in this trace"
 
 
-@pytest.mark.real_clock
 def test_the_loader_s_time_is_what_it_slept(plain: tuple[RankTrace, Sleeper]) -> None:
     """The third to the sixth batch, each with its own sleep inside, and little more."""
     trace, sleep = plain

@@ -1,6 +1,7 @@
 """Windows of a run, by steps and by time."""
 
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,27 +22,25 @@ STEPS, STEP_MS = 20_000, 85
 PART_LINES = 6_000
 
 
+@cache
+def lines_of(rank: int, ranks: int, attempt: int) -> list[bytes]:
+    """Of a rank: a validation every 5,000 steps, a collection in every hundredth."""
+    steps = make_steps(STEPS, facts={"gc_ns": MS, "peak_bytes": 5}, forward=30, backward=55)
+    gaps = [
+        make_gap(Gap.VALIDATION, 700, start_ns=STEP_MS * MS * after, after_step=after)
+        for after in range(4_999, STEPS, 5_000)
+    ]
+    totals = Totals(at_step=STEPS - 1, actions_ns={"Callback.on_batch_end": 1000 * (STEPS - 1)})
+    info = make_info(rank=rank, world_size=ranks)
+    spec = RankSpec(steps=steps, info=info, gaps=gaps, totals=totals, attempt=attempt)
+    return encode_rank(spec).splitlines(keepends=True)
+
+
 def days(run: Path, *, ranks: int = 2, packed: bool = True, attempt: int = 0) -> Path:
-    """A run in parts: a validation every 5,000 steps, a collection in every hundredth."""
+    """A run in parts."""
     run.mkdir(parents=True, exist_ok=True)
     for rank in range(ranks):
-        steps = make_steps(STEPS, facts={"gc_ns": MS, "peak_bytes": 5}, forward=30, backward=55)
-        gaps = [
-            make_gap(Gap.VALIDATION, 700, start_ns=STEP_MS * MS * after, after_step=after)
-            for after in range(4_999, STEPS, 5_000)
-        ]
-        totals = [
-            Totals(at_step=at, actions_ns={"Callback.on_batch_end": at * 1000})
-            for at in range(999, STEPS, 1000)
-        ]
-        spec = RankSpec(
-            steps=steps,
-            info=make_info(rank=rank, world_size=ranks),
-            gaps=gaps,
-            totals=totals[-1],
-            attempt=attempt,
-        )
-        lines = encode_rank(spec).splitlines(keepends=True)
+        lines = lines_of(rank, ranks, attempt)
         first = record_file(run, rank, attempt)
         for part, begin in enumerate(range(0, len(lines), PART_LINES)):
             name = record_part(first.name, part)

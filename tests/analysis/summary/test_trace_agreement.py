@@ -48,7 +48,6 @@ def altered(recorded: Path, path: Path, *, complete_steps: int = 3, **times: flo
     return summarize(Run.open(run))
 
 
-@pytest.mark.real_clock
 def test_records_and_trace_say_the_same_of_the_same_steps(recorded: Path) -> None:
     """Step time by two clocks and in two ways; the loader's 20 ms are in both."""
     summary = summarize(Run.open(recorded))

@@ -35,7 +35,6 @@ def close(found: Spread | float | None, planted_s: float) -> None:
     assert found_s == pytest.approx(planted_s, rel=0.10, abs=3e-4)
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("workers", "context"),
     [(0, None), (2, None), pytest.param(1, "spawn", marks=pytest.mark.slow)],
@@ -65,7 +64,6 @@ def test_samples_and_collate_cost_what_was_planted(workers: int, context: str | 
     assert found.batch_bytes == 8 * 4 * 4
 
 
-@pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("settings", "samples", "naps"),
     [
@@ -105,7 +103,6 @@ def test_batches_are_those_of_the_batch_sampler() -> None:
     assert found.samples == 4
 
 
-@pytest.mark.real_clock
 def test_transport_is_packing_the_queue_and_unpacking() -> None:
     """10 ms in the worker and 5 ms here; making them costs nothing."""
     Heavy.napped_s.clear()
@@ -134,7 +131,6 @@ def _mixed(samples: list[torch.Tensor]) -> Any:
     return {"row": samples[0], "more": [np.zeros(3), (b"bytes", "text")]}
 
 
-@pytest.mark.real_clock
 def test_pinning_is_timed_where_the_loader_pins() -> None:
     """The loader calls the parcel's `pin_memory`, and that the batch's own."""
     nap = Naps(0.020)

@@ -4,8 +4,6 @@ import re
 import time
 from pathlib import Path
 
-import pytest
-
 from trainperf.core.machine.surroundings import (
     PACKAGES,
     VARIABLES,
@@ -85,7 +83,6 @@ def test_what_a_system_does_not_tell_is_not_known(tmp_path: Path) -> None:
     assert driver(tmp_path) is None
 
 
-@pytest.mark.real_clock
 def test_reading_all_of_it_takes_a_moment() -> None:
     """Hundreds of variables and packages would not be read before every fit."""
     began = time.perf_counter()

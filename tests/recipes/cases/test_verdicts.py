@@ -85,7 +85,6 @@ def _repeated(times: int) -> Callable[[Tensor], Tensor]:
     return work
 
 
-@pytest.mark.real_clock
 def test_twenty_times_the_work_is_measured_as_slower() -> None:
     """Planted far beyond what a loaded machine does to either; the same result."""
     versions = {"once": _repeated(1), "twenty times": _repeated(20)}

@@ -123,10 +123,13 @@ def training(run: Path, *thread: str) -> Iterator[tuple["subprocess.Popen[bytes]
                 os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize(
-    ("thread", "stopped"),
-    [((), False), (("thread",), False), pytest.param((), True, marks=linux)],
+    ("sent", "thread", "stopped"),
+    [
+        (signal.SIGTERM, (), False),
+        (signal.SIGKILL, ("thread",), False),
+        pytest.param(signal.SIGKILL, (), True, marks=linux),
+    ],
     ids=["main", "thread", "stopped"],
 )
 def test_it_dies_with_a_training_that_is_killed(

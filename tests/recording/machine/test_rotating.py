@@ -117,8 +117,8 @@ def test_whoever_follows_goes_on_in_the_next_part(tmp_path: Path) -> None:
 def test_the_process_rotates_as_record_files_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Samples of a child, ten a second, in parts of two kilobytes."""
-    monkeypatch.setattr(probe_module, "PART_BYTES", 2000)
+    """Samples of a child, ten a second, in parts of a kilobyte."""
+    monkeypatch.setattr(probe_module, "PART_BYTES", 1000)
     run = run_of(tmp_path)
     probe = MachineProbe(run, 0, every_s=0.05)
     probe.attach(Recorder(monotonic_ns))

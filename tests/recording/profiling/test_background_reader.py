@@ -132,7 +132,6 @@ def test_a_trace_that_cannot_be_read_is_said(
     assert read_all(tmp_path) == []
 
 
-@pytest.mark.real_clock
 def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
     """What is still being read is killed; on rank 0 that is said."""
     timeline = captured(tmp_path, None)

@@ -1,7 +1,5 @@
 """Pages and comparisons of many ranks."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
@@ -58,19 +56,16 @@ def rank_spec(rank: int, *, attempt: int = 0, forward_ms: float = 10.0) -> RankS
     )
 
 
-JOBS = {
-    "healthy files": [rank_spec(rank) for rank in range(MANY)],
-    "restarted with fewer": [
-        *(rank_spec(rank) for rank in range(MANY)),
-        *(rank_spec(rank, attempt=1) for rank in range(2, MANY - 1)),
-    ],
-}
+RESTARTED = range(2, MANY - 1)
+"""Ranks of a later attempt."""
 
 
-@pytest.fixture(params=JOBS)
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    """One of the jobs."""
-    return Run.open(make_run_dir(tmp_path / "run", JOBS[request.param]))
+@pytest.fixture(scope="module", params=[(), RESTARTED], ids=["healthy", "restarted with fewer"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A job of many ranks."""
+    ranks = [rank_spec(rank) for rank in range(MANY)]
+    ranks += [rank_spec(rank, attempt=1) for rank in request.param]
+    return Run.open(make_run_dir(tmp_path_factory.mktemp("run"), ranks))
 
 
 def test_the_late_rank_is_among_the_eight_that_are_drawn(run: Run) -> None:
@@ -94,9 +89,9 @@ def test_a_comparison_has_an_error_of_the_step(run: Run) -> None:
     assert compared(run).estimates[STEP_S].sampling > 0
 
 
-def test_the_slowest_rank_is_that_of_the_cycle(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", [()], indirect=True)
+def test_the_slowest_rank_is_that_of_the_cycle(run: Run) -> None:
     """Rank 11 validates 50 ms longer than the others: that is what the fit waits for."""
-    run = Run.open(make_run_dir(tmp_path / "run", JOBS["healthy files"]))
     seconds = compared(run).summary.readings[FIT_STEP_S]
 
     # Forward 10, backward 50, loop 2, of rank 7 forward 25 and backward 35: 62 ms and some noise.

@@ -6,6 +6,7 @@ tests `test_own_process.py` asks a process of its own for them.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def asked_paths(config: pytest.Config) -> list[Path]:
     return [Path(config.invocation_params.dir, each.split("::")[0]) for each in config.args]
 
 
+@cache
 def needs_device(path: Path) -> bool:
     """Tell whether tests there run in a process of their own."""
     return any(path.resolve().is_relative_to(folder) for folder in FOLDERS)
